@@ -13,7 +13,7 @@ from offsetfs.broker.group_commit import GroupCommit
 from offsetfs.broker.group_coordinator import GroupCoordinator
 from offsetfs.broker.leader_epochs import LeaderEpochs
 from offsetfs.broker.metrics import BrokerMetrics
-from offsetfs.broker.offsets import Offsets, ProducerIds
+from offsetfs.broker.offsets import Offsets, ProducerIds, Producers
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.produce import Producing
 from offsetfs.broker.settings import ServerSettings
@@ -26,8 +26,8 @@ def apis(
 ) -> list[Api]:
     """Return all APIs of a broker, with the objects that answer them."""
     admin = TopicAdmin(topics, settings, groups.forget_topic)
-    producing, fetching = Producing(topics, GroupCommit(), metrics), Fetching(topics, node, settings, metrics)
-    offsets = Offsets(topics)
+    producing = Producing(topics, GroupCommit(), settings, metrics)
+    fetching, offsets = Fetching(topics, node, settings, metrics), Offsets(topics)
     versions: dict[int, tuple[int, int]] = {}
     cluster = Cluster(topics, node, versions)
 
@@ -35,7 +35,7 @@ def apis(
         return await groups.join(request, version, client.client_id, client.host)
 
     found = [
-        Api(0, "Produce", 3, 13, _plain(producing.produce)),
+        Api(0, "Produce", 0, 13, _plain(producing.produce)),
         Api(1, "Fetch", 4, 17, _plain(fetching.fetch)),
         Api(2, "ListOffsets", 1, 10, _plain(offsets.list_offsets)),
         Api(3, "Metadata", 0, 13, _plain(cluster.metadata)),
@@ -61,6 +61,7 @@ def apis(
         Api(44, "IncrementalAlterConfigs", 0, 1, _plain(admin.incremental_alter_configs)),
         Api(47, "OffsetDelete", 0, 0, _plain(groups.delete_offsets)),
         Api(60, "DescribeCluster", 0, 2, _plain(cluster.describe_cluster)),
+        Api(61, "DescribeProducers", 0, 0, _plain(Producers(topics).describe)),
     ]
     versions.update({each.key: (each.first, each.last) for each in found})
     return [replace(each, handle=metrics.measured(each.name, each.handle)) for each in found]

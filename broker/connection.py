@@ -262,10 +262,14 @@ class Connection:
         try:
             response = await api.handle(request, version, client)
             return [] if response is None else _framed(header, has_tags, write(response))
+        except ProtocolError:
+            raise
         except Exception:
-            _log.exception("%sRequest of version %d from %s failed", api.name, version, self._host)
             failure = failure_response(api.name, request, version)
-            return [] if failure is None else _framed(header, has_tags, write(failure))
+            if failure is None:  # the client learns of an error without a response by the end of the connection
+                raise
+            _log.exception("%sRequest of version %d from %s failed", api.name, version, self._host)
+            return _framed(header, has_tags, write(failure))
 
     def _unsupported_api_versions(self, data: memoryview) -> list[Any]:
         """Answer as KIP-511 says: version 0, error 35, and what is supported."""

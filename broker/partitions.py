@@ -80,6 +80,12 @@ class Topics:
         log.refresh()
         return log
 
+    def ready(self, topic: str | None, partition: int) -> Log | None:
+        """Return the log of a partition if it is open; never waits. None may also mean that there is none."""
+        found = None if topic is None else self._topics.get(topic)
+        name = None if found is None else found.partitions.get(partition)
+        return None if name is None else self.directory.ready(name)
+
     async def opened_log(self, topic: str, partition: int) -> Log:
         """Return `log`; what waits for the disk runs in a thread. StorageError, OSError."""
         if not self.directory.read_only and self.directory.opened(self.name(topic, partition)) is not None:

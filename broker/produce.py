@@ -1,164 +1,225 @@
-"""Produce: validates the record batches of clients and appends them to the logs.
+"""Produce: appends the record batches of clients to the logs, and answers when they are as safe as `acks` asks.
 
-Follows Kafka's `LogValidator` and `UnifiedLog.append` for one v2 batch per partition. A batch is appended as it came,
-with its compression; only base offset, leader epoch and, for LogAppendTime, the time are written into it, all of which
-lie outside of the checksum or renew it.
+    acks    answered when the batch is
+    0       nothing is answered; an error closes the connection, as in Kafka, so that the producer notices
+    1       in the segment file
+    all     on disk, by group commit; in the segment file with `acks_all = "page-cache"`
+
+Small batches are appended on the event loop, others in threads, those of several partitions at the same time. An error
+concerns its partition only. `client_batches` has the checks of a batch; the log checks the sequences of producers.
+Follows Kafka's `ReplicaManager.appendRecords`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from dataclasses import dataclass
 from functools import partial
 
 import trio
 
+from offsetfs.broker.client_batches import Refused, one_batch, sealed_batch
+from offsetfs.broker.connection import ProtocolError
 from offsetfs.broker.error_codes import ErrorCode, code_of
 from offsetfs.broker.group_commit import GroupCommit
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.partitions import Topics
+from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol.messages import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from offsetfs.storage import INTERNAL_TOPICS, Batch, Log, SealedBatch, read_batch
-from offsetfs.storage.errors import MalformedBatch, PolicyViolation, StorageError
-from offsetfs.storage.records import COLUMNS, KEY_SIZE
+from offsetfs.storage import INTERNAL_TOPICS, LOG_APPEND_TIME, Batch, Log, TopicPartition
+from offsetfs.storage.errors import DecompressionLimit, MalformedBatch, StorageError
+from offsetfs.storage.records import inflation_scope
 
 _log = logging.getLogger(__name__)
 
 INLINE_BYTES_MAX = 64 << 10
 """Smaller batches are appended on the event loop: a hand-over to a thread costs more than the write."""
 
-_MAGIC = 2
-_ZSTD = 4
-_ZSTD_VERSION = 7
+INLINE_COMPRESSED_BYTES_MAX = 16 << 10
+"""The same for compressed batches, if they inflate to no more than `INLINE_BYTES_MAX`."""
+
+THREADS_MAX = 16
+"""How many appends run in threads at the same time: limits the memory for inflated records."""
+
+VERSION_MIN = 3
+"""Older versions carry no v2 batches. They are advertised, and refused: librdkafka takes the absence of version 0 for
+that of compression (KAFKA-18659)."""
+
 _TOPIC_IDS_VERSION = 13
+_ZSTD = 4
 _ACKS_ALL = -1
+_ACKS = (_ACKS_ALL, 0, 1)
 
 
-class Refused(Exception):
-    """A batch that is not appended. `code` goes to the client, with the text as the message."""
+class _Append:
+    """The append to one partition, and its answer. `log` is None until the batch is appended."""
 
-    def __init__(self, code: ErrorCode, reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
+    __slots__ = ("count", "data", "last_offset", "log", "result", "topic")
 
+    def __init__(self, topic: str | None, data: PartitionProduceData) -> None:
+        self.topic = topic
+        self.data = data
+        self.result = PartitionProduceResponse(data.index, base_offset=-1)
+        self.log: Log | None = None
+        self.last_offset = -1
+        self.count = 0
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    log: Log
-    base_offset: int
-    last_offset: int
-    append_time: int
+    def fail(self, error: Exception) -> None:
+        result = self.result
+        result.base_offset, result.error_message = -1, _message(error)
+        if isinstance(error, Refused):
+            result.error_code = error.code
+            result.record_errors.extend(BatchIndexAndErrorMessage(number, reason) for number, reason in error.records)
+            return
+        result.error_code = code_of(error)
+        if result.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+            _log.error("no append to %s-%d: %s", self.topic, self.data.index, error)
 
 
 class Producing:
     """Answers Produce requests."""
 
-    def __init__(self, topics: Topics, commits: GroupCommit, metrics: BrokerMetrics) -> None:
+    def __init__(self, topics: Topics, commits: GroupCommit, settings: ServerSettings, metrics: BrokerMetrics) -> None:
         self._topics = topics
         self._commits = commits
         self._metrics = metrics
+        self._syncs = settings.acks_all == "disk"
+        self._limiter = trio.CapacityLimiter(THREADS_MAX)
 
     async def produce(self, request: ProduceRequest, version: int) -> ProduceResponse | None:
         """Append the batches of a request; None where the client wants no answer (acks=0)."""
-        response = ProduceResponse()
+        refused = _refusal(request, version)
+        response, appends = ProduceResponse(), list[_Append]()
         self._topics.directory.refresh_config()  # offsetfs config may have changed settings
-        appended: list[tuple[_Done, PartitionProduceResponse]] = []
         for topic in request.topic_data:
             name = topic.name if version < _TOPIC_IDS_VERSION else self._topics.name_of(topic.topic_id)
-            answer = TopicProduceResponse(name=name or "", topic_id=topic.topic_id)
-            response.responses.append(answer)
-            for each in topic.partition_data:
-                result = PartitionProduceResponse(index=each.index, base_offset=-1, log_append_time_ms=-1)
-                answer.partition_responses.append(result)
-                try:
-                    done = await self._append(name, each, request.acks, version)
-                except Refused as error:
-                    result.error_code, result.error_message = error.code, str(error)
-                except (StorageError, OSError, MemoryError) as error:
-                    result.error_code, result.error_message = code_of(error), str(error)
-                else:
-                    result.base_offset, result.log_append_time_ms = done.base_offset, done.append_time
-                    result.log_start_offset = done.log.log_start_offset
-                    appended.append((done, result))
-        if request.acks == _ACKS_ALL:
-            await self._sync(appended)
-        return response if request.acks else None
-
-    async def _append(self, topic: str | None, data: PartitionProduceData, acks: int, version: int) -> _Done:
-        if topic is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-        if acks not in (-1, 0, 1):
-            raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}: must be -1, 0 or 1")
-        if topic in INTERNAL_TOPICS:  # a record of a client would become a group or a commit
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by the broker only")
-        log = self._topics.log(topic, data.index)
-        batch = validated(data.records, log, version)
-        header = batch.header
-        owned = memoryview(bytearray(batch.data))  # the offsets are written into it
-        sealed = SealedBatch(owned, header.count, 0, header.max_timestamp, header.size)
-        if header.size <= INLINE_BYTES_MAX:
-            appended = log.append(sealed, checks_producer=True)
+            parts = [_Append(name, each) for each in topic.partition_data]
+            response.responses.append(TopicProduceResponse(name or "", topic.topic_id, [each.result for each in parts]))
+            appends += parts
+        if refused is not None:
+            for each in appends:
+                each.fail(refused)
         else:
-            with trio.CancelScope(shield=True):
-                appended = await trio.to_thread.run_sync(partial(log.append, sealed, checks_producer=True))
-        self._metrics.produced(topic, header.count, header.size)
-        is_append_time = log.config.message_timestamp_type == "LogAppendTime"
-        return _Done(log, appended.base_offset, appended.last_offset, appended.timestamp if is_append_time else -1)
+            await self._append_all(appends, version)
+            if request.acks == _ACKS_ALL and self._syncs:
+                await self._sync(appends)
+        if request.acks:
+            return response
+        failed = next((each for each in appends if each.result.error_code), None)
+        if failed is not None:
+            raise ProtocolError(f"acks=0, and an error in {failed.topic}: {failed.result.error_message}")
+        return None
 
-    async def _sync(self, appended: list[tuple[_Done, PartitionProduceResponse]]) -> None:
-        """Wait until all of `appended` is on disk. What is not gets an error: the client sends it again."""
+    async def _append_all(self, appends: list[_Append], version: int) -> None:
+        slow = [each for each in appends if not self._append_here(each, version)]
+        with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
+            if len(slow) == 1:
+                await self._append_in_thread(slow[0], version)
+            elif slow:
+                async with trio.open_nursery() as nursery:
+                    for each in slow:
+                        nursery.start_soon(self._append_in_thread, each, version)
 
-        async def one(done: _Done, result: PartitionProduceResponse) -> None:
-            try:
-                await self._commits.sync(done.log, done.last_offset + 1)
-            except (StorageError, OSError, MemoryError) as error:
-                _log.error("sync of %s failed: %s", done.log.path, error)
-                result.error_code, result.error_message, result.base_offset = code_of(error), str(error), -1
+    def _append_here(self, append: _Append, version: int) -> bool:
+        """Append on the event loop, or note the error; return False, unchanged, if that could take long."""
+        try:
+            log = self._topics.ready(append.topic, append.data.index)
+            records = append.data.records
+            if log is None or records is None or len(records) > INLINE_BYTES_MAX or append.topic in INTERNAL_TOPICS:
+                return False
+            batch = one_batch(memoryview(records), version, log.path)
+            if not log.appends_at_once(batch.data) or not _is_quick(batch, log):
+                return False
+            self._append(append, batch, log)
+            self._count(append)
+        except (Refused, StorageError, OSError, MemoryError) as error:
+            append.fail(error)
+        return True
 
+    async def _append_in_thread(self, append: _Append, version: int) -> None:
+        try:
+            if append.topic is None:
+                raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+            if append.topic in INTERNAL_TOPICS:  # a record of a client would become a group or a commit
+                raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{append.topic} is written by the broker only")
+            partition = self._topics.name(append.topic, append.data.index)
+            work = partial(self._open_and_append, append, partition, version)
+            await trio.to_thread.run_sync(work, limiter=self._limiter)
+            self._count(append)
+        except (Refused, StorageError, OSError, MemoryError) as error:
+            append.fail(error)
+
+    def _open_and_append(self, append: _Append, partition: TopicPartition, version: int) -> None:
+        log = self._topics.directory.writable_log(partition)
+        with inflation_scope(contextlib.nullcontext):
+            batch = one_batch(memoryview(append.data.records or b""), version, log.path)
+            self._append(append, batch, log)
+
+    @staticmethod
+    def _append(append: _Append, batch: Batch, log: Log) -> None:
+        append.result.log_start_offset = log.log_start_offset
+        appended = log.append(sealed_batch(batch, log), checks_producer=True)
+        append.log, append.last_offset, append.count = log, appended.last_offset, batch.header.count
+        append.result.base_offset = appended.base_offset
+        if log.config.message_timestamp_type == LOG_APPEND_TIME:
+            append.result.log_append_time_ms = appended.timestamp
+
+    def _count(self, append: _Append) -> None:
+        self._metrics.produced(append.topic or "", append.count, len(append.data.records or b""))
+
+    async def _sync(self, appends: list[_Append]) -> None:
+        """Wait until all that was appended is on disk. What is not gets an error: the client sends it again."""
+        appended = [each for each in appends if each.log is not None]
+        if len(appended) == 1:
+            await self._sync_one(appended[0])
+            return
         async with trio.open_nursery() as nursery:
-            for done, result in appended:
-                nursery.start_soon(one, done, result)
+            for each in appended:
+                nursery.start_soon(self._sync_one, each)
+
+    async def _sync_one(self, append: _Append) -> None:
+        assert append.log is not None
+        try:
+            await self._commits.sync(append.log, append.last_offset + 1)
+        except (StorageError, OSError, MemoryError) as error:
+            append.fail(error)
 
 
-def validated(records: memoryview | None, log: Log, version: int) -> Batch:
-    """Return the one batch in `records`; Refused, PolicyViolation, CorruptBatch or MalformedBatch."""
-    if not records:
-        raise Refused(ErrorCode.INVALID_RECORD, "no record batch in the request")
-    batch = read_batch(records, path=log.path)
-    header = batch.header
-    if header.magic != _MAGIC:
-        raise Refused(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"message format v{header.magic}: only v2 is accepted")
-    if header.size != len(records):
-        raise Refused(ErrorCode.INVALID_RECORD, "more than one record batch for a partition")
-    if header.count <= 0 or header.last_offset_delta != header.count - 1:
-        reason = f"{header.count} records, and a last offset delta of {header.last_offset_delta}"
-        raise Refused(ErrorCode.INVALID_RECORD, reason)
-    if header.is_control:
-        raise Refused(ErrorCode.INVALID_RECORD, "clients write no control records")
-    if header.is_transactional:  # nothing would end the transaction: read_committed consumers would wait forever
-        raise Refused(ErrorCode.INVALID_TXN_STATE, "transactions are not supported")
-    if header.codec == _ZSTD and version < _ZSTD_VERSION:
-        raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce 7 or later")
-    if header.size > log.config.max_message_bytes:
-        size_max = log.config.max_message_bytes
-        raise Refused(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {header.size} bytes; max.message.bytes is {size_max}")
+def _message(error: Exception) -> str:
+    """Return what a client may know: the paths of the server are not among it."""
+    if isinstance(error, StorageError):
+        return error.reason
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
+def _refusal(request: ProduceRequest, version: int) -> Refused | None:
+    if version < VERSION_MIN:
+        return Refused(ErrorCode.UNSUPPORTED_VERSION, f"Produce {version}; {VERSION_MIN} is the oldest version")
+    if request.acks not in _ACKS:
+        return Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: must be -1, 0 or 1")
+    return None
+
+
+def _is_quick(batch: Batch, log: Log) -> bool:
+    """Whether the records are checked without a wait, and are not compressed again."""
+    codec = batch.header.codec
+    if log.config.compression_type != "producer" and log.config.compression.codec != codec:
+        return False
+    if not codec:
+        return True
+    # A zstd frame may ask for a window of 128 MiB, for which the inflation waits.
+    if codec == _ZSTD or batch.header.size > INLINE_COMPRESSED_BYTES_MAX:
+        return False
     try:
-        _check_records(batch, needs_keys=log.is_compacted)
-    except MalformedBatch as error:
-        raise Refused(ErrorCode.INVALID_RECORD, str(error)) from None
-    return batch
-
-
-def _check_records(batch: Batch, *, needs_keys: bool) -> None:
-    """Check that all records are whole: their count, deltas, keys. No object is made for a record."""
-    rows = batch.rows()
-    if len(rows) // COLUMNS != batch.header.count:
-        raise MalformedBatch(f"{len(rows) // COLUMNS} records, and the header says {batch.header.count}")
-    if needs_keys and any(size < 0 for size in rows[KEY_SIZE::COLUMNS]):
-        raise PolicyViolation("a compacted topic takes no records without a key")
+        with contextlib.suppress(MalformedBatch):  # reported by the checks
+            batch.payload(INLINE_BYTES_MAX)
+    except DecompressionLimit:
+        return False
+    return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 from offsetfs.storage.settings import INT_MAX, BooleanType, IntegerType, SettingType
 
@@ -50,6 +50,11 @@ class ServerSettings:
     group_initial_rebalance_delay_ms: int = 0
     """Kafka's default is 3,000; its own test configurations set 0 as well."""
     offset_metadata_max_bytes: int = 4096
+    acks_all: Literal["disk", "page-cache"] = "disk"
+    """When acks=all is answered: once a batch is on disk, or once it is in the segment file, as Kafka does.
+
+    Kafka has no such setting; it is one of the library.
+    """
     fetch_max_bytes: int = _whole(55 << 20, 1024)
     max_incremental_fetch_session_cache_slots: int = 1000
 

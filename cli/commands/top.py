@@ -1,4 +1,4 @@
-"""`offsetfs top`: the current read and write rates of a mount. Reads only `.offsetfs/metrics`."""
+"""`offsetfs top`: the current read and write rates of a mount or broker. Reads only their metrics."""
 
 from __future__ import annotations
 
@@ -12,14 +12,19 @@ import termios
 import time
 import tty
 from collections.abc import Callable, Iterator
+from functools import partial
+from http.client import HTTPException
 from typing import TYPE_CHECKING
 
 import click
 
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
-from offsetfs.cli.mounts.metrics_samples import Sample, Values, read_sample
+from offsetfs.cli.mounts.broker_samples import BrokerSample
+from offsetfs.cli.mounts.metrics_samples import Sample, Values, read_sample, scrape_sample
 from offsetfs.cli.mounts.serving_daemon import reason_not_a_mount
+from offsetfs.cli.terminal.broker_tables import broker_summary, broker_tables
 from offsetfs.cli.terminal.printable import printable
+from offsetfs.cli.terminal.rates import Table, rates
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mount_at
 from offsetfs.library.formatting import columns, count, duration, size
 
@@ -30,13 +35,12 @@ INTERVAL_S_MIN = 0.1
 KEY_POLL_S = 0.1  # between two checks for signals, while the keyboard is waited for
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 HEADINGS = ("PARTITION", "NEXT", "IN REC/S", "IN B/S", "OUT B/S", "NOT ON DISK", "LAG", "FOLLOWERS")
-_ROWS_RESERVED = 8  # of a screen: everything but the rows of partitions
 
 Row = tuple[str, ...]
 
 
-@click.command("top", short_help="Show the throughput of a mount, live.")
-@click.argument("mount_point", metavar="MNT")
+@click.command("top", short_help="Show the throughput of a mount or broker, live.")
+@click.argument("target", metavar="MNT|URL")
 @click.option("--once", is_flag=True, help="Watch for one interval, print a table, and end. Needs no terminal.")
 @click.option(
     "--interval",
@@ -47,8 +51,9 @@ Row = tuple[str, ...]
     metavar="SECONDS",
     help="Time between two samples.",
 )
-def command(mount_point: str, once: bool, interval_s: float) -> int:
-    """Show the partitions of the mount MNT that are in use, the busiest first, until q or Ctrl-C.
+def command(target: str, once: bool, interval_s: float) -> int:
+    """Show the partitions of the mount MNT that are in use, the busiest first, until q or Ctrl-C. With the URL of the
+    metrics of a broker (offsetfs serve --metrics HOST:PORT): its connections, APIs, topics and consumer groups.
 
     \b
     NEXT         the offset that the next record gets
@@ -57,30 +62,49 @@ def command(mount_point: str, once: bool, interval_s: float) -> int:
     NOT ON DISK  bytes accepted and not synced yet, and LAG, for how long
     FOLLOWERS    open follow files
 
+    \b
+    MEAN, P99    how long requests were handled
+    WAIT         how long requests waited for records, or for other members of their group (mean)
+    LAG          of a group: records behind its committed offsets
+
     The numbers are those of MNT/.offsetfs/metrics. Partitions that were not used since the mount was made are not
     shown.
 
     \b
     offsetfs top /mnt/kafka
     offsetfs top /mnt/kafka --once --interval 10
+    offsetfs top http://127.0.0.1:9308
 
-    Exit codes: 1 wrong call, 2 system error, 32 the mount is gone.
+    Exit codes: 1 wrong call, 2 system error, 32 the mount or broker is gone.
     """
-    mount = mount_at(mount_point)
-    if mount is None or mount.type != FILE_SYSTEM_TYPE:
-        raise Failure(f"{mount_point} {reason_not_a_mount(mount_point)}", WRONG_CALL)
+    is_url = target.startswith("http://")
+    mount = None if is_url else mount_at(target)
+    if not is_url and (mount is None or mount.type != FILE_SYSTEM_TYPE):
+        raise Failure(f"{target} {reason_not_a_mount(target)}", WRONG_CALL)
+    sample = partial(_sample_of_broker if is_url else _sample_of_mount, target)
     if once:
-        before = _sample(mount_point)
+        before = sample()
         time.sleep(interval_s)
-        click.echo("\n".join(lines(before, _sample(mount_point))))
+        click.echo("\n".join(lines(before, sample())))
         return DONE
     if not sys.stdout.isatty():
         raise Failure("the live view needs a terminal; use --once", WRONG_CALL)
-    _watch(lambda: _sample(mount_point), interval_s)
+    _watch(sample, interval_s)
     return DONE
 
 
-def _sample(mount_point: str) -> Sample:
+def _sample_of_broker(url: str) -> Sample:
+    try:
+        sample = scrape_sample(url)
+    except (OSError, ValueError, HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        raise Failure(f"{url}: {reason}; offsetfs serve --metrics HOST:PORT serves metrics", FAILED) from error
+    if sample.broker is None:
+        raise Failure(f"{url} has no metrics of a broker of offsetfs", WRONG_CALL)
+    return sample
+
+
+def _sample_of_mount(mount_point: str) -> Sample:
     try:
         return read_sample(mount_point)
     except FileNotFoundError as error:
@@ -140,17 +164,25 @@ def _is_ended(keys: int | None, seconds: float) -> bool:
 
 def _screen(before: Sample, now: Sample) -> RenderableType:
     from rich.console import Group
-    from rich.table import Table
+    from rich.table import Table as RichTable
     from rich.text import Text
 
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for place, heading in enumerate(HEADINGS):
-        table.add_column(heading, justify="left" if place == 0 else "right", no_wrap=True)
-    found, room = rows(before, now), max(1, shutil.get_terminal_size().lines - _ROWS_RESERVED)
-    for row in found[:room]:
-        table.add_row(*map(Text, row))
-    more = [Text(f"and {len(found) - room} more")] if len(found) > room else []
-    return Group(*map(Text, summary(before, now)), Text(""), table, *more)
+    head, found = list(summary(before, now)), tables(before, now)
+    # A blank line, the headings and "and n more" belong to each table.
+    left = shutil.get_terminal_size().lines - len(head) - 3 * len(found)
+    parts: list[RenderableType] = [*map(Text, head)]
+    for number, (headings, rows_found) in enumerate(found):
+        shown = max(1, left // (len(found) - number))
+        table = RichTable(box=None, padding=(0, 2, 0, 0))
+        for heading in headings:
+            table.add_column(heading, justify="left" if heading == headings[0] else "right", no_wrap=True)
+        for row in rows_found[:shown]:
+            table.add_row(*map(Text, row))
+        parts += [Text(""), table]
+        if len(rows_found) > shown:
+            parts.append(Text(f"and {len(rows_found) - shown} more"))
+        left -= min(shown, len(rows_found))
+    return Group(*parts)
 
 
 # --- what is shown ---------------------------------------------------------------------------------------------------
@@ -158,15 +190,31 @@ def _screen(before: Sample, now: Sample) -> RenderableType:
 
 def lines(before: Sample, now: Sample) -> list[str]:
     """Return everything as text."""
-    return [*summary(before, now), "", *columns([HEADINGS, *rows(before, now)])]
+    found = [line for headings, rows in tables(before, now) for line in ("", *columns([headings, *rows]))]
+    return [*summary(before, now), *found]
 
 
 def summary(before: Sample, now: Sample) -> Iterator[str]:
-    """Yield what concerns the mount as a whole."""
+    """Yield what concerns the mount and the broker as a whole."""
+    if now.mount:
+        yield from _summary_of_mount(before, now)
+    if now.broker is not None:
+        yield from broker_summary(before.broker or BrokerSample(), now.broker, now.taken_s - before.taken_s)
+
+
+def tables(before: Sample, now: Sample) -> list[Table]:
+    """Return the tables below the summary: partitions of a mount; APIs, topics and groups of a broker."""
+    found = [Table(HEADINGS, rows(before, now))] if now.mount else []
+    if now.broker is not None:
+        found += broker_tables(before.broker or BrokerSample(), now.broker, now.taken_s - before.taken_s)
+    return found
+
+
+def _summary_of_mount(before: Sample, now: Sample) -> Iterator[str]:
     labels, mount = now.labels, now.mount
     up = duration(time.time() - mount["start_time_seconds"])
     yield printable(f"{labels['log_directory']} on {labels['mount']}, {labels['mode']}, for {up}")
-    requests = sum(_rates(before.operations, now.operations, now.taken_s - before.taken_s).values())
+    requests = sum(rates(before.operations, now.operations, now.taken_s - before.taken_s).values())
     yield f"requests {count(requests)}/s, open files {count(mount['open_files'])}, faults {count(mount['faults'])}"
     yield f"syncs    {_syncs(before.mount, mount, now.taken_s - before.taken_s)}"
     yield "caches   " + ", ".join(f"{name} {_cache(values)}" for name, values in now.caches.items())
@@ -178,34 +226,29 @@ def rows(before: Sample, now: Sample) -> list[Row]:
     seconds = now.taken_s - before.taken_s
     found = []
     for name, values in now.partitions.items():
-        rates = _rates(before.partitions.get(name, {}), values, seconds)
-        found.append((-rates["appended_bytes"] - rates["read_bytes"], name, _row(name, values, rates)))
+        changed = rates(before.partitions.get(name, {}), values, seconds)
+        found.append((-changed["appended_bytes"] - changed["read_bytes"], name, _row(name, values, changed)))
     return [row for _, _, row in sorted(found)]
 
 
-def _row(name: str, values: Values, rates: Values) -> Row:
+def _row(name: str, values: Values, changed: Values) -> Row:
     is_synced = not values["unsynced_batches"]
     state = " FAILED" if values.get("log_failed") else ""
     return (
         name + state,
         f"{values['log_next_offset']:.0f}" if "log_next_offset" in values else "",
-        count(rates["appended_records"]),
-        size(rates["appended_bytes"]),
-        size(rates["read_bytes"]),
+        count(changed["appended_records"]),
+        size(changed["appended_bytes"]),
+        size(changed["read_bytes"]),
         "-" if is_synced else size(values["unsynced_bytes"]),
         "-" if is_synced else duration(values["unsynced_age_seconds"]),
         f"{values['followers']:.0f}",
     )
 
 
-def _rates(before: Values, now: Values, seconds: float) -> dict[str, float]:
-    """Return how much everything grew in a second; what fell began again."""
-    return {name: max(0.0, value - before.get(name, 0.0)) / max(seconds, 1e-6) for name, value in now.items()}
-
-
 def _syncs(before: Values, now: Values, seconds: float) -> str:
-    rates = _rates(before, now, seconds)
-    number, total = rates["sync_duration_seconds_count"], rates["sync_duration_seconds_sum"]
+    changed = rates(before, now, seconds)
+    number, total = changed["sync_duration_seconds_count"], changed["sync_duration_seconds_sum"]
     mean = f", mean {duration(total / number)}" if number else ""
     failed = f", {now['sync_failures']:.0f} FAILED" if now["sync_failures"] else ""
     return f"{count(number)}/s{mean}{failed}"

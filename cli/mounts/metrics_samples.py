@@ -1,6 +1,7 @@
-"""Samples of `.offsetfs/metrics` of a mount, for `offsetfs top` and `offsetfs status`.
+"""Samples of the metrics of a mount or broker, for `offsetfs top` and `offsetfs status`.
 
-The file is their only source, so that other monitoring can show the same figures.
+`.offsetfs/metrics` and the address of `offsetfs serve --metrics` are their only sources, so that other monitoring can
+show the same figures.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from offsetfs.cli.mounts.broker_samples import BrokerSample
 from offsetfs.fs.mounting.mount_table import resolved
 
 METRICS = ".offsetfs/metrics"
 PREFIX = "offsetfs_"
+BROKER_PREFIX = "broker_"
 TIMEOUT_S = 2.0
 
 Values = Mapping[str, float]
@@ -26,7 +29,8 @@ class Sample:
     """The metrics at one moment, by name without `offsetfs_`. `taken_s`: seconds of the monotonic clock.
 
     `labels`: of the mount. `mount`: metrics without further labels. `partitions`: metrics by partition.
-    `caches`: metrics by cache. `operations`: requests by operation.
+    `caches`: metrics by cache. `operations`: requests by operation. `broker` is None without a broker; `mount` is empty
+    without a mount.
     """
 
     taken_s: float
@@ -35,12 +39,23 @@ class Sample:
     partitions: Mapping[str, Values]
     caches: Mapping[str, Values]
     operations: Values
+    broker: BrokerSample | None = None
 
 
 def read_sample(mount_point: str) -> Sample:
     """Read the metrics of a mount. OSError if it cannot be read. Blocks if the daemon hangs."""
     with open(os.path.join(mount_point, METRICS), encoding="utf-8", newline="\n") as file:
         text = file.read()
+    return parse_metrics(text, time.monotonic())
+
+
+def scrape_sample(url: str) -> Sample:
+    """Read the metrics of a broker over HTTP; OSError if that is not possible."""
+    import urllib.request  # here, because only `offsetfs top` of a broker needs it
+
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the address is one of this machine
+    with opener.open(url, timeout=TIMEOUT_S) as response:
+        text = str(response.read(), "utf-8")
     return parse_metrics(text, time.monotonic())
 
 
@@ -75,10 +90,13 @@ def parse_metrics(text: str, taken_s: float) -> Sample:
     operations: dict[str, float] = {}
     partitions: defaultdict[str, dict[str, float]] = defaultdict(dict)
     caches: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    broker = BrokerSample()
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             name = sample.name.removeprefix(PREFIX).removesuffix("_total")
-            if name == "mount_info":
+            if name.startswith(BROKER_PREFIX):
+                broker.add(name.removeprefix(BROKER_PREFIX), sample.labels, sample.value)
+            elif name == "mount_info":
                 labels = dict(sample.labels)
             elif "topic" in sample.labels:
                 partitions[_partition(sample.labels)][name] = sample.value
@@ -88,7 +106,7 @@ def parse_metrics(text: str, taken_s: float) -> Sample:
                 operations[sample.labels["operation"]] = sample.value
             elif set(sample.labels) == {"mount"}:
                 mount[name] = sample.value
-    return Sample(taken_s, labels, mount, partitions, caches, operations)
+    return Sample(taken_s, labels, mount, partitions, caches, operations, broker if broker.labels else None)
 
 
 def _partition(labels: Mapping[str, str]) -> str:

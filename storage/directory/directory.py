@@ -300,6 +300,10 @@ class LogDirectory:
         """
         return self._logs.borrowed(partition)
 
+    def ready(self, partition: TopicPartition) -> Log | None:
+        """Return the log if `log` would return it at once; never waits. An event loop appends to it."""
+        return self._logs.ready(partition)
+
     def opened(self, partition: TopicPartition) -> Log | None:
         """Return the log if it is open; never waits."""
         return self._logs.opened(partition)

@@ -154,6 +154,11 @@ class LogDirectories:
         """The partitions whose recovery failed, with the cause, of all directories."""
         return {partition: cause for directory in self.directories for partition, cause in directory.failed.items()}
 
+    def ready(self, partition: TopicPartition) -> Log | None:
+        """Return the log if `log` would return it at once; never waits."""
+        found = (directory.ready(partition) for directory in self.directories)
+        return next((log for log in found if log is not None), None)
+
     def opened(self, partition: TopicPartition) -> Log | None:
         """Return the log when it is open already; never waits."""
         found = (directory.opened(partition) for directory in self.directories)

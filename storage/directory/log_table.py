@@ -49,11 +49,18 @@ class LogTable:
         """Return the log if it is open; never waits."""
         return self._logs.get(partition)
 
-    def log(self, partition: TopicPartition) -> Log:
-        """Return the log of `partition`. The first call opens it, which may wait for the disk."""
+    def ready(self, partition: TopicPartition) -> Log | None:
+        """Return the log if `log` would return it at once; never waits."""
         log = self._logs.get(partition)
         # The second look-up detects a task that took the log between the first look-up and the test of `_borrowed`.
         if log is not None and not log.is_gone and partition not in self._borrowed and self._logs.get(partition) is log:
+            return log
+        return None
+
+    def log(self, partition: TopicPartition) -> Log:
+        """Return the log of `partition`. The first call opens it, which may wait for the disk."""
+        log = self.ready(partition)
+        if log is not None:
             return log
         with self.mutex:
             # A task that asks again for the log that it has borrowed does not keep it open.

@@ -12,7 +12,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memchr, memcpy
 
 from offsetfs.storage.native.record cimport (
@@ -27,8 +27,12 @@ from offsetfs.storage.errors import MalformedBatch
 
 cdef enum:
     ROWS_AT_FIRST = 1024
+    SURVEYED_WITH_GIL = 16384  # bytes that are surveyed sooner than the lock of the interpreter is given away
+    SURVEY_FINE = -1
+    SURVEY_FAULT = -2
 
 cdef int64_t INT_MAX = 0x7FFFFFFF
+cdef int64_t LONG_MAX = 0x7FFFFFFFFFFFFFFF
 cdef array _row_template = _array("q")
 
 RECORD_SIZE_MIN = RECORD_BYTES_MIN
@@ -223,6 +227,25 @@ def scan(payload, count):
     return rows
 
 
+def survey(payload, count, base_timestamp):
+    """Return the timestamps and the records without a key of a client's batch. See `reference/codec.py:survey`."""
+    cdef Payload data = Payload(payload, count)
+    cdef Extent extent
+    cdef Py_ssize_t wrong
+    extent.base_timestamp = base_timestamp
+    extent.earliest, extent.latest, extent.keyless = LONG_MAX, -1, 0
+    if data.buffer.len < SURVEYED_WITH_GIL:
+        wrong = data.survey(&extent)
+    else:
+        with nogil:
+            wrong = data.survey(&extent)
+    if wrong == SURVEY_FAULT:
+        data.complain()
+    if wrong >= 0:
+        raise MalformedBatch(f"record {wrong} has an offset delta of {extent.offset_delta}")
+    return extent.earliest, extent.latest, extent.keyless
+
+
 def find(payload, count, offset_delta):
     """Return the row of the first record with this offset delta, or None. See `reference/codec.py:find`."""
     cdef Payload data = Payload(payload, count)
@@ -281,6 +304,14 @@ def measure(payload, count):
     if size < 0:
         data.complain()
     return size
+
+
+cdef struct Extent:  # of the records of a client's batch
+    int64_t base_timestamp
+    int64_t earliest
+    int64_t latest
+    int64_t keyless
+    int64_t offset_delta  # the wrong one
 
 
 cdef class Payload:
@@ -351,6 +382,28 @@ cdef class Payload:
         if self.count and self.cursor.position != self.cursor.end:
             return -1
         return size
+
+    cdef Py_ssize_t survey(self, Extent* extent) noexcept nogil:
+        """Return SURVEY_FINE, SURVEY_FAULT with the fault noted, or the number of a record with a wrong offset delta."""
+        cdef RecordRow row
+        cdef int64_t timestamp
+        while self.done < self.count:
+            self.fault = read_record(&self.cursor, &row)
+            if self.fault != FINE:
+                return SURVEY_FAULT
+            if row.offset_delta != self.done:
+                extent.offset_delta = row.offset_delta
+                return self.done
+            timestamp = <int64_t>(<uint64_t>extent.base_timestamp + <uint64_t>row.timestamp_delta)
+            if timestamp != -1:
+                extent.earliest = min(extent.earliest, timestamp)
+                extent.latest = max(extent.latest, timestamp)
+            if row.key_size < 0:
+                extent.keyless += 1
+            self.done += 1
+        if self.count and self.cursor.position != self.cursor.end:
+            return SURVEY_FAULT
+        return SURVEY_FINE
 
     cdef bytes slice(self, Py_ssize_t position, Py_ssize_t size):
         if size < 0:

@@ -254,7 +254,8 @@ class Log:
         holds for a MemoryError, after which the batch can be appended again, unless it is of an idempotent producer.
 
         With `checks_producer`, a batch of an idempotent producer that repeats one of its last five is not appended: the
-        offsets of the first time are returned. Raises `OutOfOrderSequence` or `InvalidProducerEpoch` as Kafka does.
+        offsets and the timestamp of the first time are returned. Raises `OutOfOrderSequence` or `InvalidProducerEpoch`
+        as Kafka does.
         """
         appended = self._append(sealed, checks_producer=checks_producer)
         with contextlib.suppress(MemoryError):  # the batch is in the log: its writer must not append it again
@@ -273,7 +274,7 @@ class Log:
             if sealed.count > OFFSET_MAX - base_offset:
                 raise OffsetOutOfRange(base_offset, log_start_offset, OFFSET_MAX, self.path)
             segment = self._prepare_for_change()
-            if checks_producer and (repeated := self._producers.repeated(sealed)) is not None:
+            if checks_producer and (repeated := self._producers.repeated(self, sealed)) is not None:
                 return repeated
             timestamp = self._stamp(sealed, base_offset)
             last_offset = base_offset + sealed.count - 1
@@ -290,6 +291,19 @@ class Log:
             if is_of_producer:
                 self._producers.note(sealed)
             return appended
+
+    def appends_at_once(self, batch: memoryview) -> bool:
+        """Whether `append` of this v2 batch only writes to the page cache, as a rule: the log is open for appends and
+        not locked, its producers are known, and the batch fits into the active segment. An event loop asks this.
+        """
+        active = self._state.segments.active
+        return (
+            self._changed
+            and active.is_active
+            and not self._lock.locked()
+            and active.size + len(batch) <= self.config.segment_bytes
+            and (self._producers.can_check or not has_producer(batch))
+        )
 
     def refusal(self) -> OSError | StorageError:
         """Return the error for a write to this read-only log."""

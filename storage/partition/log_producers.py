@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from offsetfs.storage import files
 from offsetfs.storage.names import segment_name
+from offsetfs.storage.partition import producer_loading
 from offsetfs.storage.partition.log_interfaces import ReadableLog
 from offsetfs.storage.partition.log_values import Appended
 from offsetfs.storage.partition.producer_checks import ProducerChecks
@@ -46,14 +47,23 @@ class LogProducers:
         self.state = self._load(log, True)
         self.save(log)
 
-    def repeated(self, sealed: SealedBatch) -> Appended | None:
-        """Return where a batch was appended that repeats one; None if it may be appended. Raises as `checks.check`."""
+    @property
+    def can_check(self) -> bool:
+        """Whether `repeated` needs not to read the log."""
+        return self._checks is not None and self._checks.state is self.state
+
+    def repeated(self, log: ReadableLog, sealed: SealedBatch) -> Appended | None:
+        """Return where a batch was appended that repeats one; None if it may be appended. Raises as `checks.check`.
+
+        The first call reads the end of the log.
+        """
         if self.state is None or not has_producer(sealed.data):
             return None
         if self._checks is None or self._checks.state is not self.state:
-            self._checks = ProducerChecks(self.state)
+            recent = producer_loading.recent_batches(log.snapshot()) if self.state.entries else ()
+            self._checks = ProducerChecks(self.state, recent)
         found = self._checks.check(parse_header(sealed.data))
-        return None if found is None else Appended(found.base_offset, found.last_offset, sealed.max_timestamp)
+        return None if found is None else Appended(found.base_offset, found.last_offset, found.timestamp)
 
     def note(self, sealed: SealedBatch) -> None:
         """Take note of a batch of a producer, which was appended."""
@@ -78,4 +88,9 @@ class LogProducers:
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Remove idle producers, if the state is loaded; return their number."""
-        return self.state.expire(now_ms, expiration_ms) if self.state is not None else 0
+        if self.state is None:
+            return 0
+        count = self.state.expire(now_ms, expiration_ms)
+        if count and self._checks is not None:
+            self._checks.forget_expired()
+        return count

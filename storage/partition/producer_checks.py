@@ -2,14 +2,16 @@
 
 A producer numbers its records. The log accepts a batch only if its sequence follows the last one, so that no record is
 lost or repeated when a connection breaks. A repeated batch is answered with its earlier offsets. The last five batches
-of each producer are remembered, as many as it may have in flight (`max.in.flight`); after a restart only the last one,
-which is in the snapshot. Follows Kafka's `ProducerAppendInfo` and `ProducerStateEntry` for client batches (KIP-98).
-Batches that are already in a log are not checked (`ProducerState.replay`).
+of each producer are remembered, as many as it may have in flight (`max.in.flight`). After a restart they come from the
+end of the log (`producer_loading.recent_batches`); a snapshot has only the last one of each producer. Follows Kafka's
+`ProducerAppendInfo` and `ProducerStateEntry` for client batches (KIP-98). Batches that are already in a log are not
+checked (`ProducerState.replay`).
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from offsetfs.storage.errors import (
@@ -29,13 +31,14 @@ _UNKNOWN = ProducerEntry()
 
 @dataclass(frozen=True, slots=True)
 class AppendedBatch:
-    """An accepted batch: its sequences and its offsets, both ends included."""
+    """An accepted batch: its sequences and its offsets, both ends included, and its largest timestamp."""
 
     producer_epoch: int
     first_sequence: int
     last_sequence: int
     base_offset: int
     last_offset: int
+    timestamp: int
 
 
 class ProducerChecks:
@@ -43,13 +46,24 @@ class ProducerChecks:
 
     __slots__ = ("_taken", "state")
 
-    def __init__(self, state: ProducerState) -> None:
-        """Start with the state at the end of the log, which has each producer's last batch."""
+    def __init__(self, state: ProducerState, recent: Iterable[BatchHeader] = ()) -> None:
+        """Start with the state at the end of the log, which has each producer's last batch, and batches before it.
+
+        `recent` are data batches of the log, in order. Those of another epoch, or that do not lead to the last batch of
+        their producer, are not remembered.
+        """
         self.state = state
         self._taken: dict[int, deque[AppendedBatch]] = {}
+        for header in recent:
+            entry = state.entries.get(header.producer_id)
+            if entry is not None and entry.producer_epoch == header.producer_epoch and header.base_sequence >= 0:
+                self._remember(header.producer_id, _of_header(header))
         for producer_id, entry in state.entries.items():
-            if entry.last_offset != NONE:
-                self._remember(producer_id, _last_of(entry))
+            kept = self._taken.get(producer_id)
+            if entry.last_offset == NONE:
+                self._taken.pop(producer_id, None)
+            elif kept is None or kept[-1].last_offset != entry.last_offset:
+                self._taken[producer_id] = deque([_last_of(entry)], BATCHES_KEPT)
 
     def check(self, header: BatchHeader) -> AppendedBatch | None:
         """Return the earlier batch that this one repeats, None if it may be appended; raise if it may not.
@@ -87,6 +101,11 @@ class ProducerChecks:
         if not header.is_control:
             self._remember(header.producer_id, _last_of(entry))
 
+    def forget_expired(self) -> None:
+        """Forget the batches of producers that are no longer in `state`."""
+        for producer_id in self._taken.keys() - self.state.entries.keys():
+            del self._taken[producer_id]
+
     def _remember(self, producer_id: int, batch: AppendedBatch) -> None:
         self._taken.setdefault(producer_id, deque(maxlen=BATCHES_KEPT)).append(batch)
 
@@ -103,8 +122,8 @@ class ProducerChecks:
         if header.producer_epoch != entry.producer_epoch:
             if first != 0 and entry.producer_epoch != NONE:
                 raise OutOfOrderSequence(f"producer {header.producer_id} begins an epoch with {first} instead of 0")
-        elif entry.last_sequence != NONE and first != increment(entry.last_sequence, 1):
-            expected = increment(entry.last_sequence, 1)
+        # As ProducerAppendInfo.inSequence: without a batch in its epoch, which a marker has raised, it begins with 0.
+        elif entry.producer_epoch != NONE and first != (expected := _next_sequence(entry)):
             raise OutOfOrderSequence(f"producer {header.producer_id} sent {first} where {expected} is next")
 
 
@@ -115,6 +134,16 @@ def _check_epoch(entry: ProducerEntry, header: BatchHeader) -> None:
         )
 
 
+def _next_sequence(entry: ProducerEntry) -> int:
+    return 0 if entry.last_sequence == NONE else increment(entry.last_sequence, 1)
+
+
+def _of_header(header: BatchHeader) -> AppendedBatch:
+    last = increment(header.base_sequence, header.last_offset_delta)
+    offsets = header.base_offset, header.last_offset
+    return AppendedBatch(header.producer_epoch, header.base_sequence, last, *offsets, header.max_timestamp)
+
+
 def _last_of(entry: ProducerEntry) -> AppendedBatch:
     return AppendedBatch(
         entry.producer_epoch,
@@ -122,6 +151,7 @@ def _last_of(entry: ProducerEntry) -> AppendedBatch:
         entry.last_sequence,
         entry.last_offset - entry.offset_delta,
         entry.last_offset,
+        entry.timestamp,
     )
 
 

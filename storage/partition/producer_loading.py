@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import InvalidSnapshot, StorageError
@@ -20,11 +20,16 @@ from offsetfs.storage.partition.producers import ProducerState, end_marker
 from offsetfs.storage.records.columns import row_walk
 from offsetfs.storage.records.columns.row_walk import Rows
 from offsetfs.storage.records.format import batch_chain, chain
-from offsetfs.storage.records.format.batch_header import CONTROL_FLAG, TRANSACTIONAL_FLAG
+from offsetfs.storage.records.format.batch_header import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
+from offsetfs.storage.segments import offset_search
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_map import Segments
+from offsetfs.storage.units import I32_MAX
 
 _LONG_MAX = 2**63 - 1
+
+RECENT_BYTES = 8 << 20
+"""How much of the end of a log is searched for the last batches of producers: eight of Kafka's largest batches."""
 
 
 def load_producers(log: ReadableLog, *, clean: bool) -> ProducerState:
@@ -69,6 +74,41 @@ def save(path: str, offset: int, state: ProducerState, *, sync_name: bool = True
     except OSError:
         pass  # missing, or unreadable
     files.replace_file(file, content, sync_name=sync_name)
+
+
+def recent_batches(segments: Segments) -> Iterator[BatchHeader]:
+    """Yield the data batches of producers in the last `RECENT_BYTES` of a log, in order, up to damage.
+
+    A snapshot has one batch of each producer, but after a restart a producer may send again as many as it had in
+    flight. Kafka knows those only where it replays the log, after a crash.
+    """
+    chosen, size = list[Segment](), 0
+    for segment in reversed(list(segments)):
+        chosen.insert(0, segment)
+        size += segment.size
+        if size >= RECENT_BYTES:
+            break
+    try:
+        for segment in chosen:
+            position = _position_before_end(segment, RECENT_BYTES)
+            for rows in row_walk.header_rows(segment.open_files().log, position, segment.size):
+                for row, producer_id in enumerate(rows.column(chain.PRODUCER_ID)):
+                    if producer_id >= 0 and not (header := rows.batch(row)[1]).is_control:
+                        yield header
+    except StorageError:
+        return
+
+
+def _position_before_end(segment: Segment, size: int) -> int:
+    """Return the position of an indexed batch that begins at most `size` bytes before the end, by about."""
+    low, high = segment.base_offset, segment.base_offset + I32_MAX
+    while segment.size > size and low < high:
+        middle = (low + high) // 2
+        if offset_search.floor_position(segment, segment.open_files(), middle, nowait=False) < segment.size - size:
+            low = middle + 1
+        else:
+            high = middle
+    return offset_search.floor_position(segment, segment.open_files(), low, nowait=False) if segment.size > size else 0
 
 
 def _read(path: str, offset: int) -> ProducerState:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from offsetfs.storage.records.compression.compression import Compression
     from offsetfs.storage.records.compression.inflation import inflation_scope
+    from offsetfs.storage.records.format.batch import Survey, recompressed, set_max_timestamp
     from offsetfs.storage.records.format.batch_builder import TIMESTAMP_MAX, value_bytes_max
     from offsetfs.storage.records.format.batch_header import HEADER_SIZE
     from offsetfs.storage.records.format.batch_writer import bytes_max_within
@@ -63,6 +64,7 @@ __all__ = [
     "Lane",
     "LineFault",
     "RecordColumns",
+    "Survey",
     "bytes_max_within",
     "encode_columns",
     "gather",
@@ -71,6 +73,8 @@ __all__ = [
     "line_prefix",
     "lines_of",
     "partition_of",
+    "recompressed",
+    "set_max_timestamp",
     "spread_json",
     "spread_keys",
     "value_bytes_max",
@@ -98,6 +102,7 @@ __getattr__ = lazy_names(
         "Lane": "records.format.lane",
         "LineFault": "records.json.record_json",
         "RecordColumns": "records.columns.columns",
+        "Survey": "records.format.batch",
         "bytes_max_within": "records.format.batch_writer",
         "encode_columns": "records.columns.columns",
         "gather": "records.columns.columns",
@@ -106,6 +111,8 @@ __getattr__ = lazy_names(
         "line_prefix": "records.json.record_json",
         "lines_of": "records.json.record_json",
         "partition_of": "records.format.partitioner",
+        "recompressed": "records.format.batch",
+        "set_max_timestamp": "records.format.batch",
         "spread_json": "records.json.record_json",
         "spread_keys": "records.columns.columns",
         "value_bytes_max": "records.format.batch_builder",

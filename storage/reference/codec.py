@@ -12,7 +12,7 @@
 
 A payload is the decompressed records section of a batch: `count` such records and not a byte more. Whatever else
 arrives raises `MalformedBatch`, in bounded time and memory; nothing is allocated because a length field says so. As in
-Kafka a batch that counts no records is not looked into, and whether offset deltas rise is not asked when reading.
+Kafka a batch that counts no records is not looked into, and whether offset deltas rise is checked by `survey` only.
 Follows Kafka's DefaultRecord and DefaultRecordBatch.
 """
 
@@ -34,11 +34,13 @@ from offsetfs.storage.records.format.record_row import (
     VALUE_POSITION,
     VALUE_SIZE,
 )
+from offsetfs.storage.units import NO_TIMESTAMP
 
 RECORD_SIZE_MIN = 7
 """Seven fields of at least one byte each: no payload holds more records than a seventh of its bytes."""
 
 INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
 
 Buffer = bytes | bytearray | memoryview
 Row = tuple[int, int, int, int, int, int, int, int]
@@ -136,6 +138,24 @@ def scan(payload: Buffer, count: int) -> array[int]:
     for row in _rows(_bytes_of(payload), count):
         rows.extend(row)
     return rows
+
+
+def survey(payload: Buffer, count: int, base_timestamp: int) -> tuple[int, int, int]:
+    """Return (earliest timestamp, latest timestamp, records without a key), after checking every byte of the structure.
+
+    For batches of clients: `MalformedBatch` also where an offset delta is not the number of its record. Records without
+    a timestamp (-1) do not count for the earliest, which is `LONG_MAX` if none has one; the latest is at least -1, as
+    in Kafka's LogValidator. Sums wrap as a Java long does.
+    """
+    earliest, latest, keyless = LONG_MAX, int(NO_TIMESTAMP), 0
+    for number, row in enumerate(_rows(_bytes_of(payload), count)):
+        if row[OFFSET_DELTA] != number:
+            raise MalformedBatch(f"record {number} has an offset delta of {row[OFFSET_DELTA]}")
+        timestamp = (base_timestamp + row[TIMESTAMP_DELTA] + LONG_MAX + 1) % (1 << 64) - LONG_MAX - 1
+        if timestamp != NO_TIMESTAMP:
+            earliest, latest = min(earliest, timestamp), max(latest, timestamp)
+        keyless += row[KEY_SIZE] < 0
+    return earliest, latest, keyless
 
 
 def find(payload: Buffer, count: int, offset_delta: int) -> Row | None:

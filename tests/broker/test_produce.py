@@ -1,39 +1,342 @@
-"""Produce: what a batch of a client must be."""
+"""Produce: what a batch of a client must be, how it is stored, and what the answer says."""
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import trio
+from produce_requests import NOW, batch, produced
 from running_broker import Running
 
+from offsetfs.broker import client_batches
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol import messages as m
-from offsetfs.storage import BatchBuilder, LogDirectory, TopicPartition
+from offsetfs.storage import LogDirectory, LogReader, TopicPartition
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.files import File
+from offsetfs.storage.records.format import batch_header
+from offsetfs.storage.records.format.batch import parse_header
 
 pytestmark = pytest.mark.unit
 
-NOW = 1_800_000_000_000
+T = TopicPartition("t", 0)
 
 
-def batch(*records: tuple[bytes | None, bytes | None]) -> bytes:
-    builder = BatchBuilder(1 << 16)
-    for key, value in records:
-        builder.append(key, value, (), NOW)
-    return bytes(builder.seal().data)
+def altered(data: bytes, **fields: Any) -> bytes:
+    """Return a batch with other fields in the header, and the checksum that belongs to them."""
+    changed = bytearray(data)
+    batch_header.write_header(changed, replace(parse_header(data), **fields))
+    batch_header.seal_checksum(changed)
+    return bytes(changed)
 
 
-async def produced(running: Running, topic: str, data: bytes, *, acks: int = 1, version: int = 9) -> Any:
-    partition = m.PartitionProduceData(0, data)
-    topics = [m.TopicProduceData(name=topic, partition_data=[partition])]
-    response = await running.send(0, "Produce", version, m.ProduceRequest(acks=acks, topic_data=topics))
-    return response.responses[0].partition_responses[0]
+def topic(directory: LogDirectory, name: str, **settings: str) -> TopicPartition:
+    partition = TopicPartition(name, 0)
+    directory.create_partitions([partition], {key.replace("_", "."): value for key, value in settings.items()})
+    return partition
 
 
 async def test_a_compacted_topic_takes_records_with_a_key_only(directory: LogDirectory, running: Running) -> None:
     """The check read another column, and refused records by their value."""
-    directory.create_partitions([TopicPartition("latest", 0)], {"cleanup.policy": "compact"})
-    keyless = await produced(running, "latest", batch((b"k", b"v"), (None, b"v")))
+    latest = topic(directory, "latest", cleanup_policy="compact")
+    keyless = await produced(running, "latest", batch([(b"k", b"v"), (None, b"v"), (None, None)]))
     assert keyless.error_code == ErrorCode.INVALID_RECORD
-    assert (await produced(running, "latest", batch((b"k", b"v"), (b"k", None), (b"", b"")))).error_code == 0
-    assert directory.log(TopicPartition("latest", 0)).next_offset == 3
+    assert [each.batch_index for each in keyless.record_errors] == [1, 2]
+    assert "no records without a key" in keyless.record_errors[0].batch_index_error_message
+    assert "2 of 3 records have no key" in keyless.error_message
+    assert (await produced(running, "latest", batch([(b"k", b"v"), (b"k", None), (b"", b"")]))).error_code == 0
+    assert directory.log(latest).next_offset == 3
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+async def test_a_batch_is_stored_as_it_came(directory: LogDirectory, running: Running, codec: str) -> None:
+    sent = batch([(b"k", b"v" * 100), (None, None)], codec=codec)
+    answer = await produced(running, "t", sent)
+    assert (answer.error_code, answer.base_offset, answer.log_append_time_ms, answer.log_start_offset) == (0, 0, -1, 0)
+    assert (await produced(running, "t", sent)).base_offset == 2
+    stored = directory.log(T).batch_at(0)
+    assert stored is not None and stored.header.codec_name == codec
+    assert bytes(stored.data[16:]) == sent[16:]
+
+
+GOOD = batch([(None, b"v")])
+
+WRONG: Sequence[tuple[str, bytes, ErrorCode, str]] = (
+    ("nothing", b"", ErrorCode.INVALID_RECORD, "no whole record batch"),
+    ("a part of a header", GOOD[:40], ErrorCode.INVALID_RECORD, "no whole record batch"),
+    ("a batch cut short", GOOD[:-1], ErrorCode.INVALID_RECORD, "no whole record batch"),
+    ("two batches", GOOD + GOOD, ErrorCode.INVALID_RECORD, "more than one record batch"),
+    ("a byte more", GOOD + b"\0", ErrorCode.INVALID_RECORD, "more than one record batch"),
+    ("a wrong checksum", GOOD[:-1] + b"\1", ErrorCode.CORRUPT_MESSAGE, "checksum"),
+    ("magic 0", GOOD[:16] + b"\0" + GOOD[17:], ErrorCode.INVALID_RECORD, "v0: Produce 9 takes v2 only"),
+    ("magic 1", GOOD[:16] + b"\1" + GOOD[17:], ErrorCode.INVALID_RECORD, "v1: Produce 9 takes v2 only"),
+    ("magic 3", GOOD[:16] + b"\3" + GOOD[17:], ErrorCode.CORRUPT_MESSAGE, "magic 3"),
+    ("a size below the smallest", GOOD[:8] + b"\0\0\0\5" + GOOD[12:], ErrorCode.CORRUPT_MESSAGE, "batch size of 5"),
+    ("a base offset", altered(GOOD, base_offset=7), ErrorCode.INVALID_RECORD, "a base offset of 7"),
+    ("no records", altered(GOOD, count=0, last_offset_delta=-1), ErrorCode.INVALID_RECORD, "offsets"),
+    ("a count of 0", altered(GOOD, count=0), ErrorCode.INVALID_RECORD, "0 records"),
+    ("a count too many", altered(GOOD, count=2, last_offset_delta=1), ErrorCode.INVALID_RECORD, "2 records in 8 bytes"),
+    ("a count of its own", altered(GOOD, count=2), ErrorCode.INVALID_RECORD, "2 records, and a last offset delta of 0"),
+    ("a control batch", altered(GOOD, attributes=0x20), ErrorCode.INVALID_RECORD, "no control records"),
+    ("a transaction", altered(GOOD, attributes=0x10, producer_id=1, producer_epoch=0, base_sequence=0),
+     ErrorCode.INVALID_TXN_STATE, "not supported"),
+    ("a producer without a sequence", altered(GOOD, producer_id=1, producer_epoch=0), ErrorCode.INVALID_RECORD,
+     "a sequence of -1"),
+    ("a codec that there is not", altered(GOOD, attributes=5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+     "no compression"),
+    ("records that are not gzip", altered(GOOD, attributes=1), ErrorCode.INVALID_RECORD, "gzip"),
+    ("offset deltas from 1", altered(GOOD[:-5] + b"\2" + GOOD[-4:]), ErrorCode.INVALID_RECORD,
+     "an offset delta of 1"),
+    ("the time type of the log", altered(GOOD, attributes=8), ErrorCode.INVALID_TIMESTAMP, "may not set"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "code", "reason"), [each[1:] for each in WRONG], ids=[each[0] for each in WRONG])
+async def test_a_wrong_batch_is_refused_and_leaves_nothing(
+    directory: LogDirectory, running: Running, data: bytes, code: ErrorCode, reason: str
+) -> None:
+    for _ in range(2):  # in a thread, because the log is not open, and on the event loop
+        answer = await produced(running, "t", data)
+        assert (ErrorCode(answer.error_code), answer.base_offset) == (code, -1)
+        assert reason in answer.error_message
+        await produced(running, "t", GOOD)
+    assert directory.log(T).next_offset == 2
+
+
+async def test_zstd_needs_a_version_that_knows_it(running: Running) -> None:
+    data = batch([(None, b"v")], codec="zstd")
+    assert (await produced(running, "t", data, version=6)).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert (await produced(running, "t", data, version=7)).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_old_versions_are_offered_and_refused(running: Running, directory: LogDirectory, version: int) -> None:
+    """Without version 0 librdkafka sends nothing compressed (KAFKA-18659)."""
+    offered = await running.send(18, "ApiVersions", 0, m.ApiVersionsRequest())
+    assert next((each.min_version, each.max_version) for each in offered.api_keys if each.api_key == 0) == (0, 13)
+    assert (await produced(running, "t", GOOD, version=version)).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert directory.log(T).next_offset == 0
+
+
+async def test_acks_other_than_kafkas_are_refused(running: Running, directory: LogDirectory) -> None:
+    answer = await produced(running, "t", GOOD, acks=2)
+    assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS and "acks=2" in answer.error_message
+    assert directory.log(T).next_offset == 0
+
+
+@pytest.mark.expect_log("connection closed: acks=0, and an error in nowhere")
+async def test_an_error_without_an_answer_closes_the_connection(running: Running, directory: LogDirectory) -> None:
+    with pytest.raises((IndexError, ValueError)):
+        await produced(running, "nowhere", GOOD, acks=0)
+
+
+async def test_an_internal_topic_and_one_that_is_not_there_are_refused(running: Running) -> None:
+    internal = await produced(running, "__consumer_offsets", GOOD)
+    assert internal.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    for name in ("nowhere", "a/b", ""):
+        assert (await produced(running, name, GOOD)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# --- sizes
+
+
+async def test_a_batch_above_max_message_bytes_is_too_large(directory: LogDirectory, running: Running) -> None:
+    small = topic(directory, "small", max_message_bytes="300")
+    answer = await produced(running, "small", batch([(None, b"v" * 300)]))
+    assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE and "max.message.bytes is 300" in answer.error_message
+    assert (await produced(running, "small", batch([(None, b"v" * 300)], codec="gzip"))).error_code == 0
+    assert directory.log(small).next_offset == 1
+
+
+async def test_a_batch_above_segment_bytes_has_an_error_of_its_own(directory: LogDirectory, running: Running) -> None:
+    topic(directory, "small", segment_bytes="300")
+    answer = await produced(running, "small", batch([(None, b"v" * 300)]))
+    assert answer.error_code == ErrorCode.RECORD_LIST_TOO_LARGE and "segment.bytes is 300" in answer.error_message
+
+
+async def test_a_batch_that_inflates_beyond_the_limit_is_too_large(running: Running, directory: LogDirectory) -> None:
+    """It was KAFKA_STORAGE_ERROR, which clients retry for ever; one that is too large they split."""
+    bomb = batch([(None, bytes(65 << 20))], codec="zstd")
+    assert len(bomb) < 10_000
+    answer = await produced(running, "t", bomb)
+    assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE and "inflates to more than" in answer.error_message
+
+
+# --- timestamps
+
+
+async def test_timestamps_out_of_the_limits_are_refused_by_record(directory: LogDirectory, running: Running) -> None:
+    limited = topic(
+        directory, "limited", message_timestamp_before_max_ms="3600000", message_timestamp_after_max_ms="60000"
+    )
+    now = directory.clock.now_ms()
+    times = [now, now - 3_700_000, -1, now + 100_000]
+    answer = await produced(running, "limited", batch([(None, b"v")] * 4, times=times))
+    assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [each.batch_index for each in answer.record_errors] == [1, 3]
+    assert f"timestamp {times[1]} lies outside" in answer.record_errors[0].batch_index_error_message
+    assert "message.timestamp.before.max.ms" in answer.error_message
+    right = batch([(None, b"v")] * 2, times=[now - 3_500_000, -1])
+    assert (await produced(running, "limited", right)).error_code == 0
+    assert directory.log(limited).next_offset == 2
+
+
+async def test_no_more_records_are_named_than_an_answer_may_have(
+    directory: LogDirectory, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic(directory, "latest", cleanup_policy="compact")
+    monkeypatch.setattr(client_batches, "RECORD_ERRORS_MAX", 3)
+    assert len((await produced(running, "latest", batch([(None, b"")] * 9))).record_errors) == 3
+    monkeypatch.setattr(client_batches, "NAMED_RECORDS_MAX", 8)
+    answer = await produced(running, "latest", batch([(None, b"")] * 9))
+    assert answer.record_errors == [] and "9 of 9 records" in answer.error_message
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+@pytest.mark.parametrize("claimed", [NOW - 5, NOW + 5, -1])
+async def test_a_wrong_largest_timestamp_in_the_header_is_corrected(
+    directory: LogDirectory, running: Running, codec: str, claimed: int
+) -> None:
+    """Otherwise the time index, retention and searches by time would follow it."""
+    sent = altered(batch([(None, b"v")] * 2, times=[NOW, NOW - 1], codec=codec), max_timestamp=claimed)
+    assert (await produced(running, "t", sent)).error_code == 0
+    stored = directory.log(T).batch_at(0)
+    assert stored is not None and stored.header.max_timestamp == NOW
+    assert directory.log(T).max_timestamp() == (0, NOW)
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+async def test_log_append_time_is_written_and_answered(directory: LogDirectory, running: Running, codec: str) -> None:
+    stamped = topic(directory, "stamped", message_timestamp_type="LogAppendTime")
+    sent = batch([(None, b"v")] * 2, times=[5, 7], codec=codec, producer_id=9, sequence=0)
+    before = directory.clock.now_ms()
+    answer = await produced(running, "stamped", sent)
+    assert before <= answer.log_append_time_ms <= directory.clock.now_ms()
+    stored = directory.log(stamped).batch_at(0)
+    assert stored is not None
+    header = stored.header
+    assert (header.timestamp_type, header.max_timestamp) == ("LogAppendTime", answer.log_append_time_ms)
+    assert (header.base_timestamp, header.codec_name) == (5, codec), "the producer's, as in Kafka"
+    again = await produced(running, "stamped", sent)
+    assert (again.base_offset, again.log_append_time_ms) == (0, answer.log_append_time_ms), "a repeat"
+
+
+# --- compression.type
+
+
+@pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("sent", ["none", "gzip", "lz4"])
+async def test_a_topic_compresses_again_and_keeps_all_else(
+    directory: LogDirectory, running: Running, sent: str, wanted: str
+) -> None:
+    squeezed = topic(directory, "squeezed", compression_type=wanted)
+    records = [(b"k%d" % number, b"v" * 50) for number in range(20)]
+    times = [NOW + number % 3 for number in range(20)]
+    data = batch(records, times=times, codec=sent, producer_id=7, epoch=2, sequence=11)
+    for sequence in (11, 31):
+        data = altered(data, base_sequence=sequence)
+        assert (await produced(running, "squeezed", data)).error_code == 0
+    stored = directory.log(squeezed).batch_at(20)
+    assert stored is not None
+    was, now = parse_header(data), stored.header
+    assert now.codec_name == ("none" if wanted == "uncompressed" else wanted)
+    kept = ("producer_id", "producer_epoch", "base_sequence", "base_timestamp", "max_timestamp", "count")
+    assert all(getattr(was, each) == getattr(now, each) for each in kept)
+    found = list(LogReader(directory.log(squeezed)).records())
+    assert [(each.key, each.value, each.timestamp) for each in found] == [
+        (*record, time) for record, time in zip(records, times, strict=True)
+    ] * 2
+
+
+async def test_the_level_of_a_topic_is_used(directory: LogDirectory, running: Running) -> None:
+    sizes = []
+    value = b"".join(b"%d of %d; " % (number % 97, number % 89) for number in range(4000))
+    for level in ("1", "9"):
+        partition = topic(directory, f"gzip{level}", compression_type="gzip", compression_gzip_level=level)
+        assert (await produced(running, f"gzip{level}", batch([(None, value)]))).error_code == 0
+        sizes.append(directory.log(partition).size_bytes)
+    assert sizes[0] > sizes[1]
+
+
+async def test_what_is_too_large_after_recompression_is_refused(directory: LogDirectory, running: Running) -> None:
+    plain = topic(directory, "plain", compression_type="uncompressed", max_message_bytes="1000")
+    answer = await produced(running, "plain", batch([(None, bytes(5000))], codec="zstd"))
+    assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert directory.log(plain).next_offset == 0
+
+
+# --- errors of one partition
+
+
+async def test_a_full_disk_is_an_error_until_there_is_space(
+    directory: LogDirectory, running: Running, monkeypatch: pytest.MonkeyPatch, expect_log: Any
+) -> None:
+    expect_log("no append to t-0: .*No space left")
+    assert (await produced(running, "t", GOOD)).error_code == 0
+    write, is_full = File.write, True
+
+    def failing(file: File, position: int, data: Any) -> None:
+        if is_full and file.path.endswith(".log"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(file, position, data)
+
+    monkeypatch.setattr(File, "write", failing)
+    for _ in range(2):
+        assert (await produced(running, "t", GOOD)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    is_full = False
+    assert (await produced(running, "t", GOOD)).base_offset == 1
+
+
+@pytest.mark.expect_log("no append to t-0: .*an earlier write failed", "no append to t-0: .*Input/output")
+async def test_a_failed_log_concerns_its_partition_only(
+    directory: LogDirectory, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic(directory, "u")
+    data = [m.PartitionProduceData(0, GOOD)]
+    topics = [m.TopicProduceData(name=name, partition_data=data) for name in ("t", "u")]
+    sync = File.sync
+
+    def failing(file: File) -> None:
+        if "/t-0/" in file.path:
+            raise OSError(errno.EIO, "Input/output error")
+        sync(file)
+
+    await running.send(0, "Produce", 9, m.ProduceRequest(acks=-1, topic_data=topics))
+    monkeypatch.setattr(File, "sync", failing)
+    for number in (1, 2):
+        response = await running.send(0, "Produce", 9, m.ProduceRequest(acks=-1, topic_data=topics))
+        failed, fine = (each.partition_responses[0] for each in response.responses)
+        assert (failed.error_code, failed.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        assert (fine.error_code, fine.base_offset) == (0, number)
+    with pytest.raises((StorageError, OSError)):
+        directory.close()
+
+
+async def test_a_read_only_directory_takes_nothing(
+    directory: LogDirectory, nursery: trio.Nursery, tmp_path: Any
+) -> None:
+    running = Running(LogDirectory.open(str(tmp_path), read_only=True))
+    nursery.start_soon(running.broker.run)
+    answer = await produced(running, "t", GOOD)
+    assert answer.error_code == ErrorCode.POLICY_VIOLATION and "opened for reading" in answer.error_message
+    running.broker.stop()
+    running.socket.close()
+
+
+async def test_batches_of_several_partitions_are_appended_from_one_request(
+    directory: LogDirectory, running: Running
+) -> None:
+    directory.create_partitions([TopicPartition("wide", number) for number in range(8)])
+    large = batch([(None, bytes(70_000))])
+    parts = [m.PartitionProduceData(number, large if number % 2 else GOOD) for number in range(9)]
+    for _ in range(2):
+        topics = [m.TopicProduceData(name="wide", partition_data=parts)]
+        response = await running.send(0, "Produce", 9, m.ProduceRequest(acks=-1, topic_data=topics))
+    answers = response.responses[0].partition_responses
+    assert [(each.index, each.base_offset) for each in answers] == [*((number, 1) for number in range(8)), (8, -1)]
+    assert answers[8].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert all(directory.log(TopicPartition("wide", number)).recovery_point == 2 for number in range(8))

@@ -100,6 +100,23 @@ def test_header_names_that_are_no_utf8_come_back(twin: ModuleType) -> None:
     assert twin.encode([(None, None, headers, 0)], 0, 0) == framed(body)
 
 
+@pytest.mark.parametrize("records", [3, 3000], ids=["with the lock", "without"])
+def test_a_survey_says_when_the_records_are_and_which_have_no_key(twin: ModuleType, records: int) -> None:
+    content = [(None if number % 3 else b"k", b"value", (), 50 - number % 3) for number in range(records)]
+    payload = twin.encode(content, 100, 0)
+    assert twin.survey(payload, records, 100) == (48, 50, records * 2 // 3)
+    untimed = twin.encode([(b"k", None, (), -1)], 100, 0)
+    assert twin.survey(untimed, 1, 100) == (2**63 - 1, -1, 0), "as Kafka: -1 is no timestamp"
+    assert twin.survey(untimed, 1, -(2**63) + 50) == (2**63 - 51, 2**63 - 51, 0), "as a Java long"
+
+
+def test_a_survey_refuses_offset_deltas_that_do_not_count_from_0(twin: ModuleType) -> None:
+    with pytest.raises(MalformedBatch, match="record 0 has an offset delta of 1"):
+        twin.survey(twin.encode([(None, b"v", (), 0)], 0, 1), 1, 0)
+    with pytest.raises(MalformedBatch, match="1 bytes left over"):
+        twin.survey(twin.encode([(None, b"v", (), 0)], 0, 0) + b"x", 1, 0)
+
+
 def test_a_null_value_is_an_empty_line(twin: ModuleType) -> None:
     payload = twin.encode([(b"k", None, (), 0), (b"k", b"", (), 0), (b"k", b"x", (), 0)], 0, 0)
     assert twin.join(payload, 3) == b"\n\nx\n"

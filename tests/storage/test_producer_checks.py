@@ -72,7 +72,7 @@ def test_a_new_epoch_begins_at_zero_and_fences_the_old_one(checks: ProducerCheck
         checks.check(batch(3))
 
 
-def test_the_last_five_batches_are_recognised_when_they_come_again(checks: ProducerChecks) -> None:
+def test_the_last_five_batches_are_recognized_when_they_come_again(checks: ProducerChecks) -> None:
     for number in range(7):
         take(checks, batch(10 * number, 10, offset=10 * number))
     for number in range(2, 7):
@@ -86,7 +86,7 @@ def test_the_last_five_batches_are_recognised_when_they_come_again(checks: Produ
         checks.check(batch(60, 5))
 
 
-def test_after_a_restart_the_last_batch_is_still_recognised(checks: ProducerChecks) -> None:
+def test_after_a_restart_the_last_batch_is_still_recognized(checks: ProducerChecks) -> None:
     for number in range(3):
         take(checks, batch(2 * number, 2, offset=2 * number))
     again = ProducerChecks(ProducerState.load(checks.state.dump()))
@@ -95,6 +95,32 @@ def test_after_a_restart_the_last_batch_is_still_recognised(checks: ProducerChec
     with pytest.raises(OutOfOrderSequence):
         again.check(batch(2, 2))
     take(again, batch(6))
+
+
+def test_after_a_restart_the_last_five_are_recognized_by_the_end_of_the_log(checks: ProducerChecks) -> None:
+    """Only the last one was: a producer that had several batches in flight got OUT_OF_ORDER_SEQUENCE_NUMBER."""
+    log = [batch(2 * number, 2, offset=2 * number) for number in range(7)]
+    for header in log:
+        checks.taken(header)
+    other = batch(0, epoch=5)  # of the producer's former epoch
+    again = ProducerChecks(ProducerState.load(checks.state.dump()), [other, *log])
+    for number in range(2, 7):
+        repeated = again.check(log[number])
+        assert repeated is not None and (repeated.base_offset, repeated.timestamp) == (2 * number, 1000)
+    with pytest.raises(OutOfOrderSequence):
+        again.check(log[1])
+    partly = ProducerChecks(ProducerState.load(checks.state.dump()), log[:3])
+    assert partly.check(log[6]) is not None, "the last one is known from the snapshot"
+    with pytest.raises(OutOfOrderSequence):
+        partly.check(log[2])
+
+
+def test_expired_producers_are_forgotten_with_their_batches(checks: ProducerChecks) -> None:
+    """A repeat was still recognized by the batches that stayed in memory."""
+    take(checks, batch(0))
+    checks.state.expire(1000 + 86_400_000, 86_400_000)
+    checks.forget_expired()
+    assert checks.check(batch(0)) is None and not checks._taken
 
 
 def test_sequences_wrap_around(checks: ProducerChecks) -> None:
@@ -119,6 +145,8 @@ def test_a_marker_that_bumps_the_epoch_forgets_the_sequences(checks: ProducerChe
     checks.taken(batch(-1, epoch=1, offset=1, control=True), (ABORT, 7))
     with pytest.raises(InvalidProducerEpoch):
         checks.check(batch(1, transactional=True))
+    with pytest.raises(OutOfOrderSequence, match="sent 3 where 0 is next"):
+        checks.check(batch(3, epoch=1, transactional=True))
     take(checks, batch(0, epoch=1, offset=2, transactional=True))
 
 

@@ -273,6 +273,7 @@ READERS: dict[str, Function] = {
         for name in ("scan", "decode", "join", "measure")
     },
     **{f"find {delta}": lambda twin, given, delta=delta: twin.find(*given, delta) for delta in (0, 1, 7)},
+    **{f"survey {base}": lambda twin, given, base=base: twin.survey(*given, base) for base in (-1, 0, 2**63 - 1)},
 }
 
 

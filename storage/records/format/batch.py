@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 from crc32c import crc32c
 
@@ -19,6 +20,7 @@ from offsetfs.storage.records.format import codec as record_codec
 from offsetfs.storage.records.format import legacy
 from offsetfs.storage.records.format.batch_header import (
     APPEND_TIME_FLAG,
+    CODEC_MASK,
     CONTROL_FLAG,
     CRC_START,
     HEADER_SIZE,
@@ -31,6 +33,7 @@ from offsetfs.storage.records.format.batch_header import (
     parse_header,
     seal_checksum,
     set_append_time,
+    set_max_timestamp,
     stamp,
     write_header,
 )
@@ -50,8 +53,10 @@ __all__ = [
     "check_header",
     "parse_header",
     "read_batch",
+    "recompressed",
     "seal_checksum",
     "set_append_time",
+    "set_max_timestamp",
     "stamp",
     "write_header",
 ]
@@ -70,6 +75,17 @@ _LONG_MIN = -(2**63)
 _LONG_MAX = 2**63 - 1
 _SMALLEST_HEADER = 2  # bytes: two sizes
 _Answer = TypeVar("_Answer")
+
+
+class Survey(NamedTuple):
+    """The records of a batch: their earliest and latest timestamps, and how many have no key.
+
+    Records without a timestamp count for neither: without any other, `earliest` is 2⁶³−1 and `latest` -1.
+    """
+
+    earliest: Timestamp
+    latest: Timestamp
+    keyless: int
 
 
 class Batch:
@@ -187,11 +203,24 @@ class Batch:
         """
         if self.header.magic < MAGIC:
             return self._asked_set(legacy.MessageSet.rows)
+        self._check_count()
+        return self._asked(record_codec.scan)
+
+    def survey(self) -> Survey:
+        """Check every byte of the records of a client's v2 batch; return what they are without an object for each.
+
+        `MalformedBatch` also where an offset delta is not the number of its record.
+        """
+        self._check_count()
+        base_timestamp = self.header.base_timestamp
+        found = self._asked(lambda payload, count: record_codec.survey(payload, count, base_timestamp))
+        return Survey(Timestamp(found[0]), Timestamp(found[1]), found[2])
+
+    def _check_count(self) -> None:
         # A batch of 100 kB may inflate to nine million records of seven bytes, each of which needs a row of 64 bytes.
         if self.header.codec and self.header.count > INFLATED_RECORDS_MAX:
             reason = f"{self.header.count} records in a compressed batch, more than {INFLATED_RECORDS_MAX}"
             raise self.placed(DecompressionLimit(reason))
-        return self._asked(record_codec.scan)
 
     def _check_headers(self, count: int) -> None:
         if count > HEADERS_MAX:
@@ -275,6 +304,19 @@ def read_batch(
     if check:
         batch.check()
     return batch
+
+
+def recompressed(batch: Batch, compression: Compression) -> bytearray:
+    """Return a v2 batch with its records compressed in another way; all else, the timestamps included, stays.
+
+    Offset and timestamp deltas stay as well, so that the records are copied as a whole. Raises as `Batch.payload`.
+    """
+    payload = compress(compression.name, batch.payload(), compression.level)
+    attributes = batch.header.attributes & ~CODEC_MASK | compression.codec
+    changed = bytearray(HEADER_SIZE) + payload
+    write_header(changed, replace(batch.header, size=len(changed), attributes=attributes))
+    seal_checksum(changed)
+    return changed
 
 
 def build(

@@ -262,6 +262,12 @@ def set_append_time(batch: bytearray | memoryview, timestamp: int) -> None:
     _require_current(batch)
     attributes = _ATTRIBUTES.unpack_from(batch, CRC_START)[0]
     _ATTRIBUTES.pack_into(batch, CRC_START, attributes | APPEND_TIME_FLAG)
+    set_max_timestamp(batch, timestamp)
+
+
+def set_max_timestamp(batch: bytearray | memoryview, timestamp: int) -> None:
+    """Set the largest timestamp in place; the checksum is computed again. `ValueError` for v0 and v1."""
+    _require_current(batch)
     _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_POSITION, timestamp)
     seal_checksum(batch)
 

@@ -30,6 +30,7 @@ join = _codec.join
 measure = _codec.measure
 scan = _codec.scan
 split = _codec.split
+survey = _codec.survey
 
 __all__ = [
     "COLUMNS",
@@ -46,4 +47,5 @@ __all__ = [
     "measure",
     "scan",
     "split",
+    "survey",
 ]
