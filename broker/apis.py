@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from offsetfs.broker.cluster import BrokerNode, Cluster
+from offsetfs.broker.configs import Configs
 from offsetfs.broker.connection import Api, Client, Handle
 from offsetfs.broker.fetch import Fetching
 from offsetfs.broker.group_commit import GroupCommit
 from offsetfs.broker.group_coordinator import GroupCoordinator
 from offsetfs.broker.leader_epochs import LeaderEpochs
+from offsetfs.broker.log_dirs import LogDirs
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.offsets import Offsets, ProducerIds, Producers
 from offsetfs.broker.partitions import Topics
@@ -25,7 +27,8 @@ def apis(
     topics: Topics, node: BrokerNode, groups: GroupCoordinator, settings: ServerSettings, metrics: BrokerMetrics
 ) -> list[Api]:
     """Return all APIs of a broker, with the objects that answer them."""
-    admin = TopicAdmin(topics, settings, groups.forget_topic)
+    configs = Configs(topics, settings)
+    admin = TopicAdmin(topics, configs, settings, groups.forget_topic)
     producing = Producing(topics, GroupCommit(), settings, metrics)
     fetching, offsets = Fetching(topics, node, settings, metrics), Offsets(topics)
     versions: dict[int, tuple[int, int]] = {}
@@ -54,14 +57,16 @@ def apis(
         Api(21, "DeleteRecords", 0, 2, _plain(admin.delete_records)),
         Api(22, "InitProducerId", 0, 5, _plain(ProducerIds().init_producer_id)),
         Api(23, "OffsetForLeaderEpoch", 2, 4, _plain(LeaderEpochs(topics).offset_for_leader_epoch)),
-        Api(32, "DescribeConfigs", 1, 4, _plain(admin.describe_configs)),
-        Api(33, "AlterConfigs", 0, 2, _plain(admin.alter_configs)),
+        Api(32, "DescribeConfigs", 1, 4, _plain(configs.describe_configs)),
+        Api(33, "AlterConfigs", 0, 2, _plain(configs.alter_configs)),
+        Api(35, "DescribeLogDirs", 1, 4, _plain(LogDirs(topics.directory).describe_log_dirs)),
         Api(37, "CreatePartitions", 0, 3, _plain(admin.create_partitions)),
         Api(42, "DeleteGroups", 0, 2, _plain(groups.delete)),
-        Api(44, "IncrementalAlterConfigs", 0, 1, _plain(admin.incremental_alter_configs)),
+        Api(44, "IncrementalAlterConfigs", 0, 1, _plain(configs.incremental_alter_configs)),
         Api(47, "OffsetDelete", 0, 0, _plain(groups.delete_offsets)),
         Api(60, "DescribeCluster", 0, 2, _plain(cluster.describe_cluster)),
         Api(61, "DescribeProducers", 0, 0, _plain(Producers(topics).describe)),
+        Api(75, "DescribeTopicPartitions", 0, 0, _plain(cluster.describe_topic_partitions)),
     ]
     versions.update({each.key: (each.first, each.last) for each in found})
     return [replace(each, handle=metrics.measured(each.name, each.handle)) for each in found]

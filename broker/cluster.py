@@ -1,6 +1,6 @@
 """What clients learn of the cluster: one broker, its topics, and the versions of each API that it answers.
 
-ApiVersions, Metadata, DescribeCluster.
+ApiVersions, Metadata, DescribeCluster, DescribeTopicPartitions.
 """
 
 from __future__ import annotations
@@ -20,14 +20,19 @@ from offsetfs.protocol.messages import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseCursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from offsetfs.storage import INTERNAL_TOPICS
-from offsetfs.storage.errors import PartitionExists, StorageError
+from offsetfs.storage import INTERNAL_TOPICS, check_topic
+from offsetfs.storage.errors import InvalidName, PartitionExists, StorageError
 
 UNKNOWN_OPERATIONS = -(2**31)
 """The operations of a resource where the client has not asked for them."""
@@ -35,6 +40,9 @@ UNKNOWN_OPERATIONS = -(2**31)
 TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 """Everything that is possible, as a bit for each code of `AclOperation`: there are no ACLs."""
+
+DESCRIBED_PARTITIONS_MAX = 2000
+"""The partitions in a response to DescribeTopicPartitions. Kafka: `max.request.partition.size.limit`."""
 
 _BROKERS, _CONTROLLERS = 1, 2
 
@@ -77,7 +85,7 @@ class Cluster:
         if request.topics is None or (version == 0 and not request.topics):
             response.topics = [self._topic(each, request) for each in known.values()]
             return response
-        for wanted in request.topics:
+        for wanted in {(each.name, each.topic_id): each for each in request.topics}.values():
             response.topics.append(await self._wanted(wanted.name, wanted.topic_id, known, request, version))
         return response
 
@@ -91,7 +99,7 @@ class Cluster:
         if name in known:
             return self._topic(known[name], request)
         if version >= 4 and not request.allow_auto_topic_creation:
-            return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+            return MetadataResponseTopic(_missing_code(name), name=name)
         try:
             with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
                 created = await trio.to_thread.run_sync(self._topics.create_missing, name)
@@ -124,6 +132,60 @@ class Cluster:
             ),
         )
 
+    async def describe_topic_partitions(
+        self, request: DescribeTopicPartitionsRequest, version: int
+    ) -> DescribeTopicPartitionsResponse:
+        """Return topics in pages, all of them for an empty list. As `DescribeTopicPartitionsRequestHandler`."""
+        known, cursor = self._topics.all(), request.cursor
+        if cursor is not None and cursor.partition_index < 0:
+            invalid = [_undescribed(ErrorCode.INVALID_REQUEST, each.name) for each in request.topics]
+            return DescribeTopicPartitionsResponse(topics=invalid)
+        names = sorted({each.name for each in request.topics} or known)
+        first = 0
+        if cursor is not None:
+            names = [name for name in names if name >= cursor.topic_name]
+            first = cursor.partition_index if names[:1] == [cursor.topic_name] else 0
+        described: list[DescribeTopicPartitionsResponseTopic] = []
+        following: DescribeTopicPartitionsResponseCursor | None = None
+        left = max(min(request.response_partition_limit, DESCRIBED_PARTITIONS_MAX), 1)
+        for name in names:
+            if left <= 0:
+                following = DescribeTopicPartitionsResponseCursor(name, 0)
+                break
+            topic = known.get(name)
+            if topic is None:
+                described.append(_undescribed(_missing_code(name), name))
+                continue
+            numbers = [number for number in topic.partitions if number >= first]
+            first = 0
+            described.append(self._described(topic, numbers[:left]))
+            if len(numbers) > left:
+                following = DescribeTopicPartitionsResponseCursor(name, numbers[left])
+                break
+            left -= len(numbers)
+        return DescribeTopicPartitionsResponse(0, described, following)
+
+    def _described(self, topic: Topic, numbers: list[int]) -> DescribeTopicPartitionsResponseTopic:
+        node_id = self._node.node_id
+        return DescribeTopicPartitionsResponseTopic(
+            name=topic.name,
+            topic_id=self._topics.topic_id(topic.name),
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=[
+                DescribeTopicPartitionsResponsePartition(
+                    partition_index=number,
+                    leader_id=node_id,
+                    leader_epoch=self._topics.leader_epoch(topic.partitions[number]),
+                    replica_nodes=[node_id],
+                    isr_nodes=[node_id],
+                    eligible_leader_replicas=[],
+                    last_known_elr=[],
+                )
+                for number in numbers
+            ],
+            topic_authorized_operations=TOPIC_OPERATIONS,
+        )
+
     async def describe_cluster(self, request: DescribeClusterRequest, version: int) -> DescribeClusterResponse:
         """Return the only broker, which is the controller as well."""
         node = self._node
@@ -142,3 +204,16 @@ class Cluster:
                 CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else UNKNOWN_OPERATIONS
             ),
         )
+
+
+def _undescribed(code: ErrorCode, name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(code, name)
+
+
+def _missing_code(name: str) -> ErrorCode:
+    """Return the error for a topic that does not exist."""
+    try:
+        check_topic(name)
+    except InvalidName:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections import Counter
 from functools import partial
 
 import trio
 
+from offsetfs.broker.admin_results import repeated
 from offsetfs.broker.error_codes import ErrorCode, code_of
 from offsetfs.broker.leader_epochs import epoch_error
 from offsetfs.broker.partitions import Topics, leader_epoch_of
@@ -48,15 +48,15 @@ class Offsets:
     async def list_offsets(self, request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
         """Return an offset for each partition: of a time, or of one of the marks below zero."""
         response = ListOffsetsResponse()
-        counts = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+        twice = repeated((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
         is_committed = request.isolation_level == _READ_COMMITTED
         for topic in request.topics:
             answer = ListOffsetsTopicResponse(topic.name)
             response.topics.append(answer)
-            for each in topic.partitions:
+            for each in {each.partition_index: each for each in topic.partitions}.values():
                 result = ListOffsetsPartitionResponse(partition_index=each.partition_index)
                 answer.partitions.append(result)
-                if counts[topic.name, each.partition_index] > 1:
+                if (topic.name, each.partition_index) in twice:
                     result.error_code = ErrorCode.INVALID_REQUEST
                 elif each.timestamp < 0 and version < _FIRST_VERSIONS.get(each.timestamp, version + 1):
                     result.error_code = ErrorCode.UNSUPPORTED_VERSION

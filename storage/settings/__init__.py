@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from offsetfs.storage.settings.broker_settings import (
         BROKER_SETTING_NAMES,
         METADATA_LOG_DIR,
+        broker_settings_for,
         effective_broker_settings,
         is_broker_setting,
         log_directories_of,
@@ -42,6 +43,7 @@ __all__ = [
     "IntegerType",
     "SettingType",
     "TopicSettings",
+    "broker_settings_for",
     "effective_broker_settings",
     "is_broker_setting",
     "log_directories_of",
@@ -68,6 +70,7 @@ __getattr__ = lazy_names(
         "IntegerType": "settings.config_values",
         "SettingType": "settings.config_values",
         "TopicSettings": "settings.topic_settings",
+        "broker_settings_for": "settings.broker_settings",
         "effective_broker_settings": "settings.broker_settings",
         "is_broker_setting": "settings.broker_settings",
         "log_directories_of": "settings.broker_settings",

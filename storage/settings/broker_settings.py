@@ -215,6 +215,11 @@ def resolve_broker_settings(properties: Mapping[str, str]) -> BrokerSettings:
     return BrokerSettings(defaults, directory, tuple(name for name in properties if name not in BROKER_SETTING_NAMES))
 
 
+def broker_settings_for(topic_setting: str) -> tuple[str, ...]:
+    """Return the broker's names for the default of a topic setting, by precedence; none if there is no such setting."""
+    return tuple(name for name, _ in _SYNONYMS.get(topic_setting, ()))
+
+
 def effective_broker_settings(defaults: config.LogConfig) -> dict[str, str]:
     """Return the defaults of topics by the broker's names, those in the unit of the topic setting."""
     values = defaults.properties()

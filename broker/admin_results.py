@@ -1,0 +1,68 @@
+"""What the requests of administrators have in common: work in threads, and errors as results."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial
+from typing import Any, TypeVar
+
+import trio
+
+from offsetfs.broker.error_codes import ErrorCode, code_of
+from offsetfs.storage.errors import (
+    InvalidConfig,
+    InvalidName,
+    OffsetOutOfRange,
+    PartitionExists,
+    ReadOnlyLog,
+    StorageError,
+    UnknownPartition,
+)
+
+_log = logging.getLogger(__name__)
+
+_Key = TypeVar("_Key", bound=Hashable)
+
+UNKNOWN_TOPIC = "This server does not host this topic-partition."
+"""Kafka's text, by which some clients recognize the error."""
+
+
+class Rejected(Exception):
+    """A request that is not carried out; `code` and text go to the client."""
+
+    def __init__(self, code: ErrorCode, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+def repeated(keys: Iterable[_Key]) -> set[_Key]:
+    """Return the keys that occur more than once."""
+    return {key for key, count in Counter(keys).items() if count > 1}
+
+
+async def in_thread(work: Callable[..., Any], *arguments: object) -> Any:
+    with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
+        return await trio.to_thread.run_sync(partial(work, *arguments))
+
+
+async def answer(result: Any, work: Callable[[], Any], *, has_message: bool = True) -> None:
+    """Do `work`; put its error into `result`. Errors of the disk are logged, too."""
+    try:
+        await work()
+    except Rejected as error:
+        result.error_code, message = error.code, str(error)
+    except InvalidConfig as error:
+        result.error_code, message = ErrorCode.INVALID_CONFIG, str(error)
+    except InvalidName as error:
+        result.error_code, message = ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)
+    except (UnknownPartition, PartitionExists, OffsetOutOfRange, ReadOnlyLog) as error:  # mistakes of the client
+        result.error_code, message = code_of(error), str(error)
+    except (StorageError, OSError, MemoryError) as error:
+        _log.error("%s", error)
+        result.error_code, message = code_of(error), str(error)
+    else:
+        return
+    if has_message:
+        result.error_message = message
