@@ -9,6 +9,7 @@ import trio
 
 from offsetfs.fs.attributes import Attributes
 from offsetfs.fs.caches.mount_caches import MountCaches, mount_caches
+from offsetfs.fs.companion import MountCompanion
 from offsetfs.fs.config_refresh import ConfigRefresh
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.reporting.counters import Counters
@@ -45,10 +46,16 @@ class MountContext:
     damage: DamageReports
     refusals: Refusals
     config: ConfigRefresh
+    companion: MountCompanion | None
+    """The broker in this process."""
 
 
 def mount_context(
-    directory: AnyLogDirectory, options: MountOptions, nursery: trio.Nursery, mount_point: str = ""
+    directory: AnyLogDirectory,
+    options: MountOptions,
+    nursery: trio.Nursery,
+    mount_point: str = "",
+    companion: MountCompanion | None = None,
 ) -> MountContext:
     """Return the collaborators of a new mount, and record what was found when its directory was opened."""
     is_read_only = options.read_only or directory.read_only
@@ -73,4 +80,5 @@ def mount_context(
         damage=DamageReports(directory, error_log, events),
         refusals=Refusals(error_log, is_read_only=is_read_only),
         config=ConfigRefresh(directory, error_log),
+        companion=companion,
     )

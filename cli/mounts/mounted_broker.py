@@ -10,6 +10,7 @@ import trio
 
 from offsetfs.broker.broker import Broker
 from offsetfs.broker.listeners import ListenError, listen
+from offsetfs.broker.report import BrokerReport
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.cli.exit_codes import Failure
 from offsetfs.fs.options import MountOptions
@@ -18,7 +19,7 @@ from offsetfs.storage import LogDirectory
 
 
 class MountedBroker:
-    """The broker beside a mount (`fs.mounting.mount.MountCompanion`). It listens before the logs are open."""
+    """The broker beside a mount (`fs.companion.MountCompanion`). It listens before the logs are open."""
 
     def __init__(self, options: MountOptions, sockets: Sequence[trio.socket.SocketType]) -> None:
         self._settings = ServerSettings(listeners=options.listeners, advertised=options.advertised)
@@ -37,6 +38,10 @@ class MountedBroker:
             return
         self._broker = Broker(directory, self._settings, self._sockets)
         await self._broker.run()
+
+    async def report(self) -> BrokerReport | None:
+        """Return its metrics; None before it serves."""
+        return None if self._broker is None else await self._broker.reporter.report()
 
     def stop(self) -> None:
         """Accept nothing more; `run` returns when the connections have been answered."""

@@ -15,6 +15,7 @@ from typing import Protocol
 import trio
 
 import offsetfs
+from offsetfs.broker.report import BrokerReport
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.reporting.counters import PartitionCounts, TaskCounts
@@ -95,6 +96,8 @@ class Report:
     buffer_bytes_max: int
     caches: Mapping[str, CacheReport]
     tasks: Mapping[str, TaskCounts]
+    broker: BrokerReport | None = None
+    """The broker in the process of the mount."""
 
 
 PARTITIONS_AT_ONCE = 50  # half a millisecond; then other tasks of the event loop run
@@ -140,6 +143,7 @@ class Reporter:
             buffer_bytes_max=buffers.bytes_max,
             caches=self._caches(),
             tasks={name: dataclasses.replace(counts) for name, counts in counters.tasks.items()},
+            broker=None if mount.companion is None else await mount.companion.report(),
         )
 
     def _caches(self) -> dict[str, CacheReport]:

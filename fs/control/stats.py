@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from offsetfs.broker.report import BrokerReport
 from offsetfs.fs.control.report import PartitionReport, Report
 from offsetfs.library.durations import DURATION_BOUNDS_S
 from offsetfs.library.formatting import columns, duration, size
@@ -37,6 +38,19 @@ def _mount(report: Report) -> Iterator[str]:
         yield f"cache       {name}: {size(cache.bytes)} of {size(cache.bytes_max)}{share}"
     for task, counts in sorted(report.tasks.items()):
         yield f"task        {task}: {counts.runs} times, {counts.failures} failed, {size(counts.bytes_freed)} freed"
+    if report.broker is not None:
+        yield from _broker(report.broker)
+
+
+def _broker(broker: BrokerReport) -> Iterator[str]:
+    metrics = broker.metrics
+    counts = f"{metrics.connections_accepted} accepted, {metrics.connections_refused} refused"
+    traffic = f"{size(metrics.received_bytes)} received, {size(metrics.sent_bytes)} sent"
+    requests = {api: each.requests for api, each in metrics.apis.items() if each.requests}
+    yield f"broker      {metrics.connections} connections, {counts}; {traffic}"
+    yield f"  requests  {sum(requests.values())}: {_most(requests)}"
+    yield f"  errors    {sum(sum(each.errors.values()) for each in metrics.apis.values())}"
+    yield f"  groups    {len(broker.groups)}: {_most(broker.groups_by_state)}; lag {sum(broker.lags.values())}"
 
 
 def _most(counts: Mapping[str, int]) -> str:

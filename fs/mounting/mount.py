@@ -24,13 +24,13 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import pyfuse3
 import trio
 
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.appends.shared_sync import Unsynced
+from offsetfs.fs.companion import MountCompanion
 from offsetfs.fs.control.control import set_level
 from offsetfs.fs.mounting import reader_hand_off
 from offsetfs.fs.mounting.descriptor_limits import Reserve, limit, reserve_size, threads_max
@@ -41,7 +41,7 @@ from offsetfs.fs.options import MountOptions
 from offsetfs.runtime.task_runner import TaskRunner
 from offsetfs.runtime.threads import in_thread
 from offsetfs.runtime.workers import workers
-from offsetfs.storage import AnyLogDirectory, LogDirectory
+from offsetfs.storage import AnyLogDirectory
 from offsetfs.storage.errors import StorageError
 
 _log = logging.getLogger(__name__)
@@ -66,16 +66,6 @@ OnEnding = Callable[[str, Callable[[], Unsynced]], None]
 
 class MountError(Exception):
     """The mount failed; the message contains the cause and the remedy."""
-
-
-class MountCompanion(Protocol):
-    """Serves the log directory of a mount to other clients, in the same event loop: the Kafka protocol."""
-
-    async def run(self, directory: LogDirectory) -> None:
-        """Serve `directory` until `stop`. What it has accepted is in the segment files then."""
-
-    def stop(self) -> None:
-        """Accept nothing more, and let `run` return soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +138,7 @@ class _Session:
     async def run(self, signals: AsyncIterator[int], on_ready: OnReady) -> None:
         """Mount, serve and drain. Tasks that requests have started end with it."""
         async with trio.open_nursery() as nursery:
-            operations = Operations(self._directory, self._options, nursery, self._mount_point)
+            operations = Operations(self._directory, self._options, nursery, self._mount_point, self._companion)
             for partition, cause in self._directory.failed.items():
                 operations.mount.error_log.add(cause, "recovery", str(partition))
             try:

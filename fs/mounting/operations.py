@@ -31,6 +31,7 @@ from pyfuse3 import (
 )
 
 from offsetfs.fs.appends.accumulator import Accumulators
+from offsetfs.fs.companion import MountCompanion
 from offsetfs.fs.mount_context import mount_context
 from offsetfs.fs.mounting.line_index_upkeep import LineIndexUpkeep
 from offsetfs.fs.mounting.node_table import NodeTable
@@ -106,10 +107,15 @@ class Operations(pyfuse3.Operations):
     supports_dot_lookup = False  # only NFS exports need look-ups of `.` and `..`
 
     def __init__(
-        self, directory: AnyLogDirectory, options: MountOptions, nursery: trio.Nursery, mount_point: str = ""
+        self,
+        directory: AnyLogDirectory,
+        options: MountOptions,
+        nursery: trio.Nursery,
+        mount_point: str = "",
+        companion: MountCompanion | None = None,
     ) -> None:
         """`mount_point`: empty without a kernel."""
-        self.mount = mount = mount_context(directory, options, nursery, mount_point)
+        self.mount = mount = mount_context(directory, options, nursery, mount_point, companion)
         self.accumulators = Accumulators(
             directory,
             options,

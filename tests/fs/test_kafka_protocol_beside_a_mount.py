@@ -117,6 +117,16 @@ def test_topics_of_one_side_are_those_of_the_other(both: Both, consumer: Consume
     assert "made" not in both.admin.list_topics(timeout=10).topics
 
 
+def test_the_metrics_of_the_mount_have_those_of_its_broker(both: Both) -> None:
+    both.produce(b"one", b"two")
+    text = (both.root / ".offsetfs/metrics").read_text()
+    assert f'offsetfs_broker_produced_records_total{{mount="{both.root}",topic="t"}} 2.0\n' in text
+    assert "\nbroker      " in (both.root / ".offsetfs/stats").read_text()
+    command = [sys.executable, "-m", "offsetfs", "top", str(both.root), "--once", "--interval", "0.1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert re.search(r"^Produce +0 ", done.stdout, re.MULTILINE)
+
+
 def test_writers_of_both_sides_share_dense_offsets_and_keep_their_order(both: Both, consumer: Consumer) -> None:
     """Two producers and two files, at the same time; read over the protocol and from the files."""
     count, failures = 300, list[object]()

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from offsetfs.broker.error_codes import ErrorCode
+from offsetfs.broker.metrics import BrokerMetrics
+from offsetfs.broker.report import BrokerReport, GroupSnapshot
 from offsetfs.cli.commands import top
 from offsetfs.cli.mounts import metrics_samples
 from offsetfs.fs.control import metrics, stats
@@ -180,6 +183,40 @@ def test_alerts_of_the_page_ask_for_metrics_that_there_are() -> None:
     expressions = re.findall(r"expr: (.*)", PAGE.read_text())
     names = {name for line in expressions for name in re.findall(r"offsetfs_\w+", line)}
     assert expressions and {name.removesuffix("_bucket") for name in names} <= set(documented())
+
+
+def with_broker() -> Report:
+    counted = BrokerMetrics(connections=2, connections_accepted=3, received_bytes=1_000, sent_bytes=500)
+    counted.apis["Produce"].requests = 7
+    counted.apis["Produce"].errors[ErrorCode.INVALID_RECORD] = 1
+    groups = (GroupSnapshot("readers", "Stable", 1, {}),)
+    return replace(
+        REPORT, broker=BrokerReport("0.1.0", "/srv/logs", False, 1, 3, counted, groups, {("readers", "t"): 4})
+    )
+
+
+def test_a_mount_with_a_broker_has_the_numbers_of_both() -> None:
+    seen = scraped(with_broker())
+    assert seen["offsetfs_broker_requests_total"] == [({"mount": "/mnt/kafka", "api": "Produce"}, 7)]
+    assert seen["offsetfs_requests_total"] == scraped(REPORT)["offsetfs_requests_total"]
+    assert seen["offsetfs_broker_info"][0][0]["mount"] == "/mnt/kafka"
+
+
+def test_stats_of_a_mount_with_a_broker_have_a_summary_of_it() -> None:
+    lines = stats.text(with_broker()).decode().splitlines()
+    start = lines.index("broker      2 connections, 3 accepted, 0 refused; 1 kB received, 500 B sent")
+    assert lines[start + 1 : start + 4] == [
+        "  requests  7: Produce 7",
+        "  errors    1",
+        "  groups    1: Stable 1; lag 4",
+    ]
+
+
+def test_top_of_a_mount_with_a_broker_shows_both() -> None:
+    sample = sampled(with_broker(), 1.0)
+    tables = top.tables(sample, sample)
+    assert [table.headings[0] for table in tables] == ["PARTITION", "API", "GROUP"]
+    assert tables[0].rows == top.rows(sampled(REPORT, 1.0), sampled(REPORT, 1.0))
 
 
 # --- counters --------------------------------------------------------------------------------------------------------
