@@ -48,9 +48,9 @@ Handle = Callable[[Any, int, Client], Awaitable[Any]]
 """Takes a request, its version and its client; returns the response; None sends none."""
 
 _API_VERSIONS = 18
-_PRODUCE = 0
-_WAITING_APIS = frozenset((1, 11, 14))
-"""Fetch, JoinGroup, SyncGroup: a request may wait for other clients."""
+_PRODUCE, _FETCH, _JOIN_GROUP, _SYNC_GROUP = 0, 1, 11, 14
+_WAITING_APIS = frozenset((_FETCH, _JOIN_GROUP, _SYNC_GROUP))
+"""A request may wait for other clients."""
 
 _RECEIVE_BYTES = 1 << 16
 _SEND_BYTES, _AHEAD_BYTES = 1 << 20, 4 << 20
@@ -60,8 +60,8 @@ _HEAD_BYTES = 12
 INLINE_DECODE_BYTES_MAX = 128 << 10
 """Larger requests are decoded in a thread: some ten milliseconds for many small elements."""
 
-WAIT_ENDS_S = 0.5
-"""How long a request that waits for other clients may go on when the broker ends."""
+WAIT_ENDS_S = 0.2
+"""How long a request that waits for other clients may go on when the broker ends. A Fetch is answered at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,11 @@ class Connection:
             if self._is_draining:
                 self._waiting.deadline = trio.current_time() + WAIT_ENDS_S
             return await self._handled(api, version, header, request)
-        return None
+        if not self._is_draining or api.key == _FETCH:
+            return None
+        # Members of a group look for a coordinator and join again.
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return self._framed(api, version, header, failure_response(api.name, request, version, code))
 
     async def _decoded(self, api: Api, version: int, data: memoryview) -> tuple[RequestHeader, Any]:
         name = f"{api.name}Request"
@@ -256,12 +260,9 @@ class Connection:
     async def _handled(self, api: Api, version: int, header: RequestHeader, request: Any) -> list[Any]:
         """Return the buffers of the response; after a bug of the handler, one with UNKNOWN_SERVER_ERROR."""
         client = Client(header.client_id or "", f"/{self._host}")
-        is_flexible = version >= schema(f"{api.name}Request").layout(version).flexible
-        has_tags = is_flexible and api.key != _API_VERSIONS  # KIP-511: clients read it before they know what we support
-        write = codec.writer(f"{api.name}Response", version)
         try:
             response = await api.handle(request, version, client)
-            return [] if response is None else _framed(header, has_tags, write(response))
+            return [] if response is None else self._framed(api, version, header, response)
         except ProtocolError:
             raise
         except Exception:
@@ -269,7 +270,13 @@ class Connection:
             if failure is None:  # the client learns of an error without a response by the end of the connection
                 raise
             _log.exception("%sRequest of version %d from %s failed", api.name, version, self._host)
-            return _framed(header, has_tags, write(failure))
+            return self._framed(api, version, header, failure)
+
+    @staticmethod
+    def _framed(api: Api, version: int, header: RequestHeader, response: Any) -> list[Any]:
+        is_flexible = version >= schema(f"{api.name}Request").layout(version).flexible
+        has_tags = is_flexible and api.key != _API_VERSIONS  # KIP-511: clients read it before they know what we support
+        return _framed(header, has_tags, codec.writer(f"{api.name}Response", version)(response))
 
     def _unsupported_api_versions(self, data: memoryview) -> list[Any]:
         """Answer as KIP-511 says: version 0, error 35, and what is supported."""

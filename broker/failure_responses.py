@@ -13,7 +13,6 @@ from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol import messages
 from offsetfs.protocol.schemas import SchemaField, includes, schema
 
-_CODE = ErrorCode.UNKNOWN_SERVER_ERROR
 _MESSAGE = "The server experienced an unexpected error when processing the request."
 _ERROR_CODES = frozenset(("error_code", "partition_error_code"))
 
@@ -37,7 +36,7 @@ _SYNONYMS = (
 """Names of the same field in a request and in its response."""
 
 
-def failure_response(api: str, request: Any, version: int) -> Any:
+def failure_response(api: str, request: Any, version: int, code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> Any:
     """Return the response; None for a Produce request that expects none."""
     if api == "Produce" and not request.acks:
         return None
@@ -47,11 +46,17 @@ def failure_response(api: str, request: Any, version: int) -> Any:
         request,
         schema(f"{api}Request").layout(version).fields,
         version,
+        code,
     )
 
 
 def _failed(
-    name: str, fields: tuple[SchemaField, ...], asked: Any, asked_fields: tuple[SchemaField, ...], version: int
+    name: str,
+    fields: tuple[SchemaField, ...],
+    asked: Any,
+    asked_fields: tuple[SchemaField, ...],
+    version: int,
+    code: ErrorCode,
 ) -> Any:
     """Return the struct `name` of a response for `asked`: the request, an element of one, or a text or number."""
     failed = getattr(messages, name)()
@@ -62,14 +67,14 @@ def _failed(
         setattr(failed, name_field, asked)
     for field in present:
         if field.name in _ERROR_CODES:
-            setattr(failed, field.name, _CODE)
+            setattr(failed, field.name, code)
         elif field.name in _VALUES:
             setattr(failed, field.name, _VALUES[field.name])
         elif field.is_array and _has_error_code(field.fields, version):
             array = _array_for(field, known)
             if array is not None:
                 elements = [
-                    _failed(field.struct, field.fields, each, array.fields, version)
+                    _failed(field.struct, field.fields, each, array.fields, version, code)
                     for each in getattr(asked, array.name) or ()
                 ]
                 setattr(failed, field.name, elements)

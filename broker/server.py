@@ -2,15 +2,15 @@
 
     listening ── connections ── SIGTERM, SIGINT → accept nothing more → answer what was read → flush → clean mark
 
-After `serve` has returned, every acknowledged record is on disk and the directory is marked as cleanly closed, so that
-a real broker opens it without recovery.
+Further signals have no effect. After `serve` has returned, every acknowledged record is on disk and the directory is
+marked as cleanly closed, so that a real broker opens it without recovery.
 """
 
 from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 
 import trio
 
@@ -33,17 +33,37 @@ async def serve(
 
     `beside` runs as long as the broker.
     """
-    try:
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
 
-            async def wait_for_signal() -> None:
-                async for number in signals:
-                    _log.info("%s: ending", signal.Signals(number).name)
-                    break
+        async def wait_for_signal() -> None:
+            async for number in signals:
+                _log.info("%s: ending", signal.Signals(number).name)
+                break
 
-            await serve_until(wait_for_signal, directory, settings, ready, beside=beside)
-    finally:
-        directory.close()
+        try:
+            await serve_until(wait_for_signal, directory, settings, ready)
+        finally:
+            await _close(directory, signals)
+
+
+async def _close(directory: LogDirectory, signals: AsyncIterable[int]) -> None:
+    """Close `directory`. Signals have no effect meanwhile: their default would end the process in the middle."""
+    failure: Exception | None = None
+
+    async def ignore() -> None:
+        async for _ in signals:
+            pass
+
+    with trio.CancelScope(shield=True):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ignore)
+            try:
+                await trio.to_thread.run_sync(directory.close)
+            except Exception as error:  # raised below: a nursery would put it into a group
+                failure = error
+            nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 async def serve_until(

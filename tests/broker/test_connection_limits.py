@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +19,10 @@ from running_broker import Running, decoded, framed, received
 from offsetfs.broker.broker import _Refusals
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.request_limits import FREE_BYTES_MAX, RequestLimits
+from offsetfs.broker.server import serve
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
-from offsetfs.storage import LogDirectory
+from offsetfs.storage import LogDirectory, TopicPartition
 
 pytestmark = pytest.mark.unit
 
@@ -213,3 +217,68 @@ async def test_a_size_alone_takes_no_memory(running: Running) -> None:
     await until(lambda: bool(running.broker._shared.limits._bytes))
     await stream.aclose()
     await until(lambda: not running.broker._shared.limits._bytes)
+
+
+# --- the end of the broker -------------------------------------------------------------------------------------------
+
+
+async def test_requests_that_wait_are_answered_at_once_when_the_broker_ends(
+    directory: LogDirectory, nursery: trio.Nursery
+) -> None:
+    """The end once took up to five seconds, and members of groups lost their connection without an answer."""
+    running = Running(directory)
+    nursery.start_soon(running.broker.run)
+    join = m.JoinGroupRequest(
+        "g", 10_000, 10_000, protocol_type="consumer", protocols=[m.JoinGroupRequestProtocol("range", b"")]
+    )
+    assert (await running.send(11, "JoinGroup", 3, join)).error_code == ErrorCode.NONE
+    fetching, joining = [await trio.open_tcp_stream(*running.address) for _ in range(2)]
+    await fetching.send_all(framed(1, "Fetch", 11, LONG_WAIT))
+    await joining.send_all(framed(11, "JoinGroup", 3, join))  # waits for the first member
+    await until(lambda: [each._waiting is not None for each in running.broker._connections] == [True, True])
+    started = trio.current_time()
+    running.broker.stop()
+    fetched = decoded(1, "Fetch", 11, await received(fetching))
+    joined = decoded(11, "JoinGroup", 3, await received(joining))
+    assert fetched.responses[0].partitions[0].error_code == ErrorCode.NONE
+    assert joined.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await until(lambda: not running.broker._connections)
+    assert trio.current_time() - started < 1
+    for stream in (fetching, joining):
+        await stream.aclose()
+    running.socket.close()
+
+
+async def test_a_signal_while_the_directory_is_closed_does_not_end_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second Ctrl-C or SIGTERM once left a directory that was not cleanly closed."""
+    close = LogDirectory.close
+    numbers = [signal.SIGTERM, signal.SIGINT]
+
+    def interrupted(directory: LogDirectory) -> None:
+        for number in numbers:
+            os.kill(os.getpid(), number)
+        trio.from_thread.run(trio.sleep, 0.01)
+        close(directory)
+
+    served = LogDirectory.open(os.fspath(tmp_path))
+    served.create_partitions([TopicPartition("t", 0)])
+    monkeypatch.setattr(LogDirectory, "close", interrupted)
+    settings = replace(ServerSettings(), listeners=(("127.0.0.1", 0),))
+    with trio.fail_after(5):
+        await serve(served, settings, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+async def test_an_error_of_the_last_flush_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    close = LogDirectory.close
+
+    def fails(directory: LogDirectory) -> None:
+        close(directory)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(LogDirectory, "close", fails)
+    settings = replace(ServerSettings(), listeners=(("127.0.0.1", 0),))
+    with pytest.raises(OSError, match="No space left"), trio.fail_after(5):
+        await serve(LogDirectory.open(os.fspath(tmp_path)), settings, lambda *_: os.kill(os.getpid(), signal.SIGINT))

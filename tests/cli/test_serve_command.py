@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -92,7 +93,42 @@ def test_a_directory_in_use_names_the_process(logs: Path, capsys: pytest.Capture
         assert run(["serve", str(logs), "--listen", "127.0.0.1:0"]) == exit_codes.FAILED
     finally:
         directory.close()
-    assert "stop it first" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"in use by process {os.getpid()}: stop it first" in error and error.count("\n") == 1
+
+
+def test_a_port_that_needs_root_is_named(
+    logs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bind = socket.socket.bind
+
+    def refuse(self: socket.socket, address: tuple[str, int] | str) -> None:
+        if self.family == socket.AF_INET:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        bind(self, address)
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    assert run(["serve", str(logs), "--listen", "127.0.0.1:80"]) == exit_codes.WRONG_CALL
+    assert "serve: 127.0.0.1:80: ports below 1024 need root\n" in capsys.readouterr().err
+
+
+def test_a_directory_without_permission_is_named_with_its_owner(
+    logs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert run(["serve", str(logs)]) == exit_codes.WRONG_CALL
+    assert f"serve: {logs}: no permission to read and write it; it belongs to user" in capsys.readouterr().err
+
+
+def test_a_directory_that_cannot_be_opened_is_a_sentence(
+    logs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(logs / ".lock"))
+
+    monkeypatch.setattr(LogDirectory, "open", refuse)
+    assert run(["serve", str(logs)]) == exit_codes.SYSTEM
+    assert capsys.readouterr().err == f"offsetfs serve: {logs}/.lock: Permission denied\n"
 
 
 def test_metrics_on_an_address_that_others_reach_need_a_permission(
