@@ -119,10 +119,12 @@ class Producing:
 
     async def _append_all(self, appends: list[_Append], version: int) -> None:
         slow = [each for each in appends if not self._append_here(each, version)]
+        if not slow:
+            return
         with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
             if len(slow) == 1:
                 await self._append_in_thread(slow[0], version)
-            elif slow:
+            else:
                 async with trio.open_nursery() as nursery:
                     for each in slow:
                         nursery.start_soon(self._append_in_thread, each, version)

@@ -95,6 +95,9 @@ WRONG: Sequence[tuple[str, bytes, ErrorCode, str]] = (
 )  # fmt: skip
 
 
+@pytest.mark.promise(
+    "A batch that is refused leaves nothing in the log; the answer has Kafka's error code and the reason."
+)
 @pytest.mark.parametrize(("data", "code", "reason"), [each[1:] for each in WRONG], ids=[each[0] for each in WRONG])
 async def test_a_wrong_batch_is_refused_and_leaves_nothing(
     directory: LogDirectory, running: Running, data: bytes, code: ErrorCode, reason: str
@@ -272,6 +275,10 @@ async def test_what_is_too_large_after_recompression_is_refused(directory: LogDi
 # --- errors of one partition
 
 
+@pytest.mark.promise(
+    "A disk that is full or fails is an error of the partitions on it that were written to, and of no other; a full "
+    "one takes batches again once there is free space."
+)
 async def test_a_full_disk_is_an_error_until_there_is_space(
     directory: LogDirectory, running: Running, monkeypatch: pytest.MonkeyPatch, expect_log: Any
 ) -> None:
@@ -291,6 +298,10 @@ async def test_a_full_disk_is_an_error_until_there_is_space(
     assert (await produced(running, "t", GOOD)).base_offset == 1
 
 
+@pytest.mark.promise(
+    "A disk that is full or fails is an error of the partitions on it that were written to, and of no other; a full "
+    "one takes batches again once there is free space."
+)
 @pytest.mark.expect_log("no append to t-0: .*an earlier write failed", "no append to t-0: .*Input/output")
 async def test_a_failed_log_concerns_its_partition_only(
     directory: LogDirectory, running: Running, monkeypatch: pytest.MonkeyPatch

@@ -1,0 +1,175 @@
+"""What a producer may rely on when its batch was answered: kills, power loss, restarts."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import trio
+from produce_requests import batch, produced
+from running_broker import Running, framed
+from simdisk import ROOT, SimDisk
+from simsystem import System, simulated
+
+from offsetfs.broker.group_commit import GroupCommit
+from offsetfs.broker.metrics import BrokerMetrics
+from offsetfs.broker.partitions import Topics
+from offsetfs.broker.produce import Producing
+from offsetfs.broker.settings import ServerSettings
+from offsetfs.protocol import codec
+from offsetfs.protocol import messages as m
+from offsetfs.storage import LogDirectory, LogReader, TopicPartition
+
+pytestmark = pytest.mark.unit
+
+T = TopicPartition("t", 0)
+ID = 4242
+
+
+def numbered(number: int) -> bytes:
+    """The batch with this number of an idempotent producer: two records."""
+    return batch([(b"k", b"%d" % number), (b"k", b"")], producer_id=ID, sequence=2 * number)
+
+
+def request(data: bytes, acks: int) -> m.ProduceRequest:
+    return m.ProduceRequest(
+        None, acks, 1000, [m.TopicProduceData("t", partition_data=[m.PartitionProduceData(0, data)])]
+    )
+
+
+class Client:
+    """A connection to a broker in another process."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+
+    def send(self, key: int, name: str, version: int, request: Any) -> None:
+        self._socket.sendall(framed(key, name, version, request))
+
+    def answer(self, name: str, version: int) -> Any:
+        with self._socket.makefile("rb") as file:
+            size = int.from_bytes(file.read(4), "big")
+            return codec.reader(f"{name}Response", version)(memoryview(file.read(size)), 5)[0]
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def killed_after(path: Path, batches: int) -> list[int]:
+    """Let a broker answer batches with acks=1, and kill it; return the producer ids that it handed out."""
+    command = [sys.executable, "-m", "offsetfs", "serve", str(path), "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        match = re.search(r"127\.0\.0\.1:(\d+)", process.stdout.readline())
+        assert match is not None
+        client, ids = Client(int(match[1])), []
+        for number in range(batches):
+            client.send(0, "Produce", 9, request(numbered(number), 1))
+            answer = client.answer("Produce", 9).responses[0].partition_responses[0]
+            assert (answer.error_code, answer.base_offset) == (0, 2 * number)
+            client.send(22, "InitProducerId", 4, m.InitProducerIdRequest(None))
+            ids.append(client.answer("InitProducerId", 4).producer_id)
+        client.send(0, "Produce", 9, request(numbered(batches), 1))  # which may be there or not
+        process.send_signal(signal.SIGKILL)
+        client.close()
+    return ids
+
+
+@pytest.mark.promise(
+    "A batch that was produced with `acks=1` is in the segment file when it is answered: "
+    "it survives a crash of the broker."
+)
+@pytest.mark.promise(
+    "A batch of an idempotent producer that is sent again is answered with its first offset and stored once, also "
+    "after a restart or a crash of the broker, if it is among the last five of its producer."
+)
+@pytest.mark.promise("No producer id is handed out twice, however the broker ended.")
+async def test_a_killed_broker_has_what_it_answered(tmp_path: Path, nursery: trio.Nursery) -> None:
+    with_topic(str(tmp_path)).close()
+    former = await trio.to_thread.run_sync(killed_after, tmp_path, 20)
+    directory = LogDirectory.open(str(tmp_path))
+    values = [each.value for each in LogReader(directory.log(T)).records()][::2]
+    assert len(values) in (20, 21) and values == [b"%d" % number for number in range(len(values))]
+    running = Running(directory)
+    nursery.start_soon(running.broker.run)
+    for number in range(16, 20):
+        answer = await produced(running, "t", numbered(number))
+        assert (answer.error_code, answer.base_offset) == (0, 2 * number)
+    assert (await produced(running, "t", numbered(len(values)))).base_offset == 2 * len(values)
+    fresh = (await running.send(22, "InitProducerId", 4, m.InitProducerIdRequest(None))).producer_id
+    assert len({*former, fresh}) == 21
+    running.broker.stop()
+    running.socket.close()
+    directory.close()
+
+
+def with_topic(path: str) -> LogDirectory:
+    directory = LogDirectory.open(path)
+    directory.create_partitions([T], {"segment.bytes": "300"})
+    return directory
+
+
+# --- power loss, on a simulated disk
+
+
+@pytest.fixture
+def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[System]:
+    async def here(work: Callable[..., Any], *arguments: Any, **_: Any) -> Any:
+        """The simulated disk is for one thread."""
+        await trio.lowlevel.checkpoint()
+        return work(*arguments)
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", here)
+    disk = SimDisk()
+    disk.do("create", ROOT, "logs", True)
+    disk.do("sync", ROOT)
+    with simulated(disk) as system:
+        yield system
+
+
+async def answered(directory: LogDirectory, settings: ServerSettings, acks: int, numbers: range) -> None:
+    producing = Producing(Topics(directory, 1, creates=False), GroupCommit(), settings, BrokerMetrics())
+    for number in numbers:
+        response = await producing.produce(request(numbered(number), acks), 9)
+        assert response is not None
+        answer = response.responses[0].partition_responses[0]
+        assert (answer.error_code, answer.base_offset) == (0, 2 * number)
+
+
+def left(system: System, disk: SimDisk) -> list[bytes | None]:
+    system.disk = disk
+    directory = LogDirectory.open("/logs")
+    return [each.value for each in LogReader(directory.log(T)).records()][::2]
+
+
+@pytest.mark.promise(
+    "A batch that was produced with `acks=all` is on disk when it is answered: it survives power loss."
+)
+async def test_a_power_cut_leaves_what_was_answered_with_acks_all(system: System) -> None:
+    directory = with_topic("/logs")
+    await answered(directory, ServerSettings(), -1, range(12))
+    assert len(directory.log(T).snapshot()) > 2, "some segments were rolled"
+    await answered(directory, ServerSettings(), 1, range(12, 15))
+    disk = system.disk
+    for seed in range(20):
+        found = left(system, disk.crash(Random(seed)))
+        assert len(found) >= 12 and found == [b"%d" % number for number in range(len(found))]
+
+
+async def test_a_power_cut_may_take_what_was_answered_from_the_page_cache(system: System) -> None:
+    """`acks_all = "page-cache"` promises what Kafka does: that it survives a crash of the process."""
+    directory = with_topic("/logs")
+    directory.flush()
+    await answered(directory, ServerSettings(acks_all="page-cache"), -1, range(3))
+    assert directory.log(T).recovery_point == 0
+    disk = system.disk
+    assert left(system, disk.clone()) == [b"0", b"1", b"2"]
+    assert left(system, disk.crash(Random(0), "none")) == []
