@@ -152,8 +152,8 @@ def _run(
             if tree.has_met_damage:
                 output.code = ABOUT_A_PATH
 
-    teller = _LogPrinter(output)
-    logging.getLogger("offsetfs").addHandler(teller)
+    printer = _LogPrinter(output)
+    logging.getLogger("offsetfs").addHandler(printer)
     try:
         run(directory, options, all_of_it, output.progress)
     except OutputClosed:
@@ -163,7 +163,7 @@ def _run(
             output.print_error(sentence)
         output.code = SYSTEM
     finally:
-        logging.getLogger("offsetfs").removeHandler(teller)
+        logging.getLogger("offsetfs").removeHandler(printer)
     return output.code
 
 

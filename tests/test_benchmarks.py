@@ -105,7 +105,7 @@ def test_a_round_whose_memory_did_not_stay_is_not_comparable(monkeypatch: pytest
 
 
 @pytest.mark.unit
-def test_a_row_with_less_than_three_comparable_rounds_says_so() -> None:
+def test_a_row_with_less_than_three_comparable_rounds_reports_it() -> None:
     measured = replace(result(ROW, 1000, FIGURES), comparable=2)
     assert "Only 2 of 3 rounds are comparable" in report.spoken(measured)
     assert "**Only 2 of 3 rounds are comparable**" in report.section([(measured, MACHINE)])
@@ -199,7 +199,7 @@ class FakeBroker:
 
 
 @pytest.mark.unit
-def test_what_a_broker_says_of_its_work_is_read_to_three_digits() -> None:
+def test_what_a_broker_states_of_its_work_is_read_to_three_digits() -> None:
     cleaned = """12:00:01.123 INFO LogCleaner [kafka-log-cleaner-thread-0]:
 \tLog cleaner thread 0 cleaned log copy-lz4-1-0 (dirty section = [0, 5000000])
 \t1,250.4 MB of log processed in 12.3 seconds (101.7 MB/sec).

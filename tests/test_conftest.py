@@ -128,7 +128,7 @@ def test_a_run_that_skipped_everything_counts_as_empty(inner: pytest.Pytester, m
     assert inner.runpytest_subprocess().ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
-def test_a_test_that_is_skipped_fails_in_ci_and_says_why(
+def test_a_test_that_is_skipped_fails_in_ci_and_states_why(
     inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inner.makepyfile(

@@ -122,7 +122,7 @@ async def described(running: Running, *names: str) -> dict[str, Any]:
     return {each.name: each.partitions[0] for each in response.topics}
 
 
-async def test_describe_producers_shows_what_the_log_knows(running: Running, directory: LogDirectory) -> None:
+async def test_describe_producers_shows_what_the_log_has(running: Running, directory: LogDirectory) -> None:
     await produced(running, "t", numbered(0))
     await produced(running, "t", numbered(2))
     await produced(running, "t", numbered(0, epoch=3, producer_id=ID + 1))

@@ -110,7 +110,7 @@ async def test_a_wrong_batch_is_refused_and_leaves_nothing(
     assert directory.log(T).next_offset == 2
 
 
-async def test_zstd_needs_a_version_that_knows_it(running: Running) -> None:
+async def test_zstd_needs_a_version_that_has_it(running: Running) -> None:
     data = batch([(None, b"v")], codec="zstd")
     assert (await produced(running, "t", data, version=6)).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert (await produced(running, "t", data, version=7)).error_code == ErrorCode.NONE

@@ -89,7 +89,7 @@ async def test_a_topic_is_refused(
     assert [str(each) for each in directory.partitions()] == ["t-0"]
 
 
-async def test_names_that_kafkas_metrics_do_not_tell_apart_collide(running: Running) -> None:
+async def test_names_that_are_equal_in_kafkas_metrics_collide(running: Running) -> None:
     assert (await create(running, "a.b"))[0].error_code == 0
     assert (await create(running, "a_b"))[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 

@@ -82,7 +82,7 @@ def test_a_process_that_has_ended_is_not_alive() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"pid": 1}', b'{"pid": "x"}', b"\xff", b"9" * (2 << 20)])
-def test_a_file_that_says_nothing_is_no_daemon(place: str, content: bytes) -> None:
+def test_a_file_without_content_is_no_daemon(place: str, content: bytes) -> None:
     daemon_registry.register(this_process(), place)
     Path(place, f"0-57-{os.getpid()}.json").write_bytes(content)
     assert daemon_registry.find(DEVICE, place) is None
@@ -194,7 +194,7 @@ except Failure as failure:
         ),
     ],
 )
-def test_the_parent_ends_as_the_child_says(work: str, code: int, said: str) -> None:
+def test_the_parent_ends_with_the_exit_code_of_the_child(work: str, code: int, said: str) -> None:
     result = subprocess.run(
         [sys.executable, "-c", DETACH.format(work=work)], capture_output=True, text=True, check=False, timeout=60
     )

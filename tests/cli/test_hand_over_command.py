@@ -21,7 +21,7 @@ def ours(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_it_says_what_the_broker_will_find(ours: str, golden_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_states_what_the_broker_will_find(ours: str, golden_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["hand-over", ours, "empty-0", str(golden_copy)]) == 0
     assert capsys.readouterr().out == "empty-0: empty; start the broker\n"
 

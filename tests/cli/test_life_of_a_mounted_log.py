@@ -69,7 +69,7 @@ def mount(log: Path, mnt: Path, options: str = "linger-ms=1") -> None:
     ],
     ids=["clean", "delete-records", "truncate", "delete"],
 )
-def test_where_a_mount_has_the_directory_it_says_which_and_what_helps(
+def test_where_a_mount_has_the_directory_it_states_which_and_what_helps(
     log: Path, mnt: Path, arguments: list[str], cure: str
 ) -> None:
     mount(log, mnt)
@@ -90,7 +90,7 @@ def test_records_are_deleted_through_a_mount_that_allows_it(log: Path, mnt: Path
     assert result.returncode == 32 and "the partition contains offsets 7 to 9" in result.stderr
 
 
-def test_a_mount_that_refuses_says_where_the_reason_is(log: Path, mnt: Path) -> None:
+def test_a_mount_that_refuses_states_where_the_reason_is(log: Path, mnt: Path) -> None:
     mount(log, mnt, "delete-records")
     done("config", log, "orders", "cleanup.policy=compact")
     result = offsetfs("delete-records", log, "orders-0=5", "--yes")

@@ -67,7 +67,7 @@ def test_no_help_points_into_a_checkout() -> None:
 
 @needs_groff
 @pytest.mark.parametrize("name", [name for name in PAGES if name not in DOCUMENTS])
-def test_a_page_renders_without_a_warning_and_says_what_help_says(
+def test_a_page_renders_without_a_warning_and_states_what_help_states(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = " ".join(rendered(PAGES[name]).split())

@@ -116,7 +116,7 @@ def test_hand_over_takes_all_partitions_of_a_topic(log: Path, golden_copy: Path,
     assert code == exit_codes.FAILED and out == "", "the broker has no such topic"
 
 
-def test_the_name_of_a_topic_says_how_a_partition_is_named() -> None:
+def test_the_name_of_a_topic_states_how_a_partition_is_named() -> None:
     with pytest.raises(Exception, match="'users' is a topic; give TOPIC-PARTITION, such as users-0"):
         TopicPartition.parse("users")
 
@@ -124,13 +124,13 @@ def test_the_name_of_a_topic_says_how_a_partition_is_named() -> None:
 # --- what will be done -----------------------------------------------------------------------------------------------
 
 
-def test_delete_records_says_what_it_deletes_and_how_to_do_it(log: Path, said: Said) -> None:
+def test_delete_records_states_what_it_deletes_and_how_to_do_it(log: Path, said: Said) -> None:
     code, out, err = said("delete-records", log, "orders-0=9")
     assert (code, out) == (exit_codes.WRONG_CALL, "orders-0: deletes offsets 0 to 8; 1 record remains\n")
     assert err == "offsetfs delete-records: nothing changed; add --yes to do it\n"
 
 
-def test_repair_says_what_will_be_checked(log: Path, said: Said) -> None:
+def test_repair_states_what_will_be_checked(log: Path, said: Said) -> None:
     (log / ".kafka_cleanshutdown").unlink()
     (log / "recovery-point-offset-checkpoint").write_text("0\n0\n")
     _, out, _ = said("repair", log)
@@ -161,7 +161,7 @@ def test_convert_dry_run_names_the_old_segments_and_changes_nothing(tmp_path: Pa
         ("retention.ms=-5", "retention.ms is -5, but must be a whole number, -1 or greater\n"),
     ],
 )
-def test_a_wrong_setting_says_what_would_be_right(log: Path, said: Said, setting: str, sentence: str) -> None:
+def test_a_wrong_setting_states_what_would_be_right(log: Path, said: Said, setting: str, sentence: str) -> None:
     code, out, err = said("config", log, "orders", setting)
     assert (code, out) == (exit_codes.WRONG_CALL, "") and err.endswith(sentence)
 
@@ -302,7 +302,7 @@ def test_standard_output_that_is_full_or_closed_is_no_traceback(log: Path, argum
     assert (closed.returncode, closed.stderr) == (0, "")
 
 
-def test_follow_says_at_a_terminal_that_it_waits(log: Path) -> None:
+def test_follow_states_at_a_terminal_that_it_waits(log: Path) -> None:
     command = [sys.executable, "-m", "offsetfs", "follow", os.fspath(log), "orders"]
     reader, terminal = os.openpty()
     with subprocess.Popen(command, stdout=terminal, stderr=subprocess.PIPE, text=True) as follower:
@@ -388,7 +388,7 @@ def test_a_process_that_may_not_mount_gets_the_missing_right_and_the_alternative
     preflight.check_capability(os.fspath(status))
 
 
-def test_the_table_of_mounts_says_whose_a_mount_is() -> None:
+def test_the_table_of_mounts_states_whose_a_mount_is() -> None:
     lines = ["36 35 0:57 / /mnt/k ro,nosuid - fuse.offsetfs /srv/log ro,user_id=1000,group_id=1000\n"]
     (mount,) = parse(lines)
     assert (mount.owner, mount.source) == (1000, "/srv/log")

@@ -91,7 +91,7 @@ def test_mounting_over_files_warns_and_mounts(place: Path) -> None:
     )
 
 
-def test_a_busy_mount_says_what_helps_and_lazy_detaches_it(place: Path) -> None:
+def test_a_busy_mount_states_what_helps_and_lazy_detaches_it(place: Path) -> None:
     with open(place / "mnt" / "orders-0" / "values", "rb") as held:
         refused = offsetfs("umount", place / "mnt")
         assert refused.returncode == 32
@@ -139,7 +139,7 @@ def test_a_record_that_is_too_large_is_reported_with_its_size_and_the_limit(plac
     assert "max.message.bytes allows 1000 bytes" in line
 
 
-def test_follow_from_an_offset_beyond_the_end_says_what_it_waits_for(place: Path) -> None:
+def test_follow_from_an_offset_beyond_the_end_states_what_it_waits_for(place: Path) -> None:
     command = [*OFFSETFS, "follow", os.fspath(place / "log"), "orders", "--from", "7"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as follower:
         assert follower.stderr is not None and follower.stdout is not None

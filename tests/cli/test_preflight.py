@@ -194,7 +194,7 @@ def archive(path: Path, *ages_ms: int, roll: bool = False) -> None:
 
 
 @pytest.mark.parametrize("roll", [False, True])
-def test_a_mount_that_would_remove_an_archive_says_so_before(tmp_path: Path, roll: bool) -> None:
+def test_a_mount_that_would_remove_an_archive_reports_it_before(tmp_path: Path, roll: bool) -> None:
     archive(tmp_path, 300 * HOUR_MS, 200 * HOUR_MS, roll=roll)
     [warning] = retention_warnings.warnings(os.fspath(tmp_path), MountOptions())
     assert "all records of orders-0 are older than retention.ms" in warning and "-o retention.ms=-1" in warning

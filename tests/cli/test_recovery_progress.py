@@ -31,18 +31,20 @@ LINES = [
 
 
 @pytest.mark.parametrize(("done", "total", "seconds", "line"), LINES)
-def test_a_line_says_how_far_it_is_and_how_long_it_will_take(done: int, total: int, seconds: float, line: str) -> None:
+def test_a_line_states_how_far_it_is_and_how_long_it_will_take(
+    done: int, total: int, seconds: float, line: str
+) -> None:
     assert described(progress(done, total), seconds) == line.replace("…", "recovering orders-3, 2 of 9 partitions done")
 
 
-def test_nothing_is_said_in_the_first_two_seconds_and_then_every_so_often() -> None:
+def test_nothing_is_reported_in_the_first_two_seconds_and_then_every_so_often() -> None:
     clock, said = [100.0], list[str]()
-    teller = RecoveryReporter(said.append, every_seconds=0.5, now=lambda: clock[0])
+    reporter = RecoveryReporter(said.append, every_seconds=0.5, now=lambda: clock[0])
     moments = []
     for step in range(50):
         clock[0] = 100 + step / 10
         before = len(said)
-        teller(progress(step + 1, 100))
+        reporter(progress(step + 1, 100))
         moments += [step] * (len(said) - before)
     assert moments == [20, 25, 30, 35, 40, 45]
 

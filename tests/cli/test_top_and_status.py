@@ -136,7 +136,7 @@ def test_top_shows_a_screen_until_it_is_ended_and_leaves_the_terminal_as_it_was(
 
 
 @pytest.mark.mount
-def test_top_without_a_terminal_says_what_to_do(place: Path) -> None:
+def test_top_without_a_terminal_states_what_to_do(place: Path) -> None:
     done = offsetfs("top", place / "mnt")
     assert done.returncode == exit_codes.WRONG_CALL
     assert done.stderr == "offsetfs top: the live view needs a terminal; use --once\n"
@@ -176,7 +176,7 @@ def test_top_refuses_what_it_cannot_watch(
 
 
 @pytest.mark.mount
-def test_status_says_since_when_and_what_is_not_on_disk(place: Path) -> None:
+def test_status_states_since_when_and_what_is_not_on_disk(place: Path) -> None:
     before = time.time()
     (place / "mnt/.offsetfs/flush").write_text("*")
     first, second, third = offsetfs("status", place / "mnt").stdout.splitlines()[:3]

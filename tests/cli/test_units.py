@@ -32,7 +32,7 @@ def unit(whose: str) -> str:
 
 @pytest.mark.unit
 @pytest.mark.parametrize("whose", ["system", "user"])
-def test_systemd_finds_nothing_to_say_about_a_unit(whose: str, tmp_path: Path) -> None:
+def test_systemd_reports_nothing_about_a_unit(whose: str, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze verifies units, and is not there")
     (tmp_path / "offsetfs@.service").write_text(unit(whose))

@@ -50,7 +50,7 @@ def test_the_walk_by_hand_ends_where_the_program_does(outputs: dict[str, str]) -
     assert same == ["the same line\n"] * 2
 
 
-def test_the_dumps_say_what_the_bytes_are(outputs: dict[str, str]) -> None:
+def test_the_dumps_state_what_the_bytes_are(outputs: dict[str, str]) -> None:
     assert output_of(outputs, "xxd -l 61").startswith("00000000: 0000 0000 0000 0000 ")
     raw = bytes.fromhex("".join(output_of(outputs, "xxd -c 8").splitlines()[0].split()[1:5]))
     entry = re.search(r"offset: (\d+) position: (\d+)", output_of(outputs, "offsetfs dump --files $FIRST.index"))

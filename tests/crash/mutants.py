@@ -26,7 +26,7 @@ class Mutant:
         return source
 
 
-_SYNC = "tests/storage/test_what_a_sync_promises.py::"
+_SYNC = "tests/storage/test_sync_promises.py::"
 _POWER = "tests/storage/test_after_power_loss.py::"
 _LOG = "tests/storage/test_log.py::"
 _DIRECTORY = "tests/storage/test_directory.py::"
@@ -208,7 +208,7 @@ MUTANTS = (
         "a tombstone has no horizon, and goes at once",
         "storage/compaction/compaction.py",
         "tests/storage/test_compaction.py::"
-        "test_a_tombstone_stays_as_long_as_delete_retention_says_from_the_round_that_met_it",
+        "test_a_tombstone_stays_as_long_as_delete_retention_states_from_the_round_that_met_it",
         (("min(now_ms + log.config.delete_retention_ms, _TIMESTAMP_MAX)", "now_ms"),),
     ),
     Mutant(

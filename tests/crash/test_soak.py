@@ -29,7 +29,7 @@ def test_a_round_without_a_finding_leaves_nothing(kept: Path) -> None:
     assert list(kept.iterdir()) == []
 
 
-def test_a_finding_keeps_its_directory_and_says_how_to_see_it_again(kept: Path) -> None:
+def test_a_finding_keeps_its_directory_and_states_how_to_see_it_again(kept: Path) -> None:
     states, finding = soak.play(ROW, 7)
     assert states == 0 and "AssertionError: seven" in finding
     assert (kept / "finds-7" / "left").read_text() == "here"

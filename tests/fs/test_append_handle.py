@@ -541,7 +541,7 @@ async def test_a_file_that_stays_open_with_an_unfinished_line_delays_one_open(
 
 
 @pytest.mark.expect_log("records were not written")
-async def test_after_a_lost_batch_every_call_on_the_handle_says_so(appends: MakeAppends) -> None:
+async def test_after_a_lost_batch_every_call_on_the_handle_reports_it(appends: MakeAppends) -> None:
     world = appends()
     handle, other = opened(world), opened(world, number=1)
     await write(handle, b"lost\n")

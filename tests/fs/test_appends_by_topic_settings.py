@@ -50,7 +50,7 @@ def appended(where: tuple[Path, Path]) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_appends_are_compressed_as_the_topic_says(make: Callable[..., tuple[Path, Path]], codec: str) -> None:
+def test_appends_are_compressed_as_the_topic_sets(make: Callable[..., tuple[Path, Path]], codec: str) -> None:
     name, size = appended(make(f"compression.type={codec}"))
     assert name == codec and size < len(LINES) // 2
 
@@ -83,7 +83,7 @@ def test_a_time_further_from_now_than_the_topic_allows_is_refused(make: Callable
     assert "line 1, byte 1: the timestamp is further from now than message.timestamp.before.max.ms" in errors
 
 
-def test_the_brokers_time_is_stamped_where_the_topic_says_so(make: Callable[..., tuple[Path, Path]]) -> None:
+def test_the_brokers_time_is_stamped_where_the_topic_sets_it(make: Callable[..., tuple[Path, Path]]) -> None:
     mounted, _ = make("message.timestamp.type=LogAppendTime", "compression.type=zstd")
     before = time.time_ns() // 1_000_000
     fd = os.open(mounted / "append.ndjson", os.O_RDWR)

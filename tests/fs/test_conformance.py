@@ -82,7 +82,7 @@ def is_as_said(found: str, said: str) -> bool:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("path", "column"), PATHS, ids=[path for path, _ in PATHS])
-def test_every_call_answers_what_the_page_says(trees: dict[str, Path], path: str, column: str, mode: str) -> None:
+def test_every_call_answers_what_the_page_states(trees: dict[str, Path], path: str, column: str, mode: str) -> None:
     place = trees[mode] / path.replace("orders", TOPIC).lstrip("/")
     wrong = {}
     for name, call in CALLS.items():

@@ -120,7 +120,7 @@ def test_what_is_no_offset_of_the_log_is_refused_in_write(
     assert ("ERANGE" in mounted.errors()) == (answer == "ERANGE")
 
 
-def test_a_topic_that_only_compacts_deletes_no_records_and_says_so(mount: Mount, log: Path) -> None:
+def test_a_topic_that_only_compacts_deletes_no_records_and_reports_it(mount: Mount, log: Path) -> None:
     mounted = orders(mount, log, "delete-records,cleanup.policy=compact", records=0)
     fd = os.open(mounted.path / "orders-0" / "start", os.O_WRONLY)
     try:

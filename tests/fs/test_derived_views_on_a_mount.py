@@ -89,7 +89,7 @@ def check_line(partition: str, fields: dict[str, Any], record: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
-def test_a_line_of_json_says_everything_that_kafka_says_of_a_record(tree: Path, partition: str) -> None:
+def test_a_line_of_json_has_every_field_of_a_record(tree: Path, partition: str) -> None:
     directory, records = tree / partition, expected(partition)
     content = (directory / "records.ndjson").read_bytes()
     assert (directory / "records.ndjson").stat().st_size == len(content)

@@ -88,7 +88,7 @@ def error_log_at(*seconds: float) -> ErrorLog:
     return ErrorLog(now=lambda: next(clock))
 
 
-def test_a_line_says_when_errno_place_and_cure() -> None:
+def test_a_line_states_when_errno_place_and_cure() -> None:
     error_log = error_log_at(1795253676.125)
     number = error_log.add(
         errors.CorruptBatch("checksum", path="/log/a-0/0.log", position=120, offset=7), "read", "a-0/7"

@@ -77,7 +77,7 @@ def test_more_partitions_than_stay_open_are_appended_to_in_turn(mount: Mount, tm
     assert set(stored(log).values()) == {3}
 
 
-def test_the_log_says_for_how_many_partitions_the_limit_is_enough(mount: Mount, tmp_path: Path) -> None:
+def test_the_log_states_for_how_many_partitions_the_limit_is_enough(mount: Mount, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.mkdir()
     mounted = mount(log, "create")

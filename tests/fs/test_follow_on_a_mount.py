@@ -181,7 +181,7 @@ def test_a_long_read_does_not_hold_back_what_is_there(orders: Path) -> None:
     assert received == 100 + 50_000 * 99
 
 
-def test_a_handle_that_does_not_block_says_that_nothing_is_there(orders: Path) -> None:
+def test_a_handle_that_does_not_block_states_that_nothing_is_there(orders: Path) -> None:
     fd = os.open(orders / "follow", os.O_RDONLY | os.O_NONBLOCK)
     with pytest.raises(BlockingIOError):
         os.read(fd, 100)

@@ -10,7 +10,7 @@ from offsetfs.fs.naming.lookup_numbers import LookupNumbers
 pytestmark = pytest.mark.unit
 
 
-def test_the_same_thing_has_the_same_number_as_long_as_the_kernel_knows_it() -> None:
+def test_a_number_stays_the_same_as_long_as_the_kernel_uses_it() -> None:
     known = LookupNumbers[str]()
     number = known.look_up("1..2")
     assert known.look_up("1..2") == number != known.look_up("1..3")

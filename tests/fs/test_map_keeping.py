@@ -120,7 +120,7 @@ async def test_small_segments_get_none(world: World) -> None:
     assert await world.kept(large)
 
 
-async def test_what_a_view_knows_is_only_written_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_view_has_in_memory_is_only_written_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.keeper.check(PARTITION)
     builder = BatchBuilder(1 << 20)
     assert builder.append(b"key", b"x" * 5000, (), 1000)

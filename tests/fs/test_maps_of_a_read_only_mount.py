@@ -78,7 +78,7 @@ def test_the_second_mount_lists_values_at_once_and_reads_no_log_for_it(
         assert values.read() == (LINE + LINE)[-150:]
 
 
-def test_what_a_command_without_a_mount_learnt_the_next_one_knows(log: Path) -> None:
+def test_what_a_command_without_a_mount_indexed_the_next_one_uses(log: Path) -> None:
     def offsetfs(*arguments: str) -> bytes:
         command = [sys.executable, "-m", "offsetfs", *arguments]
         return subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout

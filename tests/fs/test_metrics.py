@@ -254,7 +254,7 @@ def test_a_duration_is_counted_under_the_first_bound_that_holds_it(seconds: floa
 # --- for people ------------------------------------------------------------------------------------------------------
 
 
-def test_stats_say_what_is_in_the_report() -> None:
+def test_stats_show_the_report() -> None:
     lines = stats.text(REPORT).decode().splitlines()
     assert lines[0] == "offsetfs 0.1.0: /srv/logs on /mnt/kafka, rw, for 90 s"
     reported = dict(line.split(None, 1) for line in lines[2:10])

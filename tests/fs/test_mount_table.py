@@ -36,7 +36,7 @@ def test_a_line_ends_with_a_newline_and_nothing_else() -> None:
     assert (mount.path, mount.type) == (forged, "tmpfs")
 
 
-def test_the_real_table_knows_the_root() -> None:
+def test_the_real_table_has_the_root() -> None:
     assert any(mount.path == "/" for mount in mounts())
 
 

@@ -77,7 +77,7 @@ def test_every_old_record_is_a_file_and_so_listed(release: str, partition: str, 
 
 
 @every_partition
-def test_an_old_record_says_what_is_known_of_it(release: str, partition: str, directory: Path) -> None:
+def test_an_old_record_has_the_fields_of_its_format(release: str, partition: str, directory: Path) -> None:
     for record in expected(release, partition)[::7]:
         path = directory / str(record["offset"])
         attributes = {name.removeprefix("user.kafka."): os.getxattr(path, name) for name in os.listxattr(path)}

@@ -192,7 +192,9 @@ def test_other_extended_attributes_are_refused_at_once(tree: Path, path: str, na
 
 
 @pytest.mark.parametrize("partition", [name for name in PARTITIONS if name != "empty-0"])
-def test_the_calendar_lists_what_its_definition_says_and_links_to_the_first_record(tree: Path, partition: str) -> None:
+def test_the_calendar_lists_what_its_definition_states_and_links_to_the_first_record(
+    tree: Path, partition: str
+) -> None:
     records = [(record["offset"], record["timestamp"]) for record in expected(partition)]
 
     def first(timestamp: int) -> tuple[int, int] | None:

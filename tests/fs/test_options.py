@@ -61,7 +61,7 @@ def test_several_lists_are_one() -> None:
     assert MountOptions.parse(["ro,linger-ms=1", "linger-ms=2"]) == MountOptions(read_only=True, linger_ms=2)
 
 
-def test_what_is_not_said_is_the_caller_and_kafkas_defaults() -> None:
+def test_missing_options_are_the_caller_and_kafkas_defaults() -> None:
     options = MountOptions.parse([])
     assert (options.uid, options.gid, options.umask, options.topic_defaults) == (os.getuid(), os.getgid(), 0o027, {})
 
@@ -138,7 +138,7 @@ def test_a_sloppy_reader_passes_over_what_it_does_not_know_and_nothing_else() ->
         MountOptions.parse(["intr,list=many"], sloppy=True)
 
 
-def test_the_names_of_options_say_whether_they_take_a_value() -> None:
+def test_the_names_of_options_state_whether_they_take_a_value() -> None:
     for name, has_value in takes_value().items():
         with pytest.raises(MountOptionError, match="needs a value" if has_value else "takes no value"):
             MountOptions.parse([name if has_value else f"{name}=1"])

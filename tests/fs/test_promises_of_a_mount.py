@@ -170,7 +170,7 @@ def test_the_end_of_the_mount_drains_everything(mount: Mount, log: Path, way: st
 
 
 @pytest.mark.promise("`write()` refuses a record above `max.message.bytes` with EMSGSIZE.")
-def test_a_record_that_is_too_large_is_refused_where_the_shell_says_so(mount: Mount, log: Path) -> None:
+def test_a_record_that_is_too_large_is_refused_where_the_shell_reports_it(mount: Mount, log: Path) -> None:
     mounted = with_partition(mount, log, "max.message.bytes=1000")
     result = sh("printf 'before\\n%02000d\\n' 7 | cat >> orders-0/append", mounted.path)
     assert result.returncode == 1 and "Message too long" in result.stderr

@@ -162,9 +162,9 @@ def test_a_mount_ends_without_reports_of_progress(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(_thread, "start_new_thread", _refuse)
-    teller = UnmountProgress(ServiceManager({}), lambda text: None)
-    teller.begin("SIGTERM", Unsynced)
-    teller.end()
+    reporter = UnmountProgress(ServiceManager({}), lambda text: None)
+    reporter.begin("SIGTERM", Unsynced)
+    reporter.end()
     assert "ending without reports of progress: no thread could be started" in caplog.text
 
 

@@ -155,7 +155,9 @@ async def test_fsync_has_every_touched_partition_on_disk_and_no_other(
 
 
 @pytest.mark.expect_log("records were not written")
-async def test_when_one_partition_loses_records_the_handle_says_so_and_the_others_go_on(appends: MakeAppends) -> None:
+async def test_when_one_partition_loses_records_the_handle_reports_it_and_the_others_go_on(
+    appends: MakeAppends,
+) -> None:
     world = appends(linger_ms=60_000)
     handle = opened(world, 2)
     await write(handle, lines(keyed(50)))

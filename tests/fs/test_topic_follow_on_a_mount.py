@@ -127,12 +127,12 @@ def test_a_record_larger_than_a_read_is_not_interrupted_by_another_partition(roo
     assert sorted(read.splitlines()) == [b"%d" % partition * 5000 for partition in range(PARTITIONS)]
 
 
-def test_lines_of_json_say_which_partition_they_are_of(root: Path, opened: Open) -> None:
+def test_lines_of_json_state_which_partition_they_are_of(root: Path, opened: Open) -> None:
     lines = read_for(opened(root / "topics/orders/follow@-1.ndjson"), PARTITIONS)
     assert sorted((line["partition"], line["offset"]) for line in map(json.loads, lines)) == [(0, 3), (1, 3), (2, 3)]
 
 
-def test_without_waiting_it_is_eagain_and_poll_knows_when_there_is_something(root: Path, opened: Open) -> None:
+def test_without_waiting_it_is_eagain_and_poll_reports_new_records(root: Path, opened: Open) -> None:
     fd = opened(root / "topics/orders/follow", os.O_NONBLOCK)
     with pytest.raises(BlockingIOError):
         os.read(fd, 100)

@@ -275,7 +275,7 @@ def find_in(records: list[tuple[int, int]], calls: list[int]) -> Find:
 
 
 @given(st.lists(st.integers(0, 5 * 86_400_000), max_size=30), st.integers(0, 3))
-def test_a_listing_is_what_the_definition_says_for_few_look_ups(times: list[int], level: int) -> None:
+def test_a_listing_is_what_the_definition_states_for_few_look_ups(times: list[int], level: int) -> None:
     span = EVERYTHING
     for _ in range(level):
         span = span.child_at(span.start)  # 1970, January, the 1st

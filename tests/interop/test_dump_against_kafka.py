@@ -357,7 +357,7 @@ DECODERS: dict[str, tuple[Callable[[], Iterator[tuple[bytes | None, bytes | None
 
 
 @pytest.mark.parametrize("option", DECODERS)
-def test_decoders_read_what_kafkas_read_and_say_the_same_of_the_rest(tmp_path: Path, option: str) -> None:
+def test_decoders_read_what_kafkas_read_and_state_the_same_of_the_rest(tmp_path: Path, option: str) -> None:
     samples, decoder = DECODERS[option]
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(batch.build([(key, value, (), 0) for key, value in samples()]))

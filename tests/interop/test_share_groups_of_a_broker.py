@@ -54,7 +54,7 @@ def spans(partition: dict[str, Any]) -> list[tuple[int, int, str, int]]:
     return [tuple(batch.values()) for batch in partition["batches"]]
 
 
-def test_progress_is_what_the_broker_says(new_kafka: Callable[..., KafkaBroker], tmp_path: Path) -> None:
+def test_progress_is_what_the_broker_states(new_kafka: Callable[..., KafkaBroker], tmp_path: Path) -> None:
     with new_kafka(settings=SETTINGS) as kafka:
         kafka.tool("org.apache.kafka.tools.FeatureCommand", "upgrade", "--feature", "share.version=1")
         kafka.create_topic("orders", partitions=2)

@@ -130,7 +130,7 @@ def test_a_large_record_gets_a_batch_of_its_own(data: offsetfs.Directory, tmp_pa
 
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd", "snappy"])
 @unit
-def test_batches_are_compressed_as_the_topic_says(data: offsetfs.Directory, codec: str) -> None:
+def test_batches_are_compressed_as_the_topic_sets(data: offsetfs.Directory, codec: str) -> None:
     (packed,) = data.create(codec, settings={"compression.type": codec})
     packed.append_lines(b"the same\n" * 1000)
     assert [batch.header.codec_name for batch in packed.batches()] == [codec]

@@ -163,7 +163,7 @@ def test_a_job_runs_under_spark_submit() -> None:
 # --- the command line ------------------------------------------------------------------------------------------------
 
 
-def test_the_command_line_says_errors_in_one_sentence(tmp_path: Path) -> None:
+def test_the_command_line_reports_errors_in_one_sentence(tmp_path: Path) -> None:
     done = run(OFFSETFS, "spark", "stats", tmp_path / "nowhere")
     sentence = f"offsetfs spark stats: {tmp_path}/nowhere: there is no such directory"
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, sentence)
@@ -188,7 +188,7 @@ def test_damage_that_a_task_meets_is_one_sentence_as_well(tmp_path: Path) -> Non
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_nothing_but_a_sentence_is_said_where_spark_does_not_start(tmp_path: Path) -> None:
+def test_one_sentence_is_printed_where_spark_does_not_start(tmp_path: Path) -> None:
     done = run(OFFSETFS, "spark", "stats", GOLDEN, "--master", "nonsense", XDG_STATE_HOME=tmp_path / "state")
     sentence = "offsetfs spark stats: Spark does not start: Master must either be yarn or start with"
     assert (done.returncode, done.stderr.count("\n"), done.stderr.startswith(sentence)) == (32, 1, True), done

@@ -209,7 +209,7 @@ def tasks_of(frame: Any) -> list[int]:
     return sorted(row["count"] for row in frame.groupBy(spark_partition_id()).count().collect())
 
 
-def test_there_are_as_many_tasks_as_min_partitions_says_and_none_reads_more_than_max_records(
+def test_there_are_as_many_tasks_as_min_partitions_states_and_none_reads_more_than_max_records(
     spark: Any, tmp_path: Path
 ) -> None:
     path = logs(tmp_path, 100, 10)
@@ -287,7 +287,7 @@ def test_statements_that_need_a_table_name_what_works_instead(spark: Any, tmp_pa
     assert TABLES[statement] in str(caught.value)
 
 
-def test_a_table_that_spark_made_all_the_same_says_so_when_it_is_read(spark: Any, tmp_path: Path) -> None:
+def test_a_table_that_spark_made_all_the_same_reports_it_when_it_is_read(spark: Any, tmp_path: Path) -> None:
     spark.sql(f"CREATE TABLE made (value binary) USING offsetfs OPTIONS (path '{logs(tmp_path, 3)}')")
     try:
         with pytest.raises(Exception, match=r"CREATE TEMPORARY VIEW … USING offsetfs"):

@@ -56,7 +56,7 @@ def test_the_job_makes_a_table_and_adds_to_one_only_when_asked(spark: Any, datab
     assert int(database.ask("SELECT count(*) FROM jobs")) == 2 * written
 
 
-def test_the_command_says_what_it_did_or_why_not(
+def test_the_command_states_what_it_did_or_why_not(
     spark: Any, database: postgres.Postgres, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def reported(destination: str, *words: str) -> tuple[int, str, str]:

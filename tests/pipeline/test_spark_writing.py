@@ -139,7 +139,7 @@ def follow(spark: Any, source: Path, target: Path, checkpoint: Path, **options: 
     return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
 
 
-def test_a_stream_goes_on_where_its_checkpoint_says(spark: Any, tmp_path: Path) -> None:
+def test_a_stream_goes_on_where_its_checkpoint_states(spark: Any, tmp_path: Path) -> None:
     source, target, checkpoint = tmp_path / "source", tmp_path / "target", tmp_path / "checkpoint"
     write(spark.range(90).selectExpr("cast(id % 7 AS string) key", "cast(id AS string) value"), source)
     assert follow(spark, source, target, checkpoint, maxOffsetsPerTrigger=40) == [40, 40, 10]

@@ -171,7 +171,7 @@ def keyed(number: int) -> SealedBatch:
     return SealedBatch(memoryview(built), 1, len(value(number)) + 1, Timestamp(1_799_999_999_000 + number), len(built))
 
 
-def test_a_topic_that_takes_no_message_at_all_says_so(tmp_path: Path) -> None:
+def test_a_topic_that_takes_no_message_at_all_reports_it(tmp_path: Path) -> None:
     directory = LogDirectory.open(os.fspath(tmp_path))
     log = directory.create_partition(PARTITION, {"max.message.bytes": "0"})
     with pytest.raises(RecordTooLarge):

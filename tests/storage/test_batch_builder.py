@@ -140,7 +140,7 @@ def test_a_builder_makes_one_batch_after_the_other_in_the_same_memory(name: str)
 
 
 @pytest.mark.parametrize("name", CODECS[1:])
-def test_a_batch_that_does_not_compress_stays_compressed_and_says_its_size(name: str) -> None:
+def test_a_batch_that_does_not_compress_stays_compressed_and_states_its_size(name: str) -> None:
     noise = bytes(range(256))
     builder = BatchBuilder(400, Compression(name))
     builder.append(None, noise, (), 0)

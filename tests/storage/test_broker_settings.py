@@ -210,7 +210,7 @@ def test_a_setting_that_is_illegal_here_is_reported_and_its_topic_left_alone(sto
     assert "topic orders" in problem and "retention.ms" in problem
 
 
-def test_what_the_metadata_log_says_holds_while_a_directory_is_open(stopped: Stopped) -> None:
+def test_what_the_metadata_log_states_holds_while_a_directory_is_open(stopped: Stopped) -> None:
     directory = stopped.open()
     log = directory.log(ORDERS)
     stopped.set(TOPIC, "orders", segment_bytes="2048", cleanup_policy="compact")

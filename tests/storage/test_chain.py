@@ -48,7 +48,7 @@ def log_of(sizes: list[int], first: int = 0, **fields: Any) -> bytearray:
 # --- one block --------------------------------------------------------------------------------------------------------
 
 
-def test_a_row_says_what_the_header_says(twin: ModuleType) -> None:
+def test_a_row_states_what_the_header_states(twin: ModuleType) -> None:
     log = bytes(
         build([(None, b"v", (), 7), (None, b"w", (), 5)], base_offset=2**40, leader_epoch=9)
         + build(

@@ -56,7 +56,7 @@ def sorted_lines(lines: list[str]) -> list[str]:
     return sorted(lines, key=lambda line: (line.split()[0], int(line.split()[1])))
 
 
-def test_a_known_line_of_a_broker_means_what_it_says() -> None:
+def test_a_known_line_of_a_broker_has_its_meaning() -> None:
     assert read_offsets(str(GOLDEN / LOG_STARTS))[TopicPartition("truncated-head", 0)] == 137
 
 
@@ -76,7 +76,7 @@ NO_ENTRIES = {"missing": None, "empty": b"", "only a version": b"0\n", "no entri
 
 
 @pytest.mark.parametrize("content", NO_ENTRIES.values(), ids=NO_ENTRIES)
-def test_a_file_that_says_nothing_holds_no_entries(content: bytes | None, path: Path) -> None:
+def test_an_empty_file_holds_no_entries(content: bytes | None, path: Path) -> None:
     if content is not None:
         path.write_bytes(content)
     assert read_offsets(str(path)) == {}

@@ -55,7 +55,7 @@ def test_kafkas_records_are_decoded(twin: ModuleType) -> None:
     assert twin.measure(KAFKA_TWO_RECORDS, 2) == 14
 
 
-def test_a_scanned_row_says_where_key_value_and_headers_are(twin: ModuleType) -> None:
+def test_a_scanned_row_states_where_key_value_and_headers_are(twin: ModuleType) -> None:
     payload = twin.encode([(None, b"v", (), 7), (b"key", None, (("h", None), ("n", b"12")), 5)], 7, 3)
     rows = twin.scan(payload, 2)
     assert (type(rows), rows.typecode) == (array, "q")
@@ -101,7 +101,7 @@ def test_header_names_that_are_no_utf8_come_back(twin: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("records", [3, 3000], ids=["with the lock", "without"])
-def test_a_survey_says_when_the_records_are_and_which_have_no_key(twin: ModuleType, records: int) -> None:
+def test_a_survey_states_when_the_records_are_and_which_have_no_key(twin: ModuleType, records: int) -> None:
     content = [(None if number % 3 else b"k", b"value", (), 50 - number % 3) for number in range(records)]
     payload = twin.encode(content, 100, 0)
     assert twin.survey(payload, records, 100) == (48, 50, records * 2 // 3)

@@ -88,7 +88,7 @@ def test_after_a_round_there_is(cleaner: MakeCleaner, name: str) -> None:
     assert offsets_of(each.log) == kept and each.log.damage == ()
 
 
-def test_a_tombstone_stays_as_long_as_delete_retention_says_from_the_round_that_met_it(cleaner: MakeCleaner) -> None:
+def test_a_tombstone_stays_as_long_as_delete_retention_states_from_the_round_that_met_it(cleaner: MakeCleaner) -> None:
     each = cleaner(segments_of("abcA", "B", "x"), delete_retention_ms="5000")
     each.clean()
     assert offsets_of(each.log) == [2, 3, 4, 5]

@@ -94,7 +94,7 @@ def test_a_checkpoint_within_the_active_segment_leaves_nothing_to_clean(cleaner:
     assert each.checkpoint == 2
 
 
-def test_records_stay_uncleaned_for_as_long_as_the_lag_says(cleaner: MakeCleaner) -> None:
+def test_records_stay_uncleaned_for_as_long_as_the_lag_states(cleaner: MakeCleaner) -> None:
     """LogCleanerManagerTest.testCleanableOffsetsForTime."""
     old, young = NOW - 10_000, NOW - 999
     planted = {0: [batch(0, old)], 1: [batch(1, old)], 2: [batch(2, young)], 3: [batch(3, old)], 4: [batch(4)]}
@@ -130,7 +130,7 @@ def test_records_without_a_time_are_never_overdue(cleaner: MakeCleaner, timestam
     assert not each.find_dirty_range().is_overdue
 
 
-def test_a_clock_far_from_the_records_puts_nothing_off_but_what_the_lag_says(cleaner: MakeCleaner) -> None:
+def test_a_clock_far_from_the_records_delays_only_by_the_lag(cleaner: MakeCleaner) -> None:
     planted = {0: [batch(0, 2**63 - 1)], 1: [batch(1, 0)], 2: []}
     each = cleaner(planted, min_compaction_lag_ms="1000")
     assert each.find_dirty_range().first_uncleanable == 0

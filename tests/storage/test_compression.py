@@ -126,7 +126,7 @@ def test_a_level_or_codec_that_kafka_does_not_have_is_refused(name: str, level: 
         compress(name, b"", level)
 
 
-def test_a_compression_knows_the_id_that_batches_carry() -> None:
+def test_a_compression_has_the_id_in_its_batches() -> None:
     assert [Compression(name).codec for name in CODECS] == [0, 1, 2, 3, 4]
     assert Compression("none", None) == UNCOMPRESSED
     assert set(LEVELS) < set(CODECS)

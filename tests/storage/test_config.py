@@ -186,7 +186,7 @@ COMPRESSIONS = {
 
 
 @pytest.mark.parametrize(("properties", "expected"), COMPRESSIONS.values(), ids=COMPRESSIONS)
-def test_a_topic_says_how_appends_are_compressed(properties: dict[str, str], expected: Compression) -> None:
+def test_a_topic_states_how_appends_are_compressed(properties: dict[str, str], expected: Compression) -> None:
     assert LogConfig.from_properties(properties).compression == expected
 
 

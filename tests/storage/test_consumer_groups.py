@@ -166,7 +166,7 @@ UNKNOWN: dict[str, tuple[bytes | None, bytes | None, str]] = {
 
 
 @pytest.mark.parametrize(("a_key", "a_value", "sentence"), UNKNOWN.values(), ids=list(UNKNOWN))
-def test_what_is_not_known_is_passed_over_and_said_once(
+def test_what_is_not_known_is_passed_over_and_reported_once(
     log: Log, groups: ConsumerGroups, said: list[str], a_key: bytes, a_value: bytes, sentence: str
 ) -> None:
     log.append(batch((a_key, a_value), (a_key, a_value), (key(b"g"), value(8))))

@@ -134,7 +134,7 @@ def test_a_damaged_segment_is_refused_and_left_as_it_is(log_directory: tuple[Pat
 
 
 @pytest.mark.parametrize("log_directory", ONE, indirect=True)
-def test_the_command_says_what_became_of_each_partition(
+def test_the_command_states_what_became_of_each_partition(
     log_directory: tuple[Path, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, partition = log_directory

@@ -391,7 +391,7 @@ SNAPSHOT = bytes.fromhex(
     ],
     ids=["whole", "another version", "cut off", "empty", "another byte"],
 )
-def test_a_snapshot_is_shown_or_said_to_be_damaged_in_kafkas_words(
+def test_a_snapshot_is_shown_or_reported_as_damaged_in_kafkas_words(
     tmp_path: Path, content: bytes, said: list[str]
 ) -> None:
     path = tmp_path / "00000000000000000015.snapshot"

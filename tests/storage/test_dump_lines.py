@@ -56,7 +56,7 @@ def lines_of(some_records: list[tuple[bytes | None, bytes | None, tuple[tuple[st
     return written.decode()
 
 
-def test_a_line_says_everything_about_a_record() -> None:
+def test_a_line_has_everything_of_a_record() -> None:
     headers = (("a", b"1"), ("b", None))
     assert lines_of([(b"k1", b"hello", headers, 1000), (None, None, (), 1001), (b"", b"", (), -1)]) == (
         "| offset: 7 CreateTime: 1000 keySize: 2 valueSize: 5 sequence: 3 headerKeys: [a,b] key: k1 payload: hello\n"

@@ -67,7 +67,7 @@ def test_files_outside_of_the_range_are_not_opened() -> None:
     assert [Path(path).name for path, _ in parts] == ["00000000000000000123.log"]
 
 
-def test_the_index_says_where_to_begin() -> None:
+def test_the_index_states_where_to_begin() -> None:
     paths = [str(GOLDEN / "kafka-4.1" / "codec-none-0" / "00000000000000000000.log")]
     ((_, options),) = logs_within(paths, DumpRange(RangeBound(offset=360)), LogOptions())
     assert options.position > 100_000

@@ -82,7 +82,7 @@ def test_a_name_loads_no_more_than_it_needs() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_the_examples_do_what_the_page_says(tmp_path: Path) -> None:
+def test_the_examples_do_what_the_page_states(tmp_path: Path) -> None:
     text = PAGE.read_text()
     assert text.count(DIRECTORY) == 2
     examples = doctest.DocTestParser().get_doctest(text.replace(DIRECTORY, str(tmp_path)), {}, PAGE.name, str(PAGE), 0)

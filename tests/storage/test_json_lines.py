@@ -250,7 +250,7 @@ def test_fields_that_no_record_has_are_refused_by_their_names(
 
 
 @pytest.mark.parametrize(("line", "position", "reason"), WRONG.values(), ids=WRONG)
-def test_a_line_that_is_wrong_says_where_and_why(twin: ModuleType, line: bytes, position: int, reason: str) -> None:
+def test_a_line_that_is_wrong_states_where_and_why(twin: ModuleType, line: bytes, position: int, reason: str) -> None:
     before = b'{"value":"before"}\n\n'
     split, records = taken(twin, before + line + b'\n{"value":"behind"}\n')
     assert split.fault == LineFault(position, reason)
@@ -441,7 +441,7 @@ def test_a_builder_keeps_what_came_before_a_wrong_line() -> None:
     assert (builder.count, builder.max_timestamp) == (1, NOW)
 
 
-def test_a_builder_says_how_large_the_record_is_that_does_not_fit() -> None:
+def test_a_builder_states_how_large_the_record_is_that_does_not_fit() -> None:
     builder = BatchBuilder(HEADER_SIZE + 40)
     line = b'{"key":"%s","value":"%s"}\n' % (b"k" * 10, b"v" * 14)
     size = record_size(b"k" * 10, b"v" * 14)

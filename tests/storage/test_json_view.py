@@ -92,7 +92,7 @@ def maps(log: Log) -> list[str]:
     return sorted(name for name in os.listdir(log.path) if name.endswith(".records-map"))
 
 
-def test_every_record_is_a_line_that_says_it_all(log: Log) -> None:
+def test_every_record_is_a_line_with_all_its_fields(log: Log) -> None:
     records = [record for segment in log.snapshot() for batch in segment.batches() for record in batch.records()]
     lines = [json.loads(line) for line in whole(log).split(b"\n")[:-1]]
     for line, record in zip(lines, records, strict=True):

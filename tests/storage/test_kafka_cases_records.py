@@ -58,7 +58,7 @@ FLAGS = list(itertools.product((False, True), repeat=3))
 
 
 @pytest.mark.parametrize(("is_append_time", "is_transactional", "is_control"), FLAGS)
-def test_an_empty_header_says_all_that_its_batch_once_said(
+def test_an_empty_header_keeps_the_fields_of_its_batch(
     is_append_time: bool, is_transactional: bool, is_control: bool
 ) -> None:
     written = bytearray(HEADER_SIZE)

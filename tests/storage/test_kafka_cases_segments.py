@@ -171,7 +171,7 @@ def test_recovery_makes_the_entry_of_an_aborted_transaction(tmp_path: Path, open
     assert list(entries(str(partition / f"{100:020d}.txnindex"))) == [AbortedTransaction(PRODUCER_2, 102, 106, 100)]
 
 
-def test_recovery_knows_a_transaction_that_began_before_the_segment_from_the_snapshot(
+def test_recovery_finds_a_transaction_that_began_before_the_segment_in_the_snapshot(
     tmp_path: Path, open_log: OpenLog
 ) -> None:
     partition = plant(tmp_path, {100: TWO_TRANSACTIONS}, is_clean=False)

@@ -183,7 +183,7 @@ def test_in_the_logs_of_every_release_it_finds_what_its_clients_saw_last(release
 @given(
     st.lists(st.tuples(st.sampled_from([b"", b"a", b"b", b"cc", b"/", b"\0"]), st.booleans()), min_size=1, max_size=30)
 )
-def test_it_says_what_a_walk_over_the_log_says(tmp_path_factory: pytest.TempPathFactory, steps: list[Any]) -> None:
+def test_it_finds_what_a_scan_of_the_log_finds(tmp_path_factory: pytest.TempPathFactory, steps: list[Any]) -> None:
     small = SmallLog(tmp_path_factory.mktemp("log") / "log", FakeClock(1_000_000))
     latest: dict[bytes, int] = {}
     index = opened(small.log)

@@ -140,7 +140,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return taken
 
 
-def test_what_is_undone_is_gone_before_what_says_so(tmp_path: Path, steps: list[str]) -> None:
+def test_what_is_undone_is_gone_before_its_record(tmp_path: Path, steps: list[str]) -> None:
     for name in ("1.log", "1.log.cleaned", "2.log.swap"):
         (tmp_path / file(name)).write_bytes(b"")
     leftover_files.finish_swaps(str(tmp_path))

@@ -88,7 +88,7 @@ def test_the_messages_of_kafkas_own_tests_are_read(data: bytes, crc: int, record
 # --- headers ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_header_of_v0_or_v1_says_what_those_formats_know() -> None:
+def test_a_header_of_v0_or_v1_has_the_fields_of_those_formats() -> None:
     for magic, kind, timestamp in ((0, NONE, -1), (1, CREATE, 5)):
         header = parse_header(message(magic, 7, b"k", b"v", 5))
         assert (header.base_offset, header.last_offset, header.next_offset, header.count) == (7, 7, 8, 1)

@@ -115,7 +115,7 @@ def test_retention_goes_by_what_holds_now(make: Make) -> None:
         assert small.bases == left
 
 
-def test_a_topic_that_becomes_compacted_says_so_to_its_logs(make: Make) -> None:
+def test_a_topic_that_becomes_compacted_changes_its_logs(make: Make) -> None:
     small = make()
     for policy, expected in (("compact", True), ("compact,delete", True), ("delete", False), (None, False)):
         small.directory.configure("orders", {"cleanup.policy": policy})
@@ -147,7 +147,7 @@ def test_other_topics_keep_theirs_and_a_setting_that_is_taken_away_has_its_defau
     assert small.log.config == DEFAULTS
 
 
-def test_what_is_given_to_the_directory_holds_where_the_topic_says_nothing(tmp_path: Path) -> None:
+def test_what_is_given_to_the_directory_holds_where_the_topic_sets_nothing(tmp_path: Path) -> None:
     directory = LogDirectory.open(str(tmp_path), defaults={"retention.ms": "7"})
     log = directory.create_partition(PARTITION, {"retention.ms": "8"})
     assert log.config.retention_ms == 8

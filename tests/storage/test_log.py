@@ -228,7 +228,7 @@ def test_a_reader_may_not_write(make_log: Callable[..., Log], tmp_path: Path) ->
         log.append(sealed([b"b"]))
 
 
-def test_list_offsets_knows_times_and_marks(make_log: Callable[..., Log]) -> None:
+def test_list_offsets_finds_times_and_special_timestamps(make_log: Callable[..., Log]) -> None:
     log = make_log()
     assert [log.list_offset(mark) for mark in (-1, -2, -3, -4, 5)] == [(0, -1), (0, -1), None, (0, -1), None]
     for time in (50, 90, 70):

@@ -193,7 +193,7 @@ def test_a_task_that_is_wanted_at_once_again_rests_first(clock: FakeClock) -> No
 # --- retention -------------------------------------------------------------------------------------------------------
 
 
-def test_retention_removes_what_is_due_and_says_what(make: Make) -> None:
+def test_retention_removes_what_is_due_and_states_what(make: Make) -> None:
     world = make()
     log = world.partition(ORDERS, retention_ms=str(HOUR))
     world.segment(log, b"a", b"b", age_ms=2 * HOUR)
@@ -340,7 +340,7 @@ def compacted(world: World, partition: TopicPartition = USERS, **settings: str) 
     return world.partition(partition, **{"cleanup_policy": "compact", **settings})
 
 
-def test_what_is_dirty_is_compacted_and_the_checkpoint_says_how_far(make: Make) -> None:
+def test_what_is_dirty_is_compacted_and_the_checkpoint_states_how_far(make: Make) -> None:
     world = make()
     log = compacted(world)
     world.segment(log, b"a", b"b", b"a")

@@ -53,7 +53,7 @@ def test_a_map_takes_as_many_keys_as_its_bytes_and_load_factor_allow_and_then_no
     assert not offsets.put(b"3", 99) and offsets.get(b"3") == 3 and offsets.latest_offset == 74
 
 
-def test_a_map_without_an_empty_slot_still_says_what_is_not_there(twin: ModuleType) -> None:
+def test_a_full_map_still_finds_no_missing_key(twin: ModuleType) -> None:
     offsets = twin.OffsetMap(10 * SLOT_SIZE, 1.0)
     assert all(offsets.put(b"%d" % number, number) for number in range(10))
     assert offsets.get(b"absent") == -1
@@ -353,7 +353,7 @@ def test_an_emptied_batch_stays_as_its_header_for_an_active_producer_and_at_the_
     assert (kept.producer_id, kept.producer_epoch, kept.base_sequence, kept.attributes) == (4, 1, 9, 0x08)
 
 
-def test_a_batch_that_finds_no_room_says_how_much_it_needs_and_is_not_begun(twin: ModuleType) -> None:
+def test_a_batch_that_finds_no_room_states_how_much_it_needs_and_is_not_begun(twin: ModuleType) -> None:
     offsets = twin.OffsetMap(2400)
     for number in range(3):
         offsets.put(b"%d" % number, number)

@@ -120,7 +120,7 @@ def test_a_chain_of_all_formats_is_walked_whatever_the_block(
 
 
 @pytest.mark.parametrize("cut", range(1, 34))
-def test_a_chain_that_ends_inside_a_message_says_so(path: Path, cut: int) -> None:
+def test_a_chain_that_ends_inside_a_message_reports_it(path: Path, cut: int) -> None:
     (path / "chain").write_bytes((loose(0, 0) + message(1, 1, None, None))[:-cut])
     with files.opened(str(path / "chain")) as file:
         chain = batch_chain.batches(file, 0, file.size())

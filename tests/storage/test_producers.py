@@ -64,7 +64,7 @@ def dumped(path: Path) -> list[str]:
     return dict(zip(sections[1::2], sections[2::2], strict=True))[name(path)].splitlines()
 
 
-def test_a_known_snapshot_means_what_it_says() -> None:
+def test_a_known_snapshot_has_its_meaning() -> None:
     state = ProducerState.load(ONE_PRODUCER)
     assert state.entries == {42: ProducerEntry(3, 9, 14, 1, 1000, 7, NONE)}
     assert state.dump() == ONE_PRODUCER

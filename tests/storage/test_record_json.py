@@ -189,7 +189,7 @@ EDGES_OF_UTF8 = [0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xD
 EDGES_OF_UTF8 += [0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xFF]
 
 
-def test_what_is_utf8_is_what_python_says(twin: ModuleType) -> None:
+def test_valid_utf8_is_what_python_accepts(twin: ModuleType) -> None:
     seconds = (0x20, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0)
     tails = [b"", b"\x80", b"\xbf", b"\x80\x80", b"\x7f\x80", b"\x80\xc0", b"\x80\x80\x80"]
     values = [bytes([lead, second]) + tail for lead in EDGES_OF_UTF8 for second in seconds for tail in tails]
@@ -367,7 +367,7 @@ def test_a_batch_of_append_time_shows_it() -> None:
 
 
 @pytest.mark.parametrize("question", [joined_json, measured_json])
-def test_a_batch_that_is_malformed_says_where(question: Callable[..., object]) -> None:
+def test_a_batch_that_is_malformed_states_where(question: Callable[..., object]) -> None:
     data = build([(None, b"v", (), 5)], base_offset=3)
     data[60] = 7
     batch = read_batch(data, path="x.log", file_position=12, check=False)
@@ -396,7 +396,7 @@ def is_storable(name: str) -> bool:
 
 @settings(max_examples=200, deadline=None)
 @given(RECORDS, st.integers(0, 2**62), st.sampled_from([None, -1, TIME]))
-def test_lines_say_all_that_there_is_and_make_the_same_records(
+def test_lines_have_all_fields_and_make_the_same_records(
     records: list[EncodableRecord], base_offset: int, append_time: int | None
 ) -> None:
     data = build(records, base_offset=base_offset)

@@ -189,7 +189,7 @@ def test_an_active_segment_with_one_record_that_is_young_enough_stays_whole(make
     "In a broker's directory, nothing is removed by age or size unless its metadata log, its "
     "`server.properties` or a local setting states the policy of the topic."
 )
-def test_nothing_is_removed_where_a_broker_alone_knows_the_policy(make: Make) -> None:
+def test_nothing_is_removed_where_a_broker_alone_has_the_policy(make: Make) -> None:
     small = make()
     three_days(small)
     (small.path / META_PROPERTIES).write_text("version=1\ncluster.id=x\nnode.id=1\n")
@@ -574,7 +574,7 @@ def test_a_log_that_grew_too_large_keeps_six_segments(make: Make) -> None:
     assert small.log.log_start_offset == 140
 
 
-def test_a_compacted_log_is_removed_by_age_only_where_its_policy_says_so(make: Make, clock: FakeClock) -> None:
+def test_a_compacted_log_is_removed_by_age_only_where_its_policy_is_delete(make: Make, clock: FakeClock) -> None:
     for policy, left in (("compact", 3), ("compact,delete", 1)):
         small = make(cleanup_policy=policy, retention_ms="1")
         for number in range(2):

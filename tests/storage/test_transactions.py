@@ -131,7 +131,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 @pytest.mark.damages
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=list(DAMAGE))
 @pytest.mark.parametrize("partition", [p for p in PARTITIONS if p != "keyed-0"])
-def test_a_record_is_committed_as_a_client_saw_it_whatever_the_index_says(
+def test_a_record_is_committed_as_a_client_saw_it_whatever_the_index_states(
     golden_copy: Path, partition: str, damage: Callable[[Path], object]
 ) -> None:
     for path in [each for each in golden_copy.glob(f"{partition}/*.txnindex") if each.stat().st_size]:
@@ -344,7 +344,7 @@ def test_recovery_makes_the_index_anew(golden_copy: Path) -> None:
 
 
 @pytest.mark.parametrize("ends", ["by a close", "by a roll", "by a truncation"])
-def test_an_index_that_is_there_knows_what_is_aborted_behind_it(tmp_path: Path, ends: str) -> None:
+def test_an_existing_index_has_what_is_aborted_behind_it(tmp_path: Path, ends: str) -> None:
     directory = LogDirectory.open(str(tmp_path))
     log = directory.create_partition(PARTITION)
     for producer in (1, 2):

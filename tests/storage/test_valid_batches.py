@@ -105,14 +105,14 @@ struct.pack_into(">i", QUIET["a batch that lost all"], 8, HEADER_SIZE - 12)
 
 
 @pytest.mark.parametrize("batch", NOT_QUIET.values(), ids=NOT_QUIET)
-def test_what_there_may_be_something_to_say_of_is_not_passed_over(twin: ModuleType, batch: bytearray) -> None:
+def test_batches_that_may_have_findings_are_not_passed_over(twin: ModuleType, batch: bytearray) -> None:
     log = bytes(ONE + batch)
     assert len(rows := rows_of(log)) == 2 * chain.COLUMNS
     assert twin.valid_until(log, 0, rows, 0, LIMIT) == 1
 
 
 @pytest.mark.parametrize("batch", QUIET.values(), ids=QUIET)
-def test_what_there_is_nothing_to_say_of_is_passed_over(twin: ModuleType, batch: bytearray) -> None:
+def test_batches_without_findings_are_passed_over(twin: ModuleType, batch: bytearray) -> None:
     log = bytes(ONE + batch)
     assert len(rows := rows_of(log)) == 2 * chain.COLUMNS
     assert twin.valid_until(log, 0, rows, 0, LIMIT) == 2
@@ -196,7 +196,7 @@ def mixed(tmp_path: Path, fast_disk: None) -> Path:
     return path
 
 
-def test_what_is_said_is_the_same_when_no_batch_is_passed_over(
+def test_findings_are_the_same_when_no_batch_is_passed_over(
     mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = random.Random(5)

@@ -116,7 +116,9 @@ def test_what_is_verified_is_not_changed(golden_copy: Path) -> None:
     assert state() == before
 
 
-def test_logs_are_looked_into_by_several_where_an_index_says_where_batches_begin(golden: Path, tmp_path: Path) -> None:
+def test_logs_are_looked_into_by_several_where_an_index_states_where_batches_begin(
+    golden: Path, tmp_path: Path
+) -> None:
     log = golden / "codec-none-0" / LOG
     starts = chunk_starts(os.fspath(log.parent), 0, log.stat().st_size, 5000)
     assert len(starts) > 3 and set(starts) <= set(positions(log))

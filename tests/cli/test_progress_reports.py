@@ -75,7 +75,7 @@ def test_a_name_with_a_newline_is_no_word_of_its_own_to_the_service_manager(mana
     assert manager.heard() == ["STATUS=/data\\nMAINPID=1", "EXTEND_TIMEOUT_USEC=1000000"]
 
 
-def test_without_a_service_manager_nothing_is_said() -> None:
+def test_without_a_service_manager_nothing_is_reported() -> None:
     ServiceManager({}).ready("ready")
     ServiceManager({"NOTIFY_SOCKET": ""}).ready("ready")
 
@@ -119,19 +119,19 @@ def test_an_ending_mount_reports_the_remaining_work(manager: Manager, monkeypatc
             reported.set()
 
     lefts = iter([Unsynced(3, 5_000_000), Unsynced(1, 900)])
-    teller = UnmountProgress(ServiceManager(manager.environment), publish)
-    teller.begin("SIGTERM", lambda: next(lefts, Unsynced()))
+    reporter = UnmountProgress(ServiceManager(manager.environment), publish)
+    reporter.begin("SIGTERM", lambda: next(lefts, Unsynced()))
     assert manager.heard()[:2] == ["STOPPING=1", "STATUS=ending (SIGTERM): 3 batches, 5 MB, not on disk yet"]
     assert manager.heard() == ["STATUS=ending: 1 batch, 900 B, not on disk yet", "EXTEND_TIMEOUT_USEC=60000000"]
     assert manager.heard()[0] == "STATUS=ending: closing the logs"
     assert reported.wait(30)
-    teller.end()
+    reporter.end()
     count = len(published)
     assert published[:2] == ["1 batch, 900 B, not on disk yet", "closing the logs"]
     assert len(published) == count, "nothing is reported after the end"
 
 
-def test_a_teller_that_never_began_ends() -> None:
+def test_progress_that_never_began_ends() -> None:
     UnmountProgress(ServiceManager({}), print).end()
 
 

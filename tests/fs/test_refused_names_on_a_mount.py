@@ -92,7 +92,7 @@ def test_the_empty_key_and_keys_of_any_bytes_have_names(mnt: Path) -> None:
     assert (by_key / "a%2Fb%25").read_bytes() == b"odd"
 
 
-def test_follow_says_which_starts_there_are(mnt: Path) -> None:
+def test_follow_states_which_starts_there_are(mnt: Path) -> None:
     done = offsetfs("follow", mnt.parent / "log", "orders-0", "--from", "yesterday")
     assert done.returncode == 1
     assert done.stderr.startswith(
