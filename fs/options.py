@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
@@ -161,6 +161,8 @@ class MountOptions:
     """Where clients of the Kafka protocol connect; none: nowhere."""
     advertised: Address | None = None
     """The address that these clients are given; the first listener if None."""
+    server_settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the server for these clients, by Kafka's names."""
     allow_anonymous: bool = False
     """Whether addresses that other machines reach may be listeners."""
     request_timeout_s: float | None = None
@@ -188,16 +190,17 @@ class MountOptions:
         return self.isolation == READ_COMMITTED
 
     @classmethod
-    def parse(cls, texts: Iterable[str], *, sloppy: bool = False) -> MountOptions:
+    def parse(cls, texts: Iterable[str], *, sloppy: bool = False, server_names: Collection[str] = ()) -> MountOptions:
         """Read option lists such as `ro,linger-ms=10`; a value with commas stands in double quotes. Last one wins.
 
         Sizes take a suffix k, m or g (powers of 1024). With `sloppy` unknown options are ignored, as mount(8) -s
-        requires. Several `listen` add up. Raises `MountOptionError`.
+        requires. Several `listen` add up; with one, the broker settings in `server_names` have an effect. Raises
+        `MountOptionError`.
         """
         items = list(_items(texts))
         values: dict[str, Any] = {}
         topic_defaults: dict[str, str] = {}
-        broker = _Broker()
+        broker = _Broker(server_names if any(name == "listen" for name, _ in items) else ())
         for path in [value for name, value in items if name == "config"][-1:]:
             values |= broker.read(_absolute_path("config", path))
         for name, value in items:
@@ -219,6 +222,7 @@ class MountOptions:
             topic_defaults=topic_defaults,
             directory_settings=broker.of_directory,
             broker_settings=broker.of_topics,
+            server_settings=broker.of_server,
             without_effect=tuple(broker.without_effect),
         )
         options._check()
@@ -278,6 +282,7 @@ class MountOptions:
             **({} if self.metadata_log_directory is None else {"metadata.log.dir": self.metadata_log_directory}),
             **({} if not self.listeners else {"listen": ",".join(map(address_text, self.listeners))}),
             **({} if self.advertised is None else {"advertise": address_text(self.advertised)}),
+            **self.server_settings,
             **self.topic_defaults,
             **self.all_broker_settings,
         }
@@ -286,7 +291,9 @@ class MountOptions:
 class _Broker:
     """A broker's settings, sorted by what they concern, as they are read."""
 
-    def __init__(self) -> None:
+    def __init__(self, server_names: Collection[str]) -> None:
+        self._server_names = server_names
+        self.of_server: dict[str, str] = {}
         self.of_topics: dict[str, str] = {}
         self.of_directory: dict[str, str] = {}
         self.without_effect: dict[str, None] = {}  # in their order
@@ -296,6 +303,8 @@ class _Broker:
             self.of_directory[name] = value
         elif name in BROKER_SETTING_NAMES:
             self.of_topics[name] = value
+        elif name in self._server_names:
+            self.of_server[name] = value
         else:
             self.without_effect[name] = None
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from offsetfs.broker.settings import SETTING_KINDS
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.arguments.settings_file import config_option, with_file
@@ -97,7 +98,8 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
                     (off, 1000); flush-ms=0: each batch before the next
     listen=HOST:PORT
                     serve the same logs over the Kafka protocol, as offsetfs
-                    serve does; may be repeated. Only for one LOGDIR
+                    serve does; may be repeated. Only for one LOGDIR. Settings
+                    such as num.partitions apply to it
     advertise=HOST:PORT
                     the address that Kafka clients are given, if another one
     allow-anonymous
@@ -124,7 +126,7 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
 def parse_options(texts: Sequence[str], log_directory: str, *, sloppy: bool = False) -> MountOptions:
     """Parse the values of -o, and LOGDIR if it is a broker's settings; `Failure` if an option is invalid."""
     try:
-        return MountOptions.parse(with_file(tuple(texts), log_directory), sloppy=sloppy)
+        return MountOptions.parse(with_file(tuple(texts), log_directory), sloppy=sloppy, server_names=SETTING_KINDS)
     except MountOptionError as error:
         raise Failure(str(error), WRONG_CALL) from error
 
@@ -193,7 +195,7 @@ class _Daemon:
         # Here, after the checks, because importing trio and pyfuse3 takes longer than all of them.
         from offsetfs.cli.mounts.mounted_broker import mounted_broker
 
-        with mounted_broker(self._options) as broker:  # before the recovery, which may take long
+        with mounted_broker(self._options, self._log_directory) as broker:  # before the recovery, which may take long
             return self._serve_beside(broker, parent)
 
     def _serve_beside(self, broker: MountedBroker | None, parent: ParentPipe) -> int:

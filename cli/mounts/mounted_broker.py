@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import trio
 
@@ -12,17 +13,19 @@ from offsetfs.broker.broker import Broker
 from offsetfs.broker.listeners import ListenError, listen
 from offsetfs.broker.report import BrokerReport
 from offsetfs.broker.settings import ServerSettings
-from offsetfs.cli.exit_codes import Failure
+from offsetfs.broker.settings_file import load_settings
+from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.fs.options import MountOptions
 from offsetfs.runtime.addresses import Address
 from offsetfs.storage import LogDirectory
+from offsetfs.storage.errors import InvalidConfig
 
 
 class MountedBroker:
     """The broker beside a mount (`fs.companion.MountCompanion`). It listens before the logs are open."""
 
-    def __init__(self, options: MountOptions, sockets: Sequence[trio.socket.SocketType]) -> None:
-        self._settings = ServerSettings(listeners=options.listeners, advertised=options.advertised)
+    def __init__(self, settings: ServerSettings, sockets: Sequence[trio.socket.SocketType]) -> None:
+        self._settings = settings
         self._sockets = list(sockets)
         self._broker: Broker | None = None
         self._is_stopped = False
@@ -53,8 +56,9 @@ class MountedBroker:
 
 
 @contextlib.contextmanager
-def mounted_broker(options: MountOptions) -> Iterator[MountedBroker | None]:
+def mounted_broker(options: MountOptions, log_directory: str) -> Iterator[MountedBroker | None]:
     """Listen on the addresses of the options, if there are any; `Failure` if that is not possible."""
+    settings = _settings(options, log_directory)
     with contextlib.ExitStack() as sockets:
         opened = []
         for address in options.listeners:
@@ -63,7 +67,17 @@ def mounted_broker(options: MountOptions) -> Iterator[MountedBroker | None]:
             except ListenError as error:
                 raise Failure(f"listen={error}") from error
             sockets.callback(_close, opened[-1])
-        yield MountedBroker(options, opened) if opened else None
+        yield MountedBroker(settings, opened) if opened else None
+
+
+def _settings(options: MountOptions, log_directory: str) -> ServerSettings:
+    """Return the settings of the broker among the options; `Failure` for an illegal value."""
+    try:
+        given = [f"{name}={value}" for name, value in options.server_settings.items()]
+        found = load_settings(None, given, log_directory).server
+    except InvalidConfig as error:
+        raise Failure(str(error), WRONG_CALL) from error
+    return replace(found, listeners=options.listeners, advertised=options.advertised)
 
 
 def _close(listener: trio.socket.SocketType) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -103,6 +104,13 @@ def test_a_produced_record_wakes_a_follower_and_is_in_all_files(both: Both) -> N
     assert (part / "last/1").read_bytes() == b"three\n"
 
 
+def test_settings_of_a_broker_among_the_options_are_those_of_the_broker(mount: Any, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    both = Both(mount(tmp_path / "logs", "create,num.partitions=3,listen=127.0.0.1:0"))
+    both.produce(b"one", topic="made")
+    assert {"made-0", "made-1", "made-2"} <= set(os.listdir(both.root))
+
+
 def test_topics_of_one_side_are_those_of_the_other(both: Both, consumer: Consumer) -> None:
     both.admin.create_topics([NewTopic("made", 2, config={"retention.ms": "-1"})])["made"].result(10)
     assert {"made-0", "made-1", "t-0"} <= set(os.listdir(both.root))
@@ -159,6 +167,30 @@ def test_writers_of_both_sides_share_dense_offsets_and_keep_their_order(both: Bo
         assert own == [f"{name} {number}".encode() for number in range(count)]
 
 
+def test_the_tree_of_groups_shows_members_and_commits_of_the_broker(both: Both) -> None:
+    (both.root / "t-0/append").write_text("one\ntwo\n")
+    member = Consumer(
+        {
+            "bootstrap.servers": both.address,
+            "group.id": "live",
+            "client.id": "reader",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    member.subscribe(["t"])
+    try:
+        assert values(member, 2) == [b"one", b"two"]
+        member.commit(asynchronous=False)
+        group = both.root / "groups/live"
+        assert (group / "t-0").read_text() == "2\n"
+        state = json.loads((group / "state").read_text())
+        assert state["state"] == "Stable" and [each["client_id"] for each in state["members"]] == ["reader"]
+    finally:
+        member.close()
+    eventually(lambda: json.loads((group / "state").read_text())["state"] == "Empty")
+
+
 def test_an_unmount_with_clients_ends_the_broker_first(both: Both, consumer: Consumer) -> None:
     (both.root / "t-0/append").write_text("one\n")
     assert values(consumer, 1) == [b"one"]
@@ -171,6 +203,7 @@ def test_an_unmount_with_clients_ends_the_broker_first(both: Both, consumer: Con
     ("options", "sentence"),
     [
         ("listen=127.0.0.1:0,segment.bytes=1", "segment.bytes"),
+        ("listen=127.0.0.1:0,num.partitions=0", "num.partitions"),
         ("listen=0.0.0.0:0", "everyone who reaches it could read and write"),
     ],
 )
