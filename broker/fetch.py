@@ -3,8 +3,8 @@
 Follows Kafka's `ReplicaManager.fetchMessages` and `DelayedFetch` for consumers: at least one batch even above the
 limits; an answer at once for an error or when `min_bytes` are there, else after a change or `max_wait_ms`.
 
-A request looks at the partitions whose log has changed since it, or its session, looked at them last. So a thousand
-idle partitions in a session cost one comparison each, and a change wakes a request for that partition only.
+A request looks at the partitions whose log has changed since it, or its session, looked at them last. A change wakes
+a request for that partition only. So idle partitions in a session cost nothing.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ from offsetfs.protocol.messages import (
     FetchResponseNodeEndpoint,
     FetchResponsePartitionData,
 )
-from offsetfs.storage import Log
+from offsetfs.storage import Log, TopicPartition
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, UnknownPartition, WouldBlock
 
 _READ_COMMITTED = 1
 _LEADER_VERSION = 16
+
+SCAN_INTERVAL_S = 5.0
+"""How often the partitions of an idle session are compared with their logs: a microsecond each."""
 
 READ_ONLY_POLL_S, READ_ONLY_POLL_S_PER_PARTITION = 0.1, 0.0005
 """How often a waiting request looks for records that another process writes: two stat calls for each partition."""
@@ -62,7 +65,7 @@ class Fetching:
                 return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
             return self._response(context, request, version)
         finally:
-            for each in context.partitions.values():
+            for each in context.looked_at:
                 each.data = None  # holds files open
 
     # --- the response ------------------------------------------------------------------------------------------------
@@ -73,7 +76,7 @@ class Fetching:
             session = self._sessions.begin(context, request, version)
         response = FetchResponse(session_id=0 if session is None else session.session_id)
         topics: dict[str | bytes, FetchableTopicResponse] = {}
-        for each in list(context.partitions.values()):
+        for each in context.looked_at:
             data = each.data
             if data is None or not (each.must_be_sent(data) or context.session is None):
                 continue
@@ -109,10 +112,11 @@ class Fetching:
         own = None if context.session is not None else self._topics.watcher()
         watcher = context.session.watcher if context.session is not None else own
         assert watcher is not None
+        due: list[FetchedPartition] = list(partitions.values())
         try:
-            watcher.take()
-            due = await self._due(partitions.values())
+            due = [] if self._is_idle(context, watcher.take()) else await self._due(partitions.values())
             while True:
+                context.looked_at.update(dict.fromkeys(due))
                 is_lost = await self._open(due, watcher if own is None else None)
                 size = await self._look(due, request)
                 left = 0.0 if self._topics.is_closing else deadline - trio.current_time()
@@ -130,6 +134,21 @@ class Fetching:
         finally:
             if own is not None:
                 own.close()
+            elif context.session is not None:
+                context.session.is_idle = not any(each.is_unfinished for each in due)
+
+    def _is_idle(self, context: FetchContext, changed: set[TopicPartition]) -> bool:
+        """Whether a request of a session has nothing to look at.
+
+        Appends and deletions are reported. Retention is not, so that the logs are compared every `SCAN_INTERVAL_S`.
+        """
+        session, now = context.session, trio.current_time()
+        if session is None or self._topics.directory.read_only:
+            return False
+        if session.is_idle and not changed and now < session.scan_due_s:
+            return True
+        session.scan_due_s = now + SCAN_INTERVAL_S
+        return False
 
     async def _due(self, partitions: Iterable[FetchedPartition]) -> list[FetchedPartition]:
         """Return the partitions that must be looked at, with what another process has written."""
@@ -156,6 +175,8 @@ class Fetching:
         with waiting():
             await watcher.wait(seconds)
         changed = watcher.take()
+        if not changed:
+            return unfinished
         known = set(unfinished)
         return unfinished + [each for each in partitions if each.name in changed and each not in known]
 

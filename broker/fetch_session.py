@@ -100,10 +100,14 @@ class FetchSession:
         self.uses_topic_ids = ids
         self.isolation_level = 0
         self.epoch = 1
+        self.is_idle = False
+        """Whether the last request has left nothing that must be looked at again."""
+        self.scan_due_s = 0.0
         self.created_s = self.used_s = trio.current_time()
 
     def update(self, request: FetchRequest, version: int) -> None:
         """Add, change and forget partitions as the request says."""
+        self.is_idle = self.is_idle and not request.topics and request.isolation_level == self.isolation_level
         for key, wanted in _partitions_of(request, version):
             found = self.partitions.get(key)
             if found is None:
@@ -136,6 +140,8 @@ class FetchContext:
         self.session = session
         self.epoch = NO_SESSION if session is None else session.epoch
         self.begins_session = begins_session
+        self.looked_at: dict[FetchedPartition, None] = {}
+        """In the order in which they were read; for a full request all of them."""
 
     @property
     def is_superseded(self) -> bool:

@@ -195,7 +195,10 @@ async def test_a_moved_log_start_is_reported_in_a_session(two: LogDirectory) -> 
     client = Client(two)
     append(two, FIRST, times=3)
     await client.begin([(0, 4)])
+    assert sizes(await client.poll()) == {}
     two.log(FIRST).delete_records(2)
+    assert sizes(await client.poll()) == {}
+    client.fetching._sessions._sessions[client.session_id].scan_due_s = 0
     response = await client.poll()
     assert response.responses[0].partitions[0].log_start_offset == 2
     assert sizes(await client.poll()) == {}
