@@ -34,8 +34,8 @@ _UUID = "16s"
 _VARINT_SIZE_MAX = 5
 
 ELEMENTS_MAX = 1_000_000
-"""How many elements the arrays of a message may have together: an element of a byte takes up to 500 bytes of memory.
-Kafka has no such limit; its requests name partitions, of which a cluster has fewer."""
+"""How many elements the arrays of a message may have together: one takes 60 to 300 bytes of memory, and may be a single
+byte in the message. Kafka has no such limit; its requests name partitions, of which a cluster has fewer."""
 
 
 class InvalidMessage(ValueError):
