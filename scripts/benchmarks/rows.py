@@ -7,6 +7,7 @@ import lines_in
 import lines_out
 import mounts
 import pipelines
+import served_logs
 import single
 import surface
 import upkeep
@@ -19,5 +20,6 @@ ROWS = (
     *surface.ROWS,
     *crowds.ROWS,
     *mounts.ROWS,
+    *served_logs.ROWS,
     *pipelines.ROWS,
 )
