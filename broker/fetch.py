@@ -36,6 +36,7 @@ from offsetfs.storage.errors import OffsetOutOfRange, StorageError, UnknownParti
 
 _READ_COMMITTED = 1
 _LEADER_VERSION = 16
+_UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 SCAN_INTERVAL_S = 5.0
 """How often the partitions of an idle session are compared with their logs: a microsecond each."""
@@ -300,7 +301,7 @@ def _failed(
         error_code=code,
         high_watermark=-1,
         current_leader=leader or FetchResponseLeaderIdAndEpoch(),
-        aborted_transactions=None,
+        aborted_transactions=[] if code in _UNKNOWN_TOPIC else None,  # as Kafka
         records=b"",
     )
 
