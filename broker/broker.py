@@ -61,6 +61,7 @@ class Broker:
         try:
             async with trio.open_nursery() as background:
                 background.start_soon(self._groups.run)
+                background.start_soon(self._topics.load)
                 background.start_soon(self._metrics.watch_event_loop)
                 background.start_soon(self._closed_peers.run)
                 with self._serving:

@@ -321,6 +321,7 @@ class Connection:
                 await trio.lowlevel.wait_writable(self._socket)
                 continue
             if not count:  # the file was truncated since the range was taken
+                _log.error("%s ends at byte %d, inside a response: connection closed", part.file.path, position)
                 raise OSError(errno.EIO, f"{part.file.path} ends at byte {position}", os.fspath(part.file.path))
             position, left = position + count, left - count
         await trio.lowlevel.checkpoint()

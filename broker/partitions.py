@@ -8,6 +8,7 @@ Only the event loop uses this module's objects, except for the methods that wait
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -138,12 +139,22 @@ class Topics:
             self._epochs[partition] = epoch
         return epoch
 
-    def load(self) -> None:
-        """Read the ids and the leader epochs of all topics ahead. Waits for the disk."""
-        self.name_of(b"")
-        for topic in self.all().values():
+    async def load(self) -> None:
+        """Read the ids and the leader epochs of all topics ahead, in a thread."""
+        topics = self.all()
+        found = await trio.to_thread.run_sync(self._read, list(topics.values()), abandon_on_cancel=True)
+        if self.all() is topics:  # no partition was created again meanwhile
+            self._epochs.update(found)
+
+    def _read(self, topics: Iterable[Topic]) -> dict[TopicPartition, int]:
+        """Return leader epochs; the directory keeps the ids that it has read."""
+        epochs: dict[TopicPartition, int] = {}
+        for topic in topics:
+            self._read_id(next(iter(topic.partitions.values())))
             for each in topic.partitions.values():
-                self.leader_epoch(each)
+                with contextlib.suppress(OSError):
+                    epochs[each] = max(self.directory.leader_epoch(each), 0)
+        return epochs
 
     # --- creation and deletion ---------------------------------------------------------------------------------------
 

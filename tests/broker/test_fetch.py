@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 import trio
-from running_broker import Running
+from running_broker import Running, framed, received
 
 from offsetfs.broker.cluster import BrokerNode
+from offsetfs.broker.connection import Connection
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.fetch import Fetching
 from offsetfs.broker.metrics import BrokerMetrics
@@ -321,6 +322,49 @@ async def test_a_topic_of_another_process_is_found(two: LogDirectory) -> None:
         reader.close()
 
 
+async def test_a_segment_that_was_deleted_below_a_fetch_is_out_of_range(two: LogDirectory) -> None:
+    """Beside a broker whose retention removes segments: an error or records of these offsets, never other bytes."""
+    log = two.log(FIRST)
+    for _ in range(3):
+        log.roll()
+        append(two, FIRST)
+    reader = LogDirectory.open(two.path, read_only=True)
+    try:
+        client = Client(reader)
+        assert sizes(await client.fetch([(0, 1)]))[0] > 0
+        log.delete_records(3)
+        for name in sorted(Path(log.path).glob("*.log"))[:3]:
+            name.unlink()
+        response = await client.fetch([(0, 0)])
+        assert codes(response) == [ErrorCode.OFFSET_OUT_OF_RANGE]
+        assert sizes(await client.fetch([(0, 3)]))[0] > 0
+    finally:
+        reader.close()
+
+
+@pytest.mark.damages
+@pytest.mark.expect_log("ends at byte 50000")
+async def test_a_file_that_ends_before_its_range_ends_the_connection(two: LogDirectory, running: Running) -> None:
+    append(two, FIRST, b"x" * 40_000, times=3)
+    partition = m.FetchRequestFetchPartition(0, partition_max_bytes=1 << 20)
+    request = m.FetchRequest(topics=[m.FetchRequestFetchTopic(topic="t", partitions=[partition])])
+    whole = framed(1, "Fetch", 12, request)
+    send_file = Connection._send_file
+
+    async def truncated(self: Connection, part: Any, idle: Any) -> None:
+        with Path(part.file.path).open("r+b") as file:
+            file.truncate(50_000)
+        await send_file(self, part, idle)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Connection, "_send_file", truncated)
+        stream = await trio.open_tcp_stream(*running.address)
+        async with stream:
+            await stream.send_all(whole)
+            data = await received(stream)
+    assert 40_000 < len(data) < 60_000
+
+
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 
@@ -391,6 +435,16 @@ async def test_the_leader_epoch_of_a_former_broker_is_returned_everywhere(
     assert ends == {1: (0, 1, 0), 2: (0, 2, 10), 3: (0, 2, 10), 5: (0, 5, 20), 6: (0, -1, -1)}
     running.broker.stop()
     running.socket.close()
+
+
+async def test_ids_and_leader_epochs_are_read_ahead(epochs: LogDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Metadata of ten thousand partitions would block the event loop with reads of their files."""
+    topics = Topics(epochs, 1, creates=False)
+    await topics.load()
+    monkeypatch.setattr("offsetfs.storage.checkpoint.read_epochs", None)
+    monkeypatch.setattr("offsetfs.storage.checkpoint.read_topic_id", None)
+    assert topics.leader_epoch(FIRST) == 5
+    assert topics.name_of(topics.topic_id("t")) == "t"
 
 
 async def test_a_client_with_another_leader_epoch_gets_an_error(epochs: LogDirectory) -> None:
