@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from kafka_broker import KafkaBroker
-from left_logs import damage_left
-from served import Cluster, served
+from served import CLUSTERS, Cluster, running
 
 
 @pytest.fixture
@@ -39,19 +38,11 @@ def new_kafka(tmp_path: Path) -> Iterator[Callable[..., KafkaBroker]]:
         yield make
 
 
-@pytest.fixture(scope="session", params=["kafka-4.1", "offsetfs"])
+@pytest.fixture(scope="session", params=CLUSTERS)
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Kafka, then `offsetfs serve`: a test runs against both and asserts the same for both.
 
     All tests of a run share them; each uses topics and groups of its own.
     """
-    folder = tmp_path_factory.mktemp("cluster")
-    if request.param == "kafka-4.1":
-        with KafkaBroker(folder, settings={"auto.create.topics.enable": "true"}) as kafka:
-            yield Cluster(request.param, kafka.address)
-        return
-    logs = folder / "logs"
-    logs.mkdir()
-    with served(logs) as broker:
+    with running(request.param, tmp_path_factory.mktemp("cluster")) as broker:
         yield broker
-    assert damage_left(folder) == []
