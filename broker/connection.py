@@ -10,6 +10,7 @@ buffer: that bounds the memory of a connection to one request and one response. 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import math
@@ -337,5 +338,8 @@ async def _load(part: BatchRange, position: int, end: int) -> None:
 
 def _framed(header: RequestHeader, has_tags: bool, body: list[Any]) -> list[Any]:
     head = header.correlation_id.to_bytes(4, "big", signed=True) + (b"\0" if has_tags else b"")
+    with contextlib.suppress(TypeError):  # ranges of files
+        # Some twenty buffers of a few bytes, which would be counted and copied one by one.
+        body = [b"".join(body)]
     size = len(head) + codec.size_of(body)
     return [size.to_bytes(4, "big") + head, *body]
