@@ -15,6 +15,7 @@ from running_broker import Running
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol import messages as m
 from offsetfs.storage import LogDirectory, TopicPartition
+from offsetfs.storage.partition import producer_loading
 
 pytestmark = pytest.mark.unit
 
@@ -73,6 +74,22 @@ async def test_the_last_five_batches_survive_a_restart(tmp_path: Path, rolls: bo
             assert directory.log(T).next_offset == 12
     async with life(tmp_path) as (running, directory):
         assert (await produced(running, "t", numbered(12))).base_offset == 12
+
+
+async def test_no_more_than_the_end_of_a_large_log_is_read_for_the_last_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_loading, "RECENT_BYTES", 1000)
+    async with life(tmp_path) as (running, directory):
+        directory.create_partitions([T], {"index.interval.bytes": "100"})
+        for number in range(200):
+            await produced(running, "t", numbered(2 * number))
+        segments = directory.log(T).snapshot()
+        found = [header.base_sequence for header in producer_loading.recent_batches(segments)]
+        assert found == [2 * number for number in range(200 - len(found), 200)] and 5 < len(found) < 30
+    async with life(tmp_path) as (running, directory):
+        for number in range(195, 200):
+            assert (await produced(running, "t", numbered(2 * number))).base_offset == 2 * number
 
 
 async def test_an_unknown_producer_may_begin_with_any_sequence(running: Running) -> None:

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
-from dataclasses import replace
+import random
+import threading
 from typing import Any
 
 import pytest
 import trio
-from produce_requests import NOW, batch, produced
+from produce_requests import GOOD, NOW, WRONG, altered, batch, produced
 from running_broker import Running
 
-from offsetfs.broker import client_batches
+from offsetfs.broker import client_batches, produce
+from offsetfs.broker.client_batches import sealed_batch
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol import messages as m
-from offsetfs.storage import LogDirectory, LogReader, TopicPartition
+from offsetfs.storage import LogDirectory, LogReader, SealedBatch, TopicPartition
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.files import File
-from offsetfs.storage.records.format import batch_header
 from offsetfs.storage.records.format.batch import parse_header
 
 pytestmark = pytest.mark.unit
 
 T = TopicPartition("t", 0)
-
-
-def altered(data: bytes, **fields: Any) -> bytes:
-    """Return a batch with other fields in the header, and the checksum that belongs to them."""
-    changed = bytearray(data)
-    batch_header.write_header(changed, replace(parse_header(data), **fields))
-    batch_header.seal_checksum(changed)
-    return bytes(changed)
 
 
 def topic(directory: LogDirectory, name: str, **settings: str) -> TopicPartition:
@@ -61,38 +53,6 @@ async def test_a_batch_is_stored_as_it_came(directory: LogDirectory, running: Ru
     stored = directory.log(T).batch_at(0)
     assert stored is not None and stored.header.codec_name == codec
     assert bytes(stored.data[16:]) == sent[16:]
-
-
-GOOD = batch([(None, b"v")])
-
-WRONG: Sequence[tuple[str, bytes, ErrorCode, str]] = (
-    ("nothing", b"", ErrorCode.INVALID_RECORD, "no whole record batch"),
-    ("a part of a header", GOOD[:40], ErrorCode.INVALID_RECORD, "no whole record batch"),
-    ("a batch cut short", GOOD[:-1], ErrorCode.INVALID_RECORD, "no whole record batch"),
-    ("two batches", GOOD + GOOD, ErrorCode.INVALID_RECORD, "more than one record batch"),
-    ("a byte more", GOOD + b"\0", ErrorCode.INVALID_RECORD, "more than one record batch"),
-    ("a wrong checksum", GOOD[:-1] + b"\1", ErrorCode.CORRUPT_MESSAGE, "checksum"),
-    ("magic 0", GOOD[:16] + b"\0" + GOOD[17:], ErrorCode.INVALID_RECORD, "v0: Produce 9 takes v2 only"),
-    ("magic 1", GOOD[:16] + b"\1" + GOOD[17:], ErrorCode.INVALID_RECORD, "v1: Produce 9 takes v2 only"),
-    ("magic 3", GOOD[:16] + b"\3" + GOOD[17:], ErrorCode.CORRUPT_MESSAGE, "magic 3"),
-    ("a size below the smallest", GOOD[:8] + b"\0\0\0\5" + GOOD[12:], ErrorCode.CORRUPT_MESSAGE, "batch size of 5"),
-    ("a base offset", altered(GOOD, base_offset=7), ErrorCode.INVALID_RECORD, "a base offset of 7"),
-    ("no records", altered(GOOD, count=0, last_offset_delta=-1), ErrorCode.INVALID_RECORD, "offsets"),
-    ("a count of 0", altered(GOOD, count=0), ErrorCode.INVALID_RECORD, "0 records"),
-    ("a count too many", altered(GOOD, count=2, last_offset_delta=1), ErrorCode.INVALID_RECORD, "2 records in 8 bytes"),
-    ("a count of its own", altered(GOOD, count=2), ErrorCode.INVALID_RECORD, "2 records, and a last offset delta of 0"),
-    ("a control batch", altered(GOOD, attributes=0x20), ErrorCode.INVALID_RECORD, "no control records"),
-    ("a transaction", altered(GOOD, attributes=0x10, producer_id=1, producer_epoch=0, base_sequence=0),
-     ErrorCode.INVALID_TXN_STATE, "not supported"),
-    ("a producer without a sequence", altered(GOOD, producer_id=1, producer_epoch=0), ErrorCode.INVALID_RECORD,
-     "a sequence of -1"),
-    ("a codec that there is not", altered(GOOD, attributes=5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-     "no compression"),
-    ("records that are not gzip", altered(GOOD, attributes=1), ErrorCode.INVALID_RECORD, "gzip"),
-    ("offset deltas from 1", altered(GOOD[:-5] + b"\2" + GOOD[-4:]), ErrorCode.INVALID_RECORD,
-     "an offset delta of 1"),
-    ("the time type of the log", altered(GOOD, attributes=8), ErrorCode.INVALID_TIMESTAMP, "may not set"),
-)  # fmt: skip
 
 
 @pytest.mark.promise(
@@ -167,6 +127,35 @@ async def test_a_batch_that_inflates_beyond_the_limit_is_too_large(running: Runn
     assert len(bomb) < 10_000
     answer = await produced(running, "t", bomb)
     assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE and "inflates to more than" in answer.error_message
+
+
+async def test_what_could_take_long_is_checked_in_threads(
+    running: Running, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that inflated to many megabytes kept all other clients waiting."""
+    in_threads: list[bool] = []
+
+    def noted(*arguments: Any) -> SealedBatch:
+        in_threads.append(threading.current_thread() is not threading.main_thread())
+        return sealed_batch(*arguments)
+
+    monkeypatch.setattr(produce, "sealed_batch", noted)
+    value, noise = b"v" * 100, random.Random(1).randbytes(20_000)
+    for data, expected in (
+        (batch([(None, value)]), True),  # the log is not open yet
+        (batch([(None, value)]), False),
+        (batch([(None, value)], codec="lz4"), False),
+        (batch([(None, value)], codec="zstd"), True),  # it may ask for a large window
+        (batch([(None, bytes(60_000))], codec="gzip"), False),
+        (batch([(None, bytes(70_000))], codec="gzip"), True),
+        (batch([(None, noise)], codec="gzip"), True),
+        (batch([(None, noise)]), False),
+        (batch([(None, bytes(70_000))]), True),
+        (batch([(None, value)], producer_id=1, sequence=0), True),  # the producers are not read yet
+        (batch([(None, value)], producer_id=1, sequence=1), False),
+    ):
+        assert (await produced(running, "t", data)).error_code == 0
+        assert in_threads.pop() == expected and not in_threads, parse_header(data)
 
 
 # --- timestamps
