@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 from confluent_kafka import Consumer, Producer
 
@@ -15,7 +18,8 @@ import offsetfs
 
 pytestmark = pytest.mark.interop
 
-PAGE = Path(__file__).parents[2] / "docs" / "use" / "kafka-protocol.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "use" / "kafka-protocol.md"
 
 
 def produce(servers: str, values: list[bytes]) -> None:
@@ -53,3 +57,31 @@ def test_the_fixture_of_the_page_works_as_it_is_written_there(tmp_path: Path) ->
         [*command, "--basetemp", str(tmp_path / "t"), str(tmp_path)], capture_output=True, text=True, timeout=100
     )
     assert "4 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_commands_of_the_readme_print_what_it_shows(tmp_path: Path) -> None:
+    section = (ROOT / "README.md").read_text().partition("## Without a JVM")[2].partition("\n## ")[0]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    lines = [each[4:] for each in section.replace("127.0.0.1:9092", address).splitlines() if each.startswith("    ")]
+    serve, shown, *rest = (line for line in lines if "producer =" not in line)
+    (tmp_path / "logs").mkdir()
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    script = f"exec {serve.removeprefix('$ ').removesuffix(' &')}"
+    with subprocess.Popen(
+        ["sh", "-c", script], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+    ) as broker:
+        assert broker.stdout is not None and broker.stdout.readline() == f"{shown}\n"
+        commands = "\n".join(line.removeprefix("$ ") for line in rest if line.startswith("$ "))
+        printed = subprocess.check_output(["sh", "-ec", commands], cwd=tmp_path, text=True, timeout=60)
+        broker.terminate()
+    assert printed.splitlines() == [line for line in rest if not line.startswith("$ ")] == ["one", "two"]
+
+
+def test_the_example_of_the_readme_produces(tmp_path: Path) -> None:
+    section = (ROOT / "README.md").read_text().partition("## Without a JVM")[2].partition("\n## ")[0]
+    (block,) = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    sends = '    producer.produce("orders", b"one")\n    assert producer.flush(10) == 0\n    del producer\n'
+    exec(block + sends, {"offsetfs": offsetfs, "confluent_kafka": confluent_kafka, "tmp_path": tmp_path})
+    with offsetfs.open(tmp_path) as data:
+        assert [record.value for record in data.partition("orders-0").read()] == [b"one"]
