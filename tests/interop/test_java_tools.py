@@ -25,9 +25,7 @@ ANY = [
     (re.compile(r"TopicId: [\w-]{22}"), "TopicId: ID"),
     (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
     (re.compile(r"(console-consumer|member)-[\w-]+"), r"\1-ID"),
-    (re.compile(r"\s+Elr: .*"), ""),  # in-sync replicas that one broker cannot have
     (re.compile(r"(Configs: )min\.insync\.replicas=1,?"), r"\1"),  # which Kafka sets for these
-    (re.compile(r" synonyms=\{.*"), ""),  # what a setting is when it is not set
     (re.compile(r"\s+"), " "),
 ]
 
@@ -91,8 +89,8 @@ def test_kafka_topics(tools: Tools) -> None:
         "replicated": "exit status 1",
         "describe": [
             "Topic: java-topics TopicId: ID PartitionCount: 2 ReplicationFactor: 1 Configs: retention.ms=5000",
-            "Topic: java-topics Partition: 0 Leader: 1 Replicas: 1 Isr: 1",
-            "Topic: java-topics Partition: 1 Leader: 1 Replicas: 1 Isr: 1",
+            "Topic: java-topics Partition: 0 Leader: 1 Replicas: 1 Isr: 1 Elr: LastKnownElr:",
+            "Topic: java-topics Partition: 1 Leader: 1 Replicas: 1 Isr: 1 Elr: LastKnownElr:",
         ],
         "alter": [],
         "shrink": "exit status 1",
@@ -170,16 +168,18 @@ def test_kafka_configs_of_topics(tools: Tools) -> None:
         "alter": ["Completed updating config for topic java-configs."],
         "describe after that": [
             "Dynamic configs for topic java-configs are:",
-            "cleanup.policy=compact,delete sensitive=false",
-            "retention.ms=1000 sensitive=false",
+            "cleanup.policy=compact,delete sensitive=false "
+            "synonyms={DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete, DEFAULT_CONFIG:log.cleanup.policy=delete}",
+            "retention.ms=1000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=1000}",
         ],
         "delete": ["Completed updating config for topic java-configs."],
         "unknown": "exit status 1",
         "all": [
-            "cleanup.policy=compact,delete sensitive=false",
-            "preallocate=false sensitive=false",
-            "retention.ms=604800000 sensitive=false",
-            "segment.bytes=1073741824 sensitive=false",
+            "cleanup.policy=compact,delete sensitive=false "
+            "synonyms={DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete, DEFAULT_CONFIG:log.cleanup.policy=delete}",
+            "preallocate=false sensitive=false synonyms={DEFAULT_CONFIG:log.preallocate=false}",
+            "retention.ms=604800000 sensitive=false synonyms={}",
+            "segment.bytes=1073741824 sensitive=false synonyms={DEFAULT_CONFIG:log.segment.bytes=1073741824}",
         ],
     }
 
@@ -335,6 +335,20 @@ def test_kafka_delete_records(tools: Tools, tmp_path: Path) -> None:
     }
 
 
+def test_kafka_log_dirs(tools: Tools) -> None:
+    tools.run(TOPICS, "--create", "--topic", "java-dirs", "--partitions", "2")
+    tools.run(PRODUCER, "--topic", "java-dirs", lines="1\n2\n3\n")
+    command = ("org.apache.kafka.tools.LogDirsCommand", "--describe", "--topic-list", "java-dirs")
+    (found,) = [json.loads(line) for line in tools.run(*command) if line.startswith("{")]
+    (directory,) = found["brokers"][0]["logDirs"]
+    assert Path(directory.pop("logDir")).is_absolute()
+    assert sum(each.pop("size") for each in directory["partitions"]) > 70
+    assert sorted(directory["partitions"], key=lambda each: str(each["partition"])) == [
+        {"partition": f"java-dirs-{number}", "offsetLag": 0, "isFuture": False} for number in range(2)
+    ]
+    assert (found["brokers"][0]["broker"], directory["error"]) == (1, None)
+
+
 def test_kafka_broker_api_versions(tools: Tools) -> None:
     """All APIs that clients use, apart from transactions and the newer groups, have the newest versions for clients."""
     lines = tools.run("org.apache.kafka.tools.BrokerApiVersionsCommand")
@@ -344,7 +358,8 @@ def test_kafka_broker_api_versions(tools: Tools) -> None:
         "FindCoordinator": 6, "JoinGroup": 9, "Heartbeat": 4, "LeaveGroup": 5, "SyncGroup": 5, "DescribeGroups": 6,
         "ListGroups": 5, "ApiVersions": 4, "CreateTopics": 7, "DeleteTopics": 6, "DeleteRecords": 2,
         "InitProducerId": 5, "DescribeConfigs": 4, "AlterConfigs": 2, "CreatePartitions": 3, "DeleteGroups": 2,
-        "IncrementalAlterConfigs": 1, "OffsetDelete": 0, "DescribeCluster": 2,
+        "IncrementalAlterConfigs": 1, "OffsetDelete": 0, "DescribeCluster": 2, "OffsetForLeaderEpoch": 4,
+        "DescribeLogDirs": 4, "DescribeProducers": 0, "DescribeTopicPartitions": 0,
     }  # fmt: skip
     assert {name: found.get(name) for name in newest} == newest
     assert found["Fetch"] >= 17  # version 18 is for followers
