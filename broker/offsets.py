@@ -140,16 +140,14 @@ class Producers:
         """Return the producers that each partition knows, with their last sequences and open transactions."""
         response = DescribeProducersResponse()
         for topic in request.topics:
-            found = [
-                await trio.to_thread.run_sync(self._partition, topic.name, each) for each in topic.partition_indexes
-            ]
+            found = [await self._partition(topic.name, each) for each in topic.partition_indexes]
             response.topics.append(TopicResponse(topic.name, found))
         return response
 
-    def _partition(self, topic: str, partition: int) -> PartitionResponse:
-        """Waits for the disk."""
+    async def _partition(self, topic: str, partition: int) -> PartitionResponse:
         try:
-            entries = self._topics.log(topic, partition).producers()
+            log = await self._topics.opened_log(topic, partition)
+            entries = await trio.to_thread.run_sync(log.producers)
         except (StorageError, OSError, MemoryError) as error:
             return PartitionResponse(partition, code_of(error))
         producers = [
