@@ -41,7 +41,7 @@ async def serve(
                 break
 
         try:
-            await serve_until(wait_for_signal, directory, settings, ready)
+            await serve_until(wait_for_signal, directory, settings, ready, beside=beside)
         finally:
             await _close(directory, signals)
 

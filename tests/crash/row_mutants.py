@@ -25,7 +25,7 @@ PARTS = 4
 """A seed plays so much of the mistakes: every fourth, and the power cuts among the last."""
 
 SECONDS_MAX = 120
-_ROOMS = ("storage", "library", "fs", "cli")
+_PACKAGE = ROOT / "src" / "offsetfs"
 _RUN = """
 import sys, offsetfs.storage, pytest
 assert offsetfs.storage.__file__.startswith(sys.argv[1]), offsetfs.storage.__file__
@@ -55,10 +55,8 @@ def play(seed: int, scratch: Path) -> int:
 
 def copied(scratch: Path) -> Path:
     """Copy the package, compiled modules and all; return what is to stand on PYTHONPATH."""
-    source, target = ROOT / "src" / "offsetfs", scratch / "src" / "offsetfs"
-    shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns(*_ROOMS))
-    for room in _ROOMS:
-        shutil.copytree(ROOT / room, target / room, ignore=shutil.ignore_patterns("*.c", "*.h", "*.pyx", "*.pxd"))
+    target = scratch / "src" / "offsetfs"
+    shutil.copytree(_PACKAGE, target, ignore=shutil.ignore_patterns("*.c", "*.h", "*.pyx", "*.pxd"))
     return target.parent
 
 
