@@ -113,7 +113,6 @@ class Fetching:
         own = None if context.session is not None else self._topics.watcher()
         watcher = context.session.watcher if context.session is not None else own
         assert watcher is not None
-        due: list[FetchedPartition] = list(partitions.values())
         try:
             due = [] if self._is_idle(context, watcher.take()) else await self._due(partitions.values())
             while True:
@@ -121,10 +120,11 @@ class Fetching:
                 is_lost = await self._open(due, watcher if own is None else None)
                 size = await self._look(due, request)
                 left = 0.0 if self._topics.is_closing else deadline - trio.current_time()
-                if size >= bytes_min or left <= 0 or is_lost or _is_over(due) or context.is_superseded:
+                has_news = size >= bytes_min or left <= 0 or is_lost or _is_over(due) or context.is_superseded
+                # Where no partition exists there is nothing that could change.
+                if has_news or all(each.log is None for each in partitions.values()):
+                    self._end_look(context, due)
                     return
-                if all(each.log is None for each in partitions.values()):
-                    return  # nothing that could change
                 if own is not None:
                     _watch(partitions.values(), own)
                 unfinished = [each for each in due if each.is_unfinished]
@@ -132,11 +132,24 @@ class Fetching:
                     if each.log is not None:
                         each.data = None  # holds a file open
                 due = await self._next_due(partitions.values(), unfinished, watcher, left)
+                if due and context.session is not None:
+                    context.session.is_idle = False
         finally:
             if own is not None:
                 own.close()
-            elif context.session is not None:
-                context.session.is_idle = not any(each.is_unfinished for each in due)
+
+    @staticmethod
+    def _end_look(context: FetchContext, due: Sequence[FetchedPartition]) -> None:
+        """Note in the session whether everything was looked at. After an error or a cancellation it was not."""
+        session = context.session
+        if session is None:
+            return
+        if context.is_superseded:  # the later request must see the changes that this one was woken for
+            for each in due:
+                if each.name is not None:
+                    session.watcher.wake(each.name)
+        else:
+            session.is_idle = not any(each.is_unfinished for each in due)
 
     def _is_idle(self, context: FetchContext, changed: set[TopicPartition]) -> bool:
         """Whether a request of a session has nothing to look at.
@@ -148,7 +161,7 @@ class Fetching:
             return False
         if session.is_idle and not changed and now < session.scan_due_s:
             return True
-        session.scan_due_s = now + SCAN_INTERVAL_S
+        session.is_idle, session.scan_due_s = False, now + SCAN_INTERVAL_S
         return False
 
     async def _due(self, partitions: Iterable[FetchedPartition]) -> list[FetchedPartition]:

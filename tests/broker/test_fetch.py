@@ -222,6 +222,58 @@ async def test_a_later_request_of_a_session_ends_one_that_waits(two: LogDirector
     assert results[0].error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
+async def test_a_change_that_woke_a_superseded_request_reaches_the_later_one(
+    two: LogDirectory, nursery: trio.Nursery
+) -> None:
+    client = Client(two)
+    await client.begin([(0, 1)])
+    await client.poll()
+    results: dict[int, m.FetchResponse] = {}
+
+    async def wait(number: int) -> None:
+        results[number] = await client.fetch(wait_ms=60_000)
+
+    for number in (1, 2):
+        nursery.start_soon(wait, number)
+        await trio.testing.wait_all_tasks_blocked()
+        client.epoch += 1
+    append(two, FIRST)
+    with trio.fail_after(5):
+        while len(results) < 2:
+            await trio.sleep(0.01)
+    assert results[1].error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert sizes(results[2])[0] > 0
+
+
+async def test_a_request_that_was_cancelled_loses_no_change(
+    two: LogDirectory, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client has closed its connection, and goes on with its session over another one."""
+    client = Client(two)
+    await client.begin([(0, 1)])
+    await client.poll()
+    scope = trio.CancelScope()
+
+    async def never(*_: object) -> int:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def wait() -> None:
+        with scope:
+            await client.fetch(wait_ms=60_000)
+
+    nursery.start_soon(wait)
+    await trio.testing.wait_all_tasks_blocked()
+    with monkeypatch.context() as patch:
+        patch.setattr(Fetching, "_look", never)
+        append(two, FIRST)
+        await trio.testing.wait_all_tasks_blocked()
+        scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+    client.epoch += 1
+    assert sizes(await client.fetch())[0] > 0
+
+
 # --- waiting ---------------------------------------------------------------------------------------------------------
 
 
