@@ -131,6 +131,7 @@ class Connection:
             # Fails for a client that has reset the connection before it was accepted.
             self._host = str(self._socket.getpeername()[0])
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _log.debug("%s: connected", self._host)
             while (request := await self._next_request()) is not None:
                 self._metrics.received_bytes += len(request.data) + 4
                 try:
@@ -143,8 +144,9 @@ class Connection:
         except (InvalidMessage, ProtocolError) as error:
             _log.warning("connection closed: %s", error)
         except OSError as error:  # the client is gone, or resets the connection
-            _log.debug("connection ended: %s", error)
+            _log.debug("%s: connection lost: %s", self._host, error)
         finally:
+            _log.debug("%s: disconnected", self._host)
             self._socket.close()
 
     # --- requests ----------------------------------------------------------------------------------------------------
@@ -261,6 +263,7 @@ class Connection:
     async def _handled(self, api: Api, version: int, header: RequestHeader, request: Any) -> list[Any]:
         """Return the buffers of the response; after a bug of the handler, one with UNKNOWN_SERVER_ERROR."""
         client = Client(header.client_id or "", f"/{self._host}")
+        _log.debug("%s: %s v%d of %r", self._host, api.name, version, client.client_id)
         try:
             response = await api.handle(request, version, client)
             return [] if response is None else self._framed(api, version, header, response)

@@ -15,8 +15,9 @@ from offsetfs.cli import preflight
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.mounts import daemon_registry, serving_process
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
+from offsetfs.cli.terminal.repeated_messages import RepetitionFilter
 from offsetfs.runtime.addresses import Address, AddressError, address_text, check_loopback, parse_address
-from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, StorageError
+from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, StorageError, counted
 
 if TYPE_CHECKING:
     from offsetfs.broker.settings import ServerSettings
@@ -40,6 +41,7 @@ _log = logging.getLogger(__name__)
 @click.option("--no-create", is_flag=True, help="Do not create topics that clients ask for.")
 @click.option("--allow-anonymous", is_flag=True, help="Also listen on addresses that other machines reach.")
 @click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus over HTTP, such as at :9308.")
+@click.option("-v", "--verbose", is_flag=True, help="Log each connection and each request.")
 @click.option("--read-only", is_flag=True, help="Beside a running broker, or over an archive: writes get an error.")
 def command(
     log_directory: str,
@@ -51,6 +53,7 @@ def command(
     no_create: bool,
     allow_anonymous: bool,
     metrics: str | None,
+    verbose: bool,
     read_only: bool,
 ) -> int:
     """Serve LOGDIR to Kafka clients: one broker, without a JVM, for tests, laptops and backups. Runs until SIGTERM or
@@ -91,7 +94,11 @@ def command(
     if not allow_anonymous:
         _check_loopback(loaded.server)
     preflight.check_directory(log_directory, read_only=read_only, may_be_empty=True)
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.addFilter(RepetitionFilter())
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", handlers=[handler])
+    if verbose:
+        logging.getLogger("offsetfs.broker").setLevel(logging.DEBUG)
     if loaded.without_effect:
         click.echo(f"settings without effect here: {', '.join(loaded.without_effect)}", err=True)
     _serve(log_directory, loaded, read_only=read_only, is_broker_known=config is not None)
@@ -139,7 +146,8 @@ def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool, is_br
             )
         control = None if read_only else _control(directory)
         try:
-            ready = partial(_ready, log_directory, takes_commands=control is not None)
+            content = f"{counted(len(directory.partitions()), 'partition')}{', read only' if read_only else ''}"
+            ready = partial(_ready, log_directory, content, takes_commands=control is not None)
             trio.run(serve, directory, loaded.server, ready, None if control is None else control.run)
         finally:
             serving_process.unregister()
@@ -176,16 +184,18 @@ def _control(directory: LogDirectory) -> ControlServer | None:
         return None
 
 
-def _ready(log_directory: str, listeners: Sequence[Address], metrics: Address | None, *, takes_commands: bool) -> None:
+def _ready(
+    log_directory: str, content: str, listeners: Sequence[Address], metrics: Address | None, *, takes_commands: bool
+) -> None:
     if takes_commands:
         try:
             serving_process.register(log_directory, tuple(map(address_text, listeners)))
         except OSError as error:  # clients are served without it
             _log.warning("commands do not find this process: %s: %s", error.filename, error.strerror)
-    _report(log_directory, listeners, metrics)
+    _report(f"{log_directory} is served at {', '.join(map(address_text, listeners))}: {content}", metrics)
 
 
-def _report(log_directory: str, listeners: Sequence[Address], metrics: Address | None) -> None:
-    click.echo(f"{log_directory} is served at {', '.join(map(address_text, listeners))}")
+def _report(line: str, metrics: Address | None) -> None:
+    click.echo(line)
     if metrics is not None:
         click.echo(f"metrics are at http://{address_text(metrics)}/metrics")

@@ -9,8 +9,6 @@ import signal
 import socket
 import threading
 import urllib.request
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -150,9 +148,11 @@ def test_the_address_of_the_metrics_is_printed_and_answers(
 ) -> None:
     seen: list[str] = []
 
-    def scrape(listeners: Sequence[tuple[str, int]], metrics: tuple[str, int] | None) -> None:
-        report(listeners, metrics)
-        (address,) = re.findall(r"metrics are at (http://127\.0\.0\.1:\d+/metrics)\n", capsys.readouterr().out)
+    def scrape(sentence: str, metrics: tuple[str, int] | None) -> None:
+        report(sentence, metrics)
+        printed = capsys.readouterr().out
+        assert re.match(re.escape(str(logs)) + r" is served at 127\.0\.0\.1:\d+: 0 partitions\n", printed)
+        (address,) = re.findall(r"metrics are at (http://127\.0\.0\.1:\d+/metrics)\n", printed)
 
         def read() -> None:
             with urllib.request.urlopen(address, timeout=5) as response:
@@ -161,7 +161,7 @@ def test_the_address_of_the_metrics_is_printed_and_answers(
 
         threading.Thread(target=read).start()
 
-    report = partial(serve._report, str(logs))
-    monkeypatch.setattr(serve, "_report", lambda _directory, *addresses: scrape(*addresses))
+    report = serve._report
+    monkeypatch.setattr(serve, "_report", scrape)
     assert run(["serve", str(logs), "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]) == exit_codes.DONE
     assert f'offsetfs_broker_info{{log_directory="{logs}"' in seen[0]
