@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import threading
 import urllib.request
 from pathlib import Path
@@ -165,3 +166,27 @@ def test_the_address_of_the_metrics_is_printed_and_answers(
     monkeypatch.setattr(serve, "_report", scrape)
     assert run(["serve", str(logs), "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]) == exit_codes.DONE
     assert f'offsetfs_broker_info{{log_directory="{logs}"' in seen[0]
+
+
+def test_verbose_logs_connections_and_requests(
+    logs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING", logger="offsetfs.broker")  # restored at the end of the test
+    caplog.handler.setLevel(0)
+    request = struct.pack(">ihhih3s", 13, 18, 0, 7, 3, b"abc")  # ApiVersions v0 of the client abc
+
+    def ask(line: str, _: object) -> None:
+        port = int(line.partition(": ")[0].rpartition(":")[2])
+
+        def exchange() -> None:
+            with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+                client.sendall(request)
+                client.recv(1 << 16)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        threading.Thread(target=exchange).start()
+
+    monkeypatch.setattr(serve, "_report", ask)
+    assert run(["serve", str(logs), "--listen", "127.0.0.1:0", "-v"]) == exit_codes.DONE
+    messages = [each.getMessage() for each in caplog.records if each.name == "offsetfs.broker.connection"]
+    assert messages == [f"127.0.0.1: {each}" for each in ("connected", "ApiVersions v0 of 'abc'", "disconnected")]
