@@ -64,8 +64,8 @@ def test_the_commands_of_the_readme_print_what_it_shows(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     lines = [each[4:] for each in section.replace("127.0.0.1:9092", address).splitlines() if each.startswith("    ")]
-    serve, shown, *rest = (line for line in lines if "producer =" not in line)
-    (tmp_path / "logs").mkdir()
+    make, serve, shown, *rest = (line for line in lines if "producer =" not in line)
+    subprocess.run(make.removeprefix("$ ").split(), cwd=tmp_path, check=True)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     script = f"exec {serve.removeprefix('$ ').removesuffix(' &')}"
     with subprocess.Popen(
