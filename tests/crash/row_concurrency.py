@@ -12,8 +12,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from functools import partial
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import crowd
@@ -30,8 +29,13 @@ OPTIONS = (
     "linger-ms=1,batch-bytes=16384,flush-ms=200,log.initial.task.delay.ms=0,log.retention.check.interval.ms=100,"
     "log.cleaner.backoff.ms=100,file.delete.delay.ms=60000"
 )
+SEGMENT_BYTES = 65536
+RETENTION_BYTES = 300_000
+SIZE_DUE = RETENTION_BYTES + SEGMENT_BYTES
+"""From this size on, the log without its first segment is as large as `retention.bytes`, and that segment is due."""
+
 TOPICS = {
-    crowd.TOPIC: {"segment.bytes": "65536", "retention.bytes": "300000"},
+    crowd.TOPIC: {"segment.bytes": str(SEGMENT_BYTES), "retention.bytes": str(RETENTION_BYTES)},
     crowd.KEYED: {"segment.bytes": "32768", "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"},
 }
 SHELL = 'n=0; while [ ! -e "$1/stop" ]; do echo "$0:$n" >> orders-0/append || exit 3; n=$((n + 1)); done'
@@ -81,13 +85,13 @@ def _work(daemon: Daemon, scratch: Path, chance: random.Random) -> list[str]:
         followers = {name: _start(stack, command, daemon, scratch, name) for name, command in FOLLOWERS.items()}
         working = [_start(stack, _command(name, scratch), daemon, scratch) for name in (*WRITERS, "looking-1")]
         time.sleep(SECONDS * chance.uniform(0.8, 1.2))
-        _until(lambda: int((daemon.path / crowd.TOPIC / "start").read_text()) > 0, "retention has removed nothing")
+        _until_retention_worked(daemon, scratch / "log" / crowd.TOPIC)
         (scratch / "stop").touch()
         for program in working:
             assert program.wait() == "", f"{program.command}"
         end = int((daemon.path / crowd.TOPIC / "next").read_text())
         for name in followers:
-            _until(partial(_has_lines, scratch / name, end), f"{name} lags behind")
+            _until_caught_up(scratch / name, end)
     whole = (scratch / "tail").read_text().splitlines()
     records = [json.loads(line) for line in (scratch / "tail of JSON").read_text().splitlines()]
     assert [record["offset"] for record in records] == list(range(end)), "gaps or repeats in the offsets"
@@ -103,8 +107,40 @@ def _command(name: str, scratch: Path) -> list[str]:
     return [sys.executable, crowd.__file__, role, name, ".", str(scratch)]
 
 
-def _has_lines(path: Path, count: int) -> bool:
-    return path.read_bytes().count(b"\n") >= count
+def _until_retention_worked(daemon: Daemon, log: Path) -> None:
+    """Wait until the writers have given retention a segment to remove, and until it has removed one.
+
+    On a disk that others keep busy, the writers once needed more than a minute for the first 230 kB. So what hangs is a
+    log that no longer grows, or one whose start stays although a segment is due.
+    """
+    place = daemon.path / crowd.TOPIC
+
+    def has_removed() -> bool:
+        return int((place / "start").read_text()) > 0
+
+    def next_offset() -> int:
+        return int((place / "next").read_text())
+
+    _until(lambda: _size(log) >= SIZE_DUE or has_removed(), "the writers hang", progress=next_offset)
+    _until(has_removed, "retention has removed nothing")
+
+
+def _size(log: Path) -> int:
+    """The bytes of its log files that are there when they are looked at."""
+    size = 0
+    for path in log.glob("*.log"):
+        with suppress(FileNotFoundError):  # retention has renamed it
+            size += path.stat().st_size
+    return size
+
+
+def _until_caught_up(path: Path, end: int) -> None:
+    """Wait until a follower has left all lines there."""
+
+    def count() -> int:
+        return path.read_bytes().count(b"\n")
+
+    _until(lambda: count() >= end, f"{path.name} lags behind", progress=count)
 
 
 def _start(stack: ExitStack, command: Sequence[str], daemon: Daemon, scratch: Path, out: str = "out") -> Program:
@@ -114,9 +150,13 @@ def _start(stack: ExitStack, command: Sequence[str], daemon: Daemon, scratch: Pa
     return program
 
 
-def _until(condition: Callable[[], bool], complaint: str) -> None:
+def _until(condition: Callable[[], bool], complaint: str, progress: Callable[[], int] = lambda: 0) -> None:
+    """Wait for `condition`, at most SECONDS_MAX without progress: a loaded machine is slow, and that is no finding."""
+    reached = progress()
     end = time.monotonic() + SECONDS_MAX
     while not condition():
+        if (now_reached := progress()) != reached:
+            reached, end = now_reached, time.monotonic() + SECONDS_MAX
         assert time.monotonic() < end, complaint
         time.sleep(0.02)
 
