@@ -271,6 +271,31 @@ async def test_a_signal_while_the_directory_is_closed_does_not_end_the_process(
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
+async def test_what_runs_beside_a_broker_runs_as_long_as_it(tmp_path: Path) -> None:
+    """Once the argument was lost on its way, and commands waited for a control server that did not run."""
+    steps = list[str]()
+    began = trio.Event()
+
+    async def beside() -> None:
+        steps.append("began")
+        began.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            steps.append("ended")
+
+    async def end_it() -> None:
+        with trio.move_on_after(5):
+            await began.wait()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    settings = replace(ServerSettings(), listeners=(("127.0.0.1", 0),))
+    async with trio.open_nursery() as nursery:
+        directory = LogDirectory.open(os.fspath(tmp_path))
+        await serve(directory, settings, lambda *_: nursery.start_soon(end_it), beside)
+    assert steps == ["began", "ended"]
+
+
 async def test_an_error_of_the_last_flush_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     close = LogDirectory.close
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+from planted_logs import data, marker
 from running_broker import Running, framed, received
 
 from offsetfs.broker.cluster import BrokerNode
@@ -18,7 +19,8 @@ from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
-from offsetfs.storage import BatchBuilder, LogDirectory, TopicPartition
+from offsetfs.storage import BatchBuilder, BatchRange, LogDirectory, TopicPartition
+from offsetfs.storage.partition.producers import ABORT
 
 pytestmark = pytest.mark.unit
 
@@ -26,6 +28,7 @@ NODE = BrokerNode(1, "test", "127.0.0.1", 9092)
 NOW = 1_800_000_000_000
 FIRST = TopicPartition("t", 0)
 SECOND = TopicPartition("t", 1)
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 def append(directory: LogDirectory, partition: TopicPartition, value: bytes = b"v", *, times: int = 1) -> None:
@@ -282,14 +285,17 @@ async def waits(client: Client, change: Any, **fields: Any) -> m.FetchResponse:
     results: list[m.FetchResponse] = []
 
     async def wait() -> None:
-        with trio.fail_after(5):
+        with trio.move_on_after(5):
             results.append(await client.fetch(wait_ms=60_000, **fields))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait)
-        await trio.testing.wait_all_tasks_blocked()
+        with trio.fail_after(5):
+            while not client.topics._watchers:  # a request whose look is still in a thread would find the change itself
+                await trio.sleep(0.001)
         assert not results
         change()
+    assert results, "nothing woke the request"
     return results[0]
 
 
@@ -433,6 +439,24 @@ async def test_a_limit_ends_at_a_batch(two: LogDirectory) -> None:
     assert sizes(await client.fetch([(0, 0)], partition_bytes=3 * one + 5))[0] == 3 * one
     assert sizes(await client.fetch([(0, 0), (1, 0)], max_bytes=11 * one)) == {0: 10 * one, 1: one}
     assert sizes(await client.fetch([(0, 0), (1, 0)], max_bytes=10 * one)) == {0: 10 * one, 1: 0}
+
+
+async def test_a_committed_read_ends_at_the_last_stable_offset(two: LogDirectory) -> None:
+    log, client = two.log(FIRST), Client(two)
+    log.append(data(1, 0, 1))
+    append(two, FIRST)
+
+    async def fetched(isolation_level: int) -> tuple[int, int, int, list[tuple[int, int]]]:
+        response = await client.fetch([(0, 0)], isolation_level=isolation_level)
+        found = response.responses[0].partitions[0]
+        aborted = [(each.producer_id, each.first_offset) for each in found.aborted_transactions or ()]
+        assert isinstance(found.records, BatchRange)
+        return found.high_watermark, found.last_stable_offset, found.records.offset_end, aborted
+
+    assert await fetched(READ_COMMITTED) == (3, 1, 1, [])
+    assert await fetched(READ_UNCOMMITTED) == (3, 1, 3, [])
+    log.append(marker(1, ABORT))
+    assert await fetched(READ_COMMITTED) == (4, 4, 4, [(1, 1)])
 
 
 async def test_an_offset_beyond_the_end_is_an_error_even_when_the_limit_is_reached(two: LogDirectory) -> None:

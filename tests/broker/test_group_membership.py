@@ -46,6 +46,11 @@ def join_request(member_id: str = "", instance_id: str | None = None, session_ms
     )
 
 
+def commit_request(offset: int, generation: int = -1, member_id: str = "") -> m.OffsetCommitRequest:
+    topic = m.OffsetCommitRequestTopic(name="t", partitions=[m.OffsetCommitRequestPartition(0, offset)])
+    return m.OffsetCommitRequest("g", generation, member_id, topics=[topic])
+
+
 class Groups:
     """A coordinator whose storage is replaced, so that only the state machine is run."""
 
@@ -204,12 +209,46 @@ async def test_joins_and_commits_of_a_read_only_directory_get_an_error(tmp_path:
     try:
         joined = await groups.join(join_request(), OLD, "client", "/host")
         assert joined.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
-        topic = m.OffsetCommitRequestTopic(name="t", partitions=[m.OffsetCommitRequestPartition(0, 1)])
-        committed = await groups.commit(m.OffsetCommitRequest("g", -1, "", topics=[topic]), 5)
+        committed = await groups.commit(commit_request(1), 5)
         assert committed.topics[0].partitions[0].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
         await groups.run()  # ends: the sessions are those of the broker that writes
     finally:
         directory.close()
+
+
+async def test_requests_of_an_earlier_generation_are_refused(groups: Groups, directory: LogDirectory) -> None:
+    """A member that has missed a rebalance would commit for partitions that others read now."""
+    directory.create_partition(TopicPartition("t", 0))
+    first = await groups.stable()
+    again = await groups.join(first.member_id)
+    assert (again.generation_id, again.member_id) == (first.generation_id + 1, first.member_id)
+    assert (await groups.sync(first.member_id, again.generation_id, first.member_id)).error_code == ErrorCode.NONE
+    stored = groups.stored
+
+    old = m.HeartbeatRequest("g", first.generation_id, first.member_id)
+    assert (await groups.coordinator.heartbeat(old, 4)).error_code == ErrorCode.ILLEGAL_GENERATION
+    assert (await groups.sync(first.member_id, first.generation_id)).error_code == ErrorCode.ILLEGAL_GENERATION
+    committed = await groups.coordinator.commit(commit_request(7, first.generation_id, first.member_id), 7)
+    assert committed.topics[0].partitions[0].error_code == ErrorCode.ILLEGAL_GENERATION
+    assert groups.stored == stored
+    committed = await groups.coordinator.commit(commit_request(7, again.generation_id, first.member_id), 7)
+    assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert groups.stored == stored + 1
+
+
+@pytest.mark.expect_log("could not be stored")
+async def test_a_commit_that_could_not_be_stored_is_not_returned(groups: Groups, directory: LogDirectory) -> None:
+    directory.create_partition(TopicPartition("t", 0))
+    wanted = m.OffsetFetchRequest("g", [m.OffsetFetchRequestTopic("t", [0])])
+
+    async def committed(offset: int) -> tuple[int, int]:
+        response = await groups.coordinator.commit(commit_request(offset), 7)
+        fetched = await groups.coordinator.fetch_offsets(wanted, 7)
+        return response.topics[0].partitions[0].error_code, fetched.topics[0].partitions[0].committed_offset
+
+    assert await committed(3) == (ErrorCode.NONE, 3)
+    groups.error = OSError(28, "No space left on device")
+    assert await committed(7) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, 3)
 
 
 async def test_a_transactional_producer_gets_an_error_for_its_coordinator(groups: Groups) -> None:
