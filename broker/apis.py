@@ -28,29 +28,29 @@ def apis(
 ) -> list[Api]:
     """Return all APIs of a broker, with the objects that answer them."""
     configs = Configs(topics, settings)
-    admin = TopicAdmin(topics, configs, settings, groups.forget_topic)
+    admin = TopicAdmin(topics, configs, settings, groups.offsets.forget_topic)
     producing = Producing(topics, GroupCommit(), settings, metrics)
     fetching, offsets = Fetching(topics, node, settings, metrics), Offsets(topics)
     versions: dict[int, tuple[int, int]] = {}
     cluster = Cluster(topics, node, versions)
 
     async def join(request: JoinGroupRequest, version: int, client: Client) -> JoinGroupResponse:
-        return await groups.join(request, version, client.client_id, client.host)
+        return await groups.membership.join(request, version, client.client_id, client.host)
 
     found = [
         Api(0, "Produce", 0, 13, _plain(producing.produce)),
         Api(1, "Fetch", 4, 17, _plain(fetching.fetch)),
         Api(2, "ListOffsets", 1, 10, _plain(offsets.list_offsets)),
         Api(3, "Metadata", 0, 13, _plain(cluster.metadata)),
-        Api(8, "OffsetCommit", 2, 9, _plain(groups.commit)),
-        Api(9, "OffsetFetch", 1, 9, _plain(groups.fetch_offsets)),
-        Api(10, "FindCoordinator", 0, 6, _plain(groups.find)),
+        Api(8, "OffsetCommit", 2, 9, _plain(groups.offsets.commit)),
+        Api(9, "OffsetFetch", 1, 9, _plain(groups.offsets.fetch)),
+        Api(10, "FindCoordinator", 0, 6, _plain(groups.admin.find)),
         Api(11, "JoinGroup", 0, 9, join),
-        Api(12, "Heartbeat", 0, 4, _plain(groups.heartbeat)),
-        Api(13, "LeaveGroup", 0, 5, _plain(groups.leave)),
-        Api(14, "SyncGroup", 0, 5, _plain(groups.sync)),
-        Api(15, "DescribeGroups", 0, 6, _plain(groups.describe)),
-        Api(16, "ListGroups", 0, 5, _plain(groups.list)),
+        Api(12, "Heartbeat", 0, 4, _plain(groups.membership.heartbeat)),
+        Api(13, "LeaveGroup", 0, 5, _plain(groups.membership.leave)),
+        Api(14, "SyncGroup", 0, 5, _plain(groups.membership.sync)),
+        Api(15, "DescribeGroups", 0, 6, _plain(groups.admin.describe)),
+        Api(16, "ListGroups", 0, 5, _plain(groups.admin.list)),
         Api(18, "ApiVersions", 0, 4, _plain(cluster.api_versions)),
         Api(19, "CreateTopics", 2, 7, _plain(admin.create_topics)),
         Api(20, "DeleteTopics", 1, 6, _plain(admin.delete_topics)),
@@ -61,9 +61,9 @@ def apis(
         Api(33, "AlterConfigs", 0, 2, _plain(configs.alter_configs)),
         Api(35, "DescribeLogDirs", 1, 4, _plain(LogDirs(topics.directory).describe_log_dirs)),
         Api(37, "CreatePartitions", 0, 3, _plain(admin.create_partitions)),
-        Api(42, "DeleteGroups", 0, 2, _plain(groups.delete)),
+        Api(42, "DeleteGroups", 0, 2, _plain(groups.admin.delete)),
         Api(44, "IncrementalAlterConfigs", 0, 1, _plain(configs.incremental_alter_configs)),
-        Api(47, "OffsetDelete", 0, 0, _plain(groups.delete_offsets)),
+        Api(47, "OffsetDelete", 0, 0, _plain(groups.offsets.delete)),
         Api(60, "DescribeCluster", 0, 2, _plain(cluster.describe_cluster)),
         Api(61, "DescribeProducers", 0, 0, _plain(Producers(topics).describe)),
         Api(75, "DescribeTopicPartitions", 0, 0, _plain(cluster.describe_topic_partitions)),

@@ -49,6 +49,7 @@ class ServerSettings:
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 0
     """Kafka's default is 3,000; its own test configurations set 0 as well."""
+    group_max_size: int = _whole(INT_MAX, 1)
     offset_metadata_max_bytes: int = 4096
     acks_all: Literal["disk", "page-cache"] = "disk"
     """When acks=all is answered: once a batch is on disk, or once it is in the segment file, as Kafka does.
@@ -57,6 +58,8 @@ class ServerSettings:
     """
     fetch_max_bytes: int = _whole(55 << 20, 1024)
     max_incremental_fetch_session_cache_slots: int = 1000
+    offsets_retention_minutes: int = _whole(7 * 24 * 60, 1)
+    offsets_retention_check_interval_ms: int = _whole(600_000, 1)
 
 
 def setting_name(field_name: str) -> str:

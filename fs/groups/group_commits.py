@@ -6,7 +6,7 @@
 One write(2) is one commit, and its errno is the result: EINVAL if the data is no offset or the partition does not
 exist, ERANGE for an offset beyond the end of the log. EPERM if `__consumer_offsets` is missing and may not be created.
 After return the commit is in the segment file of `__consumer_offsets`, visible to every reader. It is on disk like any
-other record, at once with fsync or O_SYNC (storage.coordinators.commit_records).
+other record, at once with fsync or O_SYNC (storage.coordinators.group_records).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from offsetfs.fs.naming.inodes import pack
 from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Opened, Opening
 from offsetfs.storage import OFFSET_MAX, TopicPartition
-from offsetfs.storage.coordinators import Commit, commit_key, commit_value, partition_of_group
+from offsetfs.storage.coordinators import Commit, CommittedOffset, commit_key, commit_value, partition_of_group
 
 WRITABLE_MODE = 0o644
 
@@ -144,7 +144,7 @@ class CommitFiles:
         await mount.executor.in_thread(lambda: mount.directory.writable_log(home))
         accumulator, timestamp = self._accumulators.of(home), time.time_ns() // 1_000_000
         key = commit_key(group, self.partition(number))
-        value = None if offset is None else commit_value(offset, timestamp)
+        value = None if offset is None else commit_value(CommittedOffset(offset, -1, "", timestamp))
         await _append(accumulator, key, value, timestamp)
         return accumulator
 

@@ -22,7 +22,7 @@ from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.errors import UNREADABLE, StorageError, WouldBlock
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.partition.log_reader import RAW, LogReader
+from offsetfs.storage.partition.log_reader import RAW, LogReader, OnError
 from offsetfs.storage.partition.producers import ABORT, COMMIT, end_marker
 from offsetfs.storage.records.format.batch import Batch
 from offsetfs.storage.records.format.record import Record
@@ -119,7 +119,7 @@ class TopicReplay(Generic[S]):
         self._directory = directory
         self._topic = topic
         self._begin = begin
-        self._replays: dict[TopicPartition, _PartitionReplay[S]] = {}
+        self._replays: dict[TopicPartition, PartitionReplay[S]] = {}
         self._lock = Lock()
 
     @property
@@ -161,7 +161,7 @@ class TopicReplay(Generic[S]):
         finally:
             self._lock.release()
 
-    def _current(self, nowait: bool) -> list[_PartitionReplay[S]]:
+    def _current(self, nowait: bool) -> list[PartitionReplay[S]]:
         """Return the replays of the current partitions; a partition that was deleted or created again starts again."""
         partitions = [each for each in self._directory.partitions() if each.topic == self._topic]
         for gone in self._replays.keys() - set(partitions):
@@ -179,26 +179,34 @@ class TopicReplay(Generic[S]):
             # the start.
             if replay is None or replay.log is not log:
                 budget = StateBudget(self.omissions)
-                self._replays[partition] = _PartitionReplay(
-                    log, self._begin(budget, self.omissions), budget, self.omissions
+                self._replays[partition] = PartitionReplay(
+                    log, self._begin(budget, self.omissions), budget, self._damaged
                 )
         return list(self._replays.values())
 
+    def _damaged(self, error: StorageError) -> None:
+        self.omissions.report_once(str(error))
 
-class _PartitionReplay(Generic[S]):
+
+class PartitionReplay(Generic[S]):
     """The replay of one partition, up to `reached`."""
 
-    def __init__(self, log: Log, state: S, budget: StateBudget, omissions: OmissionReport) -> None:
+    def __init__(self, log: Log, state: S, budget: StateBudget, on_damage: OnError) -> None:
+        """`on_damage` is called with the error of each batch that is left out; it may raise an error instead."""
         self.log = log
         self.state = state
         self.budget = budget
         self.reached = log.log_start_offset
-        self._omissions = omissions
+        self._on_damage = on_damage
         self._pending: dict[int, list[Record]] = {}
 
     @property
     def is_complete(self) -> bool:
         return self.reached >= self.log.next_offset
+
+    def pending(self) -> list[Record]:
+        """Return the records of open transactions, which do not count yet."""
+        return [record for records in self._pending.values() for record in records]
 
     def advance(self, bytes_max: int) -> int:
         """Process about `bytes_max` bytes of the log; return the number of bytes."""
@@ -244,7 +252,7 @@ class _PartitionReplay(Generic[S]):
 
     def _damaged(self, error: StorageError) -> None:
         self.log.note_damage(error)
-        self._omissions.report_once(str(error))
+        self._on_damage(error)
 
     def _end_transaction(self, producer_id: int, marker: tuple[int, int] | None) -> None:
         # An emptied control batch of a compacted topic ends nothing any more: its transaction has no records left.

@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 import trio
+from group_requests import Groups
 from running_broker import Running
 
 from offsetfs.storage import LogDirectory, TopicPartition
+from offsetfs.storage.coordinators import offsets_topic
 
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("os.fsync", lambda _fd: None)
+    monkeypatch.setattr(offsets_topic, "PARTITIONS", 2)
     found = LogDirectory.open(str(tmp_path))
     found.create_partitions([TopicPartition("t", 0)])
     yield found
@@ -27,3 +30,8 @@ async def running(directory: LogDirectory, nursery: trio.Nursery) -> AsyncIterat
     yield found
     found.broker.stop()
     found.socket.close()
+
+
+@pytest.fixture
+def groups(directory: LogDirectory) -> Groups:
+    return Groups(directory)

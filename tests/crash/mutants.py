@@ -314,12 +314,13 @@ MUTANTS = (
     ),
     Mutant(
         "a commit that could not be stored is returned",
-        "broker/group_coordinator.py",
+        "broker/group_log.py",
         _BROKER + "test_group_membership.py::test_a_commit_that_could_not_be_stored_is_not_returned",
         (
             (
-                "            else:\n                self._offsets.setdefault(request.group_id, {}).update(stored)\n",
-                "            self._offsets.setdefault(request.group_id, {}).update(stored)\n",
+                "        first = await trio.to_thread.run_sync(self._write, shard.partition, records)\n",
+                "        for change in changes:\n            self._apply(shard, change, is_own=True)\n"
+                "        first = await trio.to_thread.run_sync(self._write, shard.partition, records)\n",
             ),
         ),
     ),

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.storage.coordinators import commit_records
-from offsetfs.storage.coordinators.commit_records import commit_key, commit_value, partition_of, partition_of_group
+from offsetfs.storage.coordinators import offsets_topic
 from offsetfs.storage.coordinators.consumer_offsets import TYPES
 from offsetfs.storage.coordinators.coordinator_records import show
+from offsetfs.storage.coordinators.group_records import CommittedOffset, commit_key, commit_value
+from offsetfs.storage.coordinators.offsets_topic import partition_of, partition_of_group
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import NoOffsetsTopic
 from offsetfs.storage.names import TopicPartition
@@ -18,11 +19,17 @@ pytestmark = pytest.mark.unit
 
 def test_the_bytes_are_those_of_the_format() -> None:
     assert commit_key("g1", TopicPartition("topic", 3)) == bytes.fromhex("0001000267310005746f70696300000003")
-    assert commit_value(1234, 0x18BCFE56800) == bytes.fromhex("000300000000000004d2ffffffff00000000018bcfe56800")
+    committed = CommittedOffset(1234, -1, "", 0x18BCFE56800)
+    assert commit_value(committed) == bytes.fromhex("000300000000000004d2ffffffff00000000018bcfe56800")
 
 
 def test_a_dump_shows_them_as_it_shows_a_brokers() -> None:
-    key, value = show(TYPES, 0, commit_key("gr\u00fcn", TopicPartition("orders", 3)), commit_value(2**63 - 1, 7))
+    key, value = show(
+        TYPES,
+        0,
+        commit_key("gr\u00fcn", TopicPartition("orders", 3)),
+        commit_value(CommittedOffset(2**63 - 1, -1, "", 7)),
+    )
     assert key == '{"type":"1","data":{"group":"gr\u00fcn","topic":"orders","partition":3}}'
     assert value is not None and '"offset":9223372036854775807' in value and '"commitTimestamp":7' in value
 
@@ -43,7 +50,7 @@ def test_a_group_has_the_partition_of_javas_hash(group: str, hashed: int) -> Non
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogDirectory]:
-    monkeypatch.setattr(commit_records, "PARTITIONS", 4)
+    monkeypatch.setattr(offsets_topic, "PARTITIONS", 4)
     opened = LogDirectory.open(str(tmp_path))
     yield opened
     opened.close()

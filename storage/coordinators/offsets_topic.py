@@ -1,17 +1,11 @@
-"""The record that commits an offset for a consumer group, and the partition that holds it.
+"""The partition of `__consumer_offsets` that holds the records of a group.
 
-    key      i16 1, group (string), topic (string), partition (i32)
-    value    i16 3, offset (i64), leader epoch (i32), metadata (string), commit timestamp (i64); none deletes the commit
-
-Brokers since 2.1 read version 3; 4.1 writes version 4, which older ones do not know. All records of a group are in one
-partition of `__consumer_offsets`, chosen by Java's hash of its name. Follows GroupCoordinatorRecordHelpers,
+All records of a group are in one partition, chosen by Java's hash of its name. Follows
 GroupCoordinatorService.partitionFor and groupMetadataTopicConfigs; docs/internals/format/consumer-offsets.md describes
 the whole topic.
 """
 
 from __future__ import annotations
-
-from struct import Struct
 
 from offsetfs.storage.coordinators.consumer_groups import OFFSETS_TOPIC
 from offsetfs.storage.directory.log_directories import AnyLogDirectory
@@ -24,27 +18,7 @@ PARTITIONS = 50
 SETTINGS = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(100 << 20)}
 """The settings that a broker gives the topic."""
 
-_SHORT, _INT = Struct(">h"), Struct(">i")
-_VALUE_START, _LONG = Struct(">hqi"), Struct(">q")
-_KEY_VERSION, _VALUE_VERSION = 1, 3
-_NO_EPOCH = -1
 _INT_MIN = -(2**31)
-
-
-def commit_key(group: str, partition: TopicPartition) -> bytes:
-    """Return the key of the group's commits for a partition; struct.error for names above 32,767 bytes."""
-    names = [_string(group), _string(partition.topic)]
-    return b"".join([_SHORT.pack(_KEY_VERSION), *names, _INT.pack(partition.partition)])
-
-
-def commit_value(offset: int, timestamp: int) -> bytes:
-    """Return the value that commits `offset`, the next one to read, at `timestamp` in milliseconds."""
-    return _VALUE_START.pack(_VALUE_VERSION, offset, _NO_EPOCH) + _string("") + _LONG.pack(timestamp)
-
-
-def _string(text: str) -> bytes:
-    data = text.encode()
-    return _SHORT.pack(len(data)) + data
 
 
 def partition_of(group: str, partitions: int) -> int:

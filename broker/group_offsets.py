@@ -1,0 +1,299 @@
+"""Committed offsets of groups: OffsetCommit, OffsetFetch, OffsetDelete, and their expiry.
+
+A commit is answered when its record is in the segment file of `__consumer_offsets`. Member and generation are checked
+when all commits before it are stored: a commit that had to wait is not stored for a generation that is over. Follows
+Kafka's OffsetMetadataManager; the expiry is that of KIP-211.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from functools import partial
+
+import trio
+
+from offsetfs.broker.error_codes import ErrorCode
+from offsetfs.broker.group import CONSUMER, GroupError, GroupState
+from offsetfs.broker.group_table import GroupTable
+from offsetfs.broker.settings import ServerSettings
+from offsetfs.protocol import messages as m
+from offsetfs.storage import TopicPartition
+from offsetfs.storage.coordinators import NO_EXPIRY, Change, CommitChange, CommittedOffset
+from offsetfs.storage.errors import InvalidName
+
+_log = logging.getLogger(__name__)
+
+_MINUTE_MS = 60_000
+_NOT_FOUND_SINCE = 9  # OffsetCommit: clients know GROUP_ID_NOT_FOUND (KIP-848)
+
+
+class GroupOffsets:
+    """The committed offsets of all groups."""
+
+    def __init__(self, table: GroupTable, settings: ServerSettings) -> None:
+        self._table = table
+        self._settings = settings
+
+    # --- OffsetCommit ------------------------------------------------------------------------------------------------
+
+    async def commit(self, request: m.OffsetCommitRequest, version: int) -> m.OffsetCommitResponse:
+        """Store committed offsets; in the segment file when answered."""
+        response, changes = self._checked(request)
+
+        def make() -> list[Change]:
+            self._check_commit(request, version)
+            return changes
+
+        try:
+            if self._table.directory.read_only:
+                raise GroupError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            if changes:
+                await self._table.append(request.group_id, make)
+            else:
+                await self._table.current(request.group_id)
+                make()
+        except GroupError as error:
+            for topic in response.topics:
+                for each in topic.partitions:
+                    each.error_code = each.error_code or error.code
+        return response
+
+    def _checked(self, request: m.OffsetCommitRequest) -> tuple[m.OffsetCommitResponse, list[Change]]:
+        """Return the answer for partitions that cannot have a commit, and the commits of the others."""
+        now = self._table.directory.clock.now_ms()
+        expires = NO_EXPIRY if request.retention_time_ms < 0 else now + request.retention_time_ms
+        response, changes = m.OffsetCommitResponse(), list[Change]()
+        for topic in request.topics:
+            answer = m.OffsetCommitResponseTopic(name=topic.name)
+            response.topics.append(answer)
+            for each in topic.partitions:
+                metadata = each.committed_metadata or ""
+                partition = self._partition(topic.name, each.partition_index)
+                result = m.OffsetCommitResponsePartition(each.partition_index)
+                answer.partitions.append(result)
+                if partition is None:
+                    result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif len(metadata.encode()) > self._settings.offset_metadata_max_bytes:
+                    result.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    commit = CommittedOffset(each.committed_offset, each.committed_leader_epoch, metadata, now, expires)
+                    changes.append(CommitChange(request.group_id, partition, commit, 0))
+        return response, changes
+
+    def _partition(self, topic: str, index: int) -> TopicPartition | None:
+        """Return a partition that is there, or None."""
+        found = _named(topic, index)
+        return found if found is not None and self._table.directory.has(found) else None
+
+    def _check_commit(self, request: m.OffsetCommitRequest, version: int) -> None:
+        generation, member_id = request.generation_id_or_member_epoch, request.member_id
+        is_of_member = generation >= 0 or bool(member_id) or request.group_instance_id is not None
+        group = self._table.live.get(request.group_id)
+        if group is None:
+            self._check_commit_without_group(request, version)
+            return
+        if generation < 0 and group.state == GroupState.EMPTY:
+            return  # of a consumer that assigns partitions to itself, or of an administrator
+        if not is_of_member:
+            raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
+        member = group.member(member_id, request.group_instance_id)
+        group.check_generation(generation)
+        member.seen_s = trio.current_time()
+        if group.state == GroupState.COMPLETING:
+            raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def _check_commit_without_group(self, request: m.OffsetCommitRequest, version: int) -> None:
+        if self._table.has_newer_members(request.group_id):
+            raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if request.generation_id_or_member_epoch >= 0:
+            is_known = version >= _NOT_FOUND_SINCE
+            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND if is_known else ErrorCode.ILLEGAL_GENERATION)
+
+    # --- OffsetFetch -------------------------------------------------------------------------------------------------
+
+    async def fetch(self, request: m.OffsetFetchRequest, version: int) -> m.OffsetFetchResponse:
+        """Return committed offsets; -1 where there is none."""
+        response = m.OffsetFetchResponse()
+        if version < 8:
+            topics = (
+                None if request.topics is None else [(each.name, each.partition_indexes) for each in request.topics]
+            )
+            code, found = await self._fetched(request.group_id, topics, request.require_stable)
+            response.error_code = code if version >= 2 else ErrorCode.NONE
+            for name, rows in found:
+                partitions = [m.OffsetFetchResponsePartition(*each) for each in _of_version(rows, version)]
+                response.topics.append(m.OffsetFetchResponseTopic(name, partitions))
+            return response
+        for group in request.groups:
+            wanted = None if group.topics is None else [(each.name, each.partition_indexes) for each in group.topics]
+            code, found = await self._fetched(group.group_id, wanted, request.require_stable)
+            answer = m.OffsetFetchResponseGroup(group.group_id, error_code=code)
+            for name, rows in found:
+                answers = [m.OffsetFetchResponsePartitions(*each) for each in _of_version(rows, version)]
+                answer.topics.append(m.OffsetFetchResponseTopics(name=name, partitions=answers))
+            response.groups.append(answer)
+        return response
+
+    async def _fetched(
+        self, group: str, topics: list[tuple[str, list[int]]] | None, is_stable_only: bool
+    ) -> tuple[ErrorCode, list[tuple[str, list[_Row]]]]:
+        """Return the code of a group, and for each topic the rows of its partitions."""
+        try:
+            await self._table.current(group)
+        except GroupError as error:
+            # Not -1 without an error: the consumer would begin elsewhere, and repeat or lose records.
+            failed = [(name, [(each, -1, -1, "", error.code) for each in indexes]) for name, indexes in topics or ()]
+            return error.code, failed
+        known = self._table.stored(group).offsets
+        unstable = self._table.unstable(group) if is_stable_only else set[TopicPartition]()
+        if topics is None:
+            by_topic: dict[str, list[int]] = {}
+            for each in sorted(known):
+                by_topic.setdefault(each.topic, []).append(each.partition)
+            topics = list(by_topic.items())
+        return ErrorCode.NONE, [
+            (name, [_row(_named(name, index), index, known, unstable) for index in indexes]) for name, indexes in topics
+        ]
+
+    # --- OffsetDelete ------------------------------------------------------------------------------------------------
+
+    async def delete(self, request: m.OffsetDeleteRequest, version: int) -> m.OffsetDeleteResponse:
+        """Delete committed offsets of a group, except of topics that its members read."""
+        response = m.OffsetDeleteResponse()
+
+        def make() -> list[Change]:
+            self._check_delete(request.group_id)
+            response.topics, changes = self._deleted(request)
+            return changes
+
+        try:
+            if not request.group_id:
+                raise GroupError(ErrorCode.INVALID_GROUP_ID)
+            await self._table.current(request.group_id)
+            self._check_delete(request.group_id)
+            if self._table.directory.read_only:
+                raise GroupError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            await self._table.append(request.group_id, make)
+        except GroupError as error:
+            return m.OffsetDeleteResponse(error_code=error.code)
+        return response
+
+    def _check_delete(self, name: str) -> None:
+        if not self._table.is_known(name):
+            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND)
+        group = self._table.live.get(name)
+        is_busy = group is not None and group.state != GroupState.EMPTY and group.protocol_type != CONSUMER
+        if is_busy or self._table.has_newer_members(name):
+            raise GroupError(ErrorCode.NON_EMPTY_GROUP)
+
+    def _deleted(self, request: m.OffsetDeleteRequest) -> tuple[list[m.OffsetDeleteResponseTopic], list[Change]]:
+        topics, changes = list[m.OffsetDeleteResponseTopic](), list[Change]()
+        group = self._table.live.get(request.group_id)
+        known = self._table.stored(request.group_id).offsets
+        for topic in request.topics:
+            is_read = group is not None and group.is_subscribed(topic.name) and bool(group.members)
+            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
+            results = [m.OffsetDeleteResponsePartition(each.partition_index, code) for each in topic.partitions]
+            topics.append(m.OffsetDeleteResponseTopic(topic.name, results))
+            for each in topic.partitions:
+                partition = _named(topic.name, each.partition_index)
+                if not is_read and partition in known and partition is not None:
+                    changes.append(CommitChange(request.group_id, partition, None, 0))
+        return topics, changes
+
+    async def forget_topic(self, topic: str) -> None:
+        """Delete all groups' committed offsets of a topic that was deleted: a new one of its name begins at 0."""
+        for name in self._table.names():
+            try:
+                await self._table.current(name)
+                if self._forgotten(name, topic):
+                    await self._table.append(name, partial(self._forgotten, name, topic))
+            except GroupError as error:
+                _log.error("offsets of group %s for the deleted topic %s could not be deleted: %s", name, topic, error)
+
+    def _forgotten(self, name: str, topic: str) -> list[Change]:
+        """Return the deletions of a group's offsets for a topic."""
+        return [CommitChange(name, each, None, 0) for each in self._table.stored(name).offsets if each.topic == topic]
+
+    # --- expiry ------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Delete offsets that have expired, and groups without members and offsets, until cancelled."""
+        while True:
+            await trio.sleep(self._settings.offsets_retention_check_interval_ms / 1000)
+            for name in self._table.names():
+                try:
+                    await self.expire(name)
+                except GroupError as error:  # reported where it could not be stored; tried again at the next check
+                    _log.debug("group %s: %s", name, error)
+                except Exception:  # a bug: it must not end the broker, and the other groups go on
+                    _log.exception("group %s: expiry of its offsets failed", name)
+                await trio.lowlevel.checkpoint()
+
+    async def expire(self, name: str) -> None:
+        """Delete what has expired of a group; GroupError."""
+        await self._table.current(name)
+        if self._expired(name):
+            await self._table.append(name, partial(self._expired, name, is_final=True))
+
+    def _expired(self, name: str, *, is_final: bool = False) -> list[Change]:
+        """Return the deletions of what has expired; if they are final, the group does not stay in memory."""
+        group, stored = self._table.live.get(name), self._table.stored(name)
+        now = self._table.directory.clock.now_ms()
+        expired = {each for each, commit in stored.offsets.items() if self._is_expired(name, each, commit, now)}
+        is_empty = (group is None or group.state == GroupState.EMPTY) and not (group is not None and group.pending)
+        if is_empty and len(expired) == len(stored.offsets) and not self._table.has_newer_members(name):
+            if is_final:
+                self._table.live.pop(name, None)
+            return self._table.deletions(name)
+        return [CommitChange(name, each, None, 0) for each in sorted(expired)]
+
+    def _is_expired(self, name: str, partition: TopicPartition, commit: CommittedOffset, now: int) -> bool:
+        since = self._unused_since(name, partition, commit)
+        if since is None or partition in self._table.unstable(name):
+            return False
+        if commit.expires != NO_EXPIRY:
+            return now >= commit.expires
+        return now - since >= self._settings.offsets_retention_minutes * _MINUTE_MS
+
+    def _unused_since(self, name: str, partition: TopicPartition, commit: CommittedOffset) -> int | None:
+        """Return the time from which a commit ages (KIP-211); None while its group may use it."""
+        group = self._table.live.get(name)
+        if group is None or not group.protocol_type:  # of consumers that assign partitions to themselves
+            return None if self._table.has_newer_members(name) else commit.timestamp
+        if group.state == GroupState.EMPTY:
+            return commit.timestamp if group.since_ms < 0 else group.since_ms
+        is_read = group.subscribed_topics() is None or group.is_subscribed(partition.topic)
+        return None if is_read or group.state != GroupState.STABLE else commit.timestamp
+
+
+_Row = tuple[int, int, int, str, ErrorCode]
+"""Partition, offset, leader epoch, metadata and code of a committed offset."""
+
+
+def _row(
+    partition: TopicPartition | None,
+    index: int,
+    known: dict[TopicPartition, CommittedOffset],
+    unstable: set[TopicPartition],
+) -> _Row:
+    if partition is not None and partition in unstable:
+        return index, -1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT
+    commit = None if partition is None else known.get(partition)
+    if commit is None:
+        return index, -1, -1, "", ErrorCode.NONE
+    return index, commit.offset, commit.leader_epoch, commit.metadata, ErrorCode.NONE
+
+
+def _of_version(rows: Iterable[_Row], version: int) -> Iterable[_Row]:
+    """Return rows as the response of a version has them."""
+    for index, offset, epoch, metadata, code in rows:
+        yield index, offset, epoch if version >= 5 else -1, metadata, code
+
+
+def _named(topic: str, index: int) -> TopicPartition | None:
+    try:
+        return TopicPartition(topic, index)
+    except InvalidName:
+        return None

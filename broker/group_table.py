@@ -1,0 +1,156 @@
+"""All groups of a broker: their live members, what is stored of them, and when each has to be looked at.
+
+One owner of the state: membership, offsets and administration of groups work on this table. A group is live if it has,
+or had, members of the classic protocol; a group of commits alone is stored only. Only the event loop uses it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+from collections.abc import Callable
+
+import trio
+
+from offsetfs.broker.error_codes import ErrorCode
+from offsetfs.broker.group import NEVER_S, Group, GroupError, restored
+from offsetfs.broker.group_log import GroupLog, StoredGroup
+from offsetfs.protocol.messages import GroupMetadataValue
+from offsetfs.storage import LogDirectory, TopicPartition
+from offsetfs.storage.coordinators import Change, ClassicGroupChange, CommitChange, NewerGroupChange
+from offsetfs.storage.errors import RecordTooLarge, StorageError
+
+_log = logging.getLogger(__name__)
+
+NEWER_SESSION_S = 45.0
+"""How long members of the newer protocols, which cannot reach this broker, count as members after the load (Kafka:
+group.consumer.session.timeout.ms)."""
+
+_NEWER_MEMBER_TYPES = (5, 10, 19)  # members of consumer, share and streams groups
+
+
+class GroupTable:
+    """The groups of one log directory."""
+
+    def __init__(self, directory: LogDirectory) -> None:
+        self.directory = directory
+        self.live: dict[str, Group] = {}
+        self._log = GroupLog(directory, self._restore)
+        self._deadlines: list[tuple[float, int, Group]] = []
+        self._order = itertools.count()
+        self._sooner = trio.Event()
+
+    # --- look-ups ----------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Read all groups and offsets."""
+        await self._log.load()
+
+    async def current(self, name: str) -> None:
+        """Read what others have stored of a group; COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE."""
+        await self._log.current(name)
+
+    async def current_all(self) -> None:
+        """Read what others have stored of all groups; COORDINATOR_LOAD_IN_PROGRESS."""
+        await self._log.current_all()
+
+    def stored(self, name: str) -> StoredGroup:
+        """Return what is stored of a group: nothing, if there is no such group."""
+        return self._log.find(name) or StoredGroup()
+
+    def names(self) -> list[str]:
+        """Return all groups, sorted."""
+        return sorted({*self.live, *(name for name, _ in self._log.groups())})
+
+    def is_known(self, name: str) -> bool:
+        return name in self.live or self._log.find(name) is not None
+
+    def has_newer_members(self, name: str) -> bool:
+        """Return whether a group has members of a newer protocol: they may have partitions assigned."""
+        newer = self.stored(name).newer
+        if not any(int.from_bytes(key[:2], "big") in _NEWER_MEMBER_TYPES for key in newer):
+            return False
+        return self.directory.read_only or trio.current_time() < self._log.loaded_s(name) + NEWER_SESSION_S
+
+    def unstable(self, name: str) -> set[TopicPartition]:
+        """Return the partitions for which open transactions commit an offset of the group."""
+        return {partition for group, partition in self._log.pending_commits(name) if group == name}
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+
+    async def append(self, name: str, make: Callable[[], list[Change]]) -> None:
+        """Append the changes that `make` returns, as `GroupLog.append`. GroupError, with a reason in the log."""
+        try:
+            await self._log.append(name, make)
+        except (StorageError, OSError, MemoryError) as error:
+            _log.error("group %s could not be stored: %s", name, error)
+            raise GroupError(_code_of(error)) from error
+
+    async def store(self, group: Group, check: Callable[[], None], assignments: dict[str, bytes] | None = None) -> None:
+        """Store state and members that a group has now, unless `check` raises an error first; GroupError."""
+        # Now, because members of the next generation may have joined before the append.
+        value = group.stored(assignments)
+
+        def make() -> list[Change]:
+            check()
+            # As Kafka does when a classic member joins an empty group of another protocol.
+            newer = self.stored(group.group_id).newer
+            gone: list[Change] = [NewerGroupChange(group.group_id, key, None) for key in newer]
+            return [*gone, ClassicGroupChange(group.group_id, value)]
+
+        await self.append(group.group_id, make)
+
+    def deletions(self, name: str) -> list[Change]:
+        """Return the deletion of everything that is stored of a group."""
+        stored = self.stored(name)
+        changes: list[Change] = [CommitChange(name, each, None, 0) for each in stored.offsets]
+        changes += [NewerGroupChange(name, key, None) for key in stored.newer]
+        if stored.metadata is not None:
+            changes.append(ClassicGroupChange(name, None))
+        return changes
+
+    def _restore(self, name: str, value: GroupMetadataValue | None) -> None:
+        self.live.pop(name, None)
+        if value is not None:
+            self.live[name] = group = restored(name, value, trio.current_time())
+            if not self.directory.read_only:
+                self.schedule(group)
+
+    # --- deadlines ---------------------------------------------------------------------------------------------------
+
+    def schedule(self, group: Group) -> None:
+        """Note that the deadline of a group may be sooner. A later one needs no note."""
+        deadline_s = group.deadline_s()
+        if deadline_s < group.scheduled_s:
+            group.scheduled_s = deadline_s
+            heapq.heappush(self._deadlines, (deadline_s, next(self._order), group))
+            self._sooner.set()
+
+    def due(self, now_s: float) -> list[Group]:
+        """Return the groups whose deadline may be over; each has to be scheduled again."""
+        found = []
+        while self._deadlines and self._deadlines[0][0] <= now_s:
+            deadline_s, _, group = heapq.heappop(self._deadlines)
+            if group.scheduled_s == deadline_s and self.live.get(group.group_id) is group:
+                group.scheduled_s = NEVER_S
+                found.append(group)
+        return found
+
+    async def wait_due(self) -> None:
+        """Wait for the next deadline."""
+        while True:
+            self._sooner = trio.Event()
+            next_s = self._deadlines[0][0] if self._deadlines else NEVER_S
+            with trio.move_on_at(next_s):
+                await self._sooner.wait()
+                continue
+            return
+
+
+def _code_of(error: Exception) -> ErrorCode:
+    # A client would repeat a request that is too large forever, so that is the one error it is not to retry.
+    return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if isinstance(error, RecordTooLarge) else _RETRIED
+
+
+_RETRIED = ErrorCode.COORDINATOR_NOT_AVAILABLE
