@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-import socket
 from collections import Counter
+from collections.abc import Sequence
 
 import trio
 
@@ -14,11 +14,13 @@ from offsetfs.broker.closed_peers import ClosedPeers
 from offsetfs.broker.cluster import BrokerNode
 from offsetfs.broker.connection import Connection, Shared
 from offsetfs.broker.group_coordinator import GroupCoordinator
+from offsetfs.broker.listeners import ADVERTISED, Listener
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.report import BrokerReporter
 from offsetfs.broker.request_limits import RequestLimits
 from offsetfs.broker.settings import ServerSettings
+from offsetfs.runtime.addresses import Address
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import counted
 
@@ -31,15 +33,14 @@ DRAIN_S = 5.0
 
 
 class Broker:
-    """Serves one open log directory on sockets that listen already."""
+    """Serves one open log directory."""
 
-    def __init__(
-        self, directory: LogDirectory, settings: ServerSettings, sockets: list[trio.socket.SocketType]
-    ) -> None:
+    def __init__(self, directory: LogDirectory, settings: ServerSettings, listeners: Sequence[Listener]) -> None:
+        """Let clients connect to `listeners`, which `run` closes; ListenError."""
         self._directory = directory
         self._settings = settings
-        self._sockets = sockets
-        host, port = settings.advertised or _reachable(*sockets[0].getsockname()[:2])
+        self._listeners = [(each.listen(), each.advertised) for each in listeners]
+        host, port = self._listeners[0][1]
         self._topics = topics = Topics(directory, settings.num_partitions, creates=settings.auto_create_topics_enable)
         node = BrokerNode(settings.node_id, settings.cluster_id, host, port)
         self._groups = GroupCoordinator(directory, node, settings)
@@ -68,8 +69,8 @@ class Broker:
                     async with trio.open_nursery() as connections:
                         with self._accepting:
                             async with trio.open_nursery() as listeners:
-                                for each in self._sockets:
-                                    listeners.start_soon(self._accept, each, connections)
+                                for listener, advertised in self._listeners:
+                                    listeners.start_soon(self._accept, listener, advertised, connections)
                 background.cancel_scope.cancel()
         finally:
             self._closed_peers.close()
@@ -83,7 +84,12 @@ class Broker:
         for each in self._connections:
             each.drain()
 
-    async def _accept(self, listener: trio.socket.SocketType, connections: trio.Nursery) -> None:
+    async def _accept(self, listener: trio.socket.SocketType, advertised: Address, connections: trio.Nursery) -> None:
+        ADVERTISED.set(advertised)  # the tasks of its connections inherit it
+        with listener:
+            await self._accept_from(listener, connections)
+
+    async def _accept_from(self, listener: trio.socket.SocketType, connections: trio.Nursery) -> None:
         while True:
             try:
                 peer, address = await listener.accept()
@@ -143,8 +149,3 @@ class _Refusals:
         if now_s >= self._next_s:
             _log.warning("%s refused, the last one from %s: %s", counted(self._count, "connection"), host, limit)
             self._next_s, self._count = now_s + REFUSALS_LOGGED_S, 0
-
-
-def _reachable(host: str, port: int) -> tuple[str, int]:
-    """Return an address for clients: the name of this machine for a listener on all addresses."""
-    return (socket.getfqdn() if host in ("0.0.0.0", "::") else host), port

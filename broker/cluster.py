@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import trio
 
 from offsetfs.broker.error_codes import ErrorCode, code_of
+from offsetfs.broker.listeners import ADVERTISED
 from offsetfs.broker.partitions import Topic, Topics
 from offsetfs.protocol.message import NO_ID
 from offsetfs.protocol.messages import (
@@ -49,12 +50,21 @@ _BROKERS, _CONTROLLERS = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class BrokerNode:
-    """This broker. `host` and `port` are the address that clients get (`advertised.listeners`)."""
+    """This broker. `host` and `port` are the address for the client of the current task (`advertised.listeners`)."""
 
     node_id: int
     cluster_id: str
-    host: str
-    port: int
+    first_host: str
+    first_port: int
+    """The address of the first listener, for tasks without a client."""
+
+    @property
+    def host(self) -> str:
+        return ADVERTISED.get((self.first_host, self.first_port))[0]
+
+    @property
+    def port(self) -> int:
+        return ADVERTISED.get((self.first_host, self.first_port))[1]
 
 
 class Cluster:

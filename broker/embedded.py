@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import trio
 
+from offsetfs.broker.listeners import Listener, open_listeners
 from offsetfs.broker.server import serve_until
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.settings_file import load_settings
@@ -42,14 +43,20 @@ def serve(
         os.makedirs(path, exist_ok=True)
     options = [f"{name}={_text(value)}" for name, value in settings.items()]
     loaded = load_settings(None, options, os.fspath(path), origin="settings")
-    directory = LogDirectory.open(
-        os.fspath(path),
-        read_only=read_only,
-        config=loaded.directory,
-        broker=loaded.of_engine,
-        metadata_directory=loaded.metadata_directory,
-    )
-    return EmbeddedBroker(directory, replace(loaded.server, listeners=(address,))).start()
+    (listener,) = open_listeners((address,), loaded.server.advertised[:1], "listen=")
+    try:
+        directory = LogDirectory.open(
+            os.fspath(path),
+            read_only=read_only,
+            config=loaded.directory,
+            broker=loaded.of_engine,
+            metadata_directory=loaded.metadata_directory,
+        )
+    except BaseException:
+        listener.close()
+        raise
+    server = replace(loaded.server, listeners=(address,), advertised=loaded.server.advertised[:1])
+    return EmbeddedBroker(directory, server, listener).start()
 
 
 def _text(value: str | int | bool) -> str:
@@ -59,12 +66,13 @@ def _text(value: str | int | bool) -> str:
 class EmbeddedBroker:
     """A running broker. Use `offsetfs.serve`; every method may be called from any thread."""
 
-    def __init__(self, directory: LogDirectory, settings: ServerSettings) -> None:
+    def __init__(self, directory: LogDirectory, settings: ServerSettings, listener: Listener) -> None:
         self.path = directory.path
         self.bootstrap_servers = ""
         """The address of the broker as clients take it, such as 127.0.0.1:40123."""
         self._directory = directory
         self._settings = settings
+        self._listener = listener
         self._started: Future[Sequence[Address]] = Future()
         self._error: BaseException | None = None
         self._is_ending = False
@@ -120,6 +128,7 @@ class EmbeddedBroker:
             try:
                 trio.run(self._serve)
             finally:
+                self._listener.close()
                 self._directory.close()
         except BaseException as error:  # raised in the thread of the caller
             if self._started.done():
@@ -130,7 +139,7 @@ class EmbeddedBroker:
     async def _serve(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
         if not self._is_ending:  # `close` came before there was a token
-            await serve_until(self._end.wait, self._directory, self._settings, self._report, option="listen=")
+            await serve_until(self._end.wait, self._directory, self._settings, [self._listener], self._report)
 
     def _report(self, listeners: Sequence[Address], metrics: Address | None) -> None:
         self._started.set_result(listeners)

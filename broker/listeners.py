@@ -1,29 +1,79 @@
-"""Listening sockets of the broker."""
+"""Listeners of the broker: their sockets, and the addresses that their clients get.
+
+A listener has its port from its creation on, before logs are recovered. Connections are refused until `listen`.
+"""
 
 from __future__ import annotations
 
 import errno
 import socket
+from contextvars import ContextVar
 
 import trio
+
+from offsetfs.runtime.addresses import Address
+
+_BACKLOG = 1024
+
+ADVERTISED: ContextVar[Address] = ContextVar("ADVERTISED")
+"""The address that the client of the current task is given: that of the listener to which it has connected."""
 
 
 class ListenError(OSError):
     """A listener could not be opened; the message says why."""
 
 
-def listen(host: str, port: int, option: str = "--listen HOST:PORT") -> trio.socket.SocketType:
-    """Return a listening socket; ListenError, which names `option` for another port."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+class Listener:
+    """A listener on one address; `advertised` is the address that its clients get if it is another one."""
+
+    def __init__(self, address: Address, option: str, advertised: Address | None = None) -> None:
+        """ListenError, which names `option` for another port."""
+        self._option = option
+        self._advertised = advertised
+        self._socket = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind(address)
+        except OSError as error:
+            self._socket.close()
+            raise listen_error(option, *address, error) from error
+        self.address: Address = self._socket.getsockname()[:2]
+        """Address and port; the port that the system has chosen instead of 0."""
+
+    @property
+    def advertised(self) -> Address:
+        """The address for clients: the name of this machine for a listener on all addresses."""
+        if self._advertised is not None:
+            return self._advertised
+        host, port = self.address
+        return (socket.getfqdn() if host in ("0.0.0.0", "::") else host), port
+
+    def listen(self) -> trio.socket.SocketType:
+        """Let clients connect; return the socket. ListenError. Further calls return it again."""
+        try:
+            self._socket.listen(_BACKLOG)
+        except OSError as error:  # another process was given the port meanwhile
+            raise listen_error(self._option, *self.address, error) from error
+        return trio.socket.from_stdlib_socket(self._socket)
+
+    def close(self) -> None:
+        """Close the socket, unless the broker that accepts from it has done so."""
+        self._socket.close()
+
+
+def open_listeners(
+    addresses: tuple[Address, ...], advertised: tuple[Address | None, ...], option: str
+) -> list[Listener]:
+    """Return a listener for each address; ListenError."""
+    found: list[Listener] = []
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(1024)
-    except OSError as error:
-        listener.close()
-        raise listen_error(option, host, port, error) from error
-    return trio.socket.from_stdlib_socket(listener)
+        for number, address in enumerate(addresses):
+            found.append(Listener(address, option, advertised[number] if advertised else None))
+    except BaseException:
+        for each in found:
+            each.close()
+        raise
+    return found
 
 
 def listen_error(option: str, host: str, port: int, error: OSError) -> ListenError:

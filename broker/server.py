@@ -15,7 +15,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 import trio
 
 from offsetfs.broker.broker import Broker
-from offsetfs.broker.listeners import listen
+from offsetfs.broker.listeners import Listener
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.runtime.task_runner import TaskRunner
 from offsetfs.storage import LogDirectory
@@ -27,7 +27,11 @@ Ready = Callable[[Sequence[tuple[str, int]], tuple[str, int] | None], None]
 
 
 async def serve(
-    directory: LogDirectory, settings: ServerSettings, ready: Ready, beside: Callable[[], Awaitable[None]] | None = None
+    directory: LogDirectory,
+    settings: ServerSettings,
+    listeners: Sequence[Listener],
+    ready: Ready,
+    beside: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serve `directory` until SIGTERM or SIGINT; closes it. Raises ListenError, and OSError for a failed last flush.
 
@@ -41,7 +45,7 @@ async def serve(
                 break
 
         try:
-            await serve_until(wait_for_signal, directory, settings, ready, beside=beside)
+            await serve_until(wait_for_signal, directory, settings, listeners, ready, beside=beside)
         finally:
             await _close(directory, signals)
 
@@ -70,19 +74,18 @@ async def serve_until(
     wait: Callable[[], Awaitable[None]],
     directory: LogDirectory,
     settings: ServerSettings,
+    listeners: Sequence[Listener],
     ready: Ready,
     *,
-    option: str = "--listen HOST:PORT",
     beside: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serve `directory` until `wait` returns, and answer what was accepted. Leaves it open. Raises ListenError.
 
-    `option` is what a ListenError names for another address. `beside` runs as long as the broker.
+    `beside` runs as long as the broker.
     """
-    sockets = [listen(host, port, option) for host, port in settings.listeners]
+    broker = Broker(directory, settings, listeners)
     metrics = None
     try:
-        broker = Broker(directory, settings, sockets)
         if settings.metrics_listener is not None:
             # A tenth of the start of a broker without metrics, if it were imported above.
             from offsetfs.broker.exporter import MetricsServer
@@ -96,14 +99,12 @@ async def serve_until(
                 background.start_soon(beside)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(broker.run)
-                ready([each.getsockname()[:2] for each in sockets], metrics.address if metrics else None)
+                ready([each.address for each in listeners], metrics.address if metrics else None)
                 await wait()
                 broker.stop()
             if tasks is not None:
                 tasks.stop()
             background.cancel_scope.cancel()
     finally:
-        for each in sockets:
-            each.close()
         if metrics is not None:
             metrics.close()

@@ -7,10 +7,12 @@ engine (offsetfs.storage.settings).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from offsetfs.runtime.addresses import Address
+from offsetfs.storage.errors import InvalidConfig, counted
 from offsetfs.storage.settings import INT_MAX, BooleanType, IntegerType, SettingType
 
 
@@ -22,11 +24,11 @@ def _whole(default: int, low: int, high: int = INT_MAX) -> Any:
 class ServerSettings:
     """The settings of one broker. Times are in the unit that ends the name. A plain number is 0 or greater."""
 
-    listeners: tuple[tuple[str, int], ...] = (("127.0.0.1", 9092),)
+    listeners: tuple[Address, ...] = (("127.0.0.1", 9092),)
     """Addresses and ports; port 0 is any free one."""
-    advertised: tuple[str, int] | None = None
-    """`advertised.listeners`: the address that clients get; the first listener if None."""
-    metrics_listener: tuple[str, int] | None = None
+    advertised: tuple[Address | None, ...] = ()
+    """`advertised.listeners`: the address for clients of each listener; None or (): that of the listener."""
+    metrics_listener: Address | None = None
     """Address and port of the metrics, over HTTP; None for no such server."""
     cluster_id: str = "offsetfs"
     given: frozenset[str] = frozenset()
@@ -93,8 +95,22 @@ def values_of(settings: ServerSettings) -> dict[str, str]:
     values = {name: kind.format(getattr(settings, field_of(name))) for name, kind in SETTING_KINDS.items()}
     values["broker.id"] = values["node.id"]
     values["listeners"] = ",".join(_endpoint(*each) for each in settings.listeners)
-    values["advertised.listeners"] = _endpoint(*settings.advertised) if settings.advertised else values["listeners"]
+    advertised = settings.advertised or (None,) * len(settings.listeners)
+    pairs = zip(advertised, settings.listeners, strict=True)
+    values["advertised.listeners"] = ",".join(_endpoint(*(given or listener)) for given, listener in pairs)
     return values
+
+
+def for_each_listener(count: int, addresses: Sequence[Address], name: str) -> tuple[Address, ...]:
+    """Return the advertised addresses of `count` listeners; InvalidConfig. One address holds for all of them."""
+    if len(addresses) == 1:
+        return (addresses[0],) * count
+    if len(addresses) not in (0, count):
+        raise InvalidConfig(
+            f"{name}: {counted(len(addresses), 'address', 'addresses')} for {counted(count, 'listener')}; "
+            "give one for each of them, or one for all"
+        )
+    return tuple(addresses)
 
 
 def _endpoint(host: str, port: int) -> str:

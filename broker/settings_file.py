@@ -6,18 +6,21 @@
     num.network.threads=8                                           known, without effect on a single node
 
 Each value is checked; an error names the file, the line and the setting. A name that Kafka does not have is an error.
-Listeners of controllers are left out, because there is no controller. Follows SocketServerConfigs and KafkaConfig.
+Listeners of controllers are left out, because there is no controller. `advertised.listeners` has an address for each
+listener of its name, in their order, or one for all of them. Follows SocketServerConfigs and KafkaConfig.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from offsetfs.broker.settings import SETTING_KINDS, ServerSettings, field_of
+from offsetfs.broker.settings import SETTING_KINDS, ServerSettings, field_of, for_each_listener
+from offsetfs.runtime.addresses import Address
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.settings import (
     BROKER_SETTING_NAMES,
@@ -110,7 +113,7 @@ def _check(name: str, value: str, log_directory: str) -> None:
         parse_value(SETTING_KINDS, name, value)
     elif name == BROKER_ID:
         _node_id(name, value)
-    elif name in (LISTENERS, ADVERTISED):
+    elif name == LISTENERS or (name == ADVERTISED and value):
         _endpoints(name, value)
     elif name in (LOG_DIRS, LOG_DIR):
         _check_log_directory(name, value, log_directory)
@@ -140,15 +143,15 @@ def _loaded(properties: Mapping[str, str], places: Mapping[str, str]) -> LoadedS
         values["node_id"] = _node_id(BROKER_ID, properties[BROKER_ID])
         if NODE_ID in properties and properties[NODE_ID].strip() != properties[BROKER_ID].strip():
             raise InvalidConfig(f"{places[BROKER_ID]}: {BROKER_ID} and {NODE_ID} differ; remove one of them")
+    listeners = [_Endpoint(_PLAINTEXT, *each) for each in ServerSettings().listeners]
     if LISTENERS in properties:
-        values["listeners"] = tuple(
-            (each.host or "0.0.0.0", each.port) for each in _plaintext(LISTENERS, properties, places)
-        )
-    if ADVERTISED in properties:
-        first = _plaintext(ADVERTISED, properties, places)[0]
-        if first.host in ("", "0.0.0.0", "::"):
-            raise InvalidConfig(f"{places[ADVERTISED]}: {ADVERTISED} needs an address that clients can connect to")
-        values["advertised"] = first.host, first.port
+        listeners = _plaintext(LISTENERS, properties, places)
+        values["listeners"] = tuple((each.host or "0.0.0.0", each.port) for each in listeners)
+    if properties.get(ADVERTISED):
+        try:
+            values["advertised"] = _advertised(listeners, _plaintext(ADVERTISED, properties, places))
+        except InvalidConfig as error:
+            raise InvalidConfig(f"{places[ADVERTISED]}: {error}") from None
     server = replace(ServerSettings(), **values, given=frozenset(properties))
     _check_limits(server)
     of_engine = {name: value for name, value in properties.items() if name in BROKER_SETTING_NAMES}
@@ -201,3 +204,19 @@ def _plaintext(name: str, properties: Mapping[str, str], places: Mapping[str, st
     if not found:
         raise InvalidConfig(f"{places[name]}: {name} has no listener for clients; add PLAINTEXT://127.0.0.1:9092")
     return found
+
+
+def _advertised(listeners: Sequence[_Endpoint], advertised: Sequence[_Endpoint]) -> tuple[Address | None, ...]:
+    """Return the address that each listener advertises, by name; None: its own. InvalidConfig."""
+    addresses: dict[str, list[Address]] = {each.name: [] for each in listeners}
+    for each in advertised:
+        if each.host in ("", "0.0.0.0", "::"):
+            raise InvalidConfig(f"{ADVERTISED} needs an address that clients can connect to")
+        if each.name not in addresses:
+            raise InvalidConfig(f"{ADVERTISED}: {each.name} is not the name of a listener in {LISTENERS}")
+        addresses[each.name].append((each.host, each.port))
+    counts = Counter(each.name for each in listeners)
+    of_name = {
+        name: iter(for_each_listener(counts[name], found, f"{ADVERTISED}: {name}")) for name, found in addresses.items()
+    }
+    return tuple(next(of_name[each.name], None) for each in listeners)

@@ -159,8 +159,8 @@ class MountOptions:
     """How many threads may append or sync at a time: fewer where few files may be open. Not an option."""
     listeners: tuple[Address, ...] = ()
     """Where clients of the Kafka protocol connect; none: nowhere."""
-    advertised: Address | None = None
-    """The address that these clients are given; the first listener if None."""
+    advertised: tuple[Address, ...] = ()
+    """The addresses that these clients are given: one for each listener, or one for all; none: the listener's own."""
     server_settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of the server for these clients, by Kafka's names."""
     allow_anonymous: bool = False
@@ -194,8 +194,8 @@ class MountOptions:
         """Read option lists such as `ro,linger-ms=10`; a value with commas stands in double quotes. Last one wins.
 
         Sizes take a suffix k, m or g (powers of 1024). With `sloppy` unknown options are ignored, as mount(8) -s
-        requires. Several `listen` add up; with one, the broker settings in `server_names` have an effect. Raises
-        `MountOptionError`.
+        requires. Several `listen` or `advertise` add up; with `listen`, the broker settings in `server_names` have an
+        effect. Raises `MountOptionError`.
         """
         items = list(_items(texts))
         values: dict[str, Any] = {}
@@ -206,8 +206,9 @@ class MountOptions:
         for name, value in items:
             if name in TOPIC_SETTING_NAMES:
                 topic_defaults[name] = _required(name, value)
-            elif name == "listen":
-                values["listeners"] = (*values.get("listeners", ()), *_addresses(name, value))
+            elif name in ("listen", "advertise"):
+                target, _ = _OPTIONS[name]
+                values[target] = (*values.get(target, ()), *_addresses(name, value))
             elif name in _OPTIONS:
                 target, read = _OPTIONS[name]
                 values[target] = read(name, value)
@@ -237,7 +238,7 @@ class MountOptions:
         for name in ("create", "delete", "delete-records"):
             if self.read_only and getattr(self, name.replace("-", "_")):
                 raise MountOptionError(f"ro and {name} exclude each other")
-        if not self.listeners and (self.advertised is not None or self.allow_anonymous):
+        if not self.listeners and (self.advertised or self.allow_anonymous):
             raise MountOptionError("advertise and allow-anonymous need an address to listen on: add listen=HOST:PORT")
         try:
             if not self.allow_anonymous:
@@ -281,7 +282,7 @@ class MountOptions:
             **({} if self.config_file is None else {"config": self.config_file}),
             **({} if self.metadata_log_directory is None else {"metadata.log.dir": self.metadata_log_directory}),
             **({} if not self.listeners else {"listen": ",".join(map(address_text, self.listeners))}),
-            **({} if self.advertised is None else {"advertise": address_text(self.advertised)}),
+            **({} if not self.advertised else {"advertise": ",".join(map(address_text, self.advertised))}),
             **self.server_settings,
             **self.topic_defaults,
             **self.all_broker_settings,
@@ -408,13 +409,6 @@ def _addresses(name: str, value: str | None) -> tuple[Address, ...]:
         raise MountOptionError(f"{name}: {error}") from error
 
 
-def _address(name: str, value: str | None) -> Address:
-    found = _addresses(name, value)
-    if len(found) != 1:
-        raise MountOptionError(f"{name}={value}: give one address")
-    return found[0]
-
-
 _WORDS = {
     "list": ("all", "none"),
     "flush-messages": ("off",),
@@ -442,7 +436,7 @@ _OPTIONS: dict[str, tuple[str, _Reader]] = {
     "umask": ("umask", _umask),
     "allow_other": ("allow_other", _flag),
     "listen": ("listeners", _addresses),
-    "advertise": ("advertised", _address),
+    "advertise": ("advertised", _addresses),
     "allow-anonymous": ("allow_anonymous", _flag),
     "isolation": ("isolation", _one_of(*_WORDS["isolation"])),
     "high-watermark": ("high_watermark", _one_of(*_WORDS["high-watermark"])),

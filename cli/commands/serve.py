@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -36,7 +36,13 @@ _log = logging.getLogger(__name__)
 @click.option(
     "--listen", "listeners", metavar="HOST:PORT", multiple=True, help="Where clients connect; default 127.0.0.1:9092."
 )
-@click.option("--advertise", metavar="HOST:PORT", help="The address that clients are given, if it is another one.")
+@click.option(
+    "--advertise",
+    "advertised",
+    metavar="HOST:PORT",
+    multiple=True,
+    help="The address that clients are given, if it is another one; one for each --listen, or one for all.",
+)
 @click.option("--partitions", type=click.IntRange(1, 10_000), help="Of topics without a number; default 1.")
 @click.option("--no-create", is_flag=True, help="Do not create topics that clients ask for.")
 @click.option("--allow-anonymous", is_flag=True, help="Also listen on addresses that other machines reach.")
@@ -48,7 +54,7 @@ def command(
     config: str | None,
     options: tuple[str, ...],
     listeners: tuple[str, ...],
-    advertise: str | None,
+    advertised: tuple[str, ...],
     partitions: int | None,
     no_create: bool,
     allow_anonymous: bool,
@@ -76,24 +82,23 @@ def command(
 
     Exit codes: 1 wrong call or permissions, 2 system error, 32 in use or not served.
     """
-    changes: dict[str, object] = {}
+    short = [f"num.partitions={partitions}"] if partitions is not None else []
+    if no_create:
+        short.append("auto.create.topics.enable=false")
     try:
         if listeners:
-            changes["listeners"] = tuple(map(parse_address, listeners))
-        if advertise is not None:
-            changes["advertised"] = parse_address(advertise)
-        if metrics is not None:
-            changes["metrics_listener"] = parse_address(metrics, METRICS_PORT)
+            # The advertised addresses in the file belong to the listeners in the file.
+            short += [f"listeners={_endpoints(listeners)}", "advertised.listeners="]
+        if advertised:
+            short.append(f"advertised.listeners={_endpoints(advertised)}")
+        metrics_listener = None if metrics is None else parse_address(metrics, METRICS_PORT)
     except AddressError as error:
         raise Failure(str(error), WRONG_CALL) from error
-    if partitions is not None:
-        changes["num_partitions"] = partitions
-    if no_create:
-        changes["auto_create_topics_enable"] = False
-    loaded = _settings(config, options, log_directory, changes)
+    loaded = _settings(config, (*short, *options), log_directory)
+    loaded = replace(loaded, server=replace(loaded.server, metrics_listener=metrics_listener))
     if not allow_anonymous:
         _check_loopback(loaded.server)
-    preflight.check_directory(log_directory, read_only=read_only, may_be_empty=True)
+    preflight.check_directory(log_directory, read_only=read_only, may_be_empty=not read_only)
     handler = logging.StreamHandler()
     handler.addFilter(RepetitionFilter())
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", handlers=[handler])
@@ -105,35 +110,42 @@ def command(
     return DONE
 
 
-def _settings(
-    path: str | None, options: tuple[str, ...], log_directory: str, changes: Mapping[str, object]
-) -> LoadedSettings:
-    """Return the settings of file, short options (`changes`, by field) and -o; `Failure` for a wrong one."""
-    from offsetfs.broker.settings import field_of, setting_name
+def _endpoints(texts: Sequence[str]) -> str:
+    """Return addresses as the value of Kafka's `listeners`; AddressError."""
+    return ",".join(f"PLAINTEXT://{address_text(parse_address(each))}" for each in texts)
+
+
+def _settings(path: str | None, options: tuple[str, ...], log_directory: str) -> LoadedSettings:
+    """Return the settings of the file and of `options`, of which the last one counts; `Failure` for a wrong one."""
     from offsetfs.broker.settings_file import load_settings
 
     try:
-        loaded = load_settings(path, options, log_directory)
+        return load_settings(path, options, log_directory)
     except InvalidConfig as error:
         raise Failure(str(error), WRONG_CALL) from error
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}", WRONG_CALL) from error
-    of_options = {field_of(each.partition("=")[0]) for each in options}
-    values: dict[str, Any] = {name: value for name, value in changes.items() if name not in of_options}
-    given = loaded.server.given | {setting_name(each) for each in values}
-    return replace(loaded, server=replace(loaded.server, **values, given=given))
 
 
 def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool, is_broker_known: bool) -> None:
     """Serve until a signal; `Failure` where it cannot begin."""
     import trio
 
-    from offsetfs.broker.listeners import ListenError
+    from offsetfs.broker.listeners import Listener, ListenError, open_listeners
     from offsetfs.broker.server import serve
     from offsetfs.cli.terminal.progress import recovery_progress
     from offsetfs.storage import LogDirectory
 
+    server, listeners = loaded.server, list[Listener]()
     try:
+        # First, because a second start of the same command would only report its port.
+        holder = None if read_only else LogDirectory.holder(log_directory)
+        if holder is not None:
+            raise LogDirectoryLocked(f"in use by process {holder}", path=log_directory, pid=holder)
+        # Before the recovery, which may take long.
+        listeners = open_listeners(server.listeners, server.advertised, "--listen HOST:PORT")
+        if server.metrics_listener is not None:
+            Listener(server.metrics_listener, "--metrics HOST:PORT").close()
         with recovery_progress() as on_progress:
             directory = LogDirectory.open(
                 log_directory,
@@ -148,7 +160,7 @@ def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool, is_br
         try:
             content = f"{counted(len(directory.partitions()), 'partition')}{', read only' if read_only else ''}"
             ready = partial(_ready, log_directory, content, takes_commands=control is not None)
-            trio.run(serve, directory, loaded.server, ready, None if control is None else control.run)
+            trio.run(serve, directory, server, listeners, ready, None if control is None else control.run)
         finally:
             serving_process.unregister()
             if control is not None:
@@ -159,6 +171,9 @@ def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool, is_br
         raise Failure(str(error), WRONG_CALL if isinstance(error.__cause__, PermissionError) else FAILED) from error
     except StorageError as error:
         raise Failure(str(error)) from error
+    finally:
+        for each in listeners:
+            each.close()
 
 
 def _check_loopback(settings: ServerSettings) -> None:

@@ -29,7 +29,7 @@ async def running(directory: LogDirectory, nursery: trio.Nursery) -> AsyncIterat
     nursery.start_soon(found.broker.run)
     yield found
     found.broker.stop()
-    found.socket.close()
+    found.listener.close()
 
 
 @pytest.fixture

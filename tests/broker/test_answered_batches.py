@@ -107,7 +107,7 @@ async def test_a_killed_broker_has_what_it_answered(tmp_path: Path, nursery: tri
     fresh = (await running.send(22, "InitProducerId", 4, m.InitProducerIdRequest(None))).producer_id
     assert len({*former, fresh}) == 21
     running.broker.stop()
-    running.socket.close()
+    running.listener.close()
     directory.close()
 
 

@@ -69,7 +69,7 @@ async def test_a_refused_connection_is_counted(directory: LogDirectory, nursery:
                 await trio.sleep(0.001)
     assert (running.broker._metrics.connections, running.broker._metrics.connections_accepted) == (0, 0)
     running.broker.stop()
-    running.socket.close()
+    running.listener.close()
 
 
 async def test_bytes_are_those_on_the_socket(running: Running) -> None:
@@ -109,7 +109,7 @@ async def test_a_bug_of_a_handler_is_counted_as_an_error(
     counts = running.broker._metrics.apis["DescribeCluster"]
     assert (counts.requests, counts.errors) == (1, {ErrorCode.UNKNOWN_SERVER_ERROR: 1})
     running.broker.stop()
-    running.socket.close()
+    running.listener.close()
 
 
 async def test_the_wait_of_a_fetch_is_not_in_its_handling_time(running: Running) -> None:

@@ -18,6 +18,7 @@ from running_broker import Running, decoded, framed, received
 
 from offsetfs.broker.broker import _Refusals
 from offsetfs.broker.error_codes import ErrorCode
+from offsetfs.broker.listeners import open_listeners
 from offsetfs.broker.request_limits import FREE_BYTES_MAX, RequestLimits
 from offsetfs.broker.server import serve
 from offsetfs.broker.settings import ServerSettings
@@ -40,7 +41,7 @@ async def serving(directory: LogDirectory, nursery: trio.Nursery, **settings: An
     nursery.start_soon(running.broker.run)
     yield running
     running.broker.stop()
-    running.socket.close()
+    running.listener.close()
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -246,7 +247,7 @@ async def test_requests_that_wait_are_answered_at_once_when_the_broker_ends(
     assert trio.current_time() - started < 1
     for stream in (fetching, joining):
         await stream.aclose()
-    running.socket.close()
+    running.listener.close()
 
 
 async def test_a_signal_while_the_directory_is_closed_does_not_end_the_process(
@@ -265,9 +266,9 @@ async def test_a_signal_while_the_directory_is_closed_does_not_end_the_process(
     served = LogDirectory.open(os.fspath(tmp_path))
     served.create_partitions([TopicPartition("t", 0)])
     monkeypatch.setattr(LogDirectory, "close", interrupted)
-    settings = replace(ServerSettings(), listeners=(("127.0.0.1", 0),))
+    listeners = open_listeners((("127.0.0.1", 0),), (), "port")
     with trio.fail_after(5):
-        await serve(served, settings, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+        await serve(served, ServerSettings(), listeners, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
@@ -289,10 +290,10 @@ async def test_what_runs_beside_a_broker_runs_as_long_as_it(tmp_path: Path) -> N
             await began.wait()
         os.kill(os.getpid(), signal.SIGTERM)
 
-    settings = replace(ServerSettings(), listeners=(("127.0.0.1", 0),))
+    listeners = open_listeners((("127.0.0.1", 0),), (), "port")
     async with trio.open_nursery() as nursery:
         directory = LogDirectory.open(os.fspath(tmp_path))
-        await serve(directory, settings, lambda *_: nursery.start_soon(end_it), beside)
+        await serve(directory, ServerSettings(), listeners, lambda *_: nursery.start_soon(end_it), beside)
     assert steps == ["began", "ended"]
 
 
@@ -304,6 +305,7 @@ async def test_an_error_of_the_last_flush_is_raised(tmp_path: Path, monkeypatch:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(LogDirectory, "close", fails)
-    settings = replace(ServerSettings(), listeners=(("127.0.0.1", 0),))
+    listeners = open_listeners((("127.0.0.1", 0),), (), "port")
+    served = LogDirectory.open(os.fspath(tmp_path))
     with pytest.raises(OSError, match="No space left"), trio.fail_after(5):
-        await serve(LogDirectory.open(os.fspath(tmp_path)), settings, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        await serve(served, ServerSettings(), listeners, lambda *_: os.kill(os.getpid(), signal.SIGINT))

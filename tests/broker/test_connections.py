@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import struct
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import trio
 from random_messages import random_message
-from running_broker import Running, decoded, framed, received
+from running_broker import Running, decoded, framed, received, sent
 
+from offsetfs.broker.broker import Broker
 from offsetfs.broker.cluster import BrokerNode
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.failure_responses import failure_response
 from offsetfs.broker.fetch import Fetching
+from offsetfs.broker.listeners import open_listeners
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
@@ -65,7 +69,7 @@ async def test_a_bug_of_any_handler_is_an_error_of_its_client(
     assert "KeyError: 'a bug'" in caplog.text
     await stream.aclose()
     running.broker.stop()
-    running.socket.close()
+    running.listener.close()
 
 
 def test_a_failed_request_names_what_was_asked() -> None:
@@ -145,3 +149,28 @@ async def test_metadata_does_not_create_internal_topics(running: Running, direct
     response = await running.send(3, "Metadata", 9, request)
     assert response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert all(each.topic == "t" for each in directory.partitions())
+
+
+async def test_clients_of_each_listener_get_an_address_that_they_reach(tmp_path: Path, nursery: trio.Nursery) -> None:
+    """All clients once got the address of the first listener: 127.0.0.1 in another network."""
+    first, second = open_listeners((("127.0.0.1", 0), ("127.0.0.1", 0)), (None, ("public", 9)), "port")
+    broker = Broker(LogDirectory.open(os.fspath(tmp_path)), ServerSettings(), [first, second])
+    nursery.start_soon(broker.run)
+    for listener, expected in ((first, first.address), (second, ("public", 9))):
+        for key, name, version, request in (
+            (3, "Metadata", 12, m.MetadataRequest(topics=[])),
+            (10, "FindCoordinator", 3, m.FindCoordinatorRequest(key="group")),
+            (60, "DescribeCluster", 0, m.DescribeClusterRequest()),
+        ):
+            found = await sent(listener.address, key, name, version, request)
+            node = found if name == "FindCoordinator" else found.brokers[0]
+            assert (node.host, node.port) == expected
+    broker.stop()
+
+
+async def test_clients_are_refused_until_the_broker_serves(tmp_path: Path) -> None:
+    """A script that waits for the port would go on during a recovery."""
+    (listener,) = open_listeners((("127.0.0.1", 0),), (), "port")
+    with pytest.raises(OSError):
+        await trio.open_tcp_stream(*listener.address)
+    listener.close()

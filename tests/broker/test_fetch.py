@@ -510,7 +510,7 @@ async def test_the_leader_epoch_of_a_former_broker_is_returned_everywhere(
         ends[epoch] = found.error_code, found.leader_epoch, found.end_offset
     assert ends == {1: (0, 1, 0), 2: (0, 2, 10), 3: (0, 2, 10), 5: (0, 5, 20), 6: (0, -1, -1)}
     running.broker.stop()
-    running.socket.close()
+    running.listener.close()
 
 
 async def test_ids_and_leader_epochs_are_read_ahead(epochs: LogDirectory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ async def life(path: Path) -> AsyncIterator[tuple[Running, LogDirectory]]:
             yield running, directory
             running.broker.stop()
     finally:
-        running.socket.close()
+        running.listener.close()
         directory.close()
 
 

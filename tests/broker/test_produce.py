@@ -324,7 +324,7 @@ async def test_a_read_only_directory_takes_nothing(
     answer = await produced(running, "t", GOOD)
     assert answer.error_code == ErrorCode.POLICY_VIOLATION and "opened for reading" in answer.error_message
     running.broker.stop()
-    running.socket.close()
+    running.listener.close()
 
 
 async def test_batches_of_several_partitions_are_appended_from_one_request(

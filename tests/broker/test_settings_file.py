@@ -11,7 +11,7 @@ import trio
 from running_broker import Running
 
 from offsetfs.broker.error_codes import ErrorCode
-from offsetfs.broker.settings import SETTING_KINDS, ServerSettings
+from offsetfs.broker.settings import SETTING_KINDS, ServerSettings, values_of
 from offsetfs.broker.settings_file import load_settings
 from offsetfs.protocol import messages as m
 from offsetfs.storage import LogDirectory
@@ -48,7 +48,7 @@ def test_the_file_that_kafka_ships_is_accepted(file: Path, tmp_path: Path) -> No
     file.write_text(DEFAULT_FILE + f"log.dirs={tmp_path}\n")
     loaded = load_settings(os.fspath(file), [], os.fspath(tmp_path))
     server = loaded.server
-    assert (server.listeners, server.advertised) == ((("0.0.0.0", 9092),), ("localhost", 9092))
+    assert (server.listeners, server.advertised) == ((("0.0.0.0", 9092),), (("localhost", 9092),))
     assert (server.node_id, server.num_partitions, server.socket_request_max_bytes) == (7, 4, 1048576)
     assert loaded.of_engine["log.retention.hours"] == "168"
     assert loaded.directory.log_cleaner_threads == 2
@@ -75,6 +75,10 @@ def test_the_file_that_kafka_ships_is_accepted(file: Path, tmp_path: Path) -> No
             "advertised.listeners=PLAINTEXT://0.0.0.0:1",
             "advertised.listeners needs an address that clients can connect",
         ),
+        (
+            "advertised.listeners=OTHER://a:1\nlistener.security.protocol.map=OTHER:PLAINTEXT",
+            "advertised.listeners: OTHER is not the name of a listener in listeners",
+        ),
         ("log.dirs=/elsewhere", "log.dirs is '/elsewhere', but {} is served; give that path, or remove the setting"),
         ("log.retention.ms=0", "log.retention.ms must not be 0"),
         ("broker.id=x", "broker.id is 'x', but must be a whole number"),
@@ -96,6 +100,34 @@ def test_an_option_has_precedence_over_all_synonyms_in_the_file(file: Path, tmp_
     assert loaded.of_engine == {"log.retention.hours": "1"}
     assert loaded.server.node_id == 3
     assert loaded.server.listeners == (("::1", 0), ("127.0.0.1", 0))
+
+
+def test_each_listener_advertises_the_address_of_its_name(tmp_path: Path) -> None:
+    names = "listener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT,LOCAL:PLAINTEXT"
+    listeners = "listeners=IN://:9092,OUT://:19092,LOCAL://127.0.0.1:9093"
+    advertised = "advertised.listeners=OUT://public:19092,IN://private:9092"
+    loaded = load_settings(None, [names, listeners, advertised], os.fspath(tmp_path))
+    assert loaded.server.advertised == (("private", 9092), ("public", 19092), None)
+    assert values_of(loaded.server)["advertised.listeners"] == (
+        "PLAINTEXT://private:9092,PLAINTEXT://public:19092,PLAINTEXT://127.0.0.1:9093"
+    )
+
+
+@pytest.mark.parametrize(
+    ("advertised", "expected"),
+    [("PLAINTEXT://a:1", (("a", 1), ("a", 1))), ("PLAINTEXT://a:1,PLAINTEXT://b:2", (("a", 1), ("b", 2))), ("", ())],
+)
+def test_listeners_of_one_name_advertise_in_their_order(
+    tmp_path: Path, advertised: str, expected: tuple[tuple[str, int], ...]
+) -> None:
+    options = ["listeners=PLAINTEXT://127.0.0.1:1,PLAINTEXT://[::1]:1", f"advertised.listeners={advertised}"]
+    assert load_settings(None, options, os.fspath(tmp_path)).server.advertised == expected
+
+
+def test_more_advertised_addresses_than_listeners_are_refused(tmp_path: Path) -> None:
+    option = "advertised.listeners=PLAINTEXT://a:1,PLAINTEXT://b:2"
+    with pytest.raises(InvalidConfig, match=r"2 addresses for 1 listener; give one for each of them, or one for all"):
+        load_settings(None, [option], os.fspath(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +171,7 @@ async def test_describe_configs_of_the_broker_returns_the_effective_settings(
     other = m.DescribeConfigsRequest([m.DescribeConfigsResource(4, "5", None)])
     assert (await running.send(32, "DescribeConfigs", 4, other)).results[0].error_code == ErrorCode.INVALID_REQUEST
     running.broker.stop()
-    running.socket.close()
+    running.listener.close()
     directory.close()
 
 
@@ -150,4 +182,4 @@ async def test_topics_are_not_deleted_where_that_is_disabled(directory: LogDirec
     assert response.responses[0].error_code == ErrorCode.TOPIC_DELETION_DISABLED
     assert len(directory.partitions()) == 1
     running.broker.stop()
-    running.socket.close()
+    running.listener.close()

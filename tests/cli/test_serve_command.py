@@ -81,6 +81,50 @@ def test_a_port_in_use_is_named_with_a_remedy(logs: Path, capsys: pytest.Capture
     assert f"{address}: another process listens on this port; choose one with --listen" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--listen", "--metrics"])
+def test_a_port_in_use_is_found_before_a_recovery(
+    logs: Path, option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was once found after it: minutes later, and after the directory had been changed."""
+    monkeypatch.setattr(LogDirectory, "open", None)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        assert run(["serve", str(logs), "--listen", "127.0.0.1:0", option, address]) == exit_codes.FAILED
+    assert f"{address}: another process listens on this port" in capsys.readouterr().err
+
+
+def test_an_empty_directory_is_not_served_for_reading(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", str(logs), "--listen", "127.0.0.1:0", "--read-only"]) == exit_codes.WRONG_CALL
+    assert capsys.readouterr().err == f"offsetfs serve: {logs}: is empty\n"
+
+
+def test_listen_replaces_the_advertised_listeners_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("listeners=PLAINTEXT://:9092\nadvertised.listeners=PLAINTEXT://public:9092\nnum.partitions=3\n")
+    short = ("num.partitions=4", "listeners=PLAINTEXT://127.0.0.1:19092", "advertised.listeners=")
+    server = serve._settings(str(file), short, str(tmp_path)).server
+    assert (server.listeners, server.advertised, server.num_partitions) == ((("127.0.0.1", 19092),), (), 4)
+
+
+def test_more_advertised_addresses_than_listeners_are_a_wrong_call(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--listen", "127.0.0.1:0", "--advertise", "a:1", "--advertise", "b:2"]
+    assert run(["serve", str(logs), *options]) == exit_codes.WRONG_CALL
+    assert "advertised.listeners: PLAINTEXT: 2 addresses for 1 listener; give one" in capsys.readouterr().err
+
+
+def test_a_second_start_names_the_process_and_not_its_port(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = LogDirectory.open(str(logs))
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            address = f"127.0.0.1:{other.getsockname()[1]}"
+            assert run(["serve", str(logs), "--listen", address]) == exit_codes.FAILED
+    finally:
+        directory.close()
+    assert f"{logs}: in use by process {os.getpid()}" in capsys.readouterr().err
+
+
 def test_an_address_of_another_machine_is_named(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["serve", str(logs), "--listen", "192.0.2.7:9092", "--allow-anonymous"]) == exit_codes.FAILED
     assert "192.0.2.7:9092: this machine does not have this address" in capsys.readouterr().err

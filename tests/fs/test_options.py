@@ -27,7 +27,7 @@ pytestmark = pytest.mark.unit
         ("listen=:1,listen=localhost:2", {"listeners": (("127.0.0.1", 1), ("localhost", 2))}),
         (
             "listen=0.0.0.0:1,allow-anonymous,advertise=logs:2",
-            {"listeners": (("0.0.0.0", 1),), "advertised": ("logs", 2), "allow_anonymous": True},
+            {"listeners": (("0.0.0.0", 1),), "advertised": (("logs", 2),), "allow_anonymous": True},
         ),
         ("list=100", {"listed_max": 100}),
         ("list=all", {"listed_max": None}),
