@@ -107,21 +107,12 @@ class GroupAdmin:
     async def _delete(self, name: str) -> None:
         await self._table.current(name)
         self._check_delete(name)
-        group: Group | None = None
 
         def make() -> list[Change]:
-            nonlocal group
             self._check_delete(name)
-            # Before the append: members that join meanwhile are of a new group, which is stored behind it.
-            group = self._table.live.pop(name, None)
             return self._table.deletions(name)
 
-        try:
-            await self._table.append(name, make)
-        except GroupError:
-            if group is not None:
-                self._table.live.setdefault(name, group)
-            raise
+        await self._table.delete(name, make)
 
     def _check_delete(self, name: str) -> None:
         if not self._table.is_known(name):

@@ -23,7 +23,7 @@ class GroupCoordinator:
     """The groups of one log directory."""
 
     def __init__(self, directory: LogDirectory, node: BrokerNode, settings: ServerSettings) -> None:
-        self._table = GroupTable(directory)
+        self._table = GroupTable(directory, settings.offsets_topic_num_partitions)
         self.membership = Membership(self._table, settings)
         self.offsets = GroupOffsets(self._table, settings)
         self.admin = GroupAdmin(self._table, node)

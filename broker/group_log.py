@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 
 import trio
 
@@ -107,9 +106,12 @@ def group_record(group: str, value: GroupMetadataValue | None) -> KeyValue:
 class GroupLog:
     """Reads and writes `__consumer_offsets` of one directory."""
 
-    def __init__(self, directory: LogDirectory, on_group: OnGroup) -> None:
-        """`on_group` is called with each classic group that another coordinator has written or deleted."""
+    def __init__(self, directory: LogDirectory, partitions: int, on_group: OnGroup) -> None:
+        """`partitions`: the number of partitions of a new topic. `on_group` is called with each classic group that
+        another coordinator has written or deleted.
+        """
         self._directory = directory
+        self._partitions = partitions
         self._on_group = on_group
         self._shards: dict[TopicPartition, _Shard] = {}
         self._creating = trio.Lock()
@@ -169,14 +171,15 @@ class GroupLog:
     async def current(self, group: str) -> None:
         """Read what was appended to the group's partition since.
 
-        COORDINATOR_LOAD_IN_PROGRESS while it is being loaded, COORDINATOR_NOT_AVAILABLE if it cannot be read.
+        COORDINATOR_LOAD_IN_PROGRESS while it is being loaded; NOT_COORDINATOR, as from a coordinator of Kafka that
+        could not load it, if it cannot be read.
         """
         shards = self._shards_of(group)
         for shard in shards:
             await self._refresh(shard)
         # In a part of the topic any partition may be that of the group.
         if any(each.failure for each in shards) and not any(group in each.groups for each in shards):
-            raise GroupError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            raise GroupError(ErrorCode.NOT_COORDINATOR)
 
     async def current_all(self) -> None:
         """Read what was appended to any partition since."""
@@ -185,6 +188,11 @@ class GroupLog:
             await self._refresh(shard)
 
     async def _refresh(self, shard: _Shard) -> None:
+        if self._directory.read_only and not shard.failure and shard.replay is not None:
+            try:
+                await trio.to_thread.run_sync(shard.replay.log.refresh)
+            except (StorageError, OSError) as error:
+                self._failed(shard, error)
         if not self._is_behind(shard):
             return
         with trio.move_on_after(LOAD_WAIT_S):
@@ -200,8 +208,6 @@ class GroupLog:
         replay = shard.replay
         if replay is None or replay.log.is_gone:
             return True
-        if self._directory.read_only:
-            replay.log.refresh()
         return replay.reached != replay.log.next_offset
 
     async def _catch_up(self, shard: _Shard) -> None:
@@ -277,17 +283,18 @@ class GroupLog:
     async def append(self, group: str, make: Callable[[], list[Change]]) -> None:
         """Append what `make` returns to the group's partition, which is created if needed.
 
-        `make` is called in the order of the appends, so that it sees what those before have changed; it may raise.
+        `make` is called in the order of the appends, so that it sees what those before have changed; it may raise. If
+        there is no topic it is also called before that is created.
         After return the records are in the segment file. GroupError, StorageError, OSError, MemoryError; then nothing
         of a batch that failed is stored.
         """
         with trio.CancelScope(shield=True):
             self._list()
             if not self._count:
-                make()  # nothing is created for a request that is not granted
+                if not make():  # nothing is created for a request that is not granted, or stores nothing
+                    return
                 async with self._creating:
-                    create = partial(partition_of_group, self._directory, group, may_create=True)
-                    await trio.to_thread.run_sync(create)
+                    await trio.to_thread.run_sync(self._create, group)
             shards = self._shards_of(group)
             if not self._count:
                 raise GroupError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -296,9 +303,12 @@ class GroupLog:
                 if self._is_behind(shard):
                     await self._catch_up(shard)
                 if shard.failure:
-                    raise GroupError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                    raise GroupError(ErrorCode.NOT_COORDINATOR)
                 for changes, records in _batches(make()):
                     await self._append(shard, changes, records)
+
+    def _create(self, group: str) -> None:
+        partition_of_group(self._directory, group, may_create=True, partitions=self._partitions)
 
     async def _append(self, shard: _Shard, changes: list[Change], records: list[KeyValue]) -> None:
         first = await trio.to_thread.run_sync(self._write, shard.partition, records)

@@ -119,6 +119,8 @@ class Membership:
             holder = group.static_member(request.group_instance_id)
         if holder is not None:
             return await self._rejoin_static(group, holder, request, version, client_id)
+        if request.member_id in group.pending and request.group_instance_id is not None:
+            raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)  # such an id was given to a member without an instance id
         if request.member_id and request.member_id not in group.pending:
             member = group.member(request.member_id, request.group_instance_id)
             if not self._must_rebalance(group, member, _protocols(request)):

@@ -48,10 +48,10 @@ class GroupOffsets:
         try:
             if self._table.directory.read_only:
                 raise GroupError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            await self._table.current(request.group_id)
             if changes:
                 await self._table.append(request.group_id, make)
             else:
-                await self._table.current(request.group_id)
                 make()
         except GroupError as error:
             for topic in response.topics:
@@ -107,8 +107,10 @@ class GroupOffsets:
         if self._table.has_newer_members(request.group_id):
             raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
         if request.generation_id_or_member_epoch >= 0:
-            is_known = version >= _NOT_FOUND_SINCE
-            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND if is_known else ErrorCode.ILLEGAL_GENERATION)
+            if self._table.is_known(request.group_id):  # it has commits and never had members
+                raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
+            is_code_known = version >= _NOT_FOUND_SINCE
+            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND if is_code_known else ErrorCode.ILLEGAL_GENERATION)
 
     # --- OffsetFetch -------------------------------------------------------------------------------------------------
 
@@ -234,24 +236,38 @@ class GroupOffsets:
     async def expire(self, name: str) -> None:
         """Delete what has expired of a group; GroupError."""
         await self._table.current(name)
-        if self._expired(name):
-            await self._table.append(name, partial(self._expired, name, is_final=True))
+        if self._is_over(name):
+            await self._table.delete(name, partial(self._ended, name))
+        elif self._expired(name):
+            await self._table.append(name, partial(self._expired, name))
 
-    def _expired(self, name: str, *, is_final: bool = False) -> list[Change]:
-        """Return the deletions of what has expired; if they are final, the group does not stay in memory."""
-        group, stored = self._table.live.get(name), self._table.stored(name)
-        now = self._table.directory.clock.now_ms()
-        expired = {each for each, commit in stored.offsets.items() if self._is_expired(name, each, commit, now)}
-        is_empty = (group is None or group.state == GroupState.EMPTY) and not (group is not None and group.pending)
-        if is_empty and len(expired) == len(stored.offsets) and not self._table.has_newer_members(name):
-            if is_final:
-                self._table.live.pop(name, None)
-            return self._table.deletions(name)
-        return [CommitChange(name, each, None, 0) for each in sorted(expired)]
+    def _ended(self, name: str) -> list[Change]:
+        """Return the deletion of a group that is over; NON_EMPTY_GROUP if it is in use again."""
+        if not self._is_over(name):
+            raise GroupError(ErrorCode.NON_EMPTY_GROUP)
+        return self._table.deletions(name)
+
+    def _is_over(self, name: str) -> bool:
+        """Return whether nothing of a group is in use: no members, only offsets that have expired."""
+        group = self._table.live.get(name)
+        if group is not None and (group.state != GroupState.EMPTY or group.pending):
+            return False
+        is_unused = not self._table.has_newer_members(name) and not self._table.unstable(name)
+        return is_unused and len(self._expired(name)) == len(self._table.stored(name).offsets)
+
+    def _expired(self, name: str) -> list[Change]:
+        """Return the deletions of the offsets that have expired."""
+        offsets, unstable = self._table.stored(name).offsets, self._table.unstable(name)
+        now = self._table.directory.cautious_clock.now_ms()
+        return [
+            CommitChange(name, partition, None, 0)
+            for partition, commit in sorted(offsets.items(), key=lambda each: each[0])
+            if partition not in unstable and self._is_expired(name, partition, commit, now)
+        ]
 
     def _is_expired(self, name: str, partition: TopicPartition, commit: CommittedOffset, now: int) -> bool:
         since = self._unused_since(name, partition, commit)
-        if since is None or partition in self._table.unstable(name):
+        if since is None:
             return False
         if commit.expires != NO_EXPIRY:
             return now >= commit.expires

@@ -33,10 +33,11 @@ _NEWER_MEMBER_TYPES = (5, 10, 19)  # members of consumer, share and streams grou
 class GroupTable:
     """The groups of one log directory."""
 
-    def __init__(self, directory: LogDirectory) -> None:
+    def __init__(self, directory: LogDirectory, partitions: int) -> None:
+        """`partitions`: the number of partitions of a new `__consumer_offsets`."""
         self.directory = directory
         self.live: dict[str, Group] = {}
-        self._log = GroupLog(directory, self._restore)
+        self._log = GroupLog(directory, partitions, self._restore)
         self._deadlines: list[tuple[float, int, Group]] = []
         self._order = itertools.count()
         self._sooner = trio.Event()
@@ -48,7 +49,7 @@ class GroupTable:
         await self._log.load()
 
     async def current(self, name: str) -> None:
-        """Read what others have stored of a group; COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE."""
+        """Read what others have stored of a group; COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR."""
         await self._log.current(name)
 
     async def current_all(self) -> None:
@@ -64,6 +65,7 @@ class GroupTable:
         return sorted({*self.live, *(name for name, _ in self._log.groups())})
 
     def is_known(self, name: str) -> bool:
+        """Return whether there is a group, or an id of a member that has not joined."""
         return name in self.live or self._log.find(name) is not None
 
     def has_newer_members(self, name: str) -> bool:
@@ -100,6 +102,27 @@ class GroupTable:
             return [*gone, ClassicGroupChange(group.group_id, value)]
 
         await self.append(group.group_id, make)
+
+    async def delete(self, name: str, make: Callable[[], list[Change]]) -> None:
+        """Append the deletions of a group that `make` returns, unless it raises an error.
+
+        The group leaves the memory before the append: members that join meanwhile are of a new group, which is stored
+        behind it. If the append fails, it comes back. GroupError.
+        """
+        group: Group | None = None
+
+        def deletions() -> list[Change]:
+            nonlocal group
+            changes = make()
+            group = self.live.pop(name, None) or group
+            return changes
+
+        try:
+            await self.append(name, deletions)
+        except GroupError:
+            if group is not None:
+                self.live.setdefault(name, group)
+            raise
 
     def deletions(self, name: str) -> list[Change]:
         """Return the deletion of everything that is stored of a group."""

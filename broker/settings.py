@@ -46,8 +46,7 @@ class ServerSettings:
     queued_max_requests: int = _whole(500, 1)
     queued_max_request_bytes: int = _whole(512 << 20, -1, 2**63 - 1)
     """Kafka has no limit by default; -1: no limit."""
-    group_min_session_timeout_ms: int = 6
-    """Lower than Kafka's 6,000, for tests."""
+    group_min_session_timeout_ms: int = 6000
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 0
     """Kafka's default is 3,000; its own test configurations set 0 as well."""
@@ -62,6 +61,8 @@ class ServerSettings:
     max_incremental_fetch_session_cache_slots: int = 1000
     offsets_retention_minutes: int = _whole(7 * 24 * 60, 1)
     offsets_retention_check_interval_ms: int = _whole(600_000, 1)
+    offsets_topic_num_partitions: int = _whole(50, 1, 10_000)
+    """Of a new `__consumer_offsets`; the partitions of one that exists are used as they are."""
 
 
 def setting_name(field_name: str) -> str:

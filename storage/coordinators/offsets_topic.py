@@ -35,27 +35,29 @@ def partition_of(group: str, partitions: int) -> int:
     return (0 if signed == _INT_MIN else abs(signed)) % partitions
 
 
-def partition_of_group(directory: AnyLogDirectory, group: str, *, may_create: bool) -> TopicPartition:
-    """Return the partition for the group's commits; with `may_create`, create a missing topic.
+def partition_of_group(
+    directory: AnyLogDirectory, group: str, *, may_create: bool, partitions: int | None = None
+) -> TopicPartition:
+    """Return the partition for the group's commits; with `may_create`, create a missing topic of `partitions`.
 
     After creation all its partitions are on disk; partition 0 was created last, so a topic that a crash left incomplete
     is completed at the next call. `NoOffsetsTopic` if the topic does not exist or is incomplete. Waits for the disk.
     """
+    made = partitions or PARTITIONS
     there = {each.partition for each in directory.partitions() if each.topic == OFFSETS_TOPIC}
     if there != set(range(len(there))) or not there:
-        if not may_create or not there <= set(range(PARTITIONS)):
+        if not may_create or not there <= set(range(made)):
             raise NoOffsetsTopic(f"{OFFSETS_TOPIC} is not here, or not all of it", path=directory.path)
         # A coordinator creates the topic with its own replication factor and settings (`offsets.topic.*`).
         if directory.is_brokers:
             raise NoOffsetsTopic(f"the broker has to make {OFFSETS_TOPIC} itself", path=directory.path)
-        _create(directory, there)
-        there = set(range(PARTITIONS))
+        _create(directory, set(range(made)) - there)
+        there = set(range(made))
     return TopicPartition(OFFSETS_TOPIC, partition_of(group, len(there)))
 
 
-def _create(directory: AnyLogDirectory, there: set[int]) -> None:
+def _create(directory: AnyLogDirectory, missing: set[int]) -> None:
     directory.configure(OFFSETS_TOPIC, SETTINGS)
-    missing = set(range(PARTITIONS)) - there
     # Partition 0 last: as long as it is missing, the topic counts as incomplete, and a crash in between is repaired.
     for numbers in (sorted(missing - {0}), sorted(missing & {0})):
         directory.create_partitions([TopicPartition(OFFSETS_TOPIC, number) for number in numbers])

@@ -115,8 +115,9 @@ async def test_a_static_member_that_is_replaced_before_the_assignment_gets_one(g
 
 @pytest.mark.expect_log("could not be stored")
 async def test_a_full_disk_does_not_end_the_expiry_of_sessions(
-    groups: Groups, caplog: pytest.LogCaptureFixture
+    directory: LogDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
+    groups = Groups(directory, ServerSettings(group_min_session_timeout_ms=1))
     await groups.stable(session_ms=20)
     groups.error = OSError(28, "No space left on device")
     with trio.move_on_after(0.3) as ended:

@@ -30,7 +30,7 @@ def produce(servers: str, values: list[bytes]) -> None:
 
 
 def test_a_consumer_that_is_still_open_does_not_delay_the_end(tmp_path: Path) -> None:
-    with offsetfs.serve(tmp_path) as broker:
+    with offsetfs.serve(tmp_path, settings={"group.min.session.timeout.ms": 1000}) as broker:
         produce(broker.bootstrap_servers, [b"one"])
         quick = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 300}  # for the `close` without a broker
         consumer = Consumer(
