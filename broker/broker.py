@@ -14,6 +14,7 @@ from offsetfs.broker.closed_peers import ClosedPeers
 from offsetfs.broker.cluster import BrokerNode
 from offsetfs.broker.connection import Connection, Shared
 from offsetfs.broker.group_coordinator import GroupCoordinator
+from offsetfs.broker.idle_connections import end_idle_connections
 from offsetfs.broker.listeners import ADVERTISED, Listener
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.partitions import Topics
@@ -51,6 +52,7 @@ class Broker:
         limits = RequestLimits(settings.queued_max_requests, settings.queued_max_request_bytes)
         self._shared = Shared(self._apis, settings, limits, self._closed_peers, self._metrics)
         self._accepting = trio.CancelScope()
+        self._idle_s = math.inf if settings.connections_max_idle_ms < 0 else settings.connections_max_idle_ms / 1000
         self._serving = trio.CancelScope()
         self._connections: set[Connection] = set()
         self._addresses: Counter[str] = Counter()
@@ -65,6 +67,7 @@ class Broker:
                 background.start_soon(self._topics.load)
                 background.start_soon(self._metrics.watch_event_loop)
                 background.start_soon(self._closed_peers.run)
+                background.start_soon(end_idle_connections, self._connections, self._idle_s)
                 with self._serving:
                     async with trio.open_nursery() as connections:
                         with self._accepting:

@@ -7,6 +7,7 @@ that has arrived, such as the next request of a client that pipelines, does not 
 from __future__ import annotations
 
 import select
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,7 +22,7 @@ class ClosedPeers:
         self._scopes: dict[int, trio.CancelScope] = {}
 
     @contextmanager
-    def until_closed(self, peer: trio.socket.SocketType) -> Iterator[trio.CancelScope]:
+    def until_closed(self, peer: socket.socket) -> Iterator[trio.CancelScope]:
         """Cancel the body when the peer closes the connection."""
         fd = peer.fileno()
         with trio.CancelScope() as scope:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import struct
@@ -128,6 +129,35 @@ async def test_an_idle_connection_is_closed(directory: LogDirectory, nursery: tr
         with trio.fail_after(2):
             assert await stream.receive_some() == b""
         await stream.aclose()
+
+
+async def test_a_client_that_reads_no_response_is_idle(directory: LogDirectory, nursery: trio.Nursery) -> None:
+    async with serving(directory, nursery, connections_max_idle_ms=50) as running:
+        stream = await trio.open_tcp_stream(*running.address)
+        nursery.start_soon(_send_until_closed, stream)
+        await until(lambda: bool(running.broker._connections))
+        await until(lambda: not running.broker._connections)
+
+
+async def _send_until_closed(stream: trio.SocketStream) -> None:
+    topics = [m.MetadataRequestTopic(name=f"{each:0200}") for each in range(1000)]
+    names = m.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    async with stream:
+        with contextlib.suppress(trio.BrokenResourceError):
+            while True:
+                await stream.send_all(framed(3, "Metadata", 8, names))
+
+
+async def test_a_client_that_pipelines_does_not_keep_others_waiting(running: Running) -> None:
+    """Its requests arrive together: nothing is waited for between them."""
+    stream, other = [await trio.open_tcp_stream(*running.address) for _ in range(2)]
+    request = framed(18, "ApiVersions", 0, VERSIONS)
+    await stream.send_all(request * 1000)
+    await other.send_all(request)
+    assert await received(other)
+    assert any(len(each._ahead) > len(request) for each in running.broker._connections), "requests are left"
+    await stream.aclose()
+    await other.aclose()
 
 
 async def test_a_fetch_may_wait_longer_than_a_connection_may_be_idle(

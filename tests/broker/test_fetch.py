@@ -409,10 +409,10 @@ async def test_a_file_that_ends_before_its_range_ends_the_connection(two: LogDir
     whole = framed(1, "Fetch", 12, request)
     send_file = Connection._send_file
 
-    async def truncated(self: Connection, part: Any, idle: Any) -> None:
+    async def truncated(self: Connection, part: Any) -> None:
         with Path(part.file.path).open("r+b") as file:
             file.truncate(50_000)
-        await send_file(self, part, idle)
+        await send_file(self, part)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Connection, "_send_file", truncated)
