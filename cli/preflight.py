@@ -152,8 +152,8 @@ def check_not_mounted(path: str) -> None:
     served = daemon_registry.serving(mount)
     known = served[0].directory if served is not None else mount.source
     name = f": give its log directory, {known}" if known.startswith("/") else ""
-    place = "is" if resolved(path) == mount.path else "is in"
-    raise Failure(f"{path}: {place} an offsetfs mount, not a log directory{name}", WRONG_CALL)
+    relation = "is" if resolved(path) == mount.path else "is in"
+    raise Failure(f"{path}: {relation} an offsetfs mount, not a log directory{name}", WRONG_CALL)
 
 
 def _check_writable(path: str) -> None:

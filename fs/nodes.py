@@ -195,6 +195,6 @@ class ShortListing:
         self._entries = entries
 
     async def reply(self, start: int, reply: Reply) -> None:
-        for place in range(start, len(self._entries)):
-            if not reply(*self._entries[place], place + 1):
+        for index in range(start, len(self._entries)):
+            if not reply(*self._entries[index], index + 1):
                 return

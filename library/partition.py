@@ -123,10 +123,10 @@ class Partition:
             raise OffsetOutOfRange(first, view.log.log_start_offset, view.log.next_offset, view.log.path)
         return view, first, last
 
-    def _offset(self, view: LogView, place: int | datetime) -> int:
-        if isinstance(place, datetime):
-            return self.offset_at(place)
-        return place if place >= 0 else max(view.end_offset() + place, view.log.log_start_offset)
+    def _offset(self, view: LogView, start: int | datetime) -> int:
+        if isinstance(start, datetime):
+            return self.offset_at(start)
+        return start if start >= 0 else max(view.end_offset() + start, view.log.log_start_offset)
 
     def _now(self) -> LogView:
         """Return the log after a check for changes by other processes; reopened if it was created again."""

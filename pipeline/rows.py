@@ -58,9 +58,9 @@ def _encode(
     pick = 0
     while True:
         builder = staging.builder(partition, shape)
-        encoded = encode_columns(columns, picks, pick, builder.lane)
+        encoded = encode_columns(columns, picks, pick, builder.cursor)
         if encoded.pick > pick:
-            builder.grown(encoded.lane)
+            builder.grown(encoded.cursor)
         pick = encoded.pick
         if pick == len(picks):
             return

@@ -75,10 +75,10 @@ class WriteOptions:
 
 
 def _stream_name(values: Mapping[str, str]) -> str:
-    place = values.get("checkpointLocation")
-    if place is None:
+    checkpoint = values.get("checkpointLocation")
+    if checkpoint is None:
         raise OptionError("a stream is known by its option checkpointLocation or txnAppId: give one of them")
-    return f"stream {os.path.abspath(place.removeprefix('file://'))}"
+    return f"stream {os.path.abspath(checkpoint.removeprefix('file://'))}"
 
 
 def _number(values: Mapping[str, str], name: str, lowest: int) -> int | None:

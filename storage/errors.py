@@ -27,8 +27,8 @@ class StorageError(Exception):
             for name, value in (("position", self.position), ("offset", self.offset))
             if value is not None
         ]
-        place = ", ".join(([self.path] if self.path else []) + where)
-        return f"{place}: {self.reason}" if place else self.reason
+        location = ", ".join(([self.path] if self.path else []) + where)
+        return f"{location}: {self.reason}" if location else self.reason
 
 
 # --- when a directory is opened ------------------------------------------------------------------------------------
@@ -204,8 +204,8 @@ def sentence(error: Exception) -> str:
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     name = error.filename
-    place = os.fsdecode(name) if isinstance(name, str | bytes) else ""
-    return f"{place}: {error.strerror}" if place else error.strerror
+    location = os.fsdecode(name) if isinstance(name, str | bytes) else ""
+    return f"{location}: {error.strerror}" if location else error.strerror
 
 
 def counted(count: int, singular: str, plural: str | None = None) -> str:

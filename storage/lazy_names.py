@@ -1,7 +1,7 @@
 """Names of a package that are loaded when they are first asked for (PEP 562).
 
-The faces of the engine name classes and functions of many modules. A command that uses two of them must not load the
-others, because loading the whole engine takes longer than most commands run.
+The packages of the engine's API name classes and functions of many modules. A command that uses two of them must not
+load the others, because loading the whole engine takes longer than most commands run.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class System:
             if self.fault("write", opened.path) == SHORT:
                 size = max(1, size // 2)
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT) and size > 1:  # what still had room was written
+            if error.errno in (errno.ENOSPC, errno.EDQUOT) and size > 1:  # what still had space was written
                 opened.disk.do("write", opened.inode, position, bytes(data[: size // 2]))
                 self._due = error
                 return size // 2
@@ -181,7 +181,7 @@ class System:
         return SimStatus(stat.S_IFREG | 0o640 if is_file else stat.S_IFDIR | 0o750, inode, size, found.changed)
 
     def statvfs(self, _path: str) -> SimpleNamespace:
-        """There is room: what has none is a call that fails."""
+        """There is space: what has none is a call that fails."""
         return SimpleNamespace(f_bavail=1 << 20, f_frsize=4096)
 
     def geteuid(self) -> int:

@@ -1,4 +1,4 @@
-"""docs/internals/compiled-code.md names each compiled module with its twin, and the limits that the code has."""
+"""docs/internals/compiled-code.md names each compiled module with its reference, and the limits that the code has."""
 
 import re
 from pathlib import Path
@@ -14,12 +14,12 @@ PAGE = (ROOT / "docs" / "internals" / "compiled-code.md").read_text()
 LIMITS = (ROOT / "docs" / "use" / "limits.md").read_text()
 
 
-def test_the_page_names_each_compiled_module_and_a_twin_that_is_there() -> None:
+def test_the_page_names_each_compiled_module_and_a_reference_that_is_there() -> None:
     rows = re.findall(r"^\| `(storage/\S+\.pyx)` \| `(\S+\.py)` \|", PAGE, re.MULTILINE)
     assert sorted(compiled for compiled, _ in rows) == sorted(
         str(path.relative_to(ROOT)) for path in ROOT.glob("storage/native/*.pyx")
     )
-    assert [twin for compiled, twin in rows if not (ROOT / twin).exists()] == []
+    assert [reference for compiled, reference in rows if not (ROOT / reference).exists()] == []
 
 
 def test_the_limits_of_a_batch_are_those_of_the_code() -> None:

@@ -80,15 +80,15 @@ def _is_start(text: str) -> bool:
 
 async def _report_future_offset(tree: Tree, name: str, output: CommandOutput) -> None:
     """Print a message if the first offset is beyond the end of the partition, so that nothing is printed for now."""
-    place, _, file = name.rpartition("/")
+    folder, _, file = name.rpartition("/")
     offset = parse_offset(file.removesuffix(".ndjson").partition("@")[2].encode())
-    if not place or offset is None:
+    if not folder or offset is None:
         return
-    async with tree.open(f"{place}/next") as opened:
+    async with tree.open(f"{folder}/next") as opened:
         end = int(bytes(await opened.read(0, READ_BYTES)))
     if offset > end:
         output.print_error(
-            f"{place} ends at offset {end}: waiting for offset {offset}, records before it are not printed"
+            f"{folder} ends at offset {end}: waiting for offset {offset}, records before it are not printed"
         )
 
 

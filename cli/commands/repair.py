@@ -105,11 +105,11 @@ def _line(as_json: bool, kind: str, path: str, meaning: str) -> None:
 
 def _show_outcome(planned: RepairPlan, outcome: RepairOutcome, as_json: bool) -> None:
     for damage in outcome.damage:
-        place = f"position {damage.position}, offset {damage.offset}"
+        location = f"position {damage.position}, offset {damage.offset}"
         if as_json:
             click.echo(json.dumps({"kind": "done", **asdict(damage)}))
         else:
-            click.echo(f"done: {damage.path}, {place}: {damage.reason}")
+            click.echo(f"done: {damage.path}, {location}: {damage.reason}")
     if outcome.settings_copy is not None:
         meaning = "the damaged settings of topics; set them again (`offsetfs config`) before a mount or `clean`"
         _line(as_json, "settings", outcome.settings_copy, meaning)

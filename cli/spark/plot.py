@@ -31,7 +31,7 @@ def svg(rows: Sequence[Mapping[str, Any]], title: str) -> str:
     most_bytes = max((row["bytes"] for row in rows), default=0) or 1
     most_records = max((row["records"] for row in rows), default=0) or 1
     height = _TOP + _STEP * len(rows) + 6
-    lines = [_line(_TOP + _STEP * place, row, most_bytes, most_records) for place, row in enumerate(rows)]
+    lines = [_line(_TOP + _STEP * index, row, most_bytes, most_records) for index, row in enumerate(rows)]
     heads = ((0, "partition"), (_BYTES_LEFT, "bytes"), (_RECORDS_LEFT, "records; dark: at most so many of one key"))
     return "\n".join(
         [

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from offsetfs.pipeline.jobs.export import PartitionExported
 
 _BARS_WIDTH_MIN = 110
-"""How many columns a terminal has where there is room for bars."""
+"""How many columns a terminal has where bars fit."""
 
 FOUND = 1
 """Verify has found damage; the same number as that of `offsetfs verify`."""

@@ -160,8 +160,8 @@ class JsonLines:
         self._lines += data.count(b"\n")
 
     def explain(self, fault: LineFault) -> str:
-        place = f"line {self._lines + 1}, byte {fault.position + 1}"
-        return f"{place}: {fault.reason}; fix this line, then append again from it"
+        location = f"line {self._lines + 1}, byte {fault.position + 1}"
+        return f"{location}: {fault.reason}; fix this line, then append again from it"
 
 
 class Whole:

@@ -15,7 +15,15 @@ from offsetfs.fs.appends.batches import AppendBatch
 from offsetfs.fs.appends.framing import Taken
 from offsetfs.fs.appends.shared_sync import Writer
 from offsetfs.storage import Log
-from offsetfs.storage.records import HEADER_SIZE, NO_TIMESTAMP, TIMESTAMP_MAX, JsonRules, JsonSpread, Lane, spread_json
+from offsetfs.storage.records import (
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    TIMESTAMP_MAX,
+    JsonRules,
+    JsonSpread,
+    Lane,
+    spread_json,
+)
 
 
 class FillableBatch(Protocol):
@@ -44,12 +52,12 @@ class FillableBatch(Protocol):
 
 
 class SplitResult(NamedTuple):
-    """The result of `split`. `lane`: the partition without a free buffer; -1 if it stopped for another reason."""
+    """The result of `split`. `partition`: the partition without a free buffer; -1 if it stopped for another reason."""
 
     taken: Taken
     touched: set[int]
     """The partitions whose batches records may have come into."""
-    lane: int = -1
+    partition: int = -1
 
 
 def split(
@@ -70,24 +78,24 @@ def split(
     """
     rules, open_batches = _rules(accumulators[0], timestamp, honors_partition), _OpenBatches(accumulators, writers)
     none: list[Lane | None] = [None] * len(accumulators)
-    taken, lane = Taken(start), -1
+    taken, full = Taken(start), -1
     while start < end:
         # A writer with acknowledgments gets the timestamp of each record, so each call encodes one line.
         until = data.index(b"\n", start) + 1 if writers[0].wants_offsets else end
         open_batches.given.clear()
-        spread = spread_json(data, start, until, none, keyless, rules, open_batches.lane_for)
+        spread = spread_json(data, start, until, none, keyless, rules, open_batches.cursor_for)
         open_batches.grown(spread, spread.start - start)
         start = spread.start
         taken = Taken(start, fault=spread.fault)
         if spread.record_bytes:
             needed = HEADER_SIZE + spread.record_bytes
-            if not open_batches.begin(spread.lane, needed):
-                taken, lane = Taken(start, needed), spread.lane
-        if taken.fault is not None or lane >= 0:
+            if not open_batches.begin(spread.partition, needed):
+                taken, full = Taken(start, needed), spread.partition
+        if taken.fault is not None or full >= 0:
             break
     for number in open_batches.touched:
         accumulators[number].seal_unless_lingering()
-    return SplitResult(taken, open_batches.touched, lane)
+    return SplitResult(taken, open_batches.touched, full)
 
 
 class _OpenBatches:
@@ -101,7 +109,7 @@ class _OpenBatches:
         self.touched: set[int] = set()
         """The partitions whose batches records may have come into, in any call."""
 
-    def lane_for(self, number: int, record_bytes: int, filled: Lane | None) -> Lane | None:
+    def cursor_for(self, number: int, record_bytes: int, filled: Lane | None) -> Lane | None:
         """Return a batch for a record. None if there is none now, or only if other batches are sealed.
 
         The first call for a partition returns the open batch, later calls a new one.
@@ -123,26 +131,26 @@ class _OpenBatches:
             return None
         self.given.add(number)
         self.touched.add(number)
-        return batch.builder.lane
+        return batch.builder.cursor
 
     def grown(self, spread: JsonSpread, given: int) -> None:
         """Update the open batches after a call that consumed `given` bytes of lines."""
-        batches = [self._accumulators[number].open_batch for number in spread.lanes]
+        batches = [self._accumulators[number].open_batch for number in spread.cursors]
         sizes = [batch.builder.size for batch in batches if batch is not None]
-        growth = sum(lane.position for lane in spread.lanes.values()) - sum(sizes)
-        for number, lane in spread.lanes.items():
-            self._take_over(number, lane, given / growth)
+        growth = sum(cursor.position for cursor in spread.cursors.values()) - sum(sizes)
+        for number, cursor in spread.cursors.items():
+            self._take_over(number, cursor, given / growth)
 
-    def _take_over(self, number: int, lane: Lane, given_per_byte: float = 1.0) -> None:
-        """Update the open batch of a partition from its lane. `given_per_byte`: bytes of lines per byte of records."""
+    def _take_over(self, number: int, cursor: Lane, given_per_byte: float = 1.0) -> None:
+        """Continue the open batch of a partition at `cursor`. `given_per_byte`: bytes of lines per byte of records."""
         accumulator = self._accumulators[number]
         batch = accumulator.open_batch
         assert batch is not None
         builder = batch.builder
         count, size = builder.count, builder.size
-        builder.grown(lane)
+        builder.grown(cursor)
         given = max(1, int((builder.size - size) * given_per_byte))
-        accumulator.note(self._writers[number], count, size, given, lane.max_timestamp)
+        accumulator.note(self._writers[number], count, size, given, cursor.max_timestamp)
 
     def begin(self, number: int, size: int) -> bool:
         """Queue the batch of a partition, and start one for a record of `size`. False if that is not possible now."""

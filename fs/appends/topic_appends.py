@@ -127,7 +127,7 @@ class TopicTarget:
         split = json_batches.split(
             self._partitions, self._writers, keyless, data, start, end, timestamp, honors_partition=True
         )
-        self._full = max(split.lane, 0)
+        self._full = max(split.partition, 0)
         self._touched.update(self._partitions[number] for number in split.touched)
         return split.taken
 

@@ -129,7 +129,7 @@ class TopicDirectories:
         return self.entry(self._topics.numbers.at(number))
 
     def _entries(self, number: int) -> list[tuple[bytes, EntryAttributes]]:
-        return [(name, self._appends.entry(number * len(_FILES) + place)) for place, name in enumerate(_FILES)]
+        return [(name, self._appends.entry(number * len(_FILES) + index)) for index, name in enumerate(_FILES)]
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
         if name == _BY_KEY_NAME:  # found by name only

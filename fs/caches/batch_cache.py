@@ -38,10 +38,10 @@ class BatchCache:
         bases = self._bases.get(source)
         if not bases:
             return None
-        place = bisect_right(bases, offset) - 1
-        if place < 0:
+        index = bisect_right(bases, offset) - 1
+        if index < 0:
             return None
-        key = (source, bases[place])
+        key = (source, bases[index])
         batch = self._batches[key][0]
         if batch.header.last_offset < offset:
             return None

@@ -159,12 +159,12 @@ class Reporter:
         self, used: list[tuple[TopicPartition, PartitionCounts]], names: set[TopicPartition]
     ) -> list[PartitionReport]:
         counters, found = self._mount.counters, []
-        for place, (name, counts) in enumerate(used):
+        for index, (name, counts) in enumerate(used):
             if name not in names and not counts.followers:
                 counters.forget(name)  # a broker or `offsetfs delete` has removed it
                 continue
             found.append(self._partition(name, counts))
-            if place % PARTITIONS_AT_ONCE == 0:
+            if index % PARTITIONS_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
         if counters.others != PartitionCounts():
             found.append(PartitionReport(None, dataclasses.replace(counters.others)))

@@ -21,8 +21,8 @@ def text(report: Report) -> bytes:
 def _mount(report: Report) -> Iterator[str]:
     mode = "ro" if report.is_read_only else "rw"
     up = duration(report.taken_s - report.started_s)
-    place = report.mount_point or "no mount point"
-    yield f"offsetfs {report.version}: {report.log_directory} on {place}, {mode}, for {up}"
+    mount_point = report.mount_point or "no mount point"
+    yield f"offsetfs {report.version}: {report.log_directory} on {mount_point}, {mode}, for {up}"
     yield f"partitions  {report.partitions_count}, of which {len(report.partitions)} were used"
     yield f"open files  {report.open_files}"
     yield f"requests    {sum(report.requests.values())}: {_most(report.requests)}"
@@ -63,7 +63,7 @@ def _syncs(report: Report) -> str:
     failed = f", {report.sync_failures} FAILED" if report.sync_failures else ""
     if not count:
         return f"0{failed}"
-    longest = max(place for place, each in enumerate(report.sync_counts) if each)
+    longest = max(index for index, each in enumerate(report.sync_counts) if each)
     limit = f"under {duration(DURATION_BOUNDS_S[longest])}" if longest < len(DURATION_BOUNDS_S) else "over 10 s"
     return f"{count}, mean {duration(report.sync_sum_s / count)}, the longest {limit}{failed}"
 

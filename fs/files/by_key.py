@@ -121,9 +121,9 @@ class KeyDirectory:
     async def _complete(self) -> KeyIndex:
         """Return the complete index. EAGAIN if building it takes longer than ten seconds."""
         if self._index is None:
-            place = await self._mount.executor.in_thread(self._place)
+            path = await self._mount.executor.in_thread(self._place)
             if self._index is None:
-                index = KeyIndex(self._partition.view, place, self._mount.damage.report)
+                index = KeyIndex(self._partition.view, path, self._mount.damage.report)
                 self._mount.directory.directory_of(self._partition.name).closing.append(index.close)
                 self._index = LoggedKeyIndex(index, f"{self._partition.name}/by-key", self._partition)
         for idle in self._mount.caches.key_indexes.use(self._index.index):

@@ -158,8 +158,8 @@ class FollowFiles:
 
     async def follower(self, start: Start) -> Follower:
         """Return a reader of the partition that begins at `start`. The caller releases it."""
-        place = ReadPosition(await self._offset(start.text))
-        return Follower(self._mount, self, self._partition, place, is_json=start.is_json)
+        position = ReadPosition(await self._offset(start.text))
+        return Follower(self._mount, self, self._partition, position, is_json=start.is_json)
 
     async def _offset(self, text: bytes) -> int:
         """Return the offset of the first record, at least the log start offset."""
@@ -176,12 +176,12 @@ class FollowFiles:
 
     # --- shared chunks -----------------------------------------------------------------------------------------------
 
-    async def chunk(self, place: ReadPosition, *, is_json: bool) -> RecordChunk | None:
-        """Return the chunk at `place`, joined once for all followers. None if there are no records yet.
+    async def chunk(self, position: ReadPosition, *, is_json: bool) -> RecordChunk | None:
+        """Return the chunk at `position`, joined once for all followers. None if there are no records yet.
 
         Raises the errors of `read_chunk`.
         """
-        key = (self._partition.source, is_json, place.offset, place.position)
+        key = (self._partition.source, is_json, position.offset, position.position)
         while True:
             chunk = self._mount.caches.chunks.get(key)
             reading = self._reading.get(key)
@@ -191,7 +191,7 @@ class FollowFiles:
         if chunk is None:
             self._reading[key] = done = trio.Event()
             try:
-                chunk = await self._read(place, self._lines if is_json else VALUES)
+                chunk = await self._read(position, self._lines if is_json else VALUES)
             finally:
                 del self._reading[key]
                 done.set()
@@ -199,11 +199,11 @@ class FollowFiles:
                 self._mount.caches.chunks.put(key, chunk, len(chunk.data) + CHUNK_OVERHEAD_BYTES)
         return chunk
 
-    async def _read(self, place: ReadPosition, view_format: ViewFormat) -> RecordChunk | None:
+    async def _read(self, position: ReadPosition, view_format: ViewFormat) -> RecordChunk | None:
         share = CHUNKS_BYTES_MAX // max(self._mount.waiting.followers, 1)
         size = min(max(share, CHUNK_BYTES_MIN), CHUNK_BYTES_MAX)
         return await self._mount.executor.answer(
-            read_chunk, self._partition.view, place, view_format, size, self._mount.damage.report
+            read_chunk, self._partition.view, position, view_format, size, self._mount.damage.report
         )
 
 
@@ -215,14 +215,14 @@ class Follower:
         mount: MountContext,
         files: FollowFiles,
         partition: MountedPartition,
-        place: ReadPosition,
+        position: ReadPosition,
         *,
         is_json: bool,
     ) -> None:
         self.partition = partition
         self._mount = mount
         self._files = files
-        self._place = place
+        self._position = position
         self._is_json = is_json
         self._chunk: RecordChunk | None = None  # the bytes from `_done` on are not handed out yet
         self._done = 0
@@ -238,7 +238,7 @@ class Follower:
     @property
     def is_overtaken(self) -> bool:
         """Whether records were removed before they could be read."""
-        return self._place.offset < self.partition.log.log_start_offset
+        return self._position.offset < self.partition.log.log_start_offset
 
     async def fetch(self) -> bool:
         """Read the next records if none are left to hand out. False if there are no new records.
@@ -246,27 +246,27 @@ class Follower:
         FUSEError EPIPE, once, if records were removed before they could be read.
         """
         while self._chunk is None:
-            place = self._place
+            position = self._position
             if self.is_overtaken:
-                self._place = ReadPosition(self.partition.log.log_start_offset)
+                self._position = ReadPosition(self.partition.log.log_start_offset)
                 # Once, so that the program learns that records are missing; a silent jump would be a loss that nothing
                 # reports.
                 raise FUSEError(errno.EPIPE)
-            if place.is_end_of(self.partition.log):
+            if position.is_end_of(self.partition.log):
                 return False
             try:
-                chunk = await self._files.chunk(place, is_json=self._is_json)
+                chunk = await self._files.chunk(position, is_json=self._is_json)
             except OffsetOutOfRange:
                 continue  # retention removed the offset after the check above
             except OSError:
                 if self.is_overtaken:
                     continue
                 raise
-            if self._place is not place:
+            if self._position is not position:
                 continue  # another reader of this handle was faster
             if chunk is None:
                 return False
-            self._place, self._done = chunk.following, 0
+            self._position, self._done = chunk.following, 0
             if chunk.data:
                 self._chunk = chunk
             else:  # control batches, or damage

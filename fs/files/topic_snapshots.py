@@ -116,15 +116,15 @@ class SnapshotHandle:
         self._parts = snapshot.parts
         self._ends = list(itertools.accumulate(part.size for part in snapshot.parts))
         self._fails_at_damage = mount.options.damage == EIO
-        self._place = -1  # the part of `_handle`
+        self._index = -1  # the part of `_handle`
         self._handle: ViewHandle | None = None
 
     async def read(self, position: int, size: int) -> Buffer:
         end = min(position + size, self._ends[-1])
         pieces: list[Buffer] = []
-        for place in range(bisect_left(self._ends, position), len(self._parts)):
+        for index in range(bisect_left(self._ends, position), len(self._parts)):
             try:
-                piece, is_whole = await self._read_part(place, position, end)
+                piece, is_whole = await self._read_part(index, position, end)
             except Exception:
                 if not pieces:
                     raise
@@ -136,26 +136,26 @@ class SnapshotHandle:
                 break
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    async def _read_part(self, place: int, position: int, end: int) -> tuple[Buffer, bool]:
+    async def _read_part(self, index: int, position: int, end: int) -> tuple[Buffer, bool]:
         """Return what lies between two bytes of the snapshot and in a part, and whether the next part may follow."""
-        part, part_end = self._parts[place], self._ends[place]
+        part, part_end = self._parts[index], self._ends[index]
         wanted = min(end, part_end) - position
         piece: Buffer = b""
         if wanted > 0:
-            piece = await self._handle_of(place).read(position - part_end + part.size, wanted)
+            piece = await self._handle_of(index).read(position - part_end + part.size, wanted)
         if position + len(piece) < part_end or not self._fails_at_damage or part.damage_at_end is None:
             return piece, position + len(piece) == part_end
         if not piece:
             raise left_out(part.damage_at_end)
         return piece, False
 
-    def _handle_of(self, place: int) -> ViewHandle:
-        if self._handle is None or self._place != place:
-            part = self._parts[place]
+    def _handle_of(self, index: int) -> ViewHandle:
+        if self._handle is None or self._index != index:
+            part = self._parts[index]
             self._handle = ViewHandle(
                 self._mount, part.view, part.inode, _closed, fails_at_damage=self._fails_at_damage
             )
-            self._place = place
+            self._index = index
         return self._handle
 
     async def release(self) -> None:

@@ -191,8 +191,8 @@ class PartitionListing:
         self._records = records
 
     async def reply(self, start: int, reply: Reply) -> None:
-        for place in range(start, len(self._entries)):
-            if not reply(*self._entries[place], place + 1):
+        for index in range(start, len(self._entries)):
+            if not reply(*self._entries[index], index + 1):
                 return
         is_beginning = start < _FIRST_RECORD_POSITION
         offset = None if is_beginning else self._partition.anchor + start - _FIRST_RECORD_POSITION
@@ -255,8 +255,8 @@ class RootListing:
         self._directory_of = directory_of
 
     async def reply(self, start: int, reply: Reply) -> None:
-        for place in range(start, len(self._fixed)):
-            if not reply(*self._fixed[place], place + 1):
+        for index in range(start, len(self._fixed)):
+            if not reply(*self._fixed[index], index + 1):
                 return
         for partition in self._partitions:
             if partition.number + _FIRST_PARTITION_POSITION > start:

@@ -57,8 +57,8 @@ def parse(lines: Iterable[str]) -> list[Mount]:
     """Parse the lines of mountinfo, see proc(5): `36 35 98:0 /root /mnt rw,noatime master:1 - ext3 /dev/root rw`."""
     found = []
     for line in lines:
-        place, _, rest = line.rstrip("\n").partition(" - ")
-        fields, (kind, source, *more) = place.split(" "), rest.split(" ")
+        before, _, rest = line.rstrip("\n").partition(" - ")
+        fields, (kind, source, *more) = before.split(" "), rest.split(" ")
         major, minor = fields[2].split(":")
         device = os.makedev(int(major), int(minor))
         owner = next((re.search(r"(?:^|,)user_id=([0-9]+)", text) for text in more[:1]), None)

@@ -65,7 +65,7 @@ def stage_lines(
     rejected = 0
     try:
         with files.opened(wanted.path) as file:
-            for block, place in _blocks(file, wanted):
+            for block, block_position in _blocks(file, wanted):
                 position = 0
                 while position < len(block):
                     position, fault = taker.take(block, position)
@@ -73,7 +73,7 @@ def stage_lines(
                         continue
                     rejected += 1
                     if len(rejects) <= rejects_max:
-                        rejects.append((_line_number(file, place + position), fault))
+                        rejects.append((_line_number(file, block_position + position), fault))
                     position = block.index(b"\n", position) + 1
         return Found(staging.finish(), rejected, rejects)
     except BaseException:
@@ -83,27 +83,27 @@ def stage_lines(
 
 def _blocks(file: files.File, wanted: FileRange) -> Iterator[tuple[bytes, int]]:
     """Yield whole lines, each with its newline, and the position of the first; those that begin in the range."""
-    size, place = file.size(), wanted.start
+    size, position = file.size(), wanted.start
     rest = b""
-    if place:  # the line that reaches into the range belongs to the range that has its beginning
-        place -= 1
-        place = _line_end(file, place, size)
-    read = place
-    while place < min(wanted.end, size):
+    if position:  # the line that reaches into the range belongs to the range that has its beginning
+        position -= 1
+        position = _line_end(file, position, size)
+    read = position
+    while position < min(wanted.end, size):
         block = rest + bytes(file.read(read, min(BLOCK_BYTES, size - read)))
-        read = place + len(block)
+        read = position + len(block)
         cut = len(block) if read >= size else block.rfind(b"\n") + 1
         if read > wanted.end:  # the last line is the one that reaches over the end
-            last = block.find(b"\n", max(wanted.end - place - 1, 0))
+            last = block.find(b"\n", max(wanted.end - position - 1, 0))
             cut = len(block) if last < 0 and read >= size else last + 1
         if cut <= 0:
             if len(block) > LINE_BYTES_MAX:
-                raise RecordTooLarge(f"a line of more than {LINE_BYTES_MAX} bytes", path=file.path, position=place)
+                raise RecordTooLarge(f"a line of more than {LINE_BYTES_MAX} bytes", path=file.path, position=position)
             rest = block
             continue
         whole = block[:cut]
-        yield (whole if whole.endswith(b"\n") else whole + b"\n"), place
-        rest, place = block[cut:], place + cut
+        yield (whole if whole.endswith(b"\n") else whole + b"\n"), position
+        rest, position = block[cut:], position + cut
 
 
 def _line_end(file: files.File, position: int, size: int) -> int:
@@ -165,7 +165,8 @@ class _Text:
 class _Json:
     """Encodes lines of JSON, each into the partition that it names, else that of its key.
 
-    If a partition of the topic below the highest number is missing, `partition` is ignored, because lanes have no gaps.
+    If a partition of the topic below the highest number is missing, `partition` is ignored, because the builders are
+    numbered without gaps.
     """
 
     staging: StagingFile
@@ -192,8 +193,8 @@ class _Json:
         )
         if spread.fault is not None:
             return spread.start, spread.fault.reason
-        if spread.lane >= 0:
-            self.staging.next_batch(partitions[spread.lane], self.shape, spread.record_bytes)
+        if spread.partition >= 0:
+            self.staging.next_batch(partitions[spread.partition], self.shape, spread.record_bytes)
             self.turn += 1
         return spread.start, None
 

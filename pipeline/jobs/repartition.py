@@ -188,7 +188,7 @@ def translate(moves: Iterable[Move], committed: Mapping[str, int]) -> dict[str, 
     those of other partitions in between, and at most as many as lie between two entries.
     """
     first: dict[str, int] = {}
-    floors: dict[tuple[str, str], Move] = {}
+    passed: dict[tuple[str, str], Move] = {}
     lowest: dict[tuple[str, str], Move] = {}
     last: dict[str, int] = {}
     for move in moves:
@@ -197,11 +197,11 @@ def translate(moves: Iterable[Move], committed: Mapping[str, int]) -> dict[str, 
         if pair not in lowest or move.source_offset < lowest[pair].source_offset:
             lowest[pair] = move
         is_below = move.source_offset <= committed.get(move.source, 0)
-        if is_below and (pair not in floors or move.source_offset >= floors[pair].source_offset):
-            floors[pair] = move
+        if is_below and (pair not in passed or move.source_offset >= passed[pair].source_offset):
+            passed[pair] = move
     done: dict[str, int] = {}
     for (source, target), move in lowest.items():
-        found = floors.get((source, target), move)
+        found = passed.get((source, target), move)
         done[target] = max(done.get(target, 0), found.target_offset)
         if committed.get(source, 0) < last[source]:
             first[target] = min(first.get(target, found.target_offset), found.target_offset)

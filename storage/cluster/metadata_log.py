@@ -71,8 +71,8 @@ class MetadataLog:
         if self._next_offset is None or (segments and segments[0] > self._next_offset) or self._was_cut():
             self._begin(names)
         assert self._next_offset is not None
-        for place, base in enumerate(segments):
-            if place + 1 < len(segments) and segments[place + 1] <= self._next_offset:
+        for index, base in enumerate(segments):
+            if index + 1 < len(segments) and segments[index + 1] <= self._next_offset:
                 continue
             if base > self._next_offset:
                 reason = f"metadata records {self._next_offset} to {base - 1} are missing or damaged"

@@ -61,10 +61,10 @@ class BlockReader:
         if self.end < MAGIC_END:
             return MAGIC_END
         size: int = _SIZE.unpack_from(self.block, _SIZE_POSITION)[0] + LOG_OVERHEAD
-        place = self._position - self.end
+        file_position = self._position - self.end
         # Checked before a larger block is allocated, because the size may be damaged.
-        if not BATCH_SIZE_MIN <= size <= self._size - place:
-            raise MalformedBatch(f"a batch of {size} bytes", path=self._log.path, position=place)
+        if not BATCH_SIZE_MIN <= size <= self._size - file_position:
+            raise MalformedBatch(f"a batch of {size} bytes", path=self._log.path, position=file_position)
         return size
 
     def _grow(self, size: int) -> None:
@@ -93,11 +93,11 @@ class BlockReader:
         It is a view into the block, valid until the next call of `more`. Raises `CorruptBatch`, `MalformedBatch`.
         """
         view = memoryview(self.block)[self.start : self.end]
-        place = self._position - self.end + self.start
-        header = parse_header(view, path=self._log.path, file_position=place)
+        file_position = self._position - self.end + self.start
+        header = parse_header(view, path=self._log.path, file_position=file_position)
         if header.magic < MAGIC and not header.is_wrapper:
             header = run_header(header, view)
-        batch = Batch(header, view[: header.size], self._log.path, place)
+        batch = Batch(header, view[: header.size], self._log.path, file_position)
         if not header.is_run:  # the messages of a run were verified when it was assembled
             batch.check()
         return batch

@@ -242,5 +242,5 @@ class _Search:
         if self._offsets is None:
             return self._last[1] if offset >= self._last[0] else 0
         relative, offsets = offset - self._index.base_offset, self._offsets
-        place = bisect_right(range(self._count), relative, key=lambda number: offsets.at(number)[0]) - 1
-        return max(offsets.at(place)[1], 0) if place >= 0 else 0
+        index = bisect_right(range(self._count), relative, key=lambda number: offsets.at(number)[0]) - 1
+        return max(offsets.at(index)[1], 0) if index >= 0 else 0

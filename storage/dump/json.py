@@ -90,13 +90,13 @@ class JsonBatches:
 def batch_fields(batch: FoundBatch) -> Fields:
     """Return the fields of a batch, in byte order; those that its format has."""
     header = batch.header
-    place = {"position": batch.position, "size": header.size, "magic": header.magic}
+    location = {"position": batch.position, "size": header.size, "magic": header.magic}
     times = {"timestamp_type": header.timestamp_type, "max_timestamp": header.max_timestamp}
     end = {**times, "codec": header.codec_name, "crc": header.crc, "is_valid": batch.is_valid}
     if header.magic < MAGIC:
-        return {**place, "last_offset": header.base_offset, **end}
+        return {**location, "last_offset": header.base_offset, **end}
     return {
-        **place,
+        **location,
         "base_offset": header.base_offset,
         "last_offset": last_offset(header),
         "count": header.count,

@@ -177,24 +177,24 @@ def join(block, int64_t file_position, array rows not None):
     cdef Py_buffer source
     cdef Py_buffer held_rows
     cdef Py_ssize_t count = hold_rows(rows, BATCH_COLUMNS, &held_rows), number
-    cdef int64_t room, done = 0, size = 0
+    cdef int64_t space, done = 0, size = 0
     cdef bytearray lines
     cdef uint8_t* out
     cdef const BatchRow* row = <const BatchRow*>held_rows.buf
     try:
         PyObject_GetBuffer(block, &source, PyBUF_SIMPLE)
         try:
-            room = check_inside(source.len, file_position, row, count)
-            if room > source.len:
+            space = check_inside(source.len, file_position, row, count)
+            if space > source.len:
                 raise ValueError("batches that overlap")
             # What is to be read anyway: a record has at least seven bytes beside its value.
-            lines = PyByteArray_FromStringAndSize(NULL, room)
+            lines = PyByteArray_FromStringAndSize(NULL, space)
             out = <uint8_t*>PyByteArray_AS_STRING(lines)
             with nogil:
                 for number in range(count):
                     size = batch_lines(
                         <const uint8_t*>source.buf, source.len, file_position, &row[number],
-                        out + done, room - done,
+                        out + done, space - done,
                     )
                     if size < 0:
                         break
@@ -267,9 +267,9 @@ cdef int64_t batch_size(
 
 
 cdef int64_t batch_lines(
-    const uint8_t* block, Py_ssize_t length, int64_t file_position, const BatchRow* row, uint8_t* out, int64_t room
+    const uint8_t* block, Py_ssize_t length, int64_t file_position, const BatchRow* row, uint8_t* out, int64_t space
 ) noexcept nogil:
-    """Copy the lines of a batch to `out`; return their size, NOT_HERE where they cannot be read or have no room."""
+    """Copy the lines of a batch to `out`; return their size, NOT_HERE where they cannot be read or have no space."""
     cdef Cursor cursor
     cdef RecordRow record
     cdef int64_t done, size = 0, count = open_batch(block, length, file_position, row, &cursor)
@@ -280,7 +280,7 @@ cdef int64_t batch_lines(
             return NOT_HERE
         if record.value_size < 0:
             record.value_size = 0
-        if record.value_size + 1 > room - size:
+        if record.value_size + 1 > space - size:
             return NOT_HERE
         memcpy(out + size, cursor.data + record.value_position, record.value_size)
         out[size + record.value_size] = c"\n"

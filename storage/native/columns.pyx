@@ -68,7 +68,7 @@ cdef object headers_of(Held held, const RecordRow* rows, Py_ssize_t count):
     cursor.end = held.buffer.len
     for row in range(count):
         cursor.position = rows[row].headers_position
-        left = ends.data.as_ints[row + 1] - ends.data.as_ints[row]  # as many as there is room for
+        left = ends.data.as_ints[row + 1] - ends.data.as_ints[row]  # as many as there is space for
         if left and not 0 <= cursor.position < cursor.end:
             raise ValueError("headers outside of their payload")
         while left:
@@ -149,9 +149,9 @@ def spread_keys(keys, Py_ssize_t count, int32_t partitions):
     return found
 
 
-def encode_columns(columns, array picks, Py_ssize_t pick, lane):
+def encode_columns(columns, array picks, Py_ssize_t pick, cursor):
     """See `reference/columns.py:encode_columns`."""
-    cdef Held times = Held(columns.timestamps), target = Held(lane.target, True)
+    cdef Held times = Held(columns.timestamps), target = Held(cursor.target, True)
     cdef Py_ssize_t count = times.buffer.len // 8, total = 0
     cdef Values keys = None if columns.keys is None else Values(columns.keys, count)
     cdef Values values = None if columns.values is None else Values(columns.values, count)
@@ -159,7 +159,7 @@ def encode_columns(columns, array picks, Py_ssize_t pick, lane):
     cdef Held spans = None
     cdef Writer writer
     cdef int64_t base = 0
-    if picks.typecode != "i" or pick < 0 or not 0 <= lane.position <= target.buffer.len or lane.offset_delta < 0:
+    if picks.typecode != "i" or pick < 0 or not 0 <= cursor.position <= target.buffer.len or cursor.offset_delta < 0:
         raise ValueError("an encoding outside of its buffers")
     if columns.headers is not None:
         spans = Held(columns.headers.ends)
@@ -167,11 +167,11 @@ def encode_columns(columns, array picks, Py_ssize_t pick, lane):
             raise ValueError("headers outside of their column")
         total = (<const int32_t*>spans.data)[count]
         names, contents = Values(columns.headers.names, total), Values(columns.headers.values, total)
-    if lane.base_timestamp is not None:
-        base = lane.base_timestamp
+    if cursor.base_timestamp is not None:
+        base = cursor.base_timestamp
     writer = Writer(keys, values, names, contents, spans, total)
-    writer.position, writer.delta, writer.base = lane.position, lane.offset_delta, base
-    writer.is_based = lane.base_timestamp is not None
+    writer.position, writer.delta, writer.base = cursor.position, cursor.offset_delta, base
+    writer.is_based = cursor.base_timestamp is not None
     pick = writer.write(picks, pick, <const int64_t*>times.data, count, <uint8_t*>target.data, target.buffer.len)
     base_timestamp = writer.base if writer.is_based else None
     grown = Lane(None, writer.position, writer.delta, base_timestamp, writer.latest, writer.values_bytes)
@@ -195,7 +195,7 @@ cdef class Writer:
         self.latest = -1
 
     cdef Py_ssize_t write(
-        self, array picks, Py_ssize_t pick, const int64_t* times, Py_ssize_t count, uint8_t* target, Py_ssize_t room
+        self, array picks, Py_ssize_t pick, const int64_t* times, Py_ssize_t count, uint8_t* target, Py_ssize_t space
     ) except -1:
         cdef Py_ssize_t row, rest, body, picks_count = len(picks)
         cdef int64_t value_size, delta
@@ -211,7 +211,7 @@ cdef class Writer:
             rest = self.rest_size(row)
             delta = <int64_t>(<uint64_t>times[row] - <uint64_t>self.base)  # wraps around, as a Java long does
             body = 1 + varint_size(delta) + varint_size(self.delta) + rest
-            if body > INT_MAX or varint_size(body) + body > room - self.position:
+            if body > INT_MAX or varint_size(body) + body > space - self.position:
                 body = 3 + rest
                 self.refused = varint_size(body) + body
                 break

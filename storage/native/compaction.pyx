@@ -18,7 +18,7 @@ from libc.string cimport memcpy, memmove
 from offsetfs.storage.native.offset_map cimport Slot, Table, get, look_up, put, siphash
 from offsetfs.storage.native.plain_batch cimport (
     APPEND_TIME_BIT, DELETE_HORIZON_BIT, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_END_BYTES, MAP_FULL, MORE_BYTES,
-    OTHER_BATCH, OUT_OF_ROOM, Bounds, Header, Status, big_int, big_long, crc32c_of, crc32c_prepare, put_int, put_long,
+    OTHER_BATCH, OUT_OF_SPACE, Bounds, Header, Status, big_int, big_long, crc32c_of, crc32c_prepare, put_int, put_long,
     read_plain,
 )
 from offsetfs.storage.native.record cimport (
@@ -44,7 +44,7 @@ cdef int64_t LONG_MAX = 0x7FFFFFFFFFFFFFFF
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
 
-MORE, OTHER, FULL, NO_SPACE = MORE_BYTES, OTHER_BATCH, MAP_FULL, OUT_OF_ROOM
+MORE, OTHER, FULL, NO_SPACE = MORE_BYTES, OTHER_BATCH, MAP_FULL, OUT_OF_SPACE
 
 
 # --- the map --------------------------------------------------------------------------------------------------------
@@ -446,14 +446,14 @@ cdef class Filter:
         while read_plain(data + start[0], end - start[0], &self.bounds, &header, &status):
             self.space_needed = header.size
             if header.size > size - position[0]:
-                return OUT_OF_ROOM
+                return OUT_OF_SPACE
             records = records_of(data + start[0], &header)
             kept = self.keep(&records, out + position[0] + HEADER_BYTES)
             if kept.fault != FINE:
                 return OTHER_BATCH
             written = self.put_batch(data + start[0], &header, &kept, out + position[0], size - position[0])
             if written < 0:
-                return OUT_OF_ROOM if written == -1 else OTHER_BATCH
+                return OUT_OF_SPACE if written == -1 else OTHER_BATCH
             position[0] += written
             self.count_in(&header.count, &kept)
             self.bounds.floor = header.base_offset + header.last_offset_delta + 1

@@ -54,7 +54,7 @@ def format_records(payload, array rows, Py_ssize_t first, style, bytearray targe
     """Write the lines of the records from row `first` on. See `reference/dump.py:format_records`."""
     cdef Style how = style_of(style)
     cdef Py_ssize_t count = len(rows) // RECORD_COLUMNS, number
-    cdef Py_buffer source, room
+    cdef Py_buffer source, out
     cdef Span span
     cdef uint8_t* end
     cdef const RecordRow* all_rows
@@ -67,7 +67,7 @@ def format_records(payload, array rows, Py_ssize_t first, style, bytearray targe
     all_rows = <const RecordRow*>rows.data.as_longlongs
     PyObject_GetBuffer(payload, &source, PyBUF_SIMPLE)
     try:
-        PyObject_GetBuffer(target, &room, PyBUF_WRITABLE)
+        PyObject_GetBuffer(target, &out, PyBUF_WRITABLE)
         try:
             span.data = <const uint8_t*>source.buf
             span.size = source.len
@@ -76,16 +76,16 @@ def format_records(payload, array rows, Py_ssize_t first, style, bytearray targe
                 offset = <int64_t>(<uint64_t>how.base_offset + <uint64_t>all_rows[number].offset_delta)
                 if not how.offset_min <= offset < how.offset_end:
                     continue
-                needed = room_for(&all_rows[number], &span)
+                needed = space_for(&all_rows[number], &span)
                 if needed < 0:
                     raise MalformedBatch("a header longer than what is left")
-                if needed > room.len - used:
+                if needed > out.len - used:
                     return number, used
-                end = put_line(<uint8_t*>room.buf + used, &span, &all_rows[number], offset, &how)
-                used = end - <uint8_t*>room.buf
+                end = put_line(<uint8_t*>out.buf + used, &span, &all_rows[number], offset, &how)
+                used = end - <uint8_t*>out.buf
             return count, used
         finally:
-            PyBuffer_Release(&room)
+            PyBuffer_Release(&out)
     finally:
         PyBuffer_Release(&source)
 
@@ -142,7 +142,7 @@ cdef int check_inside(const RecordRow* row, int64_t size) except -1:
 # --- a line --------------------------------------------------------------------------------------------------------
 
 
-cdef Py_ssize_t room_for(const RecordRow* row, const Span* span) noexcept nogil:
+cdef Py_ssize_t space_for(const RecordRow* row, const Span* span) noexcept nogil:
     """Return the size of the longest line this record can have; -1 when its headers are not where the row says."""
     cdef Py_ssize_t text = 0, position = row.headers_position, name
     cdef int64_t left = row.headers_count
@@ -210,7 +210,7 @@ cdef inline uint8_t* put_timestamp(uint8_t* out, int64_t delta, Style* how) noex
 
 
 cdef uint8_t* put_names(uint8_t* out, const Span* span, const RecordRow* row) noexcept nogil:
-    """Write the header names, which `room_for` found inside the payload, separated by commas."""
+    """Write the header names, which `space_for` found inside the payload, separated by commas."""
     cdef Py_ssize_t position = row.headers_position, name
     cdef int64_t left = row.headers_count
     while left > 0:

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Lines of JSON into a batch, whole buffers at a time: the compiled twin of `reference/json_lines.py` and `json_line`.
+"""Lines of JSON into a batch, whole buffers at a time: the compiled version of `reference/json_lines.py` and `json_line`.
 
 A line is read twice. The first time it is held against the grammar, nothing is written, and what is found is where its
 strings are and how long they will be; then the record's size is known, and the second time it is written. Another
@@ -122,11 +122,11 @@ cdef struct Targets:
     Target* all
     Py_ssize_t count
     Py_ssize_t keyless  # where records go that have no key
-    void* lanes  # the `Lanes` that are asked when a record finds no room; NULL: nothing is asked
+    void* cursors  # the `Cursors` that are asked for another batch when a record does not fit; NULL: none are
 
 
 cdef struct Rules:  # what else a record has to be
-    bint spreads  # over lanes, of which a full one is named
+    bint spreads  # over partitions; a full one is named
     bint needs_key
     Py_ssize_t partitions  # of the topic, of which a record may name one; 0: the field is ignored
     bint values_as_text  # a value that is no string is its text; else it is wrong
@@ -137,8 +137,8 @@ cdef struct Rules:  # what else a record has to be
 
 cdef struct Progress:
     Py_ssize_t start
-    Py_ssize_t record_bytes  # of the record that found no room
-    Py_ssize_t lane  # where it belongs
+    Py_ssize_t record_bytes  # of the record that did not fit
+    Py_ssize_t partition  # where it belongs
     Py_ssize_t fault_position
 
 
@@ -150,8 +150,8 @@ cdef Rules rules_of(given) except *:
     return rules
 
 
-def split_json(source, Py_ssize_t start, Py_ssize_t end, lane, rules, Py_ssize_t count_max):
-    """Write each whole line of `source[start:end]` as a record into `lane`. See `reference/json_lines.py:split_json`."""
+def split_json(source, Py_ssize_t start, Py_ssize_t end, cursor, rules, Py_ssize_t count_max):
+    """Write each whole line of `source[start:end]` as a record into `cursor`. See `reference/json_lines.py:split_json`."""
     cdef Py_buffer lines
     cdef Py_buffer space
     cdef Progress progress
@@ -159,14 +159,14 @@ def split_json(source, Py_ssize_t start, Py_ssize_t end, lane, rules, Py_ssize_t
     cdef Targets targets
     cdef Rules taken = rules_of(rules)
     cdef Fault fault
-    targets.all, targets.count, targets.keyless, targets.lanes = &one, 1, 0, NULL
+    targets.all, targets.count, targets.keyless, targets.cursors = &one, 1, 0, NULL
     progress.start = start
     PyObject_GetBuffer(source, &lines, PyBUF_SIMPLE)
     try:
-        PyObject_GetBuffer(lane.target, &space, PyBUF_WRITABLE)
+        PyObject_GetBuffer(cursor.target, &space, PyBUF_WRITABLE)
         try:
             check_lines(&lines, start, end, taken.now_ms)
-            begin_target(&one, &space, lane)
+            begin_target(&one, &space, cursor)
             with nogil:
                 fault = split_lines(
                     <const uint8_t*>lines.buf, end, lines.len, &targets, &progress, &taken, count_max
@@ -187,19 +187,19 @@ def split_json(source, Py_ssize_t start, Py_ssize_t end, lane, rules, Py_ssize_t
     ))
 
 
-def spread_json(source, Py_ssize_t start, Py_ssize_t end, lanes, Py_ssize_t keyless, rules, lane_for=None):
-    """Write each whole line as a record into the lane of its key. See `reference/json_lines.py:spread_json`."""
+def spread_json(source, Py_ssize_t start, Py_ssize_t end, cursors, Py_ssize_t keyless, rules, cursor_for=None):
+    """Write each whole line as a record into the batch of its partition. See `reference/json_lines.py:spread_json`."""
     cdef Py_buffer lines
     cdef Progress progress
     cdef Targets targets
     cdef Rules taken = rules_of(rules)
     cdef Fault fault
-    cdef Lanes held = Lanes(list(lanes), lane_for)  # a copy, which no other thread makes longer
+    cdef Cursors held = Cursors(list(cursors), cursor_for)  # a copy, which no other thread makes longer
     targets.all, targets.count, targets.keyless = held.targets, held.count, keyless
-    targets.lanes = NULL if lane_for is None else <void*>held
+    targets.cursors = NULL if cursor_for is None else <void*>held
     taken.spreads, taken.partitions = True, targets.count if rules.honors_partition else 0
     if not 0 <= keyless < targets.count:
-        raise ValueError(f"lane {keyless} of {targets.count}")
+        raise ValueError(f"partition {keyless} of {targets.count}")
     progress.start = start
     PyObject_GetBuffer(source, &lines, PyBUF_SIMPLE)
     try:
@@ -213,7 +213,7 @@ def spread_json(source, Py_ssize_t start, Py_ssize_t end, lanes, Py_ssize_t keyl
         return JsonSpread(
             progress.start,
             held.changed(),
-            progress.lane,
+            progress.partition,
             progress.record_bytes,
             wrong_line_of(fault, &progress, source, end, taken.partitions),
         )
@@ -221,25 +221,25 @@ def spread_json(source, Py_ssize_t start, Py_ssize_t end, lanes, Py_ssize_t keyl
         PyBuffer_Release(&lines)
 
 
-cdef class Lanes:
+cdef class Cursors:
     """The batches in the making of one call, their buffers held for writing, and the function that provides more."""
 
     cdef Target* targets
     cdef Py_buffer* buffers
     cdef Py_ssize_t count
-    cdef object lane_for
-    cdef object error  # what `lane_for` raised
+    cdef object cursor_for
+    cdef object error  # what `cursor_for` raised
 
-    def __cinit__(self, list lanes, lane_for):
+    def __cinit__(self, list cursors, cursor_for):
         cdef Py_ssize_t number
-        self.count, self.lane_for = len(lanes), lane_for
+        self.count, self.cursor_for = len(cursors), cursor_for
         self.targets = <Target*>calloc(self.count + 1, sizeof(Target))
         self.buffers = <Py_buffer*>calloc(self.count + 1, sizeof(Py_buffer))
         if self.targets is NULL or self.buffers is NULL:
             raise MemoryError
         for number in range(self.count):
-            if lanes[number] is not None:
-                self.hold(number, lanes[number])
+            if cursors[number] is not None:
+                self.hold(number, cursors[number])
 
     def __dealloc__(self):
         cdef Py_ssize_t number
@@ -249,22 +249,22 @@ cdef class Lanes:
         free(self.buffers)
         free(self.targets)
 
-    cdef int hold(self, Py_ssize_t number, lane) except -1:
-        """Let the records of a lane go into this batch, in the place of the one before."""
+    cdef int hold(self, Py_ssize_t number, cursor) except -1:
+        """Write the next records of a partition into this batch instead of the one before."""
         cdef Target* target = &self.targets[number]
         target.data = NULL
         PyBuffer_Release(&self.buffers[number])
-        PyObject_GetBuffer(lane.target, &self.buffers[number], PyBUF_WRITABLE)
-        return begin_target(target, &self.buffers[number], lane)
+        PyObject_GetBuffer(cursor.target, &self.buffers[number], PyBUF_WRITABLE)
+        return begin_target(target, &self.buffers[number], cursor)
 
     cdef bint ask(self, Py_ssize_t number, Py_ssize_t record_bytes) except -1:
-        """Ask for a batch with room for a record of this size; return whether there is one."""
+        """Ask for a batch with space for a record of this size; return whether there is one."""
         cdef Target* target = &self.targets[number]
-        lane = self.lane_for(number, record_bytes, ended(target) if target.is_changed else None)
-        if lane is None:
+        cursor = self.cursor_for(number, record_bytes, ended(target) if target.is_changed else None)
+        if cursor is None:
             target.data, target.is_changed = NULL, False
             return False
-        self.hold(number, lane)
+        self.hold(number, cursor)
         return True
 
     cdef dict changed(self):
@@ -274,8 +274,8 @@ cdef class Lanes:
         }
 
 
-cdef bint ask(void* lanes, Py_ssize_t number, Py_ssize_t record_bytes) noexcept with gil:
-    cdef Lanes asked = <Lanes>lanes
+cdef bint ask(void* cursors, Py_ssize_t number, Py_ssize_t record_bytes) noexcept with gil:
+    cdef Cursors asked = <Cursors>cursors
     try:
         return asked.ask(number, record_bytes)
     except BaseException as error:  # raised again by `spread_json`, when it holds no pointer into a buffer any more
@@ -291,10 +291,10 @@ cdef int check_lines(const Py_buffer* lines, Py_ssize_t start, Py_ssize_t end, i
     return 0
 
 
-cdef int begin_target(Target* target, const Py_buffer* space, lane) except -1:
-    cdef Py_ssize_t position = lane.position
-    cdef int64_t offset_delta = lane.offset_delta
-    base_timestamp = lane.base_timestamp
+cdef int begin_target(Target* target, const Py_buffer* space, cursor) except -1:
+    cdef Py_ssize_t position = cursor.position
+    cdef int64_t offset_delta = cursor.offset_delta
+    base_timestamp = cursor.base_timestamp
     if not 0 <= position <= space.len:
         raise ValueError("split outside of its buffers")
     if offset_delta < 0:
@@ -308,7 +308,9 @@ cdef int begin_target(Target* target, const Py_buffer* space, lane) except -1:
 
 
 cdef ended(const Target* target):
-    return Lane(None, target.position, target.offset_delta, target.base_timestamp, target.max_timestamp, target.values_bytes)
+    return Lane(
+        None, target.position, target.offset_delta, target.base_timestamp, target.max_timestamp, target.values_bytes
+    )
 
 
 cdef wrong_line_of(Fault fault, const Progress* progress, source, Py_ssize_t end, Py_ssize_t partitions):
@@ -333,13 +335,13 @@ cdef Fault split_lines(
     Py_ssize_t count_max,
 ) noexcept nogil:
     cdef const uint8_t* newline
-    cdef Py_ssize_t size, asked, lane = 0
+    cdef Py_ssize_t size, asked, partition = 0
     cdef int64_t timestamp_delta
     cdef Target* target = targets.all
     cdef Line line
     cdef Record record
     cdef Fault fault
-    progress.record_bytes, progress.lane, progress.fault_position = 0, -1, 0
+    progress.record_bytes, progress.partition, progress.fault_position = 0, -1, 0
     while count_max > 0 and (rules.spreads or target.offset_delta <= INT_MAX):
         line.data, line.at = source + progress.start, 0
         newline = <const uint8_t*>memchr(line.data, c"\n", end - progress.start)
@@ -356,13 +358,13 @@ cdef Fault split_lines(
             if record.timestamp != -1 and not rules.earliest <= record.timestamp <= rules.latest:
                 return OUT_OF_TIME
             if record.partition >= 0:
-                lane = record.partition
-                target = &targets.all[lane]
+                partition = record.partition
+                target = &targets.all[partition]
             elif targets.count > 1:
-                fault = lane_of(&line, &record.key, targets, &lane)
+                fault = partition_for(&line, &record.key, targets, &partition)
                 if fault != FINE:
                     return fault
-                target = &targets.all[lane]
+                target = &targets.all[partition]
             asked = 0
             while True:
                 timestamp_delta = 0
@@ -375,11 +377,11 @@ cdef Fault split_lines(
                 ):
                     break
                 size = body_size(&record, 0, 0)
-                progress.record_bytes, progress.lane = varint_size(size) + size, lane
-                if targets.lanes is NULL or asked == ASKED_TIMES_MAX or not ask(targets.lanes, lane, progress.record_bytes):
+                progress.record_bytes, progress.partition = varint_size(size) + size, partition
+                if targets.cursors is NULL or asked == ASKED_TIMES_MAX or not ask(targets.cursors, partition, progress.record_bytes):
                     return FINE
                 asked += 1
-            progress.record_bytes, progress.lane = 0, -1
+            progress.record_bytes, progress.partition = 0, -1
             size = put_record(&line, &record, target.data + target.position, size, timestamp_delta, target.offset_delta)
             if size < 0:
                 return CHANGED
@@ -396,19 +398,19 @@ cdef Fault split_lines(
     return FINE
 
 
-# --- which lane ----------------------------------------------------------------------------------------------------
+# --- which partition -------------------------------------------------------------------------------------------------
 
 
-cdef Fault lane_of(const Line* line, const Text* key, const Targets* targets, Py_ssize_t* lane) noexcept nogil:
-    """Find the lane of a key: its hash modulo the lanes, as Kafka's producer does it. See `partitioner`."""
+cdef Fault partition_for(const Line* line, const Text* key, const Targets* targets, Py_ssize_t* partition) noexcept nogil:
+    """Find the partition of a key: its hash modulo their number, as Kafka's producer does it. See `partitioner`."""
     cdef const uint8_t* raw = line.data + key.position
     cdef uint8_t* plain
     cdef bint is_read
     if key.size < 0:
-        lane[0] = targets.keyless
+        partition[0] = targets.keyless
         return FINE
     if not key.is_base64 and not key.is_escaped:
-        lane[0] = (murmur2(raw, key.size) & 0x7FFFFFFF) % targets.count
+        partition[0] = (murmur2(raw, key.size) & 0x7FFFFFFF) % targets.count
         return FINE
     plain = <uint8_t*>malloc(key.size + 1)
     if plain is NULL:
@@ -418,7 +420,7 @@ cdef Fault lane_of(const Line* line, const Text* key, const Targets* targets, Py
     else:
         is_read = unescape(raw, key.raw_size, plain, key.size, key.size) == key.size
     if is_read:
-        lane[0] = (murmur2(plain, key.size) & 0x7FFFFFFF) % targets.count
+        partition[0] = (murmur2(plain, key.size) & 0x7FFFFFFF) % targets.count
     free(plain)
     return FINE if is_read else CHANGED
 
@@ -460,7 +462,7 @@ cdef Py_ssize_t put_record(
 cdef bint put_text(Sink* sink, const Line* line, const Text* text) noexcept nogil:
     cdef const uint8_t* raw = line.data + text.position
     cdef uint8_t* out
-    cdef Py_ssize_t room
+    cdef Py_ssize_t space
     if field_size(text.size) > sink.limit - sink.used:
         return False
     sink.used += put_varint(sink.data + sink.used, text.size)
@@ -470,8 +472,8 @@ cdef bint put_text(Sink* sink, const Line* line, const Text* text) noexcept nogi
             if from_base64(raw, text.raw_size, out, text.size) != text.size:
                 return False
         elif text.is_escaped:
-            room = sink.limit - sink.used
-            if unescape(raw, text.raw_size, out, text.size, room) != text.size:
+            space = sink.limit - sink.used
+            if unescape(raw, text.raw_size, out, text.size, space) != text.size:
                 return False
         else:
             memcpy(out, raw, text.size)
@@ -480,18 +482,18 @@ cdef bint put_text(Sink* sink, const Line* line, const Text* text) noexcept nogi
 
 
 cdef Py_ssize_t unescape(
-    const uint8_t* raw, Py_ssize_t left, uint8_t* out, Py_ssize_t size, Py_ssize_t room
+    const uint8_t* raw, Py_ssize_t left, uint8_t* out, Py_ssize_t size, Py_ssize_t space
 ) noexcept nogil:
     """Write what a string stands for, `size` bytes, and return how many these were; -1 for what is no string.
 
-    Up to `room` bytes may be written to, and behind the last one anything.
+    Up to `space` bytes may be written to, and behind the last one anything.
     """
     cdef Py_ssize_t used = 0, run, taken
     cdef uint64_t marks
     cdef uint32_t code
     cdef Fault fault
     while left > 0:
-        if left >= 8 and room - used >= 8:
+        if left >= 8 and space - used >= 8:
             marks = specials(load(raw))
             memcpy(out + used, raw, 8)
             run = first_marked(marks) if marks else 8
@@ -499,12 +501,12 @@ cdef Py_ssize_t unescape(
             run = 0
         if run == 0 and raw[0] != c"\\":
             run = 1
-            if used >= room:
+            if used >= space:
                 return -1
             out[used] = raw[0]
         if run == 0:
             taken = read_escape(raw, left, &code, &fault)
-            if taken == 0 or code_size(code) > room - used:
+            if taken == 0 or code_size(code) > space - used:
                 return -1
             used += put_code(out + used, code)
             raw += taken
@@ -515,7 +517,7 @@ cdef Py_ssize_t unescape(
     return used if used == size else -1
 
 
-cdef Py_ssize_t from_base64(const uint8_t* raw, Py_ssize_t left, uint8_t* out, Py_ssize_t room) noexcept nogil:
+cdef Py_ssize_t from_base64(const uint8_t* raw, Py_ssize_t left, uint8_t* out, Py_ssize_t space) noexcept nogil:
     """Return how many bytes a string of base64 stands for, -1 when it is none. Writes them unless `out` is NULL."""
     cdef Py_ssize_t used = 0, taken, size
     cdef uint32_t bits = 0, code, sextet
@@ -545,7 +547,7 @@ cdef Py_ssize_t from_base64(const uint8_t* raw, Py_ssize_t left, uint8_t* out, P
         if size < 1 or bits & ((1 << 8 * padding) - 1):
             return -1
         if out is not NULL:
-            if size > room - used:
+            if size > space - used:
                 return -1
             out[used] = <uint8_t>(bits >> 16)
             if size > 1:

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Strings eight bytes at a time, for the compiled twins that write and read JSON: of little-endian machines only."""
+"""Strings eight bytes at a time, for the compiled implementations that write and read JSON: of little-endian machines only."""
 
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy

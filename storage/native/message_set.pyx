@@ -304,7 +304,7 @@ cdef bint is_sum_right(const uint8_t* data, const Message* message) noexcept nog
     cdef Py_ssize_t left = message.end - message.position - CHECKED_POSITION
     cdef uint32_t crc = 0xFFFFFFFFU, low, high
     while left >= 8:
-        memcpy(&low, place, 4)  # little-endian; on a big-endian machine the plain twin is used
+        memcpy(&low, place, 4)  # little-endian; on a big-endian machine the reference is used
         memcpy(&high, place + 4, 4)
         low ^= crc
         crc = (

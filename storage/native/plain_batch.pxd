@@ -28,7 +28,7 @@ cdef enum Status:
     MORE_BYTES = 0  # what is left is no whole batch
     OTHER_BATCH  # a batch follows that is not plain, or not sound
     MAP_FULL
-    OUT_OF_ROOM
+    OUT_OF_SPACE
 
 
 cdef struct Bounds:  # between which offsets the next batch must lie

@@ -6,7 +6,7 @@ remaining bytes before it is added to a position, and no memory is allocated bec
 read once into locals: another thread may write to a shared buffer meanwhile, and then gets a wrong result, but no read
 or write out of bounds.
 
-Lines are written without asking for room at each byte: behind the limit of a sink there are `SLACK` bytes more, and
+Lines are written without a check of the space at each byte: behind the limit of a sink there are `SLACK` bytes more, and
 nothing writes as many between two looks at the limit. Where it is passed, the line is begun again in a larger sink.
 """
 
@@ -181,7 +181,7 @@ cdef class Payload:
         return self.cursor.end + each * self.count
 
     cdef State put_lines(self, const Frame* frame, Sink* sink) noexcept nogil:
-        """Go on with the lines; on FULL the next call begins again with the line that found no room."""
+        """Go on with the lines; on FULL the next call begins again with the line that did not fit."""
         cdef Span span
         cdef RecordRow row
         cdef Py_ssize_t position, used

@@ -36,9 +36,9 @@ def keep(segment: Segment, position: int, *, sync_name: bool = True) -> str | No
         target = os.path.join(segment.directory, name)
         with files.created(target) as copy:
             copy.truncate(segment.size - position)  # zeros are not written, so a preallocated tail stays sparse
-            for place, block in _blocks(log, position, segment.size):
+            for block_position, block in _blocks(log, position, segment.size):
                 if not _is_zero(block):
-                    copy.write(place - position, block)
+                    copy.write(block_position - position, block)
             copy.sync()
     if sync_name:
         files.sync_directory(segment.directory)
@@ -94,7 +94,10 @@ def _begins_alike(path: str, log: File, position: int, end: int) -> bool:
         if kept.size() > end - position:
             return False
         blocks = _blocks(log, position, position + kept.size())
-        return all(block.startswith(kept.read(place - position, len(block)).rstrip(b"\0")) for place, block in blocks)
+        return all(
+            block.startswith(kept.read(block_position - position, len(block)).rstrip(b"\0"))
+            for block_position, block in blocks
+        )
 
 
 def _is_zero(block: bytearray) -> bool:
@@ -102,5 +105,5 @@ def _is_zero(block: bytearray) -> bool:
 
 
 def _blocks(log: File, position: int, end: int) -> Iterator[tuple[int, bytearray]]:
-    for place in range(position, end, _COPY_BYTES):
-        yield place, log.read(place, min(_COPY_BYTES, end - place))
+    for block_position in range(position, end, _COPY_BYTES):
+        yield block_position, log.read(block_position, min(_COPY_BYTES, end - block_position))

@@ -31,35 +31,37 @@ class DamageRegistry:
         self._on_new = on_new
         self._lock = threading.Lock()
         self._kept = tuple(damage for damage in found if damage.kept is not None)
-        self._places: dict[_Key, Damage] = {_key(damage): damage for damage in found if damage.kept is None}
+        self._damage: dict[_Key, Damage] = {_key(damage): damage for damage in found if damage.kept is None}
 
     def add(self, error: StorageError) -> bool:
         """Record the position of `error`; return whether it is new. An error without a path is not recorded."""
         if error.path is None:
             return False
-        place = Damage(error.path, error.position or 0, error.offset, error.reason)
+        damage = Damage(error.path, error.position or 0, error.offset, error.reason)
         with self._lock:
-            if _key(place) in self._places or len(self._places) >= DAMAGE_ENTRIES_MAX:
+            if _key(damage) in self._damage or len(self._damage) >= DAMAGE_ENTRIES_MAX:
                 return False
-            self._places[_key(place)] = place
+            self._damage[_key(damage)] = damage
         self._on_new(error)
         return True
 
     def all(self) -> tuple[Damage, ...]:
         """Return all entries, those of recovery first."""
         with self._lock:
-            return (*self._kept, *self._places.values())
+            return (*self._kept, *self._damage.values())
 
     def __len__(self) -> int:
-        return len(self._kept) + len(self._places)
+        return len(self._kept) + len(self._damage)
 
     def keep_only(self, log_paths: Iterable[str]) -> None:
         """Drop the entries of log files that are not among `log_paths`; those of other files stay."""
         with self._lock:
-            if self._places:
+            if self._damage:
                 present = set(log_paths)
-                kept = {key: place for key, place in self._places.items() if key[0] in present or ".log" not in key[0]}
-                self._places = kept
+                kept = {
+                    key: damage for key, damage in self._damage.items() if key[0] in present or ".log" not in key[0]
+                }
+                self._damage = kept
 
 
 def _key(damage: Damage) -> _Key:

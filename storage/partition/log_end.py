@@ -96,10 +96,10 @@ def end_of_chain(segment: Segment) -> int | None:
     """Return the offset after the last batch, or None if the file does not end with a whole one."""
     position, next_offset = segment.last_indexed_position(), segment.base_offset
     try:
-        for place, header in segment.headers(position):
+        for batch_position, header in segment.headers(position):
             if header.base_offset < next_offset:
                 return None
-            position, next_offset = place + header.size, header.next_offset
+            position, next_offset = batch_position + header.size, header.next_offset
     except MalformedBatch:
         return None
     return next_offset

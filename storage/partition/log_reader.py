@@ -268,9 +268,9 @@ class _OncePerPlace:
         self._seen: set[tuple[str | None, int | None]] = set()
 
     def __call__(self, error: StorageError, following: int) -> None:
-        place = error.path, error.position
-        if place not in self._seen:
-            self._seen.add(place)
+        location = error.path, error.position
+        if location not in self._seen:
+            self._seen.add(location)
             self._report(error)
 
 

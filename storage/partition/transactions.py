@@ -225,8 +225,8 @@ class SegmentTransactions:
         segment.
         """
         entries = self._by_producer.get(producer_id, [])
-        place = bisect_left(entries, offset, key=lambda entry: entry.last_offset)
-        if place < len(entries) and entries[place].first_offset <= offset:
+        index = bisect_left(entries, offset, key=lambda entry: entry.last_offset)
+        if index < len(entries) and entries[index].first_offset <= offset:
             return True
         first_open = self.open.get(producer_id)
         return None if first_open is not None and first_open <= offset else False
@@ -245,7 +245,7 @@ class SegmentTransactions:
             self.position = rows.end
         self.position = end
 
-    def _take(self, log: File, place: int, header: BatchHeader, seen: memoryview, nowait: bool) -> None:
+    def _take(self, log: File, batch_position: int, header: BatchHeader, seen: memoryview, nowait: bool) -> None:
         """Process a batch. One that opens or ends a transaction is verified.
 
         Otherwise a damaged header could seem to open a transaction, which would hide all later records.
@@ -255,7 +255,7 @@ class SegmentTransactions:
         if (producer_id in self.open) != header.is_control:
             return  # continues a transaction, or ends none
         try:
-            batch = _load(log, place, header, seen, nowait)
+            batch = _load(log, batch_position, header, seen, nowait)
             marker = end_marker(batch) if header.is_control else None
         except WouldBlock:
             raise
@@ -277,11 +277,11 @@ class SegmentTransactions:
         self._by_producer.setdefault(entry.producer_id, []).append(entry)
 
 
-def _load(log: File, place: int, header: BatchHeader, seen: memoryview, nowait: bool) -> Batch:
+def _load(log: File, batch_position: int, header: BatchHeader, seen: memoryview, nowait: bool) -> Batch:
     data = seen[: header.size]
     if len(data) < header.size:
-        data = memoryview(log.read(place, header.size, nowait=nowait))
-    return read_batch(data, path=log.path, file_position=place)
+        data = memoryview(log.read(batch_position, header.size, nowait=nowait))
+    return read_batch(data, path=log.path, file_position=batch_position)
 
 
 def _reaches_into(transaction: AbortedTransaction, offset_from: int, offset_to: int) -> bool:

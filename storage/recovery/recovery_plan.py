@@ -63,13 +63,13 @@ class RecoveryPlan:
         after = f", with the {counted(len(bases) - 1, 'segment')} after it" if len(bases) > 1 else ""
         meaning = f"will be checked from offset {self._recovery_point}{after}; indexes will be rebuilt"
         self._on_step("recover", segment_name(bases[0], ".log"), meaning, offset=self._recovery_point)
-        for place, base in enumerate(bases):
-            if place and self._is_after_gap(base):
-                self._set_aside(bases[place:], f"offsets {self.next_offset} to {base - 1} are missing")
+        for index, base in enumerate(bases):
+            if index and self._is_after_gap(base):
+                self._set_aside(bases[index:], f"offsets {self.next_offset} to {base - 1} are missing")
                 break
             self.next_offset = max(self.next_offset, base)
-            if self._cuts(base, bases[place + 1] if base != bases[-1] else None):
-                self._set_aside(bases[place + 1 :], "follows a cut")
+            if self._cuts(base, bases[index + 1] if base != bases[-1] else None):
+                self._set_aside(bases[index + 1 :], "follows a cut")
                 break
         self._plan_leftovers()
         self._plan_epochs()

@@ -65,11 +65,11 @@ class Encoded(NamedTuple):
     pick: int
     """The next of the picks."""
 
-    lane: Lane
+    cursor: Lane
     """The batch then, without its target, and with the sums of this call."""
 
     record_bytes: int
-    """The size that the next record has as the first of a batch, when it found no room; else 0."""
+    """The size that the next record has as the first of a batch, when it did not fit; else 0."""
 
 
 # --- reading -------------------------------------------------------------------------------------------------------
@@ -131,13 +131,13 @@ def spread_keys(keys: Column, count: int, partitions: int) -> array[int]:
     return array("i", (-1 if key is None else partition_of(key, partitions) for key in found))
 
 
-def encode_columns(columns: RecordColumns, picks: array[int], pick: int, lane: Lane) -> Encoded:
-    """Write the rows `picks[pick:]` as records into the target of `lane`, as many as find room.
+def encode_columns(columns: RecordColumns, picks: array[int], pick: int, cursor: Lane) -> Encoded:
+    """Write the rows `picks[pick:]` as records into the target of `cursor`, as many as fit.
 
     ValueError for a timestamp below -1, a row that is not there, a header without a name.
     """
-    target, position, delta = lane.target, lane.position, lane.offset_delta
-    base, latest, values_bytes, record_bytes = lane.base_timestamp, -1, 0, 0
+    target, position, delta = cursor.target, cursor.position, cursor.offset_delta
+    base, latest, values_bytes, record_bytes = cursor.base_timestamp, -1, 0, 0
     assert target is not None
     timestamps = memoryview(columns.timestamps)
     while pick < len(picks) and delta <= INT_MAX:

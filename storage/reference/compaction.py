@@ -293,15 +293,15 @@ class OutputIndexer:
         """Add the whole batches in `data[start:end]`, which begin at byte `position` of the log."""
         if not 0 <= start <= end <= len(data) or not 0 <= position <= I64_MAX - (end - start):
             raise ValueError("positions outside of the block")
-        view, place = memoryview(data)[:end], start
-        while place < end:
-            header = parse_header(view, place)
+        view, batch_position = memoryview(data)[:end], start
+        while batch_position < end:
+            header = parse_header(view, batch_position)
             self.last_offset = header.last_offset
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp, self._offset_of_max = header.max_timestamp, header.last_offset
-            if place + position - start - self._indexed_position > self._interval_bytes:
-                self._add_entry(place + position - start)
-            place += header.size
+            if batch_position + position - start - self._indexed_position > self._interval_bytes:
+                self._add_entry(batch_position + position - start)
+            batch_position += header.size
 
     def _add_entry(self, position: int) -> None:
         self._indexed_position = position

@@ -78,7 +78,7 @@ def format_records(
         if not style.offset_min <= offset < style.offset_end:
             continue
         names = list(header_names(payload, row[HEADERS_POSITION], row[HEADERS_COUNT]))
-        if _room(row, names) > len(target) - used:
+        if _size_max(row, names) > len(target) - used:
             return number, used
         line = _line(payload, row, offset, names, style)
         target[used : used + len(line)] = line
@@ -142,7 +142,7 @@ def _size_at(payload: Buffer, position: int) -> tuple[int, int]:
     return max(size, 0), position
 
 
-def _room(row: array[int], names: list[Buffer]) -> int:
+def _size_max(row: array[int], names: list[Buffer]) -> int:
     text = max(row[KEY_SIZE], 0) + max(row[VALUE_SIZE], 0) + sum(len(name) for name in names)
     return LINE_SIZE_MAX + REPLACEMENT_SIZE * text + len(names)
 

@@ -22,9 +22,9 @@ def around(view: Buffer, count: int, base_offset: int, offset: int) -> list[tupl
     """
     _check(view, count, OFFSET_ENTRY)
     key = OFFSET_ENTRY.unpack_from
-    place = bisect_right(range(count), offset - base_offset, key=lambda slot: key(view, slot * OFFSET_ENTRY.size)[0])
-    floor = [] if place else [(base_offset, 0)]
-    for slot in range(max(place - 1, 0), min(place + 2, count)):
+    index = bisect_right(range(count), offset - base_offset, key=lambda slot: key(view, slot * OFFSET_ENTRY.size)[0])
+    floor = [] if index else [(base_offset, 0)]
+    for slot in range(max(index - 1, 0), min(index + 2, count)):
         first, second = OFFSET_ENTRY.unpack_from(view, slot * OFFSET_ENTRY.size)
         floor.append((base_offset + first, second))
     return floor
@@ -34,10 +34,10 @@ def time_floor(view: Buffer, count: int, base_offset: int, timestamp: int) -> tu
     """Return the (timestamp, offset) with the largest timestamp ≤ `timestamp`, or `(-1, base_offset)`."""
     _check(view, count, TIME_ENTRY)
     key = TIME_ENTRY.unpack_from
-    place = bisect_right(range(count), timestamp, key=lambda slot: key(view, slot * TIME_ENTRY.size)[0])
-    if not place:
+    index = bisect_right(range(count), timestamp, key=lambda slot: key(view, slot * TIME_ENTRY.size)[0])
+    if not index:
         return -1, base_offset
-    first, second = TIME_ENTRY.unpack_from(view, (place - 1) * TIME_ENTRY.size)
+    first, second = TIME_ENTRY.unpack_from(view, (index - 1) * TIME_ENTRY.size)
     return first, base_offset + second
 
 

@@ -18,7 +18,7 @@ Buffer = codec.Buffer
 LONG_MAX = 2**63 - 1
 
 ASKED_MAX = 2
-"""How often `lane_for` is called for one record: for the batch that is open, and for one that begins."""
+"""How often `cursor_for` is called for one record: for the batch that is open, and for one that begins."""
 
 
 class JsonRules(NamedTuple):
@@ -38,8 +38,8 @@ class JsonRules(NamedTuple):
     """A `value` that is no string is taken as its text; else it is refused."""
 
     honors_partition: bool = False
-    """A record that names its `partition` goes into that lane, and one that names a number without a lane is refused;
-    else the field is ignored. Only for `spread_json`."""
+    """A record that names its `partition` goes there, and one that names a partition that is not there is refused; else
+    the field is ignored. Only for `spread_json`."""
 
 
 class JsonSplit(NamedTuple):
@@ -56,25 +56,25 @@ class JsonSplit(NamedTuple):
     """What `values` will show: each value and a newline."""
 
     record_bytes: int
-    """When the next record found no room: its size as the first of a batch. Else 0."""
+    """When the next record did not fit: its size as the first of a batch. Else 0."""
 
     fault: LineFault | None
     """What is wrong with the line that begins at `start`."""
 
 
-LaneFor = Callable[[int, int, Lane | None], Lane | None]
-"""Provides a batch in the making: `lane_for(number, record_bytes, filled)`. See `spread_json`."""
+CursorFor = Callable[[int, int, Lane | None], Lane | None]
+"""Provides an open batch: `cursor_for(partition, record_bytes, filled)`. See `spread_json`."""
 
 
 class JsonSpread(NamedTuple):
     """How far `spread_json` got."""
 
     start: int
-    lanes: dict[int, Lane]
-    """Those that got records, by number and without their targets; not what `lane_for` was given."""
+    cursors: dict[int, Lane]
+    """Those of batches that got records, by partition and without their targets; not what `cursor_for` was given."""
 
-    lane: int
-    """Where the next record belongs, when it found no room there; else -1."""
+    partition: int
+    """Where the next record belongs, when it did not fit there; else -1."""
 
     record_bytes: int
     """Its size as the first of a batch. Else 0."""
@@ -87,11 +87,11 @@ def split_json(
     source: Buffer,
     start: int,
     end: int,
-    lane: Lane,
+    cursor: Lane,
     rules: JsonRules,
     count_max: int,
 ) -> JsonSplit:
-    """Write each whole line of `source[start:end]` as a record into `lane`.
+    """Write each whole line of `source[start:end]` as a record into `cursor`.
 
     A line ends at a newline; blank lines are stepped over. The timestamp of the first record of a batch becomes its
     base timestamp. Timestamp deltas wrap around as a Java long does, and so come back right.
@@ -99,7 +99,12 @@ def split_json(
     Stops when no newline is left, the next record does not fit, `count_max` records are written, the offset delta would
     pass 2^31 - 1, or a line is wrong (`fault`). Returns where to go on.
     """
-    target, position, offset_delta, base_timestamp = lane.target, lane.position, lane.offset_delta, lane.base_timestamp
+    target, position, offset_delta, base_timestamp = (
+        cursor.target,
+        cursor.position,
+        cursor.offset_delta,
+        cursor.base_timestamp,
+    )
     now_ms = rules.now_ms
     assert target is not None
     if not 0 <= start <= end <= len(source) or not 0 <= position <= len(target):
@@ -139,46 +144,46 @@ def spread_json(
     source: Buffer,
     start: int,
     end: int,
-    lanes: Sequence[Lane | None],
+    cursors: Sequence[Lane | None],
     keyless: int,
     rules: JsonRules,
-    lane_for: LaneFor | None = None,
+    cursor_for: CursorFor | None = None,
 ) -> JsonSpread:
-    """Write each whole line of `source[start:end]` as a record into the lane of its key, one lane a partition.
+    """Write each whole line of `source[start:end]` as a record into the batch of its partition.
 
-    Where there is one lane, it takes everything; else `partitioner` says which it is. Records without a key go into
-    lane `keyless`. All as in `split_json`, in the order of the lines: it stops at the first one that is wrong, or whose
-    lane has no space or is None.
+    `cursors`: one for each partition. `partitioner` chooses the partition of a key; records without a key go to
+    `keyless`. All as in `split_json`, in the order of the lines: it stops at the first one that is wrong, or whose
+    batch has no space or is None.
 
-    Where `lane_for` is given it is called before that last case stops the work, at most `ASKED_MAX` times for a record:
-    with the number of the lane, the size of the record as the first of a batch, and what this call has written into the
-    lane, None where that is nothing. What it was given is not in the result. The lane that it returns is filled next;
-    with None the work stops. What it raises is raised, and then no lane counts as written to.
+    If `cursor_for` is given, it is called before that last case stops the work, at most `ASKED_MAX` times for a record.
+    It gets the partition, the size of the record as the first of a batch, and what this call has written into the
+    batch, None where that is nothing, which is not in the result then. The cursor that it returns is filled next; with
+    None the work stops. What it raises is raised, and then no batch counts as written to.
     """
-    if not 0 <= keyless < len(lanes):
-        raise ValueError(f"lane {keyless} of {len(lanes)}")
+    if not 0 <= keyless < len(cursors):
+        raise ValueError(f"partition {keyless} of {len(cursors)}")
     if not 0 <= start <= end <= len(source) or rules.now_ms < -1:
         raise ValueError("split outside of its buffers" if rules.now_ms >= -1 else f"a timestamp of {rules.now_ms}")
-    for lane in lanes:
-        if lane is not None and not (0 <= lane.position <= len(lane.target or b"") and lane.offset_delta >= 0):
-            raise ValueError(f"a lane of position {lane.position} and offset delta {lane.offset_delta}")
-    now, begun = list(lanes), list(lanes)
+    for cursor in cursors:
+        if cursor is not None and not (0 <= cursor.position <= len(cursor.target or b"") and cursor.offset_delta >= 0):
+            raise ValueError(f"a cursor of position {cursor.position} and offset delta {cursor.offset_delta}")
+    now, begun = list(cursors), list(cursors)
     while (newline := bytes(memoryview(source)[start:end]).find(b"\n")) >= 0:
         line_end = start + newline + 1
         try:
             line = bytes(memoryview(source)[start : line_end - 1])
-            count = len(lanes) if rules.honors_partition else 0
+            count = len(cursors) if rules.honors_partition else 0
             record = parse(line, needs_key=rules.needs_key, partitions=count, values_as_text=rules.values_as_text)
             _check_time(record, rules)
         except WrongLine as wrong:
             return JsonSpread(start, _changed(now, begun), -1, 0, wrong.fault)
         if record is not None:
-            number, asked = _lane_of(record, len(lanes), keyless), 0
+            number, asked = _partition_for(record, len(cursors), keyless), 0
             while (filled := _filled(now[number], source, start, line_end, rules)) is None:
                 record_bytes = len(_encoded(record, 0, 0))
-                if lane_for is not None and asked < ASKED_MAX:
+                if cursor_for is not None and asked < ASKED_MAX:
                     made = _changed([now[number]], [begun[number]]).get(0)
-                    now[number] = begun[number] = lane_for(number, record_bytes, made)
+                    now[number] = begun[number] = cursor_for(number, record_bytes, made)
                     asked += 1
                     if now[number] is not None:
                         continue
@@ -188,24 +193,24 @@ def spread_json(
     return JsonSpread(start, _changed(now, begun), -1, 0, None)
 
 
-def _filled(lane: Lane | None, source: Buffer, start: int, end: int, rules: JsonRules) -> Lane | None:
-    """Return the lane with the record of one line, None where it does not fit."""
-    if lane is None:
+def _filled(cursor: Lane | None, source: Buffer, start: int, end: int, rules: JsonRules) -> Lane | None:
+    """Return the cursor with the record of one line, None where it does not fit."""
+    if cursor is None:
         return None
-    split = split_json(source, start, end, lane, JsonRules(rules.now_ms, values_as_text=rules.values_as_text), 1)
+    split = split_json(source, start, end, cursor, JsonRules(rules.now_ms, values_as_text=rules.values_as_text), 1)
     if split.start == start:
         return None
     return Lane(
-        lane.target,
+        cursor.target,
         split.position,
         split.offset_delta,
         split.base_timestamp,
-        max(lane.max_timestamp, split.max_timestamp),
-        lane.values_bytes + split.values_bytes,
+        max(cursor.max_timestamp, split.max_timestamp),
+        cursor.values_bytes + split.values_bytes,
     )
 
 
-def _lane_of(record: JsonRecord, count: int, keyless: int) -> int:
+def _partition_for(record: JsonRecord, count: int, keyless: int) -> int:
     if record.partition is not None:
         return record.partition
     return keyless if record.key is None else partition_of(record.key, count)
@@ -220,9 +225,9 @@ def _check_time(record: JsonRecord | None, rules: JsonRules) -> None:
 
 def _changed(now: Sequence[Lane | None], before: Sequence[Lane | None]) -> dict[int, Lane]:
     return {
-        number: lane._replace(target=None)
-        for number, (lane, old) in enumerate(zip(now, before, strict=True))
-        if lane is not None and lane is not old
+        number: cursor._replace(target=None)
+        for number, (cursor, old) in enumerate(zip(now, before, strict=True))
+        if cursor is not None and cursor is not old
     }
 
 

@@ -46,7 +46,7 @@ class OffsetMap:
             raise ValueError(f"a load factor of {load_factor}, a hash key of {len(self._hash_key)} bytes")
         self.count_max = int(slots * load_factor)
         if self.count_max < 1:
-            raise ValueError(f"an offset map of {bytes_max} bytes has no room for a key")
+            raise ValueError(f"an offset map of {bytes_max} bytes has no space for a key")
         self.latest_offset = -1
         """The map knows every key in the dirty part up to this offset."""
         self._offsets: dict[bytes, int] = {}

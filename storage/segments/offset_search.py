@@ -81,26 +81,30 @@ def _walk_to(
     If no batch holds the offset, the batch before it is verified as well, because a damaged header can hide its end.
     """
     passed: tuple[int, BatchHeader, memoryview] | None = None
-    for place, header, seen in batch_chain.headers(log, position, segment.size, nowait=nowait):
+    for batch_position, header, seen in batch_chain.headers(log, position, segment.size, nowait=nowait):
         # A damaged last offset delta made a batch reach over the ones behind it, and their look-ups failed.
         if passed is not None and header.base_offset <= passed[1].last_offset:
             raise MalformedBatch(
-                f"offset {header.base_offset} is too low at this position", path=log.path, position=place
+                f"offset {header.base_offset} is too low at this position", path=log.path, position=batch_position
             )
         if header.last_offset >= offset:
-            found = batch_chain.load(log, place, header, seen, nowait=nowait)
+            found = batch_chain.load(log, batch_position, header, seen, nowait=nowait)
             if found.base_offset > offset:
                 if passed is None:  # a compacted log, or batches that a misdirected write put at the start
                     raise MalformedBatch(
-                        f"offset {found.base_offset} is too high for the first batch", path=log.path, position=place
+                        f"offset {found.base_offset} is too high for the first batch",
+                        path=log.path,
+                        position=batch_position,
                     )
                 batch_chain.load(log, *passed, nowait=nowait)
-            if not ends_in_order(segment, log, place, header, seen, offset_end, nowait):
+            if not ends_in_order(segment, log, batch_position, header, seen, offset_end, nowait):
                 raise MalformedBatch(
-                    f"{header.last_offset} is not the last offset before the next batch", path=log.path, position=place
+                    f"{header.last_offset} is not the last offset before the next batch",
+                    path=log.path,
+                    position=batch_position,
                 )
             return found
-        passed = place, header, seen
+        passed = batch_position, header, seen
     if passed is not None:
         batch_chain.load(log, *passed, nowait=nowait)
     return None
@@ -109,7 +113,7 @@ def _walk_to(
 def ends_in_order(
     segment: SearchableSegment,
     log: File,
-    place: int,
+    batch_position: int,
     header: BatchHeader,
     seen: memoryview,
     offset_end: int | None,
@@ -117,9 +121,9 @@ def ends_in_order(
 ) -> bool:
     """Whether the next batch, and the next segment at `offset_end`, begin where this batch ends.
 
-    `seen`: bytes of the log file from `place` on.
+    `seen`: bytes of the log file from `batch_position` on.
     """
-    behind, following = place + header.size, offset_end
+    behind, following = batch_position + header.size, offset_end
     if behind + OFFSET_SIZE <= segment.size:
         begins = seen[header.size : header.size + OFFSET_SIZE]
         if len(begins) < OFFSET_SIZE:

@@ -181,8 +181,8 @@ class Segment:
     def batch_at_position(self, position: int, *, nowait: bool = False) -> Batch:
         """Return the batch that begins at byte `position`, with its checksum verified."""
         log = self.open_files(nowait=nowait).log
-        for place, header, seen in batch_chain.headers(log, position, self.size, nowait=nowait):
-            return batch_chain.load(log, place, header, seen, nowait=nowait)
+        for batch_position, header, seen in batch_chain.headers(log, position, self.size, nowait=nowait):
+            return batch_chain.load(log, batch_position, header, seen, nowait=nowait)
         raise MalformedBatch("no whole batch here", path=self.log_path, position=position)
 
     def batches(
@@ -209,15 +209,15 @@ class Segment:
         chain = batch_chain.walk if over_damage else batch_chain.headers
         log = self.open_files().log
         found = chain(log, position, self.size, block_bytes=batch_chain.BLOCK_BYTES, runs=runs)
-        return ((place, header) for place, header, _ in found)
+        return ((batch_position, header) for batch_position, header, _ in found)
 
     def position_of(self, offset: int, *, nowait: bool = False) -> int:
         """Return the byte position of the batch that `find` would return, or `size`."""
         opened = self.open_files(nowait=nowait)
         position = offset_search.floor_position(self, opened, offset, nowait)
-        for place, header, _ in batch_chain.walk(opened.log, position, self.size, nowait=nowait):
+        for batch_position, header, _ in batch_chain.walk(opened.log, position, self.size, nowait=nowait):
             if header.last_offset >= offset:
-                return place
+                return batch_position
         return self.size
 
     def reading_position(self, offset: int, *, nowait: bool = False) -> int:

@@ -38,20 +38,20 @@ class Segments:
 
     def floor(self, offset: int) -> Segment | None:
         """Return the segment with the greatest base offset ≤ `offset`."""
-        place = bisect_right(self._bases, offset) - 1
-        return self._segments[place] if place >= 0 else None
+        index = bisect_right(self._bases, offset) - 1
+        return self._segments[index] if index >= 0 else None
 
     def from_floor(self, offset: int) -> Iterator[Segment]:
         """Yield the segment that may hold `offset` and all later ones; all segments if `offset` lies below the
         first.
         """
-        for place in range(max(bisect_right(self._bases, offset) - 1, 0), len(self._segments)):
-            yield self._segments[place]
+        for index in range(max(bisect_right(self._bases, offset) - 1, 0), len(self._segments)):
+            yield self._segments[index]
 
     def next_base_offset(self, segment: Segment) -> int | None:
         """Return the base offset of the segment after `segment`; None after the last."""
-        place = bisect_right(self._bases, segment.base_offset)
-        return self._bases[place] if place < len(self._bases) else None
+        index = bisect_right(self._bases, segment.base_offset)
+        return self._bases[index] if index < len(self._bases) else None
 
     def from_timestamp(self, timestamp: int, *, nowait: bool = False) -> Iterator[Segment]:
         """Yield the segments from the first that has a record of `timestamp` or later.
@@ -59,17 +59,17 @@ class Segments:
         Largest timestamps of sealed segments are cached, so that a binary search finds the first of a thousand
         segments.
         """
-        for place in range(bisect_left(self._latest, timestamp), len(self._segments)):
-            segment = self._segments[place]
+        for index in range(bisect_left(self._latest, timestamp), len(self._segments)):
+            segment = self._segments[index]
             if segment.has_timestamp(timestamp, nowait=nowait):
                 yield segment
             elif segment is not self.active:
-                self._cache_latest(place, segment.max_timestamp()[0])
+                self._cache_latest(index, segment.max_timestamp()[0])
 
-    def _cache_latest(self, place: int, latest: int) -> None:
+    def _cache_latest(self, index: int, latest: int) -> None:
         with self._learning:
-            if place == len(self._latest):
-                self._latest.append(max(latest, self._latest[-1] if place else latest))
+            if index == len(self._latest):
+                self._latest.append(max(latest, self._latest[-1] if index else latest))
 
     @property
     def first(self) -> Segment:

@@ -61,7 +61,7 @@ def find_record(
     opened = segment.open_files(nowait=nowait)
     position, before = _start(segment, opened, timestamp, offset_min, nowait)
     log = opened.log
-    for place, header, seen in batch_chain.walk(
+    for batch_position, header, seen in batch_chain.walk(
         log, position, segment.size, on_damage=on_damage, nowait=nowait, runs=RUNS
     ):
         rises = before < header.base_offset if before is not None else _is_indexed(opened, header)
@@ -69,21 +69,25 @@ def find_record(
         if header.max_timestamp < timestamp or header.last_offset < offset_min or not shows(header, nowait=nowait):
             continue
         try:
-            batch = batch_chain.load(opened.log, place, header, seen, nowait=nowait)
+            batch = batch_chain.load(opened.log, batch_position, header, seen, nowait=nowait)
             found = _first_at_or_after(batch, timestamp, offset_min)
             if found is None:
                 continue
             # The base offset may be damaged, so the time leads to a batch only if its offset fits between its
             # neighbors.
-            if rises and offset_search.ends_in_order(segment, opened.log, place, header, seen, offset_end, nowait):
+            if rises and offset_search.ends_in_order(
+                segment, opened.log, batch_position, header, seen, offset_end, nowait
+            ):
                 return found
             holder = segment.find(found.offset, offset_end=offset_end, nowait=nowait)
         except UNREADABLE as error:
             if nowait:
-                raise WouldBlock("the search must skip damage", path=segment.log_path, position=place) from None
+                raise WouldBlock(
+                    "the search must skip damage", path=segment.log_path, position=batch_position
+                ) from None
             on_damage(error)
             continue
-        if holder is not None and place <= (holder.position or 0) < place + header.size:
+        if holder is not None and batch_position <= (holder.position or 0) < batch_position + header.size:
             return found
     return None
 
@@ -100,8 +104,8 @@ def _start(
     # Entries out of order, negative, or beyond the end of the log once led a search past its answer.
     known = _batch_of(segment, opened, entry, nowait) if in_order else None
     if known is not None and offset_min <= entry[1]:
-        place, header = known
-        return (place + header.size, header.last_offset) if entry[0] < timestamp else (place, None)
+        batch_position, header = known
+        return (batch_position + header.size, header.last_offset) if entry[0] < timestamp else (batch_position, None)
     position = offset_search.floor_position(segment, opened, max(offset_min, segment.base_offset), nowait)
     return position, None if position else segment.base_offset - 1
 
@@ -171,8 +175,8 @@ def _batch_of(
         return None
     position = offset_search.floor_position(segment, opened, offset, nowait)
     chain = batch_chain.walk(opened.log, position, segment.size, nowait=nowait, block_bytes=_NEAR_BYTES)
-    for place, header, _ in chain:
+    for batch_position, header, _ in chain:
         if header.last_offset >= offset:
             agrees = header.base_offset <= offset and header.max_timestamp == timestamp
-            return (place, header) if agrees else None
+            return (batch_position, header) if agrees else None
     return None

@@ -43,8 +43,8 @@ class EpochsCheck:
         if epoch < self._latest:
             return False
         if self._entries and last >= self._log_start_offset:
-            place = bisect_right(self._starts, first) - 1
-            if place != bisect_right(self._starts, last) - 1 or self._contradicts(place, epoch):
+            index = bisect_right(self._starts, first) - 1
+            if index != bisect_right(self._starts, last) - 1 or self._contradicts(index, epoch):
                 return False
         self._latest = epoch
         return True
@@ -65,23 +65,23 @@ class EpochsCheck:
             self._compare(epoch, offset, log, position)
 
     def _compare(self, epoch: int, offset: int, log: FindingReporter, position: int | None) -> None:
-        place = bisect_right(self._starts, offset) - 1
-        noted, start = self._entries[max(place, 0)]
-        if self._contradicts(place, epoch) and (epoch, noted) not in self._said:
+        index = bisect_right(self._starts, offset) - 1
+        noted, start = self._entries[max(index, 0)]
+        if self._contradicts(index, epoch) and (epoch, noted) not in self._said:
             self._said.add((epoch, noted))
-            known = f"says {noted}" if place >= 0 else f"begins with {noted} at offset {start}"
+            known = f"says {noted}" if index >= 0 else f"begins with {noted} at offset {start}"
             meaning = f"the batch has leader epoch {epoch}, {checkpoint.LEADER_EPOCHS} {known}"
             log.damage("leader-epoch", meaning, position=position, offset=offset)
 
-    def _contradicts(self, place: int, epoch: int) -> bool:
-        """Return whether entry number `place` of the file contradicts `epoch`; -1 means the range before the first
+    def _contradicts(self, index: int, epoch: int) -> bool:
+        """Return whether entry number `index` of the file contradicts `epoch`; -1 means the range before the first
         entry.
 
         The file may begin in the middle of a log: a broker empties it while the topic's message format is older than
         v2, and continues with its current epoch when the format is v2 again. Batches before that have that epoch or an
         earlier one.
         """
-        return epoch > self._entries[0][0] if place < 0 else epoch != self._entries[place][0]
+        return epoch > self._entries[0][0] if index < 0 else epoch != self._entries[index][0]
 
     def finish(self, next_offset: int, *, is_clean: bool) -> None:
         """Report the epochs that begin after the end of the log."""

@@ -67,11 +67,13 @@ class OffsetIndexCheck:
 
     def _pull(self) -> tuple[int, int, int] | None:
         """Return the next entry (number, offset, position) that is larger than the previous one."""
-        for place, (offset, position) in self._entries:
+        for entry_position, (offset, position) in self._entries:
             if offset > self._last[0] and position > self._last[1]:
                 self._last = offset, position
-                return place, offset, position
-            self._faults.add(place, offset, f"offset {offset}, position {position} does not rise above {self._last}")
+                return entry_position, offset, position
+            self._faults.add(
+                entry_position, offset, f"offset {offset}, position {position} does not rise above {self._last}"
+            )
         return None
 
     def check_rows(self, rows: Rows) -> None:
@@ -86,16 +88,18 @@ class OffsetIndexCheck:
 
     def _take(self, position: int, first_offset: int, last_offset: int) -> None:
         while self._next is not None and self._next[2] < position:
-            place, offset, wanted = self._next
-            self._faults.add(place, offset, f"no batch begins at position {wanted}")
+            entry_position, offset, wanted = self._next
+            self._faults.add(entry_position, offset, f"no batch begins at position {wanted}")
             self._next = self._pull()
         if self._next is not None and self._next[2] == position:
-            place, offset, _ = self._next
+            entry_position, offset, _ = self._next
             self._close()
             if offset <= self._last_offset or offset < first_offset:
-                self._faults.add(place, offset, f"the batch at position {position} begins with offset {first_offset}")
+                self._faults.add(
+                    entry_position, offset, f"the batch at position {position} begins with offset {first_offset}"
+                )
             else:
-                self._open = place, offset
+                self._open = entry_position, offset
             self._next = self._pull()
         # Kafka below 0.11 wrote the first offset of a compressed set, later versions the last one.
         if self._open is not None and self._open[1] in (last_offset, first_offset):
@@ -104,8 +108,10 @@ class OffsetIndexCheck:
 
     def _close(self) -> None:
         if self._open is not None:
-            place, offset = self._open
-            self._faults.add(place, offset, f"offset {offset} ends no batch between its position and the next entry's")
+            entry_position, offset = self._open
+            self._faults.add(
+                entry_position, offset, f"offset {offset} ends no batch between its position and the next entry's"
+            )
         self._open = None
 
     def skip(self, _position: int, following: int) -> None:
@@ -119,8 +125,8 @@ class OffsetIndexCheck:
         if is_whole:
             self._close()
         while self._next is not None:
-            place, offset, position = self._next
-            self._faults.add(place, offset, f"position {position} lies beyond the end of the log")
+            entry_position, offset, position = self._next
+            self._faults.add(entry_position, offset, f"position {position} lies beyond the end of the log")
             self._next = self._pull()
         self._faults.report()
 
@@ -140,11 +146,13 @@ class TimeIndexCheck:
 
     def _pull(self) -> tuple[int, int, int] | None:
         """Return the next entry (number, timestamp, offset) that is larger than the previous one."""
-        for place, (timestamp, offset) in self._entries:
+        for entry_position, (timestamp, offset) in self._entries:
             if timestamp > self._last[0] and offset >= self._last[1]:
                 self._last = timestamp, offset
-                return place, timestamp, offset
-            self._faults.add(place, offset, f"time {timestamp}, offset {offset} does not rise above {self._last}")
+                return entry_position, timestamp, offset
+            self._faults.add(
+                entry_position, offset, f"time {timestamp}, offset {offset} does not rise above {self._last}"
+            )
         return None
 
     def check_rows(self, rows: Rows) -> None:
@@ -163,21 +171,21 @@ class TimeIndexCheck:
 
     def _take(self, first_offset: int, last_offset: int, largest: int, *, is_timed: bool) -> None:
         while self._next is not None and self._next[2] <= last_offset:
-            place, timestamp, offset = self._next
+            entry_position, timestamp, offset = self._next
             if self._largest > timestamp:
                 meaning = f"says that no record up to offset {offset} is above {timestamp}, and one has {self._largest}"
-                self._faults.add(place, offset, meaning)
+                self._faults.add(entry_position, offset, meaning)
             elif is_timed and (largest != timestamp or offset < first_offset):
-                self._contradict(place, offset, timestamp, first_offset, largest)
+                self._contradict(entry_position, offset, timestamp, first_offset, largest)
             self._next = self._pull()
         self._largest = max(self._largest, largest)
 
-    def _contradict(self, place: int, offset: int, timestamp: int, first_offset: int, largest: int) -> None:
+    def _contradict(self, entry_position: int, offset: int, timestamp: int, first_offset: int, largest: int) -> None:
         if offset >= first_offset:
             meaning = f"the batch with offset {offset} has the largest timestamp {largest}, not {timestamp}"
-            self._faults.add(place, offset, meaning)
+            self._faults.add(entry_position, offset, meaning)
         elif not self._skipped:
-            self._faults.add(place, offset, f"there is no batch with offset {offset}")
+            self._faults.add(entry_position, offset, f"there is no batch with offset {offset}")
 
     def skip(self, _position: int, _following: int) -> None:
         """Accept the entries for offsets in a damaged range, because they cannot be checked."""
@@ -186,9 +194,9 @@ class TimeIndexCheck:
     def finish(self, *, is_whole: bool) -> None:
         """Report the faults. `is_whole`: the log ended with a valid batch."""
         while self._next is not None:
-            place, _, offset = self._next
+            entry_position, _, offset = self._next
             if is_whole:
-                self._faults.add(place, offset, f"offset {offset} lies beyond the end of the log")
+                self._faults.add(entry_position, offset, f"offset {offset} lies beyond the end of the log")
             self._next = self._pull()
         self._faults.report()
         if self._is_sealed and -1 < self._last[0] < self._largest:
@@ -216,11 +224,13 @@ class TransactionIndexCheck:
 
     def _pull(self) -> tuple[int, int, int] | None:
         """Return the next well-formed entry (number, producer id, last offset)."""
-        for place, (version, producer_id, first, last, _stable) in self._entries:
+        for entry_position, (version, producer_id, first, last, _stable) in self._entries:
             if version == 0 and 0 <= first <= last and last > self._last_offset:
                 self._last_offset = last
-                return place, producer_id, last
-            self._faults.add(place, last, f"version {version}, offsets {first} to {last} behind {self._last_offset}")
+                return entry_position, producer_id, last
+            self._faults.add(
+                entry_position, last, f"version {version}, offsets {first} to {last} behind {self._last_offset}"
+            )
         return None
 
     def check_rows(self, rows: Rows) -> None:
@@ -233,10 +243,12 @@ class TransactionIndexCheck:
     def batch(self, _position: int, header: BatchHeader, first_offset: int) -> None:
         """Check the next valid batch."""
         while self._next is not None and self._next[2] <= header.last_offset:
-            place, producer_id, offset = self._next
+            entry_position, producer_id, offset = self._next
             is_there = header.is_control and first_offset <= offset and header.producer_id == producer_id
             if not is_there and not (self._skipped and offset < first_offset):
-                self._faults.add(place, offset, f"no marker of producer {producer_id} stands at offset {offset}")
+                self._faults.add(
+                    entry_position, offset, f"no marker of producer {producer_id} stands at offset {offset}"
+                )
             self._next = self._pull()
         self._skipped = False
 

@@ -184,9 +184,9 @@ class SegmentCheck:
 
     def _is_misplaced(self, header: BatchHeader, expected: int, position: int) -> bool:
         """Whether, after a gap, the next batch has a lower offset: then this batch is wrong, not all later ones."""
-        place = position + header.size
+        next_position = position + header.size
         try:
-            head = self._log.read(place, min(HEADER_SIZE, self._size - place))
+            head = self._log.read(next_position, min(HEADER_SIZE, self._size - next_position))
             return expected <= parse_header(head).last_offset < header.last_offset
         except (MalformedBatch, UnsupportedFormat):
             return False

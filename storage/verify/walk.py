@@ -68,19 +68,20 @@ class _Blocks:
         """Return the valid v2 batches from `position` on; None if the window holds none."""
         if (position != self._start or not self._length) and not self._holds_batch(position):
             self._fill(position, 0)
-        place = position - self._start
-        if self._buffer[place + MAGIC_END - 1 : min(place + MAGIC_END, self._length)] != _MAGIC:
+        buffer_position = position - self._start
+        if self._buffer[buffer_position + MAGIC_END - 1 : min(buffer_position + MAGIC_END, self._length)] != _MAGIC:
             return None  # saves many useless calls in a log of old formats
-        numbers, _ = chain.sound(self._buffer, place, self._length, self._start, *chain.ANY_OFFSETS)
+        numbers, _ = chain.sound(self._buffer, buffer_position, self._length, self._start, *chain.ANY_OFFSETS)
         return Rows(numbers, self._buffer[: self._length], self._start) if numbers else None
 
     def _holds_batch(self, position: int) -> bool:
         """Whether the window holds the whole batch at `position`, according to its length field."""
-        place = position - self._start
-        left = self._length - place
-        if place < 0 or left < MAGIC_END:
+        buffer_position = position - self._start
+        left = self._length - buffer_position
+        if buffer_position < 0 or left < MAGIC_END:
             return False
-        return LOG_OVERHEAD + int.from_bytes(self._buffer[place + 8 : place + 12], "big", signed=True) <= left
+        size = int.from_bytes(self._buffer[buffer_position + 8 : buffer_position + 12], "big", signed=True)
+        return LOG_OVERHEAD + size <= left
 
     def view(self, position: int, size: int) -> memoryview:
         """Return `size` bytes from `position`, fewer at the end; they are valid until the next call."""

@@ -124,11 +124,11 @@ def _newest_start(view: LogView, begin: int, end: int, count: int, segments: Seg
     batches: deque[tuple[int, int]] = deque()  # base offset, records
     total = 0
     for segment in segments.from_floor(begin):
-        for place, header in segment.headers(segment.position_of(begin) if segment.base_offset < begin else 0):
+        for batch_position, header in segment.headers(segment.position_of(begin) if segment.base_offset < begin else 0):
             if header.base_offset >= end:
                 break
             if view.shows(header):
-                batches.append(_begin_and_count(segment, place, header))
+                batches.append(_begin_and_count(segment, batch_position, header))
                 total += batches[-1][1]
         while batches and total - batches[0][1] >= count:
             total -= batches.popleft()[1]
@@ -138,11 +138,11 @@ def _newest_start(view: LogView, begin: int, end: int, count: int, segments: Seg
     return _nth_offset(view, base_offset, total - count) if total > count and records else base_offset
 
 
-def _begin_and_count(segment: Segment, place: int, header: BatchHeader) -> tuple[int, int]:
+def _begin_and_count(segment: Segment, batch_position: int, header: BatchHeader) -> tuple[int, int]:
     """Return base offset and number of records of a batch; a compressed set of an old format is inflated for that."""
     if not header.is_wrapper:
         return header.base_offset, header.count
-    batch = segment.batch_at_position(place)
+    batch = segment.batch_at_position(batch_position)
     return batch.base_offset, len(batch.rows()) // COLUMNS
 
 

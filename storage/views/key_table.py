@@ -37,10 +37,10 @@ NAME, COMMITTED_NAME = "by-key", "by-key-committed"
 class KeyTable:
     """An open table. After an OSError from `put`, `get` or `forget_below` its files are removed."""
 
-    def __init__(self, log: Log, place: str | None, store: KeyStore, *, has_footer: bool = False) -> None:
+    def __init__(self, log: Log, path: str | None, store: KeyStore, *, has_footer: bool = False) -> None:
         self.store = store
         self._log = log
-        self._place = place
+        self._place = path
         self._has_footer = has_footer
 
     def get(self, key_hash: int) -> int | None:
@@ -171,10 +171,10 @@ def _check_unused(path: str) -> None:
             raise
 
 
-def _remove_files(place: str) -> None:
+def _remove_files(path: str) -> None:
     for suffix in (FOOTER_SUFFIX, STORE_SUFFIX):
         with contextlib.suppress(FileNotFoundError):
-            files.remove_file(place + suffix)
+            files.remove_file(path + suffix)
 
 
 def header_checksum(batch: Batch) -> int:
@@ -202,24 +202,24 @@ def place_in_cache(cache: str, view: LogView) -> str:
     """
     directory = user_cache.prepare(cache, "by-key")
     user_cache.sweep(directory)
-    place = place_in(directory, view)
+    path = place_in(directory, view)
     for suffix in (STORE_SUFFIX, FOOTER_SUFFIX):
         with contextlib.suppress(FileNotFoundError):
-            files.set_modified(place + suffix, SYSTEM.now_ms() * 1_000_000)
-    return place
+            files.set_modified(path + suffix, SYSTEM.now_ms() * 1_000_000)
+    return path
 
 
 DIGEST_ROWS = f"sha256 above {SHORT_KEY_BYTES}"
 """Part of the identity of an index: which keys have a second row for their digest."""
 
 
-def identity_of(view: LogView, place: str | None) -> bytes:
+def identity_of(view: LogView, path: str | None) -> bytes:
     """Return a value that differs between logs, recreated logs, views and hash functions."""
     log = view.log
     with contextlib.suppress(StorageError, OSError):
         topic_id = checkpoint.read_topic_id(os.path.join(log.path, checkpoint.PARTITION_METADATA))
         parts = [HASH_NAME, DIGEST_ROWS, log.partition, view.is_committed_only, topic_id]
-        if place is not None and os.path.dirname(place) != log.path:
+        if path is not None and os.path.dirname(path) != log.path:
             # In a cache for many logs the path does not identify the log: a directory may be replaced by another one.
             parts.append(files.status(log.path).st_ino)
         return hashlib.blake2b(repr([str(part) for part in parts]).encode(), digest_size=32).digest()

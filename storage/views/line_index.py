@@ -130,10 +130,10 @@ class LineIndex:
 
     def next_damage(self, byte: int) -> tuple[int, int] | None:
         """Return the first byte at or after `byte` before which output was left out, and its log position."""
-        place = bisect_left(self._damage_outputs, byte)
-        if place == len(self._damage_positions):  # the shorter list, while another thread appends to both
+        index = bisect_left(self._damage_outputs, byte)
+        if index == len(self._damage_positions):  # the shorter list, while another thread appends to both
             return None
-        return self._damage_outputs[place], self._damage_positions[place]
+        return self._damage_outputs[index], self._damage_positions[index]
 
     @property
     def is_stored(self) -> bool:
@@ -335,10 +335,10 @@ class LineIndex:
         entries = self._entries
         assert entries is not None
         positions, bases = rows.column(chain.POSITION), rows.column(chain.BASE_OFFSET)
-        outputs, place, count = list(accumulate(sizes, initial=self.size)), 0, len(sizes)
-        while (place := self._next_due(outputs, positions, place, count)) < count:
-            self._add_entry(entries, outputs[place], positions[place], bases[place], segment_path)
-            place += 1
+        outputs, index, count = list(accumulate(sizes, initial=self.size)), 0, len(sizes)
+        while (index := self._next_due(outputs, positions, index, count)) < count:
+            self._add_entry(entries, outputs[index], positions[index], bases[index], segment_path)
+            index += 1
         if self._batches == 0:
             self._first_crc = _header_checksum(rows.batch(0)[2])
         self._batches += count
@@ -346,15 +346,15 @@ class LineIndex:
         self._last = (last, _header_checksum(seen))
         self.reached = (outputs[count], last + header.size)
 
-    def _next_due(self, outputs: list[int], positions: array[int], place: int, count: int) -> int:
-        """Return the first batch from `place` on that gets an entry, or `count`."""
+    def _next_due(self, outputs: list[int], positions: array[int], index: int, count: int) -> int:
+        """Return the first batch from `index` on that gets an entry, or `count`."""
         if self.count == 0:
-            return place
+            return index
         assert self._entries is not None
         output, position, _ = ENTRY.unpack_from(self._entries, (self.count - 1) * ENTRY.size)
         return min(
-            bisect_left(outputs, output + OUTPUT_BYTES_STEP, place, count),
-            bisect_left(positions, position + LOG_BYTES_STEP, place, count),
+            bisect_left(outputs, output + OUTPUT_BYTES_STEP, index, count),
+            bisect_left(positions, position + LOG_BYTES_STEP, index, count),
         )
 
     def _add(self, batch: Batch, measured: int) -> None:

@@ -87,13 +87,13 @@ class LineIndexCache:
             user_cache.sweep(os.path.join(self._cache, MAPS))
 
     def _sweep_own(self, segments: Segments) -> None:
-        place = os.path.join(self._cache, MAPS, self._log_name())
+        folder = os.path.join(self._cache, MAPS, self._log_name())
         # `sweep` removes the caches that were not used for long; the kernel does not update access times reliably
         # (relatime).
-        files.set_modified(place, SYSTEM.now_ms() * 1_000_000)
-        for name in files.names(place):
+        files.set_modified(folder, SYSTEM.now_ms() * 1_000_000)
+        for name in files.names(folder):
             if _is_obsolete(name, segments):
-                files.remove_file(os.path.join(place, name))
+                files.remove_file(os.path.join(folder, name))
 
     def _path(self, segment: Segment, view_format: ViewFormat) -> str:
         return os.path.join(self._cache, MAPS, self._log_name(), segment_name(segment.base_offset, view_format.suffix))

@@ -128,11 +128,11 @@ class RangeView:
         if segment is not self._segments[-1]:
             return segment.size
         try:
-            place = segment.position_of(self._end)
-            for _, header in segment.headers(place, over_damage=True) if place < segment.size else ():
+            batch_position = segment.position_of(self._end)
+            for _, header in segment.headers(batch_position, over_damage=True) if batch_position < segment.size else ():
                 # The first offset of a compressed v0 or v1 set is known only after decompression.
                 is_behind = header.base_offset >= self._end and not header.is_wrapper
-                return place if is_behind else min(place + header.size, segment.size)
+                return batch_position if is_behind else min(batch_position + header.size, segment.size)
         except StorageError:
             pass
         return segment.size

@@ -100,8 +100,8 @@ class ViewParts:
 
     def find(self, segment: Segment) -> ViewPart | None:
         """Return the part of this very segment object."""
-        place = self._numbers.get(segment.base_offset)
-        part = None if place is None else self._parts[place]
+        index = self._numbers.get(segment.base_offset)
+        part = None if index is None else self._parts[index]
         return part if part is not None and part.segment is segment else None
 
     # --- reading ---------------------------------------------------------------------------------------------------
@@ -127,10 +127,10 @@ class ViewParts:
         Batches directly before the start of a view that begins inside a segment do not count, because they may be
         deleted.
         """
-        place = max(bisect_right(self._starts, byte) - 1, 0)
-        while place and self._starts[place] == byte:  # damage at the end of the previous part lies at the same byte
-            place -= 1
-        for part in self._parts[place:]:
+        index = max(bisect_right(self._starts, byte) - 1, 0)
+        while index and self._starts[index] == byte:  # damage at the end of the previous part lies at the same byte
+            index -= 1
+        for part in self._parts[index:]:
             if part.start > end:
                 return None
             is_cut = part.start < 0 and byte == 0
@@ -155,8 +155,8 @@ class ViewParts:
 
     def hold(self, located: LocatedBlock) -> object:
         """Return an object that keeps the segment of a located block readable while it is referenced."""
-        place = bisect_right(self._starts, located.start) - 1
-        part = self._parts[max(place, 0)]
+        index = bisect_right(self._starts, located.start) - 1
+        part = self._parts[max(index, 0)]
         try:
             # Open descriptors keep the files readable after `file.delete.delay.ms`, so that a reader in the middle of a
             # removed segment can finish.

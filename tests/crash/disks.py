@@ -1,7 +1,7 @@
 """Small disks of real file systems, in files, that can be filled, cut off from power and snapshot.
 
 A disk is mounted through a loop device that the kernel gives back with the unmount, so that nothing is left behind
-where a test ends, however it ends in order. Its image lies in memory where there is room: the tests wait for the file
+where a test ends, however it ends in order. Its image lies in memory where there is space: the tests wait for the file
 system, not for the machine's own disk. Needs root.
 """
 
@@ -111,8 +111,8 @@ class Disk:
 @contextmanager
 def memory(scratch: Path) -> Iterator[Path]:
     """A directory in memory where there is some, else in `scratch`; what a finding leaves in it comes to `scratch`."""
-    roomy = os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _MEMORY_BYTES_MIN
-    folder = Path(tempfile.mkdtemp(prefix="offsetfs-crash-", dir=_MEMORY if roomy else scratch))
+    has_space = os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _MEMORY_BYTES_MIN
+    folder = Path(tempfile.mkdtemp(prefix="offsetfs-crash-", dir=_MEMORY if has_space else scratch))
     try:
         yield folder
     except AssertionError:

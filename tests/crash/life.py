@@ -84,7 +84,7 @@ class Life:
         defaults = DEFAULTS | self.defaults
         self.directory = LogDirectory.open(self.path, defaults=defaults, config=DIRECTORY_CONFIG)
         for partition in self.directory.partitions():
-            if not (self.neighbor and partition in self.directory.failed):  # those: when there is room to recover them
+            if not (self.neighbor and partition in self.directory.failed):  # those: when there is space to recover them
                 self._log(partition)
 
     def _try(self, action: Callable[[Life], None]) -> bool:
@@ -209,7 +209,7 @@ class Life:
     # --- a neighbor on the same disk --------------------------------------------------------------------------------
 
     def fill(self) -> None:
-        """Leave little or no room on the disk."""
+        """Leave little or no space on the disk."""
         with open(self.neighbor, "ab") as file:
             disk = os.statvfs(self.neighbor)
             size = disk.f_bavail * disk.f_frsize - self.random.choice(_BYTES_LEFT)
@@ -217,7 +217,7 @@ class Life:
                 os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), size)
 
     def free(self) -> None:
-        """Give the room free again; then every log takes a batch."""
+        """Free the space again; then every log takes a batch."""
         if os.path.exists(self.neighbor):
             os.unlink(self.neighbor)
         for partition in self.directory.partitions():
@@ -227,7 +227,7 @@ class Life:
 
 
 def fill(path: str, bytes_left: int) -> None:
-    """Let the file `path` take all the room that its disk has, but for so many bytes."""
+    """Let the file `path` take all the space that its disk has, but for so many bytes."""
     with open(path, "ab") as file:
         disk = os.statvfs(path)
         size = disk.f_bavail * disk.f_frsize - bytes_left

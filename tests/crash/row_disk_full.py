@@ -1,7 +1,7 @@
 """Row 9: another process fills the disk and frees it again, while a log is written, rolled, closed and recovered.
 
 Fills are steps of the writer, so that a seed says when they come. Everything stays readable, also where there is no
-room at all; a writer gets ENOSPC and nothing worse, and goes on when there is room.
+space at all; a writer gets ENOSPC and nothing worse, and goes on when there is space.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _live(nursery: Nursery, disk: Disk, history: History, number: int, chance: r
     assert not ended.finding and (not ended.killed or ended.status == 9), ended
     for code, what in history.failures:
         assert code in _IS_FULL, f"the disk was full, and the writer got: {what}"
-        assert not what.startswith(("read", "free")), f"with room, or without a need of it: {what}"
+        assert not what.startswith(("read", "free")), f"with space, or without a need of it: {what}"
     count = len(history.failures)
     history.failures.clear()
     return count
@@ -122,7 +122,7 @@ def _fill_under(daemon: Daemon, disk: Disk, written: list[bytes], chance: random
 
 
 def _start_on_a_full_disk(disk: Disk, path: Path, written: list[bytes]) -> None:
-    """Mount after a kill, with no room for the tail that recovery keeps: all is read, and with room appends go on."""
+    """Mount after a kill, with no space for the tail that recovery keeps: all is read, and with space appends go on."""
     with mounted(disk.log, path, OPTIONS) as daemon:
         _check_values(daemon.path, written)
         with contextlib.suppress(OSError):
@@ -158,7 +158,7 @@ def _check_values(path: Path, written: list[bytes]) -> None:
 ROW = Row(
     9,
     "disk_full",
-    "the disk is full, and has room again",
+    "the disk is full, and has space again",
     play,
     seeds_in_ci=range(20),
     goal=100,

@@ -176,7 +176,7 @@ class Author:
         if open_from is not None and self.random.random() < 0.35:
             return self._end_of_transaction(base_offset)
         rows = [self._row() for _ in range(self.random.randint(1, records_max))]
-        while len(rows) > 1 and HEADER_SIZE + sum(_room_of(row) for row in rows) > bytes_max:
+        while len(rows) > 1 and HEADER_SIZE + sum(_record_size(row) for row in rows) > bytes_max:
             rows.pop()
         if self.random.random() < (0.4 if open_from is not None else 0.1):
             return Written(base_offset, tuple(rows), self._next(_TRANSACTIONAL, len(rows)), transactional=True)
@@ -203,5 +203,5 @@ class Author:
         return key, None if is_tombstone else value, self._clock.ms + self.random.randint(-50, 50)
 
 
-def _room_of(row: Row) -> int:
+def _record_size(row: Row) -> int:
     return RECORD_OVERHEAD_MAX + 10 + len(row[1] or b"")

@@ -267,7 +267,7 @@ async def test_a_partition_has_three_batches_at_most_and_then_takes_nothing(appe
     assert take(world.accumulator(), data[taken:]) == 0
 
 
-async def test_room_comes_back_when_a_batch_is_written(appends: MakeAppends) -> None:
+async def test_space_comes_back_when_a_batch_is_written(appends: MakeAppends) -> None:
     world = appends(batch_bytes=KIB)
     world.threads.hold()
     data = b"".join(b"%0100d\n" % number for number in range(100))

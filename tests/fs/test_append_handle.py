@@ -135,7 +135,7 @@ def test_where_writes_are_cut_means_nothing(lines: list[bytes], cuts: list[int])
 
 
 class Collector:
-    """An accumulator with room for everything, that only looks at what it is given."""
+    """An accumulator with space for everything, that only looks at what it is given."""
 
     batch_bytes_max = 1 << 20
     request_timeout_s = None
@@ -229,14 +229,14 @@ async def test_another_handle_is_not_touched_by_a_refusal(appends: MakeAppends) 
     assert await other.write(b"fine\n") == 5
 
 
-# --- no room ---------------------------------------------------------------------------------------------------------
+# --- no space --------------------------------------------------------------------------------------------------------
 
 
 def lines(count: int) -> bytes:
     return b"".join(b"%099d\n" % number for number in range(count))
 
 
-async def test_a_write_waits_for_room(appends: MakeAppends, nursery: trio.Nursery) -> None:
+async def test_a_write_waits_for_space(appends: MakeAppends, nursery: trio.Nursery) -> None:
     world = appends(batch_bytes=KIB)
     handle = opened(world)
     world.threads.hold()
@@ -254,7 +254,7 @@ async def test_a_write_waits_for_room(appends: MakeAppends, nursery: trio.Nurser
     assert taken == [10_000] and len(world.log().values) == 100
 
 
-async def test_without_room_a_nonblocking_write_takes_what_it_can_and_then_nothing(appends: MakeAppends) -> None:
+async def test_without_space_a_nonblocking_write_takes_what_it_can_and_then_nothing(appends: MakeAppends) -> None:
     world = appends(batch_bytes=KIB)
     handle = opened(world, os.O_WRONLY | os.O_NONBLOCK)
     world.threads.hold()
@@ -267,7 +267,7 @@ async def test_without_room_a_nonblocking_write_takes_what_it_can_and_then_nothi
     assert world.log().values == lines(100).splitlines()
 
 
-async def test_a_carried_line_that_finds_no_room_is_completed_by_the_same_bytes_later(appends: MakeAppends) -> None:
+async def test_a_carried_line_that_does_not_fit_is_completed_by_the_same_bytes_later(appends: MakeAppends) -> None:
     world = appends(batch_bytes=KIB)
     handle = opened(world, os.O_WRONLY | os.O_NONBLOCK)
     world.threads.hold()
@@ -302,7 +302,7 @@ async def test_a_write_answers_before_the_kernel_loses_patience(
     assert autojump_clock.current_time() == 20.0
 
 
-async def test_an_unfinished_line_waits_for_room_even_when_the_handle_does_not(
+async def test_an_unfinished_line_waits_for_space_even_when_the_handle_does_not(
     appends: MakeAppends, nursery: trio.Nursery
 ) -> None:
     world = appends(batch_bytes=KIB)
@@ -412,7 +412,7 @@ async def test_a_line_does_not_overtake_the_unfinished_record_of_a_file_closed_b
     assert len(written) == 80 and world.log().values == written
 
 
-async def test_writers_that_wait_for_room_are_served_in_the_order_in_which_they_came(
+async def test_writers_that_wait_for_space_are_served_in_the_order_in_which_they_came(
     appends: MakeAppends, nursery: trio.Nursery
 ) -> None:
     world = appends(linger_ms=0, batch_bytes=KIB)
@@ -442,7 +442,7 @@ async def test_a_sync_covers_the_unfinished_records_of_files_closed_before(
     assert world.log().synced == 9
 
 
-async def test_a_file_closed_before_the_end_of_the_mount_has_its_record_although_it_waited_for_room(
+async def test_a_file_closed_before_the_end_of_the_mount_has_its_record_although_it_waited_for_space(
     appends: MakeAppends, nursery: trio.Nursery
 ) -> None:
     world = appends(linger_ms=0, batch_bytes=KIB)
@@ -478,7 +478,7 @@ async def test_what_is_written_while_fsync_ends_a_raw_record_begins_the_next_one
 ) -> None:
     world = appends(linger_ms=0, batch_bytes=KIB)
     world.threads.hold()
-    for number in range(3):  # more than find room
+    for number in range(3):  # more than fit
         closed(await raw(world, b"%d" % number), nursery)
     handle = await raw(world, b"first")
     nursery.start_soon(handle.fsync)

@@ -23,7 +23,7 @@ def test_what_was_used_longest_ago_goes_first() -> None:
     assert cache.bytes == 8
 
 
-def test_what_is_larger_than_all_room_is_not_kept_and_displaces_nothing() -> None:
+def test_what_is_larger_than_all_space_is_not_kept_and_displaces_nothing() -> None:
     cache: Lru[str] = Lru(10)
     cache.put("a", "A", 4)
     cache.put("b", "B", 11)
@@ -44,7 +44,7 @@ def batch(base_offset: int, count: int) -> Batch:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 2), st.integers(0, 30)), max_size=60))
-def test_a_kept_batch_is_found_by_each_of_its_offsets_and_room_is_bounded(steps: list[tuple[bool, int, int]]) -> None:
+def test_a_kept_batch_is_found_by_each_of_its_offsets_and_space_is_bounded(steps: list[tuple[bool, int, int]]) -> None:
     cache, every = BatchCache(1000), {}
     for puts, partition, number in steps:
         base, count = number * 10, number % 9 + 1

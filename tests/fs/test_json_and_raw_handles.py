@@ -171,7 +171,7 @@ async def test_an_unfinished_line_has_a_limit_that_no_record_of_a_view_reaches(a
     assert await answers(handle, endless, b"}\n") == [-errno.EMSGSIZE] * 2
 
 
-async def test_without_room_a_nonblocking_write_takes_whole_lines_and_then_nothing(appends: MakeAppends) -> None:
+async def test_without_space_a_nonblocking_write_takes_whole_lines_and_then_nothing(appends: MakeAppends) -> None:
     world = appends(batch_bytes=KIB)
     handle = opened(world, os.O_WRONLY | os.O_NONBLOCK)
     world.threads.hold()
@@ -258,7 +258,7 @@ async def test_the_limit_holds_for_holes_too_and_nothing_of_a_refused_record_sta
     assert world.log().values == []
 
 
-async def test_a_raw_record_waits_for_room_when_it_ends(appends: MakeAppends, nursery: trio.Nursery) -> None:
+async def test_a_raw_record_waits_for_space_when_it_ends(appends: MakeAppends, nursery: trio.Nursery) -> None:
     world = appends(batch_bytes=KIB)
     lines = opened(world, os.O_WRONLY | os.O_NONBLOCK)
     world.threads.hold()

@@ -146,12 +146,12 @@ def test_a_sealed_range_is_always_ready(orders: Path, opened: Callable[..., int]
 # --- append ----------------------------------------------------------------------------------------------------------
 
 
-def test_append_is_writable_while_there_is_room(orders: Path, opened: Callable[..., int]) -> None:
+def test_append_is_writable_while_there_is_space(orders: Path, opened: Callable[..., int]) -> None:
     fd = opened(orders / "append", os.O_WRONLY)
     assert polled(fd, select.POLLOUT, 0) == select.POLLOUT
 
 
-def test_a_writer_that_does_not_block_polls_for_room(mount: Mount, tmp_path: Path, opened: Callable[..., int]) -> None:
+def test_a_writer_that_does_not_block_polls_for_space(mount: Mount, tmp_path: Path, opened: Callable[..., int]) -> None:
     (tmp_path / "log").mkdir()
     options = "create,batch-bytes=64k,buffer-bytes=128k,linger-ms=20"
     path = mount(tmp_path / "log", options).path / "orders-0"

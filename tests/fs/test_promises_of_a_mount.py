@@ -196,15 +196,15 @@ def test_a_full_disk_is_reported_and_survived(mount: Mount, small_disk: Path) ->
     mounted = with_partition(mount, small_disk / "log", faulty=True)
     assert sh("seq 1000 >> orders-0/append", mounted.path).returncode == 0
     subprocess.run(["dd", "if=/dev/zero", f"of={small_disk}/fill", "bs=64k"], capture_output=True, check=False)
-    for command in ("echo no room >> orders-0/append", "seq 1000000 | cat >> orders-0/append"):
+    for command in ("echo no space >> orders-0/append", "seq 1000000 | cat >> orders-0/append"):
         result = sh(command, mounted.path)
         assert result.returncode == 1 and "No space left on device" in result.stderr
     values = (mounted.path / "orders-0" / "values").read_bytes().split()
     assert values[:1000] == [b"%d" % n for n in range(1, 1001)]
     assert "ENOSPC" in mounted.errors()
     (small_disk / "fill").unlink()
-    assert sh("echo room again >> orders-0/append", mounted.path).returncode == 0
-    assert sh("cat orders-0/latest", mounted.path).stdout == "room again"
+    assert sh("echo space again >> orders-0/append", mounted.path).returncode == 0
+    assert sh("cat orders-0/latest", mounted.path).stdout == "space again"
     assert mounted.unmount() == 0
     directory = LogDirectory.open(str(small_disk / "log"), read_only=True)
     directory.log(TopicPartition("orders", 0)).check()
@@ -221,7 +221,7 @@ def fill(disk: Path) -> None:
     "accept writes once there is free space."
 )
 @pytest.mark.parametrize("tail", [b"", b"torn"], ids=["unmounted on a full disk", "a torn tail to be kept"])
-def test_a_mount_that_starts_on_a_full_disk_reads_at_once_and_writes_when_there_is_room(
+def test_a_mount_that_starts_on_a_full_disk_reads_at_once_and_writes_when_there_is_space(
     mount: Mount, small_disk: Path, tail: bytes
 ) -> None:
     log = small_disk / "log"
@@ -246,14 +246,14 @@ def test_a_mount_that_starts_on_a_full_disk_reads_at_once_and_writes_when_there_
         "1 partition not recovered"
         in subprocess.run(["offsetfs", "status", mounted.path], capture_output=True, text=True, check=True).stdout
     )
-    refused = sh("echo no room >> orders-0/append", mounted.path)
+    refused = sh("echo no space >> orders-0/append", mounted.path)
     assert refused.returncode == 1 and "No space left on device" in refused.stderr
 
     with (mounted.path / "orders-0" / "values").open() as reader:
         (small_disk / "fill").unlink()
-        assert sh("echo room again >> orders-0/append", mounted.path).stderr == ""
+        assert sh("echo space again >> orders-0/append", mounted.path).stderr == ""
         assert reader.readline() == "1\n"
-    assert sh("cat orders-0/latest", mounted.path).stdout == "room again"
+    assert sh("cat orders-0/latest", mounted.path).stdout == "space again"
     assert (
         "not recovered" not in subprocess.run(["offsetfs", "status"], capture_output=True, text=True, check=True).stdout
     )

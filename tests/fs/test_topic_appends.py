@@ -112,7 +112,7 @@ async def test_small_writes_share_a_batch_as_long_as_it_lingers(
     assert sum(bool(world.log(number).values) for number in range(3)) == used
 
 
-async def test_a_write_waits_for_the_partition_that_has_no_room(appends: MakeAppends, nursery: trio.Nursery) -> None:
+async def test_a_write_waits_for_the_partition_that_has_no_space(appends: MakeAppends, nursery: trio.Nursery) -> None:
     world = appends(batch_bytes=KIB)
     handle, records = opened(world, 2), keyed(300)
     world.threads.hold()
@@ -198,11 +198,11 @@ async def test_partition_and_offset_of_each_record_are_returned(appends: MakeApp
 
 
 @pytest.mark.parametrize("framing", [Lines, JsonLines])
-async def test_a_write_asks_the_disk_for_room_once_however_many_partitions_there_are(
+async def test_a_write_asks_the_disk_for_space_once_however_many_partitions_there_are(
     appends: MakeAppends, monkeypatch: pytest.MonkeyPatch, framing: type[Framing]
 ) -> None:
     handle, asked = opened(appends(), 200, framing), list[object]()
     monkeypatch.setattr(os, "statvfs", spy(asked, lambda path: path, os.statvfs))
-    await write(handle, b'{"key": "a", "value')  # the beginning of a line: is there room for it?
+    await write(handle, b'{"key": "a", "value')  # the beginning of a line: is there space for it?
     assert len(asked) == 1
     await write(handle, b'": "b"}\n')

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 import hostile_records
-import hostile_twins
+import hostile_reference
 from crc32c import crc32c
 
 from offsetfs.fs.naming.grammar import parse_offset, parse_time
@@ -79,10 +79,10 @@ def _json_of_batch(data: bytes) -> None:
     if batch.header.magic == 2:
         frame = {"prefix": b"{", "base_offset": batch.header.base_offset, "base_timestamp": batch.header.base_timestamp}
         outcomes = []
-        for twin in (native_record_json, reference_record_json):
+        for module in (native_record_json, reference_record_json):
             try:
-                lines = twin.join_json(payload, batch.header.count, **frame)
-                assert twin.measure_json(payload, batch.header.count, **frame) == len(lines)
+                lines = module.join_json(payload, batch.header.count, **frame)
+                assert module.measure_json(payload, batch.header.count, **frame) == len(lines)
                 outcomes.append(bytes(lines))
             except StorageError as error:
                 outcomes.append(type(error).__name__.encode())
@@ -91,12 +91,13 @@ def _json_of_batch(data: bytes) -> None:
 
 def _json_lines_of(data: bytes) -> None:
     """Lines that are appended, by both codecs; what is taken is printed, and taken again."""
-    target, twin_target, start = bytearray(len(data) + 100), bytearray(len(data) + 100), 0
+    target, native_target, start = bytearray(len(data) + 100), bytearray(len(data) + 100), 0
     while start < len(data):
-        lane, twin_lane, rules = Lane(target, 0, 0, None), Lane(twin_target, 0, 0, None), JsonRules(7)
-        split = reference_json_lines.split_json(data, start, len(data), lane, rules, 1 << 30)
-        assert split == native_json_lines.split_json(data, start, len(data), twin_lane, rules, 1 << 30)
-        assert target == twin_target
+        cursor, native_cursor = Lane(target, 0, 0, None), Lane(native_target, 0, 0, None)
+        rules = JsonRules(7)
+        split = reference_json_lines.split_json(data, start, len(data), cursor, rules, 1 << 30)
+        assert split == native_json_lines.split_json(data, start, len(data), native_cursor, rules, 1 << 30)
+        assert target == native_target
         _spread(data, start)
         start = data.find(b"\n", split.start) + 1 or len(data)
     builder = BatchBuilder(61 + len(target))
@@ -108,15 +109,15 @@ def _json_lines_of(data: bytes) -> None:
 
 
 def _spread(data: bytes, start: int) -> None:
-    """The same lines over three partitions, of which one has little room and one none, by both codecs."""
+    """The same lines over three partitions, of which one has little space and one none, by both codecs."""
     sizes = (len(data) + 100, 40)
     outcomes = []
-    for twin in (reference_json_lines, native_json_lines):
+    for module in (reference_json_lines, native_json_lines):
         for flag in (False, True):
-            lanes = [*(Lane(bytearray(size), 0, 0, None) for size in sizes), None]
+            cursors = [*(Lane(bytearray(size), 0, 0, None) for size in sizes), None]
             rules = JsonRules(7, honors_partition=flag, values_as_text=flag)
-            spread = twin.spread_json(data, start, len(data), lanes, 0, rules)
-            outcomes.append((spread, lanes))
+            spread = module.spread_json(data, start, len(data), cursors, 0, rules)
+            outcomes.append((spread, cursors))
     assert outcomes[:2] == outcomes[2:]
 
 
@@ -135,14 +136,14 @@ def _compaction(data: bytes) -> None:
     block = bytearray(data)
     if len(block) > HEADER_SIZE and block[16] == 2:
         seal_checksum(block)
-    walks = (_walked(twin, bytes(block)) for twin in (native_compaction, reference_compaction))
+    walks = (_walked(module, bytes(block)) for module in (native_compaction, reference_compaction))
     first, second = walks
     assert first == second
 
 
-def _walked(twin: ModuleType, block: bytes) -> list[object]:
-    offsets = twin.OffsetMap(24 * 50, 1.0, hash_key=bytes(16))
-    indexer = twin.Indexer(offsets, 0)
+def _walked(module: ModuleType, block: bytes) -> list[object]:
+    offsets = module.OffsetMap(24 * 50, 1.0, hash_key=bytes(16))
+    indexer = module.Indexer(offsets, 0)
     indexer.set_bounds(0, 2**62)
     position, status = indexer.run(block, 0, len(block))
     seen: list[object] = [position, status]
@@ -154,7 +155,7 @@ def _walked(twin: ModuleType, block: bytes) -> list[object]:
                 seen.append(compaction_legacy.index(batch, indexer))
             else:
                 seen.append(indexer.add(payload, header.count, header.base_offset, header.last_offset_delta))
-    records = twin.Filter(offsets, 2**62, 5_000, 2**50, {1: 5})
+    records = module.Filter(offsets, 2**62, 5_000, 2**50, {1: 5})
     records.set_bounds(0, 2**62)
     out = bytearray(3 * len(block) + 1000)
     position, size, status = records.run(block, 0, len(block), out, 0)
@@ -260,7 +261,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         "messages": hostile_records.messages,
         "settings": hostile_records.settings,
         "values-map": hostile_records.values_map,
-        "twins": hostile_twins.twins,
+        "reference": hostile_reference.compare,
     }.items()
 }
 
@@ -271,7 +272,7 @@ def seeds(name: str) -> Iterator[bytes]:
         "chain": ".log",
         "compaction": ".log",
         "messages": ".log",
-        "twins": ".log",
+        "reference": ".log",
         "offset-index": ".index",
         "time-index": ".timeindex",
         "snapshot": ".snapshot",

@@ -109,8 +109,8 @@ def test_the_size_of_a_record_determines_whether_it_can_ever_fit() -> None:
 
 
 def test_a_batch_may_be_filled_to_its_last_byte() -> None:
-    room = 200 - HEADER_SIZE
-    value = b"v" * (room - record_size(None, b"v" * 100) + 100)
+    space = 200 - HEADER_SIZE
+    value = b"v" * (space - record_size(None, b"v" * 100) + 100)
     builder = BatchBuilder(200)
     assert builder.append(None, value, (), 0)
     assert builder.size == 200

@@ -1,4 +1,4 @@
-"""Headers by the block: the compiled walk, its plain twin, and the walk batch by batch never differ."""
+"""Headers by the block: the compiled walk, its reference, and the walk batch by batch never differ."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LONG_MAX = 2**63 - 1
 
 
 @pytest.fixture(params=[native_chain, reference_chain], ids=["compiled", "plain"])
-def twin(request: pytest.FixtureRequest) -> ModuleType:
+def module(request: pytest.FixtureRequest) -> ModuleType:
     module: ModuleType = request.param
     return module
 
@@ -48,7 +48,7 @@ def log_of(sizes: list[int], first: int = 0, **fields: Any) -> bytearray:
 # --- one block --------------------------------------------------------------------------------------------------------
 
 
-def test_a_row_states_what_the_header_states(twin: ModuleType) -> None:
+def test_a_row_states_what_the_header_states(module: ModuleType) -> None:
     log = bytes(
         build([(None, b"v", (), 7), (None, b"w", (), 5)], base_offset=2**40, leader_epoch=9)
         + build(
@@ -56,12 +56,12 @@ def test_a_row_states_what_the_header_states(twin: ModuleType) -> None:
             transactional=True,
         )
     )  # fmt: skip
-    rows, stop = twin.headers(log, 0, len(log), len(log), 1000)
+    rows, stop = module.headers(log, 0, len(log), len(log), 1000)
     assert (type(rows), rows.typecode, stop) == (array, "q", len(log))
     first, second = rows[: chain.COLUMNS].tolist(), rows[chain.COLUMNS :].tolist()
     assert first == [1000, 2**40, first[2], 9, 2, 0, 1, 7, -1, -1, -1, 2]
     assert second == [1000 + first[2], 2**40 + 2, len(log) - first[2], -1, 2, 0x10, 0, 8, 77, 3, 5, 1]
-    assert (rows, stop) == twin.sound(log, 0, len(log), 1000, 0, LONG_MAX)
+    assert (rows, stop) == module.sound(log, 0, len(log), 1000, 0, LONG_MAX)
 
 
 def spoilt(log: bytes, position: int, layout: str, number: int, *, seals: bool = True) -> bytearray:
@@ -92,48 +92,48 @@ STOPS = {
 
 
 @pytest.mark.parametrize("log", STOPS.values(), ids=STOPS)
-def test_a_walk_ends_before_what_is_not_sound(twin: ModuleType, log: bytes) -> None:
-    rows, stop = twin.sound(log, 0, len(log), 0, 0, 1000)
+def test_a_walk_ends_before_what_is_not_sound(module: ModuleType, log: bytes) -> None:
+    rows, stop = module.sound(log, 0, len(log), 0, 0, 1000)
     assert (len(rows), stop) == (chain.COLUMNS, 12 + struct.unpack_from(">i", TWO, 8)[0])
 
 
-def test_a_walk_ends_before_a_batch_that_the_block_does_not_hold(twin: ModuleType) -> None:
+def test_a_walk_ends_before_a_batch_that_the_block_does_not_hold(module: ModuleType) -> None:
     log = bytes(log_of([1, 1, 1]))
     sizes = [12 + struct.unpack_from(">i", log, 8)[0]]
     for end in range(sizes[0], len(log)):
-        rows, stop = twin.sound(log, 0, end, 0, 0, LONG_MAX)
+        rows, stop = module.sound(log, 0, end, 0, 0, LONG_MAX)
         assert stop <= end and stop == rows[-chain.COLUMNS] + rows[2 - chain.COLUMNS]
 
 
-def test_headers_reach_beyond_the_block_up_to_a_limit(twin: ModuleType) -> None:
+def test_headers_reach_beyond_the_block_up_to_a_limit(module: ModuleType) -> None:
     log = bytes(log_of([1, 5]))
     size = 12 + struct.unpack_from(">i", log, 8)[0]
-    assert twin.headers(log, 0, size + 61, len(log), 0)[1] == len(log)
-    assert twin.headers(log, 0, size + 60, len(log), 0)[1] == size
-    assert twin.headers(log, 0, size + 61, len(log) - 1, 0)[1] == size
+    assert module.headers(log, 0, size + 61, len(log), 0)[1] == len(log)
+    assert module.headers(log, 0, size + 60, len(log), 0)[1] == size
+    assert module.headers(log, 0, size + 61, len(log) - 1, 0)[1] == size
 
 
-def test_offsets_may_be_taken_as_they_come(twin: ModuleType) -> None:
+def test_offsets_may_be_taken_as_they_come(module: ModuleType) -> None:
     log = bytes(log_of([1]) * 3)
-    rows, stop = twin.sound(log, 0, len(log), 0, *chain.ANY_OFFSETS)
+    rows, stop = module.sound(log, 0, len(log), 0, *chain.ANY_OFFSETS)
     assert (len(rows), stop) == (3 * chain.COLUMNS, len(log))
 
 
-def test_one_call_returns_so_many_rows_at_most(twin: ModuleType) -> None:
+def test_one_call_returns_so_many_rows_at_most(module: ModuleType) -> None:
     one = bytes(log_of([1]))
     log = one * (chain.ROWS_MAX + 1)
-    rows, stop = twin.sound(log, 0, len(log), 0, *chain.ANY_OFFSETS)
+    rows, stop = module.sound(log, 0, len(log), 0, *chain.ANY_OFFSETS)
     assert (len(rows), stop) == (chain.ROWS_MAX * chain.COLUMNS, chain.ROWS_MAX * len(one))
 
 
 @pytest.mark.parametrize("bounds", [(-1, 5), (3, 2), (0, 101)])
-def test_bounds_outside_of_the_block_are_refused(twin: ModuleType, bounds: tuple[int, int]) -> None:
+def test_bounds_outside_of_the_block_are_refused(module: ModuleType, bounds: tuple[int, int]) -> None:
     with pytest.raises(ValueError):
-        twin.sound(bytes(100), *bounds, 0, 0, 0)
+        module.sound(bytes(100), *bounds, 0, 0, 0)
     with pytest.raises(ValueError):
-        twin.headers(bytes(100), *bounds, 1000, 0)
+        module.headers(bytes(100), *bounds, 1000, 0)
     with pytest.raises(ValueError):
-        twin.headers(bytes(100), 0, 50, 49, 0)
+        module.headers(bytes(100), 0, 50, 49, 0)
 
 
 # --- checksums --------------------------------------------------------------------------------------------------------
@@ -153,9 +153,9 @@ def test_checksums_are_those_of_the_package(by_tables: bool) -> None:
 # --- indexes ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_state_of_something_else_is_refused(twin: ModuleType) -> None:
+def test_a_state_of_something_else_is_refused(module: ModuleType) -> None:
     with pytest.raises(ValueError):
-        twin.index(array("q"), array("q", [1, 2]))
+        module.index(array("q"), array("q", [1, 2]))
 
 
 # --- whole files ------------------------------------------------------------------------------------------------------
@@ -253,17 +253,17 @@ def test_a_row_leads_to_its_batch(tmp_path: Path) -> None:
         assert bytes(seen[: header.size]) == log[position : position + header.size]
 
 
-def test_stamping_leaves_a_batch_sound(twin: ModuleType) -> None:
+def test_stamping_leaves_a_batch_sound(module: ModuleType) -> None:
     log = log_of([1])
     stamp(log, 2**50, 7)
-    rows, _ = twin.sound(log, 0, len(log), 0, 0, LONG_MAX)
+    rows, _ = module.sound(log, 0, len(log), 0, 0, LONG_MAX)
     assert (rows[chain.BASE_OFFSET], rows[chain.LEADER_EPOCH]) == (2**50, 7)
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-def test_lines_of_batches_are_joined(twin: ModuleType) -> None:
+def test_lines_of_batches_are_joined(module: ModuleType) -> None:
     log = bytes(
         build([(b"k", b"one", (), 1), (None, None, (), 1)])
         + build([(None, b"", (), 1)], base_offset=2)
@@ -273,23 +273,23 @@ def test_lines_of_batches_are_joined(twin: ModuleType) -> None:
         )
         + build([(None, b"four", (("h", b"x"),), 1)], base_offset=4)
     )  # fmt: skip
-    rows, _ = twin.sound(log, 0, len(log), 1000, *chain.ANY_OFFSETS)
-    assert twin.join(log, 1000, rows) == b"one\n\n\nfour\n"
-    assert twin.measure(log, 1000, rows).tolist() == [5, 1, 0, 5]
+    rows, _ = module.sound(log, 0, len(log), 1000, *chain.ANY_OFFSETS)
+    assert module.join(log, 1000, rows) == b"one\n\n\nfour\n"
+    assert module.measure(log, 1000, rows).tolist() == [5, 1, 0, 5]
 
 
-def test_a_batch_that_has_to_be_asked_itself_is_not_joined(twin: ModuleType) -> None:
+def test_a_batch_that_has_to_be_asked_itself_is_not_joined(module: ModuleType) -> None:
     plain, packed = build([(None, b"a", (), 1)]), build([(None, b"b" * 50, (), 1)], codec="gzip", base_offset=1)
     malformed = spoilt(bytes(plain + build([(None, b"c", (), 1)], base_offset=2)), 57, ">i", 2)
     for log, sizes in ((plain + packed, [2, -1]), (malformed, [2, -1])):
-        rows, stop = twin.sound(bytes(log), 0, len(log), 0, *chain.ANY_OFFSETS)
-        assert (twin.measure(log, 0, rows).tolist(), twin.join(log, 0, rows), stop) == (sizes, None, len(log))
+        rows, stop = module.sound(bytes(log), 0, len(log), 0, *chain.ANY_OFFSETS)
+        assert (module.measure(log, 0, rows).tolist(), module.join(log, 0, rows), stop) == (sizes, None, len(log))
 
 
-def test_rows_of_another_block_are_refused(twin: ModuleType) -> None:
+def test_rows_of_another_block_are_refused(module: ModuleType) -> None:
     log = bytes(log_of([2, 3]))
-    rows, _ = twin.sound(log, 0, len(log), 50, *chain.ANY_OFFSETS)
+    rows, _ = module.sound(log, 0, len(log), 50, *chain.ANY_OFFSETS)
     for block, position in ((log, 49), (log, 51), (log[:-1], 50), (b"", 50)):
-        for ask in (twin.measure, twin.join):
+        for ask in (module.measure, module.join):
             with pytest.raises(ValueError):
                 ask(block, position, rows)

@@ -23,17 +23,17 @@ from offsetfs.storage.reference import columns as reference_columns
 
 pytestmark = pytest.mark.unit
 
-TWINS = (columns, reference_columns)
+IMPLEMENTATIONS = (columns, reference_columns)
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-4.1"
 
 
 @given(RECORDS)
 def test_what_is_encoded_from_columns_is_what_the_codec_encodes(records: list[tuple[Any, ...]]) -> None:
     wanted = codec.encode(records, records[0][3], 0)
-    for twin in TWINS:
+    for module in IMPLEMENTATIONS:
         builder = BatchBuilder(1 << 16)
-        encoded = twin.encode_columns(as_columns(records), array("i", range(len(records))), 0, builder.lane)
-        builder.grown(encoded.lane)
+        encoded = module.encode_columns(as_columns(records), array("i", range(len(records))), 0, builder.cursor)
+        builder.grown(encoded.cursor)
         assert (encoded.pick, encoded.record_bytes) == (len(records), 0)
         sealed = builder.seal()
         batch = read_batch(sealed.data)
@@ -47,10 +47,10 @@ def test_gathered_columns_have_the_values_that_were_encoded(records: list[tuple[
     payload = codec.encode(records, 0, 0)
     scanned = codec.scan(payload, len(records))
     wanted = as_columns(records)
-    for twin in TWINS:
-        assert same(twin.gather(payload, scanned, KEY), wanted.keys)
-        assert same(twin.gather(payload, scanned, VALUE), wanted.values)
-        found = twin.gather_headers(payload, scanned)
+    for module in IMPLEMENTATIONS:
+        assert same(module.gather(payload, scanned, KEY), wanted.keys)
+        assert same(module.gather(payload, scanned, VALUE), wanted.values)
+        found = module.gather_headers(payload, scanned)
         assert wanted.headers is not None and found.ends == wanted.headers.ends
         assert same(found.names, wanted.headers.names) and same(found.values, wanted.headers.values)
 
@@ -63,11 +63,11 @@ def same(found: Column, wanted: Column | None) -> bool:
 @given(st.lists(DATA, max_size=20), st.integers(1, 20))
 def test_keys_are_spread_as_kafkas_producer_spreads_them(keys: list[bytes | None], partitions: int) -> None:
     wanted = [-1 if key is None else partition_of(key, partitions) for key in keys]
-    for twin in TWINS:
-        assert twin.spread_keys(column(keys), len(keys), partitions).tolist() == wanted
+    for module in IMPLEMENTATIONS:
+        assert module.spread_keys(column(keys), len(keys), partitions).tolist() == wanted
 
 
-def test_both_twins_gather_the_same_from_what_a_broker_wrote() -> None:
+def test_both_implementations_gather_the_same_from_what_a_broker_wrote() -> None:
     directory = LogDirectory.open(str(GOLDEN), read_only=True)
     for partition in directory.partitions():
         for segment in directory.log(partition).snapshot():
@@ -91,17 +91,17 @@ WRONG_ROWS = {
 }
 
 
-@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize("module", IMPLEMENTATIONS)
 @pytest.mark.parametrize("name", WRONG_ROWS)
-def test_rows_of_another_payload_are_refused(twin: ModuleType, name: str) -> None:
+def test_rows_of_another_payload_are_refused(module: ModuleType, name: str) -> None:
     place, position, size = WRONG_ROWS[name]
     row = list(ROW)
     row[place : place + 2] = position, size
     with pytest.raises(ValueError):
         if place == KEY:
-            twin.gather(b"kkvv\2h\2x", array("q", row), KEY)
+            module.gather(b"kkvv\2h\2x", array("q", row), KEY)
         else:
-            twin.gather_headers(b"kkvv\2h\2x", array("q", row))
+            module.gather_headers(b"kkvv\2h\2x", array("q", row))
 
 
 GOOD = column([b"ab", b"c"])
@@ -114,20 +114,20 @@ WRONG_COLUMNS = {
 }
 
 
-@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize("module", IMPLEMENTATIONS)
 @pytest.mark.parametrize("name", WRONG_COLUMNS)
-def test_columns_that_contradict_themselves_are_refused(twin: ModuleType, name: str) -> None:
+def test_columns_that_contradict_themselves_are_refused(module: ModuleType, name: str) -> None:
     wrong, times = WRONG_COLUMNS[name], array("q", [1, 1])
     with pytest.raises(ValueError):
-        twin.spread_keys(wrong, 2, 3)
+        module.spread_keys(wrong, 2, 3)
     for records in (RecordColumns(wrong, GOOD, None, times), RecordColumns(None, wrong, None, times)):
         with pytest.raises(ValueError):
-            twin.encode_columns(records, array("i", [0, 1]), 0, BatchBuilder(1000).lane)
+            module.encode_columns(records, array("i", [0, 1]), 0, BatchBuilder(1000).cursor)
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_rows_and_timestamps_that_cannot_be_are_refused(twin: ModuleType) -> None:
+@pytest.mark.parametrize("module", IMPLEMENTATIONS)
+def test_rows_and_timestamps_that_cannot_be_are_refused(module: ModuleType) -> None:
     for picks, times in ((array("i", [2]), [1, 1]), (array("i", [-1]), [1, 1]), (array("i", [0]), [-2, 1])):
         records = RecordColumns(GOOD, GOOD, None, array("q", times))
         with pytest.raises(ValueError):
-            twin.encode_columns(records, picks, 0, BatchBuilder(1000).lane)
+            module.encode_columns(records, picks, 0, BatchBuilder(1000).cursor)

@@ -251,7 +251,7 @@ def test_keys_that_look_like_those_of_markers_are_not_mixed_up_with_them(log: Wr
     assert offsets_of(log.log) == [0, 1, 2]
 
 
-def test_aborted_data_takes_no_room_in_the_map_and_hides_no_committed_value(log: Writing) -> None:
+def test_aborted_data_takes_no_space_in_the_map_and_hides_no_committed_value(log: Writing) -> None:
     log.write(1, 1, 2)
     log.end(1, COMMIT)
     log.write(1, 1, 2)

@@ -1,4 +1,4 @@
-"""Arguments that no caller should pass to compiled code: refused as the plain twins refuse them, and never trusted."""
+"""Arguments that no caller should pass to compiled code: refused as the references refuse them, and never trusted."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def changed(row: Any, **values: int) -> array[int]:
     return made
 
 
-def compaction(twin: ModuleType) -> tuple[Any, Any]:
-    offsets = twin.OffsetMap(24 * 10, 1.0, hash_key=bytes(16))
-    return twin.Indexer(offsets, 0), twin.Filter(offsets, 10, 0, 0, {})
+def compaction(module: ModuleType) -> tuple[Any, Any]:
+    offsets = module.OffsetMap(24 * 10, 1.0, hash_key=bytes(16))
+    return module.Indexer(offsets, 0), module.Filter(offsets, 10, 0, 0, {})
 
 
 WRONG_ROWS = {
@@ -64,13 +64,13 @@ WRONG_ROWS = {
 
 
 @pytest.mark.parametrize(
-    "twins",
+    "implementations",
     [(native_chain, native_valid_batches), (reference_chain, reference_valid_batches)],
     ids=["compiled", "plain"],
 )
 @pytest.mark.parametrize("case", WRONG_ROWS)
-def test_rows_of_another_block_are_refused(twins: tuple[Any, Any], case: str) -> None:
-    chain, valid_batches = twins
+def test_rows_of_another_block_are_refused(implementations: tuple[Any, Any], case: str) -> None:
+    chain, valid_batches = implementations
     for ask in (chain.measure, chain.join, lambda block, at, rows: valid_batches.valid_until(block, at, rows, 0, 1000)):
         with pytest.raises(ValueError):
             ask(BLOCK, 0, WRONG_ROWS[case])
@@ -95,10 +95,10 @@ WRONG_MESSAGES = {
 }
 
 
-@pytest.mark.parametrize("twin", [native_compaction, reference_compaction], ids=["compiled", "plain"])
+@pytest.mark.parametrize("module", [native_compaction, reference_compaction], ids=["compiled", "plain"])
 @pytest.mark.parametrize("case", WRONG_MESSAGES)
-def test_rows_of_other_messages_are_refused_by_compaction(twin: ModuleType, case: str) -> None:
-    indexer, records = compaction(twin)
+def test_rows_of_other_messages_are_refused_by_compaction(module: ModuleType, case: str) -> None:
+    indexer, records = compaction(module)
     with pytest.raises((ValueError, MalformedBatch)):
         indexer.add_rows(bytes(100), WRONG_MESSAGES[case], 10)
     with pytest.raises((ValueError, MalformedBatch)):
@@ -107,11 +107,11 @@ def test_rows_of_other_messages_are_refused_by_compaction(twin: ModuleType, case
     assert records.mark(bytes(100), array("q", MESSAGE), 10, False) == bytearray([1])
 
 
-@pytest.mark.parametrize("twin", [native_compaction, reference_compaction], ids=["compiled", "plain"])
+@pytest.mark.parametrize("module", [native_compaction, reference_compaction], ids=["compiled", "plain"])
 @pytest.mark.parametrize("base_offset", [-(2**63) + 53, -(2**63), -1])
-def test_messages_below_offset_zero_are_malformed_for_compaction(twin: ModuleType, base_offset: int) -> None:
+def test_messages_below_offset_zero_are_malformed_for_compaction(module: ModuleType, base_offset: int) -> None:
     """Their offsets are bytes from disk, so that the error is one of the log and not of the caller."""
-    indexer, records = compaction(twin)
+    indexer, records = compaction(module)
     messages = array("q", changed(MESSAGE, p0=0))
     with pytest.raises(MalformedBatch, match="offset"):
         indexer.add_rows(bytes(100), messages, base_offset)
@@ -126,42 +126,42 @@ def column(*values: bytes) -> Column:
     return Column(ends, b"".join(values))
 
 
-@pytest.mark.parametrize("twin", [native_columns, reference_columns], ids=["compiled", "plain"])
+@pytest.mark.parametrize("module", [native_columns, reference_columns], ids=["compiled", "plain"])
 @pytest.mark.parametrize("count, partitions", [(-1, 3), (3, 3), (2**60, 3), (2**62 - 1, 3), (2, 0), (2, -5)])
-def test_keys_that_are_not_there_are_not_spread(twin: ModuleType, count: int, partitions: int) -> None:
+def test_keys_that_are_not_there_are_not_spread(module: ModuleType, count: int, partitions: int) -> None:
     with pytest.raises(ValueError):
-        twin.spread_keys(column(b"a", b"b"), count, partitions)
+        module.spread_keys(column(b"a", b"b"), count, partitions)
 
 
-@pytest.mark.parametrize("twin", [native_columns, reference_columns], ids=["compiled", "plain"])
-def test_timestamps_further_apart_than_a_long_reaches_wrap_around_and_read_back(twin: ModuleType) -> None:
+@pytest.mark.parametrize("module", [native_columns, reference_columns], ids=["compiled", "plain"])
+def test_timestamps_further_apart_than_a_long_reaches_wrap_around_and_read_back(module: ModuleType) -> None:
     times = array("q", [-1, FAR])
-    lane = Lane(bytearray(200), 0, 0, None)
+    cursor = Lane(bytearray(200), 0, 0, None)
     columns = RecordColumns(column(b"a", b"b"), column(b"v", b"w"), None, times)
-    done = twin.encode_columns(columns, array("i", [0, 1]), 0, lane)
-    assert (done.pick, done.lane.max_timestamp) == (2, FAR)
-    assert lane.target is not None
-    payload = bytes(lane.target[: done.lane.position])
+    done = module.encode_columns(columns, array("i", [0, 1]), 0, cursor)
+    assert (done.pick, done.cursor.max_timestamp) == (2, FAR)
+    assert cursor.target is not None
+    payload = bytes(cursor.target[: done.cursor.position])
     batch = bytearray(build([(b"", b"", (), 0), (b"", b"", (), 0)])[:61]) + payload
     batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
     batch[27:35] = (-1).to_bytes(8, "big", signed=True)
     assert [each.timestamp for each in read_batch(bytes(batch), check=False).records()] == [-1, FAR]
 
 
-@pytest.mark.parametrize("twin", [native_json_lines, reference_json_lines], ids=["compiled", "plain"])
-def test_a_lane_that_is_wrong_releases_what_it_held(twin: ModuleType) -> None:
+@pytest.mark.parametrize("module", [native_json_lines, reference_json_lines], ids=["compiled", "plain"])
+def test_a_cursor_that_is_wrong_releases_what_it_held(module: ModuleType) -> None:
     good, wrong = bytearray(100), bytearray(100)
     with pytest.raises(ValueError):
-        twin.spread_json(b"{}\n", 0, 3, [Lane(good, 0, 0, None), Lane(wrong, -5, 0, None)], 0, JsonRules(7))
+        module.spread_json(b"{}\n", 0, 3, [Lane(good, 0, 0, None), Lane(wrong, -5, 0, None)], 0, JsonRules(7))
     good.extend(b"x")  # BufferError while it is held
     wrong.extend(b"x")
 
 
 @pytest.mark.parametrize("start, end, position", [(0, 97, -1), (0, 97, FAR), (5, 3, 0), (0, 10**6, 0)])
-@pytest.mark.parametrize("twin", [native_compaction, reference_compaction], ids=["compiled", "plain"])
-def test_output_outside_of_a_log_is_not_indexed(twin: ModuleType, start: int, end: int, position: int) -> None:
+@pytest.mark.parametrize("module", [native_compaction, reference_compaction], ids=["compiled", "plain"])
+def test_output_outside_of_a_log_is_not_indexed(module: ModuleType, start: int, end: int, position: int) -> None:
     with pytest.raises(ValueError):
-        twin.OutputIndexer(0, 0, 10).add(BLOCK, start, end, position)
+        module.OutputIndexer(0, 0, 10).add(BLOCK, start, end, position)
 
 
 # --- another thread --------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_keys_that_another_thread_overwrites_are_never_read_out_of_bounds() -> N
     raced(lambda: native_columns.spread_keys(keys, 5000, 7), disturb)
 
 
-# --- extremes at which the twins once differed -----------------------------------------------------------------------
+# --- extremes at which the implementations once differed -------------------------------------------------------------
 
 
 def test_a_map_that_fills_amid_a_malformed_batch_leaves_the_batch_to_the_caller() -> None:
@@ -229,33 +229,36 @@ def test_a_map_that_fills_amid_a_malformed_batch_leaves_the_batch_to_the_caller(
     broken = whole[:-1] + b"\x7f"  # a count of headers in the last record
     seal_checksum(broken)
     outcomes = []
-    for twin in (native_compaction, reference_compaction):
+    for module in (native_compaction, reference_compaction):
         for block in (whole, broken):
-            indexer = twin.Indexer(twin.OffsetMap(24 * 10, 1.0, hash_key=bytes(16)), 0)
+            indexer = module.Indexer(module.OffsetMap(24 * 10, 1.0, hash_key=bytes(16)), 0)
             indexer.set_bounds(0, 1000)
             outcomes.append(indexer.run(bytes(block), 0, len(block)))
     assert outcomes[:2] == outcomes[2:] == [(0, reference_compaction.FULL), (0, reference_compaction.OTHER)]
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_lane_whose_offset_deltas_are_used_up_is_named(count: int) -> None:
-    lanes = [Lane(bytearray(100), 0, 2**31, None)] * count
+def test_a_cursor_whose_offset_deltas_are_used_up_is_named(count: int) -> None:
+    cursors = [Lane(bytearray(100), 0, 2**31, None)] * count
     spread = [
-        twin.spread_json(b'{"value":"v"}\n', 0, 14, lanes, 0, JsonRules(7))
-        for twin in (native_json_lines, reference_json_lines)
+        module.spread_json(b'{"value":"v"}\n', 0, 14, cursors, 0, JsonRules(7))
+        for module in (native_json_lines, reference_json_lines)
     ]
-    assert spread[0] == spread[1] and (spread[0].lane, spread[0].start) == (0, 0)
+    assert spread[0] == spread[1] and (spread[0].partition, spread[0].start) == (0, 0)
 
 
 @pytest.mark.parametrize("base", [2**63 - 1, 2**63 - 2, -(2**63), 0])
-def test_batches_at_the_end_of_all_offsets_follow_each_other_alike_for_both_twins(base: int) -> None:
+def test_batches_at_the_end_of_all_offsets_follow_each_other_alike_for_both_implementations(base: int) -> None:
     second = int.from_bytes(((base + 1) % 2**64).to_bytes(8, "big"), "big", signed=True)
     rows = changed(ROW, p1=base) + changed(ROW, p0=len(BLOCK), p1=second)
-    quiet = [twin.valid_until(BLOCK * 2, 0, rows, 0, 1000) for twin in (native_valid_batches, reference_valid_batches)]
+    quiet = [
+        module.valid_until(BLOCK * 2, 0, rows, 0, 1000) for module in (native_valid_batches, reference_valid_batches)
+    ]
     assert quiet[0] == quiet[1]
     scanned = array("q", [0, 0, 0, -1, 0, -1, 0, 0, 1, 0, 0, -1, 0, -1, 0, 0])
     gaps = array("q"), array("q")
     ends = [
-        twin.follow(scanned, base, base, found) for twin, found in zip((native_dump, reference_dump), gaps, strict=True)
+        module.follow(scanned, base, base, found)
+        for module, found in zip((native_dump, reference_dump), gaps, strict=True)
     ]
     assert ends[0] == ends[1] and gaps[0] == gaps[1]

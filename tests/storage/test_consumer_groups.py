@@ -218,7 +218,7 @@ def test_memory_is_bounded(log: Log, groups: ConsumerGroups, said: list[str], mo
     kept = groups.commits(b"g")
     assert kept is not None and len(kept) + len(groups.names()) <= 11 and "more than 10" in said[0]
     log.append(batch((key(b"g", partition=0), None), (key(b"g", partition=0), value(77))))
-    assert (offsets(groups) or {})["orders-0"] == 77  # there is room again
+    assert (offsets(groups) or {})["orders-0"] == 77  # there is space again
 
 
 def test_building_takes_steps_and_goes_on_where_it_stopped(log: Log, groups: ConsumerGroups) -> None:

@@ -1,4 +1,4 @@
-"""Record lines of a dump: both twins write the same, and bytes become the text that Java makes of them."""
+"""Record lines of a dump: both implementations write the same, and bytes become the text that Java makes of them."""
 
 from array import array
 from types import ModuleType
@@ -33,17 +33,17 @@ def test_nothing_is_missing_before_the_first_record() -> None:
     assert not gaps
 
 
-@pytest.mark.parametrize("twin", [reference_dump, native_dump], ids=["plain", "compiled"])
+@pytest.mark.parametrize("module", [reference_dump, native_dump], ids=["plain", "compiled"])
 @pytest.mark.parametrize(
     ("column", "value"), [(2, 10**6), (3, 10**6), (4, -1), (5, 10**6), (6, -1), (6, 10**6)], ids=str
 )
-def test_rows_of_another_payload_are_refused(twin: ModuleType, column: int, value: int) -> None:
+def test_rows_of_another_payload_are_refused(module: ModuleType, column: int, value: int) -> None:
     payload = codec.encode([(b"k", b"v", (), 0)], 0, 0)
     rows = codec.scan(payload, 1)
     rows[column] = value
     style = LineStyle(0, 0, None, b"CreateTime", -1, metadata=True, data=True)
     with pytest.raises(ValueError, match="another payload"):
-        twin.format_records(payload, rows, 0, style, bytearray(1 << 20), 0)
+        module.format_records(payload, rows, 0, style, bytearray(1 << 20), 0)
 
 
 def lines_of(some_records: list[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int]]) -> str:

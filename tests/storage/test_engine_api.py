@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 
 PAGE = Path(__file__).parents[2] / "docs" / "internals" / "engine.md"
 DIRECTORY = "/var/lib/kafka/data"
-FACES = {
+PACKAGES = {
     f"offsetfs.storage.{name}": importlib.import_module(f"offsetfs.storage.{name}")
     for name in (
         "coordinators",
@@ -34,26 +34,26 @@ FACES = {
 }
 
 
-@pytest.mark.parametrize("face", [storage, *FACES.values()], ids=lambda face: face.__name__)
-def test_every_name_of_the_api_can_be_imported(face: ModuleType) -> None:
-    assert all(getattr(face, name) is not None for name in face.__all__)
+@pytest.mark.parametrize("package", [storage, *PACKAGES.values()], ids=lambda package: package.__name__)
+def test_every_name_of_the_api_can_be_imported(package: ModuleType) -> None:
+    assert all(getattr(package, name) is not None for name in package.__all__)
     with pytest.raises(AttributeError, match="LogDirectorys"):
-        getattr(face, "Log" + "Directorys")
+        getattr(package, "Log" + "Directorys")
 
 
-@pytest.mark.parametrize("face", [storage, *FACES.values()], ids=lambda face: face.__name__)
-def test_no_name_of_the_api_is_that_of_a_submodule(face: ModuleType) -> None:
-    modules = {path.stem for folder in face.__path__ for path in Path(folder).iterdir()}
-    assert not modules & set(face.__all__)
+@pytest.mark.parametrize("package", [storage, *PACKAGES.values()], ids=lambda package: package.__name__)
+def test_no_name_of_the_api_is_that_of_a_submodule(package: ModuleType) -> None:
+    modules = {path.stem for folder in package.__path__ for path in Path(folder).iterdir()}
+    assert not modules & set(package.__all__)
 
 
 def test_the_page_has_every_name_of_the_core_and_no_other() -> None:
     assert _names_below("# The engine's API") == sorted(storage.__all__)
 
 
-@pytest.mark.parametrize("name", FACES)
-def test_the_page_has_every_name_of_a_face_and_no_other(name: str) -> None:
-    assert _names_below(f"### `{name}`") == sorted(FACES[name].__all__)
+@pytest.mark.parametrize("name", PACKAGES)
+def test_the_page_has_every_name_of_a_package_and_no_other(name: str) -> None:
+    assert _names_below(f"### `{name}`") == sorted(PACKAGES[name].__all__)
 
 
 def _names_below(heading: str) -> list[str]:
@@ -66,7 +66,7 @@ def _names_below(heading: str) -> list[str]:
 def test_the_page_has_every_subpackage_that_has_an_api() -> None:
     packages = (path.parent for path in Path(storage.__path__[0]).glob("*/__init__.py"))
     with_names = {path.name for path in packages if "__all__" in (path / "__init__.py").read_text()}
-    assert with_names == {name.rpartition(".")[2] for name in FACES}
+    assert with_names == {name.rpartition(".")[2] for name in PACKAGES}
 
 
 def test_a_name_loads_no_more_than_it_needs() -> None:

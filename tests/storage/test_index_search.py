@@ -1,4 +1,4 @@
-"""Searching index entries: what is found, and that the compiled search finds what its twin finds."""
+"""Searching index entries: what is found, and that the compiled search finds what its module finds."""
 
 from __future__ import annotations
 

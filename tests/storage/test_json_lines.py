@@ -36,17 +36,17 @@ NOW = 1795253676123
 
 
 @pytest.fixture(params=[native_json_lines, reference_json_lines], ids=["compiled", "plain"])
-def twin(request: pytest.FixtureRequest) -> ModuleType:
+def module(request: pytest.FixtureRequest) -> ModuleType:
     module: ModuleType = request.param
     return module
 
 
-def taken(twin: ModuleType, data: bytes, **more: Any) -> tuple[JsonSplit, list[EncodableRecord]]:
+def taken(module: ModuleType, data: bytes, **more: Any) -> tuple[JsonSplit, list[EncodableRecord]]:
     """What `split_json` says of all of `data`, and the records it makes: key, value, headers, timestamp."""
     target = bytearray(len(data) + 100)
-    lane = Lane(target, 0, 0, more.pop("base_timestamp", None))
+    cursor = Lane(target, 0, 0, more.pop("base_timestamp", None))
     count_max = more.pop("count_max", 1000)
-    split = twin.split_json(data, 0, len(data), lane, JsonRules(**{"now_ms": NOW, **more}), count_max)
+    split = module.split_json(data, 0, len(data), cursor, JsonRules(**{"now_ms": NOW, **more}), count_max)
     records = codec.decode(target[: split.position], split.offset_delta)
     assert not any(target[split.position :])
     assert [record[0] for record in records] == list(range(len(records)))
@@ -54,8 +54,8 @@ def taken(twin: ModuleType, data: bytes, **more: Any) -> tuple[JsonSplit, list[E
     return split, [(key, value, headers, base + delta) for _, delta, key, value, headers in records]
 
 
-def record_of(twin: ModuleType, line: bytes, **more: Any) -> EncodableRecord:
-    split, records = taken(twin, line + b"\n", **more)
+def record_of(module: ModuleType, line: bytes, **more: Any) -> EncodableRecord:
+    split, records = taken(module, line + b"\n", **more)
     assert (split.fault, split.start, len(records)) == (None, len(line) + 1, 1)
     return records[0]
 
@@ -104,25 +104,25 @@ RIGHT = {
 
 
 @pytest.mark.parametrize(("line", "record"), RIGHT.values(), ids=RIGHT)
-def test_a_line_becomes_a_record(twin: ModuleType, line: bytes, record: EncodableRecord) -> None:
-    assert record_of(twin, line) == record
+def test_a_line_becomes_a_record(module: ModuleType, line: bytes, record: EncodableRecord) -> None:
+    assert record_of(module, line) == record
     assert oracle(line) == record
 
 
-def test_strings_of_each_length_are_taken(twin: ModuleType) -> None:
+def test_strings_of_each_length_are_taken(module: ModuleType) -> None:
     for size in range(40):
         for piece in ("x", "é", "\\n", "😀", '\\"'):
             text = "y" * size + piece + "z" * (size % 9)
             value = json.loads(f'"{text}"').encode()
-            assert record_of(twin, f'{{"key":"{text}","value":"{text}"}}'.encode()) == (value, value, (), NOW)
+            assert record_of(module, f'{{"key":"{text}","value":"{text}"}}'.encode()) == (value, value, (), NOW)
 
 
-def test_each_byte_of_base64_is_taken(twin: ModuleType) -> None:
+def test_each_byte_of_base64_is_taken(module: ModuleType) -> None:
     for size in range(9):
         for byte in range(256):
             value = bytes([byte]) * size
             line = b'{"value_b64":"%s"}' % base64.b64encode(value)
-            assert record_of(twin, line)[1] == value
+            assert record_of(module, line)[1] == value
 
 
 # --- lines that are wrong ------------------------------------------------------------------------------------------
@@ -242,17 +242,17 @@ OF_A_HEADER = ": a header has key (or key_b64) and value (or value_b64)"
     ],
 )
 def test_fields_that_no_record_has_are_refused_by_their_names(
-    twin: ModuleType, line: bytes, position: int, names: str
+    module: ModuleType, line: bytes, position: int, names: str
 ) -> None:
-    split = twin.split_json(line + b"\n", 0, len(line) + 1, Lane(bytearray(9999), 0, 0, None), JsonRules(NOW), 9)
+    split = module.split_json(line + b"\n", 0, len(line) + 1, Lane(bytearray(9999), 0, 0, None), JsonRules(NOW), 9)
     remedy = OF_A_HEADER if b"headers" in line else REMEDY
     assert (split.start, split.fault) == (0, LineFault(position, f"unknown field {names}{remedy}"))
 
 
 @pytest.mark.parametrize(("line", "position", "reason"), WRONG.values(), ids=WRONG)
-def test_a_line_that_is_wrong_states_where_and_why(twin: ModuleType, line: bytes, position: int, reason: str) -> None:
+def test_a_line_that_is_wrong_states_where_and_why(module: ModuleType, line: bytes, position: int, reason: str) -> None:
     before = b'{"value":"before"}\n\n'
-    split, records = taken(twin, before + line + b'\n{"value":"behind"}\n')
+    split, records = taken(module, before + line + b'\n{"value":"behind"}\n')
     assert split.fault == LineFault(position, reason)
     assert (split.start, records) == (len(before), [(None, b"before", (), NOW)])
     assert oracle(line) == "wrong"
@@ -263,20 +263,20 @@ def test_each_way_to_be_wrong_is_in_the_table() -> None:
     assert reasons == {value for name, value in vars(json_line).items() if name.isupper() and isinstance(value, str)}
 
 
-def test_a_record_without_a_key_is_refused_where_one_is_needed(twin: ModuleType) -> None:
+def test_a_record_without_a_key_is_refused_where_one_is_needed(module: ModuleType) -> None:
     data = b'{"key":""}\n{"key":"k","value":null}\n{"value":"v"}\n'
-    split, records = taken(twin, data, needs_key=True)
+    split, records = taken(module, data, needs_key=True)
     assert (split.fault, split.start) == (LineFault(0, json_line.KEY_NEEDED), 36)
     assert [record[0] for record in records] == [b"", b"k"]
-    assert len(taken(twin, data)[1]) == 3
+    assert len(taken(module, data)[1]) == 3
 
 
 @pytest.mark.parametrize(("timestamp", "is_taken"), [(4, False), (5, True), (9, True), (10, False), (-1, True)])
 def test_a_timestamp_outside_of_what_the_topic_takes_is_refused(
-    twin: ModuleType, timestamp: int, is_taken: bool
+    module: ModuleType, timestamp: int, is_taken: bool
 ) -> None:
     data = b'{"timestamp":6}\n\n' + b'{"timestamp":%d}\n' % timestamp
-    split, records = taken(twin, data, now_ms=7, earliest=5, latest=9)
+    split, records = taken(module, data, now_ms=7, earliest=5, latest=9)
     assert (split.fault is None, len(records)) == (is_taken, 1 + is_taken)
     if not is_taken:
         assert (split.fault, split.start) == (LineFault(0, json_line.OUT_OF_TIME), 17)
@@ -292,31 +292,40 @@ def test_one_line_is_parsed_alone() -> None:
 # --- lines into a batch --------------------------------------------------------------------------------------------
 
 
-def test_blank_lines_are_stepped_over(twin: ModuleType) -> None:
-    split, records = taken(twin, b'\n \t\r\n{"value":"v"}\n\n\r\n')
+def test_blank_lines_are_stepped_over(module: ModuleType) -> None:
+    split, records = taken(module, b'\n \t\r\n{"value":"v"}\n\n\r\n')
     assert (split.start, split.fault, [record[1] for record in records]) == (22, None, [b"v"])
 
 
-def test_a_line_without_its_newline_stays(twin: ModuleType) -> None:
-    split, records = taken(twin, b'{"value":"a"}\n{"value":"b"}')
+def test_a_line_without_its_newline_stays(module: ModuleType) -> None:
+    split, records = taken(module, b'{"value":"a"}\n{"value":"b"}')
     assert (split.start, len(records)) == (14, 1)
 
 
-def test_what_was_taken_is_summed_up(twin: ModuleType) -> None:
+def test_what_was_taken_is_summed_up(module: ModuleType) -> None:
     data = b'{"value":"abc","timestamp":7}\n{"timestamp":9}\n{"value":"","timestamp":-1}\n{"value_b64":"/w=="}\n'
-    split, records = taken(twin, data, now_ms=8)
+    split, records = taken(module, data, now_ms=8)
     assert (split.base_timestamp, split.max_timestamp, split.values_bytes) == (7, 9, 4 + 1 + 1 + 2)
     assert [record[3] for record in records] == [7, 9, -1, 8]
 
 
-def test_nothing_taken_sums_up_to_nothing(twin: ModuleType) -> None:
-    assert taken(twin, b"\n")[0] == (1, 0, 0, None, -1, 0, 0, None)
-    assert twin.split_json(b"", 0, 0, Lane(bytearray(3), 2, 5, 77), JsonRules(NOW), 9) == (0, 2, 5, 77, -1, 0, 0, None)
+def test_nothing_taken_sums_up_to_nothing(module: ModuleType) -> None:
+    assert taken(module, b"\n")[0] == (1, 0, 0, None, -1, 0, 0, None)
+    assert module.split_json(b"", 0, 0, Lane(bytearray(3), 2, 5, 77), JsonRules(NOW), 9) == (
+        0,
+        2,
+        5,
+        77,
+        -1,
+        0,
+        0,
+        None,
+    )
 
 
-def test_records_count_on_from_the_batch_they_join(twin: ModuleType) -> None:
+def test_records_count_on_from_the_batch_they_join(module: ModuleType) -> None:
     target = bytearray(b"#" * 100)
-    split = twin.split_json(b'xx{"timestamp":5}\n', 2, 18, Lane(target, 10, 3, 9), JsonRules(NOW), 100)
+    split = module.split_json(b'xx{"timestamp":5}\n', 2, 18, Lane(target, 10, 3, 9), JsonRules(NOW), 100)
     assert split == (18, 17, 4, 9, 5, 1, 0, None)
     assert codec.decode(target[10:17], 1) == [(3, -4, None, None, ())]
     assert target[:10] + target[17:] == b"#" * 93
@@ -324,41 +333,41 @@ def test_records_count_on_from_the_batch_they_join(twin: ModuleType) -> None:
 
 @pytest.mark.parametrize(("base", "timestamp"), [(-1, 2**63 - 1), (2**63 - 1, -1)])
 def test_timestamps_that_are_too_far_apart_wrap_around_and_come_back(
-    twin: ModuleType, base: int, timestamp: int
+    module: ModuleType, base: int, timestamp: int
 ) -> None:
     target = bytearray(100)
     line = b'{"timestamp":%d}\n' % timestamp
-    split = twin.split_json(line, 0, len(line), Lane(target, 0, 0, base), JsonRules(NOW), 1)
+    split = module.split_json(line, 0, len(line), Lane(target, 0, 0, base), JsonRules(NOW), 1)
     delta = codec.decode(target[: split.position], 1)[0][1]
     assert (base + delta + 2**63) % 2**64 - 2**63 == timestamp
 
 
-def test_it_stops_when_the_next_record_finds_no_room_and_writes_nothing_beyond(twin: ModuleType) -> None:
+def test_it_stops_when_the_next_record_does_not_fit_and_writes_nothing_beyond(module: ModuleType) -> None:
     data = b'{"key":"k","value":"\\u00e9","headers":[{"key":"h","value_b64":"AAA="}]}\n' * 3
     size = record_size(b"k", "é".encode(), (("h", b"\0\0"),))
-    for room in range(3 * size + 3):
-        target = bytearray(b"#" * (room + 8))
-        split = twin.split_json(data, 0, len(data), Lane(memoryview(target)[:room], 0, 0, None), JsonRules(NOW), 100)
-        taken_count = min(room // size, 3)
+    for space in range(3 * size + 3):
+        target = bytearray(b"#" * (space + 8))
+        split = module.split_json(data, 0, len(data), Lane(memoryview(target)[:space], 0, 0, None), JsonRules(NOW), 100)
+        taken_count = min(space // size, 3)
         assert (split.start, split.position, split.offset_delta) == (72 * taken_count, size * taken_count, taken_count)
         assert split.record_bytes == (size if taken_count < 3 else 0)
-        assert target[split.position :] == b"#" * (room + 8 - split.position)
+        assert target[split.position :] == b"#" * (space + 8 - split.position)
 
 
-def test_it_stops_at_the_count_asked_for_and_at_the_last_offset_delta(twin: ModuleType) -> None:
+def test_it_stops_at_the_count_asked_for_and_at_the_last_offset_delta(module: ModuleType) -> None:
     data = b'{"value":"a"}\n' * 3
     for count_max in (0, 2):
-        split, records = taken(twin, data, count_max=count_max)
+        split, records = taken(module, data, count_max=count_max)
         assert (split.start, len(records)) == (14 * count_max, count_max)
-    split = twin.split_json(data, 0, len(data), Lane(bytearray(99), 0, 2**31 - 2, 0), JsonRules(NOW), 100)
+    split = module.split_json(data, 0, len(data), Lane(bytearray(99), 0, 2**31 - 2, 0), JsonRules(NOW), 100)
     assert (split.start, split.offset_delta) == (28, 2**31)
 
 
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview, lambda data: memoryview(b"xx" + data)[2:]])
-def test_lines_of_any_buffer_are_taken(twin: ModuleType, wrap: Callable[[bytes], Buffer]) -> None:
+def test_lines_of_any_buffer_are_taken(module: ModuleType, wrap: Callable[[bytes], Buffer]) -> None:
     target = bytearray(20)
-    lane = Lane(memoryview(target), 0, 0, None)
-    assert twin.split_json(wrap(b'{"value":"a"}\n'), 0, 14, lane, JsonRules(0), 9)[:3] == (14, 8, 1)
+    cursor = Lane(memoryview(target), 0, 0, None)
+    assert module.split_json(wrap(b'{"value":"a"}\n'), 0, 14, cursor, JsonRules(0), 9)[:3] == (14, 8, 1)
 
 
 OUTSIDE = {
@@ -374,10 +383,10 @@ OUTSIDE = {
 
 @pytest.mark.parametrize(("start", "end", "position", "delta", "now"), OUTSIDE.values(), ids=OUTSIDE)
 def test_what_lies_outside_is_refused(
-    twin: ModuleType, start: int, end: int, position: int, delta: int, now: int
+    module: ModuleType, start: int, end: int, position: int, delta: int, now: int
 ) -> None:
     with pytest.raises(ValueError):
-        twin.split_json(b"{}\n", start, end, Lane(bytearray(10), position, delta, None), JsonRules(now), 100)
+        module.split_json(b"{}\n", start, end, Lane(bytearray(10), position, delta, None), JsonRules(now), 100)
 
 
 def test_other_threads_run_while_lines_are_taken() -> None:
@@ -551,11 +560,11 @@ def check_strings(value: object, depth: int) -> None:
 def assert_taken_as_the_oracle_says(line: bytes) -> None:
     expected = oracle(line)
     outcomes = []
-    for twin in (native_json_lines, reference_json_lines):
+    for module in (native_json_lines, reference_json_lines):
         for values_as_text in (False, True):
             target = bytearray(b"#" * (len(line) + 40))
             rules = JsonRules(NOW, values_as_text=values_as_text)
-            split = twin.split_json(line + b"\n", 0, len(line) + 1, Lane(target, 0, 0, None), rules, 9)
+            split = module.split_json(line + b"\n", 0, len(line) + 1, Lane(target, 0, 0, None), rules, 9)
             outcomes.append((split, target))
     assert outcomes[:2] == outcomes[2:]
     split, target = outcomes[0]
@@ -573,27 +582,27 @@ def assert_taken_as_the_oracle_says(line: bytes) -> None:
         assert split.values_bytes == len(value or b"") + 1
 
 
-@pytest.mark.twins
+@pytest.mark.reference
 @settings(max_examples=400, deadline=None)
 @given(LINE)
 def test_what_json_writes_is_taken_as_json_reads_it(line: bytes) -> None:
     assert_taken_as_the_oracle_says(line)
 
 
-@pytest.mark.twins
+@pytest.mark.reference
 @settings(max_examples=300, deadline=None)
 @given(ANY, STYLE)
 def test_a_value_that_is_no_string_is_its_text_where_that_is_wanted(value: object, style: Style) -> None:
     text = written([("value", value)], style)
     assume(b"NaN" not in text and b"Infinity" not in text)  # no JSON, but Python writes it
-    for twin in (native_json_lines, reference_json_lines):
-        (split, records) = taken(twin, text + b"\n", values_as_text=True)
+    for module in (native_json_lines, reference_json_lines):
+        (split, records) = taken(module, text + b"\n", values_as_text=True)
         assert split.fault is None
         if value is None or isinstance(value, str):
             assert records[0][1] == (None if value is None else value.encode())
         else:
             assert text[text.index(b":") + 1 : -1].strip(b" \t\r") == records[0][1]
-            refused, _ = taken(twin, text + b"\n")
+            refused, _ = taken(module, text + b"\n")
             assert refused.fault is not None and refused.fault.reason == json_line.VALUE_NO_TEXT
 
 
@@ -612,20 +621,20 @@ def test_a_value_that_is_no_string_is_its_text_where_that_is_wanted(value: objec
     ],
 )
 def test_a_value_as_text_must_be_json_and_keys_and_headers_are_strings(
-    twin: ModuleType, line: bytes, position: int, reason: str
+    module: ModuleType, line: bytes, position: int, reason: str
 ) -> None:
-    split, records = taken(twin, line + b"\n", values_as_text=True)
+    split, records = taken(module, line + b"\n", values_as_text=True)
     assert (split.fault, records) == (LineFault(position, reason), [])
 
 
-@pytest.mark.twins
+@pytest.mark.reference
 @settings(max_examples=800, deadline=None)
 @given(mutated_lines())
 def test_what_is_hardly_json_is_taken_or_refused_as_json_does(line: bytes) -> None:
     assert_taken_as_the_oracle_says(line)
 
 
-@pytest.mark.twins
+@pytest.mark.reference
 @settings(max_examples=500, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join))
 def test_what_only_looks_like_json_is_taken_or_refused_as_json_does(line: bytes) -> None:

@@ -443,26 +443,26 @@ def test_two_keys_with_equal_hashes_are_distinguished_by_a_new_round(
     assert index.refresh() and index._seed != seed and offset_of(index, b"a") == 0
 
 
-TWINS = [pytest.param(key_hash, id="compiled"), pytest.param(reference_key_hash, id="pure")]
+IMPLEMENTATIONS = [pytest.param(key_hash, id="compiled"), pytest.param(reference_key_hash, id="pure")]
 
 
-@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize("module", IMPLEMENTATIONS)
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=100)), min_size=1, max_size=40), st.integers(0, 2**62))
-def test_the_keys_of_a_batch_are_hashed_in_order(twin: ModuleType, keys: list[bytes | None], base: int) -> None:
+def test_the_keys_of_a_batch_are_hashed_in_order(module: ModuleType, keys: list[bytes | None], base: int) -> None:
     batch = read_batch(build([(key, b"value", (), 0) for key in keys], base_offset=base))
-    hashes, offsets = twin.hash_rows(batch.payload(), batch.rows(), base, SEED, 0, len(keys))
-    expected = [(twin.hash_key(k, SEED), base + n) for n, k in enumerate(keys) if k is not None]
+    hashes, offsets = module.hash_rows(batch.payload(), batch.rows(), base, SEED, 0, len(keys))
+    expected = [(module.hash_key(k, SEED), base + n) for n, k in enumerate(keys) if k is not None]
     assert list(zip(hashes, offsets, strict=True)) == expected
 
 
-@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize("module", IMPLEMENTATIONS)
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=85), st.just(b"k" * 81)), min_size=1, max_size=20))
-def test_the_digests_of_long_keys_are_hashed_in_order(twin: ModuleType, keys: list[bytes | None]) -> None:
+def test_the_digests_of_long_keys_are_hashed_in_order(module: ModuleType, keys: list[bytes | None]) -> None:
     batch = read_batch(build([(key, b"value", (), 0) for key in keys], base_offset=7))
-    hashes, offsets = twin.hash_digests(batch.payload(), batch.rows(), 7, SEED)
+    hashes, offsets = module.hash_digests(batch.payload(), batch.rows(), 7, SEED)
     there = [(key, 7 + number) for number, key in enumerate(keys) if key is not None]
     seed = bytes(255 - byte for byte in SEED)
-    expected = [(twin.hash_key(hashlib.sha256(k).digest(), seed), offset) for k, offset in there if len(k) > 80]
+    expected = [(module.hash_key(hashlib.sha256(k).digest(), seed), offset) for k, offset in there if len(k) > 80]
     assert list(zip(hashes, offsets, strict=True)) == expected
 
 
@@ -494,13 +494,13 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize("module", IMPLEMENTATIONS)
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-def test_rows_of_another_payload_are_refused(twin: ModuleType, row: list[int]) -> None:
+def test_rows_of_another_payload_are_refused(module: ModuleType, row: list[int]) -> None:
     with pytest.raises(ValueError, match="outside"):
-        twin.hash_rows(bytes(100), array("q", row), 10, SEED, 0, 5)
+        module.hash_rows(bytes(100), array("q", row), 10, SEED, 0, 5)
     with pytest.raises(ValueError, match="outside"):
-        twin.hash_digests(bytes(100), array("q", [*row[:3], 81, *row[4:]]), 10, SEED)
+        module.hash_digests(bytes(100), array("q", [*row[:3], 81, *row[4:]]), 10, SEED)
 
 
 DELTAS = {
@@ -512,22 +512,22 @@ DELTAS = {
 }
 
 
-@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize("module", IMPLEMENTATIONS)
 @pytest.mark.parametrize("case", DELTAS)
-def test_a_keyed_record_whose_offset_is_not_in_its_batch_is_damage(twin: ModuleType, case: str) -> None:
+def test_a_keyed_record_whose_offset_is_not_in_its_batch_is_damage(module: ModuleType, case: str) -> None:
     delta, base, least, most = DELTAS[case]
     with pytest.raises(MalformedBatch):
-        twin.hash_rows(bytes(100), array("q", [delta, 0, 0, 2, 0, 0, 0, 0]), base, SEED, least, most)
-    assert len(twin.hash_rows(bytes(100), array("q", [delta, 0, 0, -1, 0, 0, 0, 0]), base, SEED, least, most)[0]) == 0
+        module.hash_rows(bytes(100), array("q", [delta, 0, 0, 2, 0, 0, 0, 0]), base, SEED, least, most)
+    assert len(module.hash_rows(bytes(100), array("q", [delta, 0, 0, -1, 0, 0, 0, 0]), base, SEED, least, most)[0]) == 0
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_rows_that_are_none_are_not_hashed(twin: ModuleType) -> None:
+@pytest.mark.parametrize("module", IMPLEMENTATIONS)
+def test_rows_that_are_none_are_not_hashed(module: ModuleType) -> None:
     for rows in (array("q", [0] * 7), array("i", [0] * 16)):
         with pytest.raises(ValueError):
-            twin.hash_rows(b"", rows, 0, SEED, 0, 5)
+            module.hash_rows(b"", rows, 0, SEED, 0, 5)
         with pytest.raises(ValueError):
-            twin.hash_digests(b"", rows, 0, SEED)
+            module.hash_digests(b"", rows, 0, SEED)
 
 
 @pytest.mark.damages
@@ -549,10 +549,10 @@ def test_a_keyed_record_outside_of_its_batch_costs_that_batch_and_no_other_key(s
 
 
 def test_another_seed_makes_other_hashes() -> None:
-    for twin in (key_hash, reference_key_hash):
-        assert twin.hash_key(b"key", SEED) != twin.hash_key(b"key", SEED[::-1])
+    for module in (key_hash, reference_key_hash):
+        assert module.hash_key(b"key", SEED) != module.hash_key(b"key", SEED[::-1])
         with pytest.raises(ValueError, match="seed"):
-            twin.hash_key(b"key", b"short")
+            module.hash_key(b"key", b"short")
 
 
 # --- the table -------------------------------------------------------------------------------------------------------

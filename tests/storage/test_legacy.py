@@ -28,12 +28,12 @@ from offsetfs.storage.units import Offset, Timestamp
 pytestmark = pytest.mark.unit
 
 NONE, CREATE, APPEND = "NoTimestampType", "CreateTime", "LogAppendTime"
-TWINS = [native_message_set, reference_message_set]
+IMPLEMENTATIONS = [native_message_set, reference_message_set]
 REFUSALS = (MalformedBatch, CorruptBatch, UnsupportedFormat, DecompressionLimit)
 
 
-@pytest.fixture(params=TWINS, ids=["compiled", "plain"])
-def twin(request: pytest.FixtureRequest) -> ModuleType:
+@pytest.fixture(params=IMPLEMENTATIONS, ids=["compiled", "plain"])
+def module(request: pytest.FixtureRequest) -> ModuleType:
     module: ModuleType = request.param
     return module
 
@@ -266,7 +266,7 @@ INNER = message(1, 0, None, b"inner", 5)
 REFUSED_INSIDE = {
     "a key longer than the message": (patched(V0, 18, ">i", 2**31 - 1), MalformedBatch),
     "a value longer than the message": (patched(V0, 26, ">i", 7), MalformedBatch),
-    "a key that leaves no room for a value's size": (patched(V0, 18, ">i", 12), MalformedBatch),
+    "a key that leaves no space for a value's size": (patched(V0, 18, ">i", 12), MalformedBatch),
     "a wrapper without a value": (message(1, 3, None, None, attributes=1), MalformedBatch),
     "a wrapper without a message": (wrapper(1, 3, []), MalformedBatch),
     "a wrapper with less than a message": (wrapper(1, 3, [INNER[:-1]]), MalformedBatch),
@@ -382,16 +382,22 @@ RUNS = {
 
 @pytest.mark.parametrize(("data", "count", "last", "timestamp"), RUNS.values(), ids=RUNS)
 def test_a_run_reaches_as_far_as_messages_are_of_one_kind_and_sound(
-    twin: ModuleType, data: list[bytes], count: int, last: int, timestamp: int
+    module: ModuleType, data: list[bytes], count: int, last: int, timestamp: int
 ) -> None:
     size = sum(len(each) for each in data[:count])
-    assert twin.run(b"".join(data), 1 << 20) == (size, count, last, timestamp)
+    assert module.run(b"".join(data), 1 << 20) == (size, count, last, timestamp)
 
 
-def test_a_run_is_no_longer_than_asked_unless_its_first_message_is(twin: ModuleType) -> None:
+def test_a_run_is_no_longer_than_asked_unless_its_first_message_is(module: ModuleType) -> None:
     data = b"".join(plain(0, offset) for offset in range(5))
     size = len(plain(0, 0))
-    assert [twin.run(data, size_max)[1] for size_max in (1, size, 2 * size - 1, 2 * size, 9 * size)] == [1, 1, 1, 2, 5]
+    assert [module.run(data, size_max)[1] for size_max in (1, size, 2 * size - 1, 2 * size, 9 * size)] == [
+        1,
+        1,
+        1,
+        2,
+        5,
+    ]
 
 
 def test_a_run_is_a_batch_with_true_bounds() -> None:

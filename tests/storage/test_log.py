@@ -247,7 +247,7 @@ def test_a_roll_that_finds_the_disk_full_leaves_the_log_as_it_was(
     files_before = sorted(os.listdir(log.path))
 
     def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "no room")
+        raise OSError(errno.ENOSPC, "no space")
 
     places = {
         "Segment.create": "offsetfs.storage.segments.segment.files.created",
@@ -258,7 +258,7 @@ def test_a_roll_that_finds_the_disk_full_leaves_the_log_as_it_was(
     with monkeypatch.context() as patch:
         patch.setattr(places[step], full)
         for action in (log.roll, lambda: log.append(sealed([b"x" * 900]))):
-            with pytest.raises(OSError, match="no room"):
+            with pytest.raises(OSError, match="no space"):
                 action()
     assert sorted(os.listdir(log.path)) == files_before
     log.append(sealed([b"second"]))
@@ -275,7 +275,7 @@ def test_an_index_that_cannot_be_ended_on_a_full_disk_costs_no_roll(
     log.append(sealed([b"first"], timestamp=7))
 
     def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "no room")
+        raise OSError(errno.ENOSPC, "no space")
 
     with monkeypatch.context() as patch:
         patch.setattr("offsetfs.storage.segments.time_index.TimeIndex.maybe_append", full)

@@ -394,7 +394,7 @@ def test_damage_stops_the_compaction_of_one_partition_until_it_changes(
     assert [done.partition for done in world.done if done.error is None] == [sound]
 
 
-def test_what_there_was_no_room_for_is_tried_again_later(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_there_was_no_space_for_is_tried_again_later(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     world = make()
     log = compacted(world)
     world.segment(log, b"a", b"a")

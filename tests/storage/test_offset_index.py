@@ -150,7 +150,7 @@ def test_a_full_index_refuses_more(make_index: OpenIndex, path: Path) -> None:
     assert reopened(path).is_full
 
 
-def test_an_index_without_room_for_one_entry_is_always_full(make_index: OpenIndex) -> None:
+def test_an_index_without_space_for_one_entry_is_always_full(make_index: OpenIndex) -> None:
     index = make_index(bytes_max=7)
     index.preallocate()
     assert index.is_full and index.lookup(99) == (BASE, 0)

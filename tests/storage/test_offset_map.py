@@ -18,12 +18,12 @@ from offsetfs.storage.reference.compaction import FULL, MORE, NO_SPACE, OTHER, S
 
 pytestmark = pytest.mark.unit
 
-TWINS = (native_compaction, reference_compaction)
+IMPLEMENTATIONS = (native_compaction, reference_compaction)
 OFFSET_MAX = 2**63 - 2
 
 
-@pytest.fixture(params=TWINS, ids=["compiled", "plain"])
-def twin(request: pytest.FixtureRequest) -> ModuleType:
+@pytest.fixture(params=IMPLEMENTATIONS, ids=["compiled", "plain"])
+def module(request: pytest.FixtureRequest) -> ModuleType:
     module: ModuleType = request.param
     return module
 
@@ -32,8 +32,8 @@ def twin(request: pytest.FixtureRequest) -> ModuleType:
 
 
 @pytest.mark.parametrize("count", [10, 100, 1000, 5000])
-def test_keys_that_were_put_are_found_with_their_latest_offset(twin: ModuleType, count: int) -> None:
-    offsets = twin.OffsetMap(count * 2 * SLOT_SIZE, 0.9)
+def test_keys_that_were_put_are_found_with_their_latest_offset(module: ModuleType, count: int) -> None:
+    offsets = module.OffsetMap(count * 2 * SLOT_SIZE, 0.9)
     for number in range(count):
         assert offsets.put(b"key %d" % number, number)
     for number in range(0, count, 3):
@@ -44,17 +44,17 @@ def test_keys_that_were_put_are_found_with_their_latest_offset(twin: ModuleType,
 
 
 def test_a_map_takes_as_many_keys_as_its_bytes_and_load_factor_allow_and_then_none_known_or_not(
-    twin: ModuleType,
+    module: ModuleType,
 ) -> None:
-    offsets = twin.OffsetMap(100 * SLOT_SIZE + 23, 0.75)
+    offsets = module.OffsetMap(100 * SLOT_SIZE + 23, 0.75)
     assert offsets.count_max == 75
     taken = [offsets.put(b"%d" % number, number) for number in range(80)]
     assert taken == [True] * 75 + [False] * 5
     assert not offsets.put(b"3", 99) and offsets.get(b"3") == 3 and offsets.latest_offset == 74
 
 
-def test_a_full_map_still_finds_no_missing_key(twin: ModuleType) -> None:
-    offsets = twin.OffsetMap(10 * SLOT_SIZE, 1.0)
+def test_a_full_map_still_finds_no_missing_key(module: ModuleType) -> None:
+    offsets = module.OffsetMap(10 * SLOT_SIZE, 1.0)
     assert all(offsets.put(b"%d" % number, number) for number in range(10))
     assert offsets.get(b"absent") == -1
     assert [offsets.get(b"%d" % number) for number in range(10)] == list(range(10))
@@ -63,14 +63,14 @@ def test_a_full_map_still_finds_no_missing_key(twin: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("bytes_max", "load_factor"), [(0, 0.9), (-1, 0.9), (23, 1.0), (24, 0.9), (240, 0.0), (240, 1.1), (240, -1.0)]
 )
-def test_a_map_without_room_for_a_key_is_refused(twin: ModuleType, bytes_max: int, load_factor: float) -> None:
+def test_a_map_without_space_for_a_key_is_refused(module: ModuleType, bytes_max: int, load_factor: float) -> None:
     with pytest.raises(ValueError):
-        twin.OffsetMap(bytes_max, load_factor)
+        module.OffsetMap(bytes_max, load_factor)
 
 
-def test_keys_of_any_size_and_offsets_up_to_the_largest_are_kept(twin: ModuleType) -> None:
+def test_keys_of_any_size_and_offsets_up_to_the_largest_are_kept(module: ModuleType) -> None:
     keys = [b"", b"\0", b"\0\0", b"x" * 7, b"x" * 8, b"x" * 9, bytes(1 << 20), b"y" * (1 << 20)]
-    offsets = twin.OffsetMap(64 * SLOT_SIZE, 0.9)
+    offsets = module.OffsetMap(64 * SLOT_SIZE, 0.9)
     for number, key in enumerate(keys):
         assert offsets.put(memoryview(key), OFFSET_MAX - number)
     assert [offsets.get(bytearray(key)) for key in keys] == [OFFSET_MAX - number for number in range(len(keys))]
@@ -82,7 +82,7 @@ def test_no_two_maps_hash_alike() -> None:
     assert reference_compaction.OffsetMap(240, hash_key=bytes(16))._hash(b"k") == reference_compaction.OffsetMap(
         240, hash_key=bytes(16)
     )._hash(b"k")
-    for module in TWINS:
+    for module in IMPLEMENTATIONS:
         with pytest.raises(ValueError):
             module.OffsetMap(240, hash_key=b"short")
 
@@ -109,9 +109,9 @@ BATCHES = (
 )
 
 
-def test_the_first_walk_notes_the_latest_offset_of_every_key(twin: ModuleType) -> None:
-    offsets = twin.OffsetMap(100 * SLOT_SIZE)
-    indexer = twin.Indexer(offsets, 0)
+def test_the_first_walk_notes_the_latest_offset_of_every_key(module: ModuleType) -> None:
+    offsets = module.OffsetMap(100 * SLOT_SIZE)
+    indexer = module.Indexer(offsets, 0)
     indexer.set_bounds(0, 100)
     block = b"".join(BATCHES)
     assert indexer.run(block, 0, len(block)) == (len(block), MORE)
@@ -119,9 +119,9 @@ def test_the_first_walk_notes_the_latest_offset_of_every_key(twin: ModuleType) -
     assert (offsets.count, offsets.latest_offset, indexer.records_read, indexer.floor) == (3, 18, 5, 19)
 
 
-def test_the_first_walk_passes_over_what_is_below_the_first_dirty_offset(twin: ModuleType) -> None:
-    offsets = twin.OffsetMap(100 * SLOT_SIZE)
-    indexer = twin.Indexer(offsets, 6)
+def test_the_first_walk_passes_over_what_is_below_the_first_dirty_offset(module: ModuleType) -> None:
+    offsets = module.OffsetMap(100 * SLOT_SIZE)
+    indexer = module.Indexer(offsets, 6)
     indexer.set_bounds(0, 100)
     indexer.run(BATCHES[0], 0, len(BATCHES[0]))
     assert (offsets.count, offsets.latest_offset) == (0, -1)
@@ -129,20 +129,20 @@ def test_the_first_walk_passes_over_what_is_below_the_first_dirty_offset(twin: M
     assert [offsets.get(key) for key in (b"a", b"b", b"c")] == [-1, -1, 9] and offsets.latest_offset == 14
 
 
-def test_the_first_walk_ends_in_the_middle_of_a_batch_when_the_map_is_full(twin: ModuleType) -> None:
-    offsets = twin.OffsetMap(2 * SLOT_SIZE, 1.0)
-    indexer = twin.Indexer(offsets, 0)
+def test_the_first_walk_ends_in_the_middle_of_a_batch_when_the_map_is_full(module: ModuleType) -> None:
+    offsets = module.OffsetMap(2 * SLOT_SIZE, 1.0)
+    indexer = module.Indexer(offsets, 0)
     indexer.set_bounds(0, 100)
     block = b"".join(BATCHES)
     assert indexer.run(block, 0, len(block)) == (len(BATCHES[0]), FULL)
     assert (offsets.latest_offset, offsets.get(b"a"), offsets.get(b"b")) == (2, 0, 2)
 
 
-def test_a_batch_that_is_not_whole_is_left_for_the_next_block(twin: ModuleType) -> None:
+def test_a_batch_that_is_not_whole_is_left_for_the_next_block(module: ModuleType) -> None:
     block = b"".join(BATCHES)
     whole = [len(b"".join(BATCHES[:count])) for count in range(4)]
     for end in range(len(block) + 1):
-        indexer = twin.Indexer(twin.OffsetMap(2400), 0)
+        indexer = module.Indexer(module.OffsetMap(2400), 0)
         indexer.set_bounds(0, 100)
         assert indexer.run(block, 0, end) == (max(size for size in whole if size <= end), MORE)
 
@@ -174,7 +174,7 @@ NOT_PLAIN = {
     "an offset below what may follow": keyed(0, Keyed(0, b"a", b"1"))[:0] + b"\xff" * 8 + SEVERAL[8:],
     "an offset above what may follow": b"\0\0\0\0\0\0\0\x62" + SEVERAL[8:],
     "a last offset below the first": SEVERAL[:23] + b"\xff" * 4 + SEVERAL[27:],
-    "more records than there is room for": damaged(60, 100),
+    "more records than there is space for": damaged(60, 100),
     "a negative number of records": damaged(57, 0xFF),
     "more records than there are": damaged(60, 3),
     "fewer records than there are": damaged(60, 1),
@@ -193,17 +193,17 @@ def sealed(batch: bytes) -> bytes:
 
 @pytest.mark.parametrize("name", NOT_PLAIN)
 def test_a_batch_that_is_not_plain_or_not_sound_is_left_to_the_caller_and_nothing_is_written(
-    twin: ModuleType, name: str
+    module: ModuleType, name: str
 ) -> None:
     batch = NOT_PLAIN[name]
     if name in ("a last offset below the first", "an offset before the first"):
         batch = sealed(batch)
-    offsets = twin.OffsetMap(2400)
-    indexer = twin.Indexer(offsets, 0)
+    offsets = module.OffsetMap(2400)
+    indexer = module.Indexer(offsets, 0)
     indexer.set_bounds(0, 101)
     assert indexer.run(batch, 0, len(batch)) == (0, OTHER)
     assert (indexer.floor, offsets.latest_offset > 3) == (0, False)
-    records = twin.Filter(twin.OffsetMap(2400), 1000, 0, 0, {})
+    records = module.Filter(module.OffsetMap(2400), 1000, 0, 0, {})
     records.set_bounds(0, 101)
     out = bytearray(1000)
     assert records.run(batch, 0, len(batch), out, 0) == (0, 0, OTHER)
@@ -213,20 +213,20 @@ def test_a_batch_that_is_not_plain_or_not_sound_is_left_to_the_caller_and_nothin
 @pytest.mark.parametrize(
     "name", [name for name in NOT_PLAIN if "record" in name or "not rise" in name or "behind" in name]
 )
-def test_records_that_are_none_are_refused_by_name(twin: ModuleType, name: str) -> None:
+def test_records_that_are_none_are_refused_by_name(module: ModuleType, name: str) -> None:
     batch = NOT_PLAIN[name]
     header, payload = parse_header(batch), batch[HEADER_SIZE:]
-    indexer = twin.Indexer(twin.OffsetMap(2400), 0)
+    indexer = module.Indexer(module.OffsetMap(2400), 0)
     with pytest.raises(MalformedBatch):
         indexer.add(payload, header.count, 0, header.last_offset_delta)
-    records = twin.Filter(twin.OffsetMap(2400), 1000, 0, 0, {})
+    records = module.Filter(module.OffsetMap(2400), 1000, 0, 0, {})
     with pytest.raises(MalformedBatch):
         records.retain(payload, header.count, 0, header.last_offset_delta, 0, False)
 
 
-def test_a_walk_outside_of_its_buffers_is_refused(twin: ModuleType) -> None:
-    indexer = twin.Indexer(twin.OffsetMap(2400), 0)
-    records = twin.Filter(twin.OffsetMap(2400), 1000, 0, 0, {})
+def test_a_walk_outside_of_its_buffers_is_refused(module: ModuleType) -> None:
+    indexer = module.Indexer(module.OffsetMap(2400), 0)
+    records = module.Filter(module.OffsetMap(2400), 1000, 0, 0, {})
     for start, end in ((-1, 0), (1, 0), (0, 4)):
         with pytest.raises(ValueError):
             indexer.run(b"abc", start, end)
@@ -275,12 +275,12 @@ def shown(data: bytes) -> list[tuple[Any, ...]]:
     return found
 
 
-def test_a_batch_of_which_everything_stays_is_copied_byte_for_byte(twin: ModuleType) -> None:
+def test_a_batch_of_which_everything_stays_is_copied_byte_for_byte(module: ModuleType) -> None:
     block = BATCHES[1] + keyed(20, Keyed(0, b"x", None), horizon_ms=8000)
-    assert filtered(twin, block, {b"a": 5, b"c": 9, b"x": 20}) == block
+    assert filtered(module, block, {b"a": 5, b"c": 9, b"x": 20}) == block
 
 
-def test_of_a_key_only_the_latest_record_stays_and_the_batch_keeps_its_offsets(twin: ModuleType) -> None:
+def test_of_a_key_only_the_latest_record_stays_and_the_batch_keeps_its_offsets(module: ModuleType) -> None:
     block = keyed(
         10,
         Keyed(0, b"a", b"1", 50),
@@ -289,7 +289,7 @@ def test_of_a_key_only_the_latest_record_stays_and_the_batch_keeps_its_offsets(t
         last_delta=5,
         producer=(4, 1, 9),
     )
-    left = filtered(twin, block, {b"a": 13, b"b": 77})
+    left = filtered(module, block, {b"a": 13, b"b": 77})
     assert shown(left) == [(10, 15, None, [(13, 70, b"a", b"3")])]
     before, after = parse_header(block), parse_header(left)
     same = ("leader_epoch", "attributes", "producer_id", "producer_epoch", "base_sequence")
@@ -297,10 +297,10 @@ def test_of_a_key_only_the_latest_record_stays_and_the_batch_keeps_its_offsets(t
     assert (after.count, after.max_timestamp) == (1, 70)
 
 
-def test_records_without_a_key_go_and_are_counted_but_not_behind_what_the_map_has_seen(twin: ModuleType) -> None:
-    offsets = twin.OffsetMap(2400)
+def test_records_without_a_key_go_and_are_counted_but_not_behind_what_the_map_has_seen(module: ModuleType) -> None:
+    offsets = module.OffsetMap(2400)
     offsets.put(b"k", 1)
-    records = twin.Filter(offsets, 100, 0, 0, {})
+    records = module.Filter(offsets, 100, 0, 0, {})
     records.set_bounds(0, 100)
     block = keyed(0, Keyed(0, None, b"1"), Keyed(1, b"k", b"2"), Keyed(2, None, b"3"))
     out = bytearray(1000)
@@ -309,36 +309,36 @@ def test_records_without_a_key_go_and_are_counted_but_not_behind_what_the_map_ha
     assert (records.records_read, records.records_kept, records.records_without_key) == (3, 2, 1)
 
 
-def test_a_tombstone_gets_a_horizon_first_and_goes_when_that_is_past(twin: ModuleType) -> None:
+def test_a_tombstone_gets_a_horizon_first_and_goes_when_that_is_past(module: ModuleType) -> None:
     block = keyed(0, Keyed(0, b"a", b"1", 5), Keyed(1, b"b", None, 10), Keyed(2, b"c", b"3", 15))
     latest = {b"a": 0, b"b": 1, b"c": 2}
-    stamped = filtered(twin, block, latest)
+    stamped = filtered(module, block, latest)
     records = [(0, 5, b"a", b"1"), (1, 10, b"b", None), (2, 15, b"c", b"3")]
     assert shown(stamped) == [(0, 2, 9_000, records)]
     assert parse_header(stamped).max_timestamp == 15
-    assert filtered(twin, stamped, latest, now_ms=8_999) == stamped
-    assert shown(filtered(twin, stamped, latest, now_ms=9_000)) == [(0, 2, 9_000, [records[0], records[2]])]
+    assert filtered(module, stamped, latest, now_ms=8_999) == stamped
+    assert shown(filtered(module, stamped, latest, now_ms=9_000)) == [(0, 2, 9_000, [records[0], records[2]])]
 
 
-def test_records_keep_the_time_of_their_append_whatever_horizon_they_get(twin: ModuleType) -> None:
+def test_records_keep_the_time_of_their_append_whatever_horizon_they_get(module: ModuleType) -> None:
     block = keyed(0, Keyed(0, b"a", b"1", 5), Keyed(1, b"b", None, 10), append_time=777)
-    stamped = filtered(twin, block, {b"a": 5, b"b": 1})
+    stamped = filtered(module, block, {b"a": 5, b"b": 1})
     assert shown(stamped) == [(0, 1, 9_000, [(1, 777, b"b", None)])]
     assert parse_header(stamped).timestamp_type == "LogAppendTime"
 
 
 @pytest.mark.parametrize("timestamp", [0, -1, 1, 2**63 - 1, 2**62])
-def test_times_at_their_limits_survive_a_horizon(twin: ModuleType, timestamp: int) -> None:
+def test_times_at_their_limits_survive_a_horizon(module: ModuleType, timestamp: int) -> None:
     block = keyed(0, Keyed(0, b"a", None, timestamp), Keyed(1, b"b", b"1", 3))
-    stamped = filtered(twin, block, {b"a": 0, b"b": 1})
+    stamped = filtered(module, block, {b"a": 0, b"b": 1})
     assert shown(stamped) == [(0, 1, 9_000, [(0, timestamp, b"a", None), (1, 3, b"b", b"1")])]
 
 
 def test_an_emptied_batch_stays_as_its_header_for_an_active_producer_and_at_the_end_of_the_round(
-    twin: ModuleType,
+    module: ModuleType,
 ) -> None:
     def emptied(**fields: Any) -> list[tuple[int, int, int]]:
-        left = filtered(twin, block, {b"a": 100}, **fields)
+        left = filtered(module, block, {b"a": 100}, **fields)
         return [(parse_header(left).size, parse_header(left).count, parse_header(left).base_timestamp)] if left else []
 
     block = keyed(
@@ -348,28 +348,28 @@ def test_an_emptied_batch_stays_as_its_header_for_an_active_producer_and_at_the_
     assert emptied(last_offsets={4: 12}) == [(61, 0, -1)]
     assert emptied(last_offsets={4: 11, 5: 12}) == []
     assert emptied(upper_bound=13) == [(61, 0, -1)]
-    kept = parse_header(filtered(twin, block, {b"a": 100}, upper_bound=13))
+    kept = parse_header(filtered(module, block, {b"a": 100}, upper_bound=13))
     assert (kept.base_offset, kept.last_offset, kept.max_timestamp) == (10, 12, 61)
     assert (kept.producer_id, kept.producer_epoch, kept.base_sequence, kept.attributes) == (4, 1, 9, 0x08)
 
 
-def test_a_batch_that_finds_no_room_states_how_much_it_needs_and_is_not_begun(twin: ModuleType) -> None:
-    offsets = twin.OffsetMap(2400)
+def test_a_batch_that_does_not_fit_states_how_much_it_needs_and_is_not_begun(module: ModuleType) -> None:
+    offsets = module.OffsetMap(2400)
     for number in range(3):
         offsets.put(b"%d" % number, number)
     block = keyed(0, *(Keyed(number, b"%d" % number, None, number) for number in range(3)))
-    records = twin.Filter(offsets, 100, 0, 2**62, {})
+    records = module.Filter(offsets, 100, 0, 2**62, {})
     records.set_bounds(0, 100)
     needed = 0
-    for room in itertools.count(len(block) - 1):
-        out = bytearray(room)
+    for space in itertools.count(len(block) - 1):
+        out = bytearray(space)
         position, size, status = records.run(block, 0, len(block), out, 0)
         if status == MORE:
             break
-        assert (position, size, status) == (0, 0, NO_SPACE) and room < records.space_needed
+        assert (position, size, status) == (0, 0, NO_SPACE) and space < records.space_needed
         needed = records.space_needed
         assert (records.records_read, records.records_kept) == (0, 0)
-    assert room == needed > len(block)
+    assert space == needed > len(block)
     assert [record[0] for record in shown(bytes(out[:size]))[0][3]] == [0, 1, 2] and records.records_read == 3
 
 
@@ -377,13 +377,13 @@ def test_a_batch_that_finds_no_room_states_how_much_it_needs_and_is_not_begun(tw
 
 
 def test_neither_implementation_rebases_without_records() -> None:
-    for module, payload in itertools.product(TWINS, (bytes(8), b"\x7f" * 9)):
+    for module, payload in itertools.product(IMPLEMENTATIONS, (bytes(8), b"\x7f" * 9)):
         with pytest.raises(MalformedBatch):
             module.rebase(payload, 1, 5, False)
 
 
-def test_an_index_that_gets_too_long_keeps_every_second_entry_and_the_last_time(twin: ModuleType) -> None:
-    indexer = twin.OutputIndexer(0, 0, 4)
+def test_an_index_that_gets_too_long_keeps_every_second_entry_and_the_last_time(module: ModuleType) -> None:
+    indexer = module.OutputIndexer(0, 0, 4)
     size = 0
     for number in range(100):
         batch = keyed(number, Keyed(0, b"k", b"v", 1000 + number))

@@ -79,7 +79,7 @@ GIVEN_BACK: dict[str, Callable[[Log], object]] = {
 
 
 @pytest.mark.parametrize("end", GIVEN_BACK.values(), ids=GIVEN_BACK)
-def test_room_is_given_back_when_a_log_is(log: Log, end: Callable[[Log], object]) -> None:
+def test_space_is_given_back_when_a_log_is(log: Log, end: Callable[[Log], object]) -> None:
     append(log, 4)
     segment, path = log.snapshot().active, log.snapshot().active.log_path
     assert taken_behind(log)

@@ -1,4 +1,4 @@
-"""Records as lines of JSON: what a line looks like, that it says all there is, and that the twins never differ."""
+"""Records as lines of JSON: what a line looks like, that it is complete, and that the implementations agree."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ TIME = 1795253676123
 
 
 @pytest.fixture(params=[native_record_json, reference_record_json], ids=["compiled", "plain"])
-def twin(request: pytest.FixtureRequest) -> ModuleType:
+def module(request: pytest.FixtureRequest) -> ModuleType:
     module: ModuleType = request.param
     return module
 
 
-def lines_of(twin: ModuleType, records: Sequence[EncodableRecord], **frame: int | bytes | None) -> bytes:
+def lines_of(module: ModuleType, records: Sequence[EncodableRecord], **frame: int | bytes | None) -> bytes:
     payload = codec.encode(records, TIME, 0)
     frame = {"prefix": PREFIX, "base_offset": 42, "base_timestamp": TIME, **frame}
-    lines = twin.join_json(payload, len(records), **frame)
-    assert twin.measure_json(payload, len(records), **frame) == len(lines)
+    lines = module.join_json(payload, len(records), **frame)
+    assert module.measure_json(payload, len(records), **frame) == len(lines)
     assert (type(lines), lines.count(b"\n")) == (bytearray, len(lines.splitlines()))
     return bytes(lines)
 
@@ -86,8 +86,8 @@ def object_of(record: Record, topic: str = "orders", partition: int = 0) -> dict
 # --- the line ------------------------------------------------------------------------------------------------------
 
 
-def test_a_line_has_eight_fields_in_order_and_no_blanks(twin: ModuleType) -> None:
-    assert lines_of(twin, [(b"k", b"v", (("h", b"x"),), TIME)]) == (
+def test_a_line_has_eight_fields_in_order_and_no_blanks(module: ModuleType) -> None:
+    assert lines_of(module, [(b"k", b"v", (("h", b"x"),), TIME)]) == (
         b'{"topic":"orders","partition":0,"offset":42,"timestamp":1795253676123,"timestamp_type":"CreateTime",'
         b'"key":"k","value":"v","headers":[{"key":"h","value":"x"}]}\n'
     )
@@ -124,31 +124,31 @@ SHOWN = {
 
 @pytest.mark.parametrize(("record", "shown"), SHOWN.values(), ids=SHOWN)
 def test_key_value_and_headers_are_shown(
-    twin: ModuleType, record: tuple[bytes | None, bytes | None, Headers], shown: bytes
+    module: ModuleType, record: tuple[bytes | None, bytes | None, Headers], shown: bytes
 ) -> None:
-    assert lines_of(twin, [(*record, TIME)]).partition(b'"CreateTime",')[2] == shown + b"}\n"
+    assert lines_of(module, [(*record, TIME)]).partition(b'"CreateTime",')[2] == shown + b"}\n"
 
 
 NUMBERS = [0, 1, 9, 10, 11, 99, 100, 999, 1000, 9999, 10000, 99999, 123456789, 10**18, 2**62, 2**63 - 1]
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_offsets_and_timestamps_are_written_in_full(twin: ModuleType, number: int) -> None:
+def test_offsets_and_timestamps_are_written_in_full(module: ModuleType, number: int) -> None:
     payload = codec.encode([(None, None, (), 5)], 5, 0)
     for sign in (1, -1):
-        line = twin.join_json(payload, 1, prefix=PREFIX, base_offset=sign * number, base_timestamp=sign * number)
+        line = module.join_json(payload, 1, prefix=PREFIX, base_offset=sign * number, base_timestamp=sign * number)
         shown = json.loads(line)
         assert (shown["offset"], shown["timestamp"]) == (sign * number, sign * number)
 
 
-def test_hostile_sums_wrap_around_as_a_java_long_does(twin: ModuleType) -> None:
+def test_hostile_sums_wrap_around_as_a_java_long_does(module: ModuleType) -> None:
     payload = codec.encode([(None, None, (), 9)], 0, 1)
-    line = twin.join_json(payload, 1, prefix=PREFIX, base_offset=2**63 - 1, base_timestamp=2**63 - 9)
+    line = module.join_json(payload, 1, prefix=PREFIX, base_offset=2**63 - 1, base_timestamp=2**63 - 9)
     assert (json.loads(line)["offset"], json.loads(line)["timestamp"]) == (-(2**63), -(2**63))
 
 
-def test_with_append_time_all_records_have_it(twin: ModuleType) -> None:
-    lines = lines_of(twin, [(None, None, (), TIME), (None, None, (), -1)], append_time=77)
+def test_with_append_time_all_records_have_it(module: ModuleType) -> None:
+    lines = lines_of(module, [(None, None, (), TIME), (None, None, (), -1)], append_time=77)
     shown = [json.loads(line) for line in lines.splitlines()]
     assert [(each["timestamp"], each["timestamp_type"]) for each in shown] == [(77, "LogAppendTime")] * 2
 
@@ -167,18 +167,18 @@ RANGES = {
 
 @pytest.mark.parametrize(("offset_from", "offset_to", "offsets"), RANGES.values(), ids=RANGES)
 def test_a_range_shows_only_its_records(
-    twin: ModuleType, offset_from: int | None, offset_to: int | None, offsets: list[int]
+    module: ModuleType, offset_from: int | None, offset_to: int | None, offsets: list[int]
 ) -> None:
-    lines = lines_of(twin, [(None, b"v", (), TIME)] * 3, offset_from=offset_from, offset_to=offset_to)
+    lines = lines_of(module, [(None, b"v", (), TIME)] * 3, offset_from=offset_from, offset_to=offset_to)
     assert [json.loads(line)["offset"] for line in lines.splitlines()] == offsets
 
 
-def test_each_byte_is_shown_wherever_it_stands(twin: ModuleType) -> None:
+def test_each_byte_is_shown_wherever_it_stands(module: ModuleType) -> None:
     """Strings are looked at in words of eight bytes: each byte stands once at each place of a word."""
     values = [
         b"x" * place + bytes([byte]) + b"y" * rest for byte in range(256) for place in range(9) for rest in (0, 9)
     ]
-    lines = lines_of(twin, [(None, value, (), TIME) for value in values])
+    lines = lines_of(module, [(None, value, (), TIME) for value in values])
     shown = [json.loads(line) for line in lines.splitlines(keepends=False)]
     assert [{name: each[name] for name in each if name.startswith("value")} for each in shown] == [
         field("value", value) for value in values
@@ -189,12 +189,12 @@ EDGES_OF_UTF8 = [0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xD
 EDGES_OF_UTF8 += [0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xFF]
 
 
-def test_valid_utf8_is_what_python_accepts(twin: ModuleType) -> None:
+def test_valid_utf8_is_what_python_accepts(module: ModuleType) -> None:
     seconds = (0x20, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0)
     tails = [b"", b"\x80", b"\xbf", b"\x80\x80", b"\x7f\x80", b"\x80\xc0", b"\x80\x80\x80"]
     values = [bytes([lead, second]) + tail for lead in EDGES_OF_UTF8 for second in seconds for tail in tails]
     values += [b"1234567" + value for value in values]
-    lines = lines_of(twin, [(None, value, (), TIME) for value in values])
+    lines = lines_of(module, [(None, value, (), TIME) for value in values])
     shown = [json.loads(line) for line in lines.split(b"\n")[:-1]]
     assert [{name: each[name] for name in each if name.startswith("value")} for each in shown] == [
         field("value", value) for value in values
@@ -205,10 +205,10 @@ def test_a_topic_is_escaped_like_any_string() -> None:
     assert json.loads(record_json.line_prefix('a"\n', 7) + b"0}") == {"topic": 'a"\n', "partition": 7, "offset": 0}
 
 
-def test_a_prefix_longer_than_any_topic_makes_is_refused(twin: ModuleType) -> None:
+def test_a_prefix_longer_than_any_topic_makes_is_refused(module: ModuleType) -> None:
     with pytest.raises(ValueError, match="a prefix of 1025 bytes"):
-        twin.join_json(b"", 0, prefix=b"x" * 1025, base_offset=0, base_timestamp=0)
-    line = twin.join_json(b"\x0c\0\0\0\1\1\0", 1, prefix=b"x" * 1024, base_offset=0, base_timestamp=0)
+        module.join_json(b"", 0, prefix=b"x" * 1025, base_offset=0, base_timestamp=0)
+    line = module.join_json(b"\x0c\0\0\0\1\1\0", 1, prefix=b"x" * 1024, base_offset=0, base_timestamp=0)
     assert line.startswith(b"x" * 1024 + b'0,"timestamp":0,')
 
 
@@ -217,30 +217,30 @@ def test_a_prefix_longer_than_any_topic_makes_is_refused(twin: ModuleType) -> No
 FRAME = {"prefix": PREFIX, "base_offset": 0, "base_timestamp": 0}
 
 
-def test_lines_of_more_bytes_than_allowed_are_refused_and_their_length_too(twin: ModuleType) -> None:
+def test_lines_of_more_bytes_than_allowed_are_refused_and_their_length_too(module: ModuleType) -> None:
     payload = codec.encode([(None, b"\0" * 100, (), 0)] * 10, 0, 0)
-    size = twin.measure_json(payload, 10, **FRAME)
-    assert len(twin.join_json(payload, 10, **FRAME, bytes_max=size)) == size
-    for question in (twin.join_json, twin.measure_json):
+    size = module.measure_json(payload, 10, **FRAME)
+    assert len(module.join_json(payload, 10, **FRAME, bytes_max=size)) == size
+    for question in (module.join_json, module.measure_json):
         with pytest.raises(DecompressionLimit, match="more than"):
             question(payload, 10, **FRAME, bytes_max=size - 1)
 
 
-def test_what_is_no_payload_counts_before_what_is_too_much(twin: ModuleType) -> None:
+def test_what_is_no_payload_counts_before_what_is_too_much(module: ModuleType) -> None:
     payload = codec.encode([(None, b"v", (), 0)] * 10, 0, 0) + b"\0"
-    for question in (twin.join_json, twin.measure_json):
+    for question in (module.join_json, module.measure_json):
         with pytest.raises(MalformedBatch):
             question(payload, 10, **FRAME, bytes_max=100)
 
 
-def test_text_six_times_as_long_as_its_record_finds_room(twin: ModuleType) -> None:
+def test_text_six_times_as_long_as_its_record_fits(module: ModuleType) -> None:
     for size in (1, 100, 3000, 100_000):
-        line = lines_of(twin, [(b"\x1f" * size, b"\x01" * size, (("\x02" * size, b"\x03" * size),), TIME)])
+        line = lines_of(module, [(b"\x1f" * size, b"\x01" * size, (("\x02" * size, b"\x03" * size),), TIME)])
         assert len(line) > 4 * 6 * size
         assert json.loads(line)["headers"] == [{"key": "\x02" * size, "value": "\x03" * size}]
 
 
-def test_a_value_that_turns_out_not_to_be_text_at_its_last_byte_is_base64(twin: ModuleType) -> None:
+def test_a_value_that_turns_out_not_to_be_text_at_its_last_byte_is_base64(module: ModuleType) -> None:
     for size in (0, 7, 8, 1000, 100_000):
         value = b"\x01" * size + b"\xff"
         assert json.loads(line_with(value))["value_b64"] == base64.b64encode(value).decode()
@@ -275,31 +275,31 @@ MALFORMED = {
 
 @pytest.mark.parametrize(("payload", "count"), MALFORMED.values(), ids=MALFORMED)
 def test_a_payload_that_is_none_is_refused_in_the_words_of_the_codec(
-    twin: ModuleType, payload: bytes, count: int
+    module: ModuleType, payload: bytes, count: int
 ) -> None:
     with pytest.raises(MalformedBatch) as said:
-        (native_codec if twin is native_record_json else reference_codec).measure(payload, count)
-    for question in (twin.join_json, twin.measure_json):
+        (native_codec if module is native_record_json else reference_codec).measure(payload, count)
+    for question in (module.join_json, module.measure_json):
         with pytest.raises(MalformedBatch) as answer:
             question(payload, count, **FRAME)
         assert answer.value.reason == said.value.reason
 
 
-def test_any_negative_size_reads_as_null(twin: ModuleType) -> None:
+def test_any_negative_size_reads_as_null(module: ModuleType) -> None:
     body = b"\0\0\0" + varint.encode(-7) + varint.encode(-(2**31)) + varint.encode(1) + b"\2h" + varint.encode(-2)
-    shown = json.loads(twin.join_json(framed(body), 1, **FRAME))
+    shown = json.loads(module.join_json(framed(body), 1, **FRAME))
     assert (shown["key"], shown["value"], shown["headers"]) == (None, None, [{"key": "h", "value": None}])
 
 
-def test_a_batch_that_counts_no_records_shows_none(twin: ModuleType) -> None:
-    assert twin.join_json(b"\xff\xff\xff", 0, **FRAME) == b""
-    assert twin.measure_json(b"\xff\xff\xff", 0, **FRAME) == 0
+def test_a_batch_that_counts_no_records_shows_none(module: ModuleType) -> None:
+    assert module.join_json(b"\xff\xff\xff", 0, **FRAME) == b""
+    assert module.measure_json(b"\xff\xff\xff", 0, **FRAME) == 0
 
 
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview, lambda data: memoryview(b"xx" + data)[2:]])
-def test_any_buffer_is_read(twin: ModuleType, wrap: Callable[[bytes], Buffer]) -> None:
+def test_any_buffer_is_read(module: ModuleType, wrap: Callable[[bytes], Buffer]) -> None:
     payload = codec.encode([(b"k", b"v", (("h", b"x"),), 0)], 0, 0)
-    assert json.loads(twin.join_json(wrap(payload), 1, **FRAME))["headers"] == [{"key": "h", "value": "x"}]
+    assert json.loads(module.join_json(wrap(payload), 1, **FRAME))["headers"] == [{"key": "h", "value": "x"}]
 
 
 def test_other_threads_run_while_lines_are_made() -> None:

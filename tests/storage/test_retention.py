@@ -414,7 +414,7 @@ def test_a_checkpoint_that_cannot_be_written_keeps_everything(make: Make, monkey
     assert [each.segments for each in run(small)] == [3]
 
 
-def test_on_a_full_disk_one_segment_makes_room_for_the_checkpoint(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_full_disk_one_segment_makes_space_for_the_checkpoint(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     small = make(retention_ms="0")
     three_days(small)
     small.log.flush()

@@ -229,7 +229,7 @@ def test_memory_is_bounded(log: Log, groups: ShareGroups, said: list[str], monke
     for number in range(100):
         log.append(batch((key(0, b"%d" % number), None)))
     log.append(batch((key(0, b"large"), snapshot(9, (9, 9, 0, 1)))))
-    assert progress(groups, b"large")[0].batches == [StateBatch(9, 9, 0, 1)]  # there is room again
+    assert progress(groups, b"large")[0].batches == [StateBatch(9, 9, 0, 1)]  # there is space again
 
 
 def test_nothing_long_is_done_where_nothing_may_wait(log: Log, groups: ShareGroups) -> None:

@@ -1,4 +1,4 @@
-"""Batches that a verification passes over: the twins agree which, and what is said is the same without it."""
+"""Batches that a verification passes over: the implementations agree which, and what is said is the same without it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-4.1"
 
 
 @pytest.fixture(params=[native_valid_batches, reference_valid_batches], ids=["compiled", "plain"])
-def twin(request: pytest.FixtureRequest) -> ModuleType:
+def module(request: pytest.FixtureRequest) -> ModuleType:
     module: ModuleType = request.param
     return module
 
@@ -85,7 +85,7 @@ NOT_QUIET = {
     "more records than offsets": changed(TWO, 23, ">i", 1),
     "fewer records than there are": changed(TWO, 57, ">i", 2),
     "more records than there are": changed(changed(TWO, 57, ">i", 4), 23, ">i", 3),
-    "more records than there is room for": changed(changed(TWO, 57, ">i", 99), 23, ">i", 98),
+    "more records than there is space for": changed(changed(TWO, 57, ">i", 99), 23, ">i", 98),
     "an offset inside that does not rise": changed(TWO, HEADER_SIZE + 3, ">b", -1),
     "a record that is too long": changed(TWO, HEADER_SIZE, ">b", 120),
     "a largest time that no record has": changed(TWO, 35, ">q", 1),
@@ -105,42 +105,42 @@ struct.pack_into(">i", QUIET["a batch that lost all"], 8, HEADER_SIZE - 12)
 
 
 @pytest.mark.parametrize("batch", NOT_QUIET.values(), ids=NOT_QUIET)
-def test_batches_that_may_have_findings_are_not_passed_over(twin: ModuleType, batch: bytearray) -> None:
+def test_batches_that_may_have_findings_are_not_passed_over(module: ModuleType, batch: bytearray) -> None:
     log = bytes(ONE + batch)
     assert len(rows := rows_of(log)) == 2 * chain.COLUMNS
-    assert twin.valid_until(log, 0, rows, 0, LIMIT) == 1
+    assert module.valid_until(log, 0, rows, 0, LIMIT) == 1
 
 
 @pytest.mark.parametrize("batch", QUIET.values(), ids=QUIET)
-def test_batches_without_findings_are_passed_over(twin: ModuleType, batch: bytearray) -> None:
+def test_batches_without_findings_are_passed_over(module: ModuleType, batch: bytearray) -> None:
     log = bytes(ONE + batch)
     assert len(rows := rows_of(log)) == 2 * chain.COLUMNS
-    assert twin.valid_until(log, 0, rows, 0, LIMIT) == 2
+    assert module.valid_until(log, 0, rows, 0, LIMIT) == 2
 
 
-def test_batches_are_asked_from_any_one_on(twin: ModuleType) -> None:
+def test_batches_are_asked_from_any_one_on(module: ModuleType) -> None:
     log = bytes(ONE + NOT_QUIET["a gap before it"] + THREE)
     rows = rows_of(log, 1000)
-    assert [twin.valid_until(log, 1000, rows, first, LIMIT) for first in range(4)] == [1, 2, 3, 3]
+    assert [module.valid_until(log, 1000, rows, first, LIMIT) for first in range(4)] == [1, 2, 3, 3]
 
 
-def test_an_old_message_is_never_passed_over(twin: ModuleType) -> None:
+def test_an_old_message_is_never_passed_over(module: ModuleType) -> None:
     row = chain.row(5, parse_header(struct.pack(">qiIbB", 0, 14, 0, 0, 0) + bytes(8)))
-    assert twin.valid_until(b"", 0, row, 0, LIMIT) == 0
+    assert module.valid_until(b"", 0, row, 0, LIMIT) == 0
 
 
 @pytest.mark.parametrize(("file_position", "first"), [(1, 0), (-(2**62), 0), (0, -1), (0, 3)])
-def test_rows_of_another_block_are_refused(twin: ModuleType, file_position: int, first: int) -> None:
+def test_rows_of_another_block_are_refused(module: ModuleType, file_position: int, first: int) -> None:
     log = bytes(ONE + TWO)
     with pytest.raises(ValueError):
-        twin.valid_until(log, file_position, rows_of(log), first, LIMIT)
+        module.valid_until(log, file_position, rows_of(log), first, LIMIT)
 
 
-def test_rows_that_reach_out_of_the_block_are_refused(twin: ModuleType) -> None:
+def test_rows_that_reach_out_of_the_block_are_refused(module: ModuleType) -> None:
     log = bytes(ONE + TWO)
     for size in range(len(log)):
         with pytest.raises(ValueError):
-            twin.valid_until(log[:size], 0, rows_of(log), 0, LIMIT)
+            module.valid_until(log[:size], 0, rows_of(log), 0, LIMIT)
 
 
 # --- whole directories -----------------------------------------------------------------------------------------------

@@ -243,9 +243,9 @@ def header_rows(
             yield rows
             position = rows.end
             continue
-        for place, header, seen in batch_chain.walk(file, position, end, nowait=nowait, runs=runs):
-            yield Rows(chain.row(place, header), seen, place, header)
-            position = place + header.size
+        for batch_position, header, seen in batch_chain.walk(file, position, end, nowait=nowait, runs=runs):
+            yield Rows(chain.row(batch_position, header), seen, batch_position, header)
+            position = batch_position + header.size
             if header.magic == MAGIC:
                 break
         else:
@@ -267,16 +267,18 @@ class _Window:
 
     def sound(self, position: int, offset_min: int, offset_max: int) -> Rows | None:
         """Return the rows from `position` on; None when there is no sound v2 batch that a block holds."""
-        for place in self._places(position):
-            numbers, _ = chain.sound(self._buffer, place, self._length, self._start, offset_min, offset_max)
+        for buffer_position in self._buffer_positions(position):
+            numbers, _ = chain.sound(self._buffer, buffer_position, self._length, self._start, offset_min, offset_max)
             if numbers:
                 return Rows(numbers, self._buffer[: self._length], self._start)
         return None
 
     def headers(self, position: int) -> Rows | None:
         """Return the rows from `position` on; None when there is no header of v2."""
-        for place in self._places(position):
-            numbers, _ = chain.headers(self._buffer, place, self._length, self._end - self._start, self._start)
+        for buffer_position in self._buffer_positions(position):
+            numbers, _ = chain.headers(
+                self._buffer, buffer_position, self._length, self._end - self._start, self._start
+            )
             if numbers:
                 return Rows(numbers, self._buffer[: self._length], self._start)
         return None
@@ -293,12 +295,12 @@ class _Window:
         is_giant = header.magic == MAGIC and self._block_bytes < header.size <= self._end - position
         return header if is_giant else None
 
-    def _places(self, position: int) -> Iterator[int]:
+    def _buffer_positions(self, position: int) -> Iterator[int]:
         """Yield where `position` is in the buffer: as it is, if it is there, and once more with as much as goes in."""
-        place = position - self._start
-        if 0 <= place < self._length:
-            yield place
-        if place != 0 or self._length == 0:
+        buffer_position = position - self._start
+        if 0 <= buffer_position < self._length:
+            yield buffer_position
+        if buffer_position != 0 or self._length == 0:
             self._slide(position)
             yield 0
 
@@ -320,8 +322,8 @@ def _one_by_one(file: File, window: _Window, position: int, end: int) -> Iterato
         yield _giant(file, giant, position), giant
         return
     for batch in _in_truthful_runs(file, position, end):
-        place, header = batch.position or 0, batch.header
-        yield Rows(chain.row(place, header), batch.data, place, header), header
+        batch_position, header = batch.position or 0, batch.header
+        yield Rows(chain.row(batch_position, header), batch.data, batch_position, header), header
         if header.magic == MAGIC:
             return
 
@@ -333,24 +335,24 @@ def _in_truthful_runs(file: File, position: int, end: int) -> Iterator[Batch]:
     that it can be found.
     """
     for batch in batch_chain.batches(file, position, end, runs=TIMELESS_RUNS):
-        place, header = batch.position or 0, batch.header
-        following = _offset_behind(file, place + header.size, end, None) if header.is_run else None
+        batch_position, header = batch.position or 0, batch.header
+        following = _offset_behind(file, batch_position + header.size, end, None) if header.is_run else None
         # The messages of v0 and v1 do not say how many they are, so a wrong offset shows only at the next batch.
         if following is not None and following <= header.last_offset:
-            yield from batch_chain.batches(file, place, place + header.size)
+            yield from batch_chain.batches(file, batch_position, batch_position + header.size)
         else:
             yield batch
 
 
 def _giant(file: File, header: BatchHeader, position: int) -> Rows:
     """Verify a batch piece by piece: its length may be a lie."""
-    checksum, place, end = 0, position + CRC_START, position + header.size
-    while place < end:
+    checksum, block_position, end = 0, position + CRC_START, position + header.size
+    while block_position < end:
         # In pieces: a damaged length of 2 GiB must not allocate 2 GiB.
-        piece = file.read(place, min(_PIECE_BYTES, end - place))
+        piece = file.read(block_position, min(_PIECE_BYTES, end - block_position))
         if not piece:
             raise MalformedBatch(batch_chain.UNFINISHED, path=file.path, position=position, offset=header.base_offset)
-        checksum, place = crc32c(piece, checksum), place + len(piece)
+        checksum, block_position = crc32c(piece, checksum), block_position + len(piece)
     try:
         check_header(header, checksum)
     except StorageError as error:

@@ -129,7 +129,7 @@ class BatchBuilder:
         """
         assert not self._sealed
         rules = _rules(now_ms, needs_key, earliest, latest, values_as_text)
-        split = record_json.split_json(data, start, end, self.lane, rules, _COUNT_MAX)
+        split = record_json.split_json(data, start, end, self.cursor, rules, _COUNT_MAX)
         self.size = split.position
         if split.offset_delta > self.count:
             assert split.base_timestamp is not None
@@ -138,18 +138,18 @@ class BatchBuilder:
         return split
 
     @property
-    def lane(self) -> Lane:
+    def cursor(self) -> Lane:
         """The batch as `spread_json` wants it."""
         assert not self._sealed
         base_timestamp = self._base_timestamp if self.count else None
         return _new_tuple(Lane, (self._buffer, self.size, self.count, base_timestamp, -1, 0))
 
-    def grown(self, lane: Lane) -> None:
-        """Take over what `spread_json` made of `lane`."""
-        assert lane.base_timestamp is not None
-        self.size = lane.position
-        self._note(lane.max_timestamp, lane.offset_delta, lane.values_bytes)
-        self._base_timestamp = lane.base_timestamp
+    def grown(self, cursor: Lane) -> None:
+        """Continue at `cursor`, which `spread_json` or `encode_columns` returned."""
+        assert cursor.base_timestamp is not None
+        self.size = cursor.position
+        self._note(cursor.max_timestamp, cursor.offset_delta, cursor.values_bytes)
+        self._base_timestamp = cursor.base_timestamp
 
     def append(
         self, key: Buffer | None, value: Buffer | None, headers: Sequence[tuple[str, Buffer | None]], timestamp: int
@@ -223,16 +223,16 @@ def spread_json_lines(
     """Take lines as `BatchBuilder.split_json`, each into the builder of its key's partition (see `partitioner`).
 
     What has no key goes to number `keyless`; with `honors_partition` a record that names its `partition` goes there.
-    Stops at the first line whose builder is None, or has no room: `lane` of the answer says which it is. The lanes in
-    it say which builders took something.
+    Stops at the first line whose builder is None or has no space: `partition` of the result is its number. `cursors` of
+    the result has the builders that took something.
     """
-    lanes = [None if builder is None else builder.lane for builder in builders]
+    cursors = [None if builder is None else builder.cursor for builder in builders]
     rules = JsonRules(now_ms, needs_key, earliest, latest, values_as_text, honors_partition)
-    spread = record_json.spread_json(data, start, end, lanes, keyless, rules)
-    for number, lane in spread.lanes.items():
+    spread = record_json.spread_json(data, start, end, cursors, keyless, rules)
+    for number, cursor in spread.cursors.items():
         builder = builders[number]
         assert builder is not None
-        builder.grown(lane)
+        builder.grown(cursor)
     return spread
 
 

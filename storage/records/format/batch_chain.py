@@ -112,10 +112,10 @@ def walk(
     while position < end:
         try:
             chain = headers(file, position, end, nowait=nowait, block_bytes=block_bytes, runs=runs)
-            for place, header, seen in chain:
-                position = place
-                yield place, header, seen
-                position = place + header.size
+            for batch_position, header, seen in chain:
+                position = batch_position
+                yield batch_position, header, seen
+                position = batch_position + header.size
             return
         except (MalformedBatch, UnsupportedFormat) as error:
             if nowait:
@@ -167,10 +167,10 @@ def batches(
     """
     while position < end:
         try:
-            for place, header, seen in headers(file, position, end, block_bytes=block_bytes, runs=runs):
-                position = place
-                yield load(file, place, header, seen)
-                position = place + header.size
+            for batch_position, header, seen in headers(file, position, end, block_bytes=block_bytes, runs=runs):
+                position = batch_position
+                yield load(file, batch_position, header, seen)
+                position = batch_position + header.size
             return
         except (CorruptBatch, MalformedBatch, UnsupportedFormat) as error:
             if on_damage is None:
@@ -189,16 +189,16 @@ def next_sound(file: File, position: int, end: int, *, offset_min: int = 0, offs
     named = _named_next(file, position, end)
     if named is not None and (named == end or _is_sound(file, named, end, offset_min, offset_max)):
         return named
-    place = position + 1
-    while place + BATCH_SIZE_MIN <= end:
-        size = min(BLOCK_BYTES, end - place)
-        block = file.read(place, size)
+    block_position = position + 1
+    while block_position + BATCH_SIZE_MIN <= end:
+        size = min(BLOCK_BYTES, end - block_position)
+        block = file.read(block_position, size)
         for candidate in _candidates(block):
-            if _is_sound(file, place + candidate, end, offset_min, offset_max):
-                return place + candidate
-        if len(block) < size or place + size == end:
+            if _is_sound(file, block_position + candidate, end, offset_min, offset_max):
+                return block_position + candidate
+        if len(block) < size or block_position + size == end:
             break
-        place += size - HEADER_SIZE + 1
+        block_position += size - HEADER_SIZE + 1
     return end
 
 
@@ -266,10 +266,10 @@ def _is_plausible(file: File, position: int, header: BatchHeader) -> bool:
         )
         is_small = 0 <= header.attributes < ATTRIBUTES_END and min(numbers) >= -1
         return is_small and 0 <= header.count <= header.last_offset_delta + 1
-    place = position + KEY_POSITIONS[header.magic]
+    field_position = position + KEY_POSITIONS[header.magic]
     for _ in ("key", "value"):
-        field = file.read(place, _SIZE.size)
+        field = file.read(field_position, _SIZE.size)
         if len(field) < _SIZE.size:
             return False
-        place += _SIZE.size + max(_SIZE.unpack(field)[0], 0)
-    return place == position + header.size
+        field_position += _SIZE.size + max(_SIZE.unpack(field)[0], 0)
+    return field_position == position + header.size

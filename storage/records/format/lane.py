@@ -1,4 +1,4 @@
-"""An open batch, as functions that encode records take and return it."""
+"""The position in an open batch, as functions that encode records take and return it."""
 
 from __future__ import annotations
 

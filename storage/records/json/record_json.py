@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from offsetfs.storage.native import select
 from offsetfs.storage.records.format.lane import Lane
 from offsetfs.storage.records.json.json_line import LineFault
-from offsetfs.storage.reference.json_lines import JsonRules, JsonSplit, JsonSpread, LaneFor
+from offsetfs.storage.reference.json_lines import CursorFor, JsonRules, JsonSplit, JsonSpread
 from offsetfs.storage.reference.record_json import JSON_BYTES_MAX, Buffer, line_prefix, lines_of
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ measure_json = _record_json.measure_json
 __all__ = [
     "JSON_BYTES_MAX",
     "Buffer",
+    "CursorFor",
     "JsonRules",
     "JsonSplit",
     "JsonSpread",
     "Lane",
-    "LaneFor",
     "LineFault",
     "join_json",
     "line_prefix",

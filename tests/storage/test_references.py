@@ -35,7 +35,7 @@ from offsetfs.storage.reference.compaction import NO_SPACE, OTHER, SLOT_SIZE
 from offsetfs.storage.reference.dump import LineStyle
 from offsetfs.storage.reference.json_lines import JsonRules
 
-pytestmark = [pytest.mark.unit, pytest.mark.twins]
+pytestmark = [pytest.mark.unit, pytest.mark.reference]
 
 LONG_MAX = 2**63 - 1
 INFLATED_BYTES_MAX = 1 << 16
@@ -215,7 +215,7 @@ class LinesToSplit:
     start: int
     end: int
     size: int
-    lane: tuple[int, int, int | None]
+    cursor: tuple[int, int, int | None]
     count_max: int
     rules: JsonRules
 
@@ -269,136 +269,136 @@ KEYED_ROWS = st.tuples(rows_of_columns(), NEAR_LONGS, st.integers(-1, 3), st.int
 
 READERS: dict[str, Function] = {
     **{
-        name: lambda twin, given, name=name: getattr(twin, name)(*given)
+        name: lambda module, given, name=name: getattr(module, name)(*given)
         for name in ("scan", "decode", "join", "measure")
     },
-    **{f"find {delta}": lambda twin, given, delta=delta: twin.find(*given, delta) for delta in (0, 1, 7)},
-    **{f"survey {base}": lambda twin, given, base=base: twin.survey(*given, base) for base in (-1, 0, 2**63 - 1)},
+    **{f"find {delta}": lambda module, given, delta=delta: module.find(*given, delta) for delta in (0, 1, 7)},
+    **{f"survey {base}": lambda module, given, base=base: module.survey(*given, base) for base in (-1, 0, 2**63 - 1)},
 }
 
 
-def split(twin: Any, given: tuple[bytes, int, int, int, int, int, int]) -> object:
+def split(module: Any, given: tuple[bytes, int, int, int, int, int, int]) -> object:
     source, start, end, space, position, *rest = given
     target = bytearray(b"#" * space)
-    return twin.split(source, start, end, target, position, *rest), target
+    return module.split(source, start, end, target, position, *rest), target
 
 
-def index(twin: Any, given: tuple[list[tuple[int, int, int, int]], int, int]) -> object:
+def index(module: Any, given: tuple[list[tuple[int, int, int, int]], int, int]) -> object:
     batches, base_offset, interval = given
     state = chain.index_state(base_offset, interval)
-    return twin.index(batch_rows(batches), state), state.tolist()
+    return module.index(batch_rows(batches), state), state.tolist()
 
 
-def valid_until(twin: Any, given: tuple[bytes, array[int]]) -> object:
+def valid_until(module: Any, given: tuple[bytes, array[int]]) -> object:
     log, rows = given
     count = len(rows) // batch_row.COLUMNS
-    return [twin.valid_until(log, 7, rows, first, INFLATED_BYTES_MAX) for first in range(count + 1)]
+    return [module.valid_until(log, 7, rows, first, INFLATED_BYTES_MAX) for first in range(count + 1)]
 
 
-def json_lines(twin: Any, given: tuple[tuple[bytes, int], dict[str, Any]]) -> object:
+def json_lines(module: Any, given: tuple[tuple[bytes, int], dict[str, Any]]) -> object:
     (payload, count), frame = given
-    lines = twin.join_json(payload, count, **frame)
-    assert twin.measure_json(payload, count, **frame) == len(lines)
+    lines = module.join_json(payload, count, **frame)
+    assert module.measure_json(payload, count, **frame) == len(lines)
     return bytes(lines)
 
 
-def refused(twin: Any, given: tuple[tuple[bytes, int], dict[str, Any]]) -> None:
+def refused(module: Any, given: tuple[tuple[bytes, int], dict[str, Any]]) -> None:
     """JSON is refused where the codec refuses the same records."""
     payload, frame = given
     errors = {
         outcome(function, module, payload) == "MalformedBatch"
         for function, module in (
             (READERS["measure"], codec),
-            (lambda json, given: json.measure_json(*given, **frame), twin),
-            (lambda json, given: json.join_json(*given, **frame), twin),
+            (lambda json, given: json.measure_json(*given, **frame), module),
+            (lambda json, given: json.join_json(*given, **frame), module),
         )
     }
     assert len(errors) == 1
 
 
-def dumped(twin: Any, given: tuple[list[EncodableRecord], LineStyle, int, int]) -> object:
+def dumped(module: Any, given: tuple[list[EncodableRecord], LineStyle, int, int]) -> object:
     records, style, size, used = given
     payload = codec.encode(records, records[0][3], 0)
     target = bytearray(size + used)
-    done, end = twin.format_records(payload, codec.scan(payload, len(records)), 0, style, target, used)
+    done, end = module.format_records(payload, codec.scan(payload, len(records)), 0, style, target, used)
     return done, bytes(target[used:end])
 
 
-def follow(twin: Any, given: tuple[list[int], int, int]) -> object:
+def follow(module: Any, given: tuple[list[int], int, int]) -> object:
     deltas, base_offset, last_offset = given
     gaps = array("q")
-    return twin.follow(deltas_as_rows(deltas), base_offset, last_offset, gaps), gaps.tolist()
+    return module.follow(deltas_as_rows(deltas), base_offset, last_offset, gaps), gaps.tolist()
 
 
-def around(twin: Any, given: tuple[list[tuple[int, int]], int]) -> object:
+def around(module: Any, given: tuple[list[tuple[int, int]], int]) -> object:
     entries, wanted = given
-    return twin.around(b"".join(struct.pack(">ii", *entry) for entry in entries), len(entries), 7, wanted)
+    return module.around(b"".join(struct.pack(">ii", *entry) for entry in entries), len(entries), 7, wanted)
 
 
-def time_floor(twin: Any, given: tuple[list[tuple[int, int]], int]) -> object:
+def time_floor(module: Any, given: tuple[list[tuple[int, int]], int]) -> object:
     entries, wanted = given
-    return twin.time_floor(b"".join(struct.pack(">qi", *entry) for entry in entries), len(entries), 7, wanted)
+    return module.time_floor(b"".join(struct.pack(">qi", *entry) for entry in entries), len(entries), 7, wanted)
 
 
-def json_split(twin: Any, given: LinesToSplit) -> object:
+def json_split(module: Any, given: LinesToSplit) -> object:
     target = bytearray(b"#" * given.size)
-    lane = Lane(target, *given.lane)
-    return twin.split_json(given.source, given.start, given.end, lane, given.rules, given.count_max), target
+    cursor = Lane(target, *given.cursor)
+    return module.split_json(given.source, given.start, given.end, cursor, given.rules, given.count_max), target
 
 
-def json_spread(twin: Any, given: tuple[bytes, int, int, JsonRules]) -> object:
+def json_spread(module: Any, given: tuple[bytes, int, int, JsonRules]) -> object:
     lines, partitions, size, rules = given
-    lanes = [Lane(bytearray(size), 0, 0, None) for _ in range(partitions)]
-    return twin.spread_json(lines, 0, len(lines), lanes, partitions - 1, rules), lanes
+    cursors = [Lane(bytearray(size), 0, 0, None) for _ in range(partitions)]
+    return module.spread_json(lines, 0, len(lines), cursors, partitions - 1, rules), cursors
 
 
-def json_spread_on_demand(twin: Any, given: tuple[bytes, int, int, JsonRules]) -> object:
-    """Lanes are provided as they are needed, six in all."""
+def json_spread_on_demand(module: Any, given: tuple[bytes, int, int, JsonRules]) -> object:
+    """Cursors are provided as they are needed, six in all."""
     lines, partitions, size, rules = given
     calls: list[object] = []
     provided: list[Lane] = []
 
-    def lane_for(number: int, record_bytes: int, filled: Lane | None) -> Lane | None:
+    def cursor_for(number: int, record_bytes: int, filled: Lane | None) -> Lane | None:
         calls.append((number, record_bytes, filled))
         provided.append(Lane(bytearray(size), 0, 0, None))
         return provided[-1] if len(provided) < 6 else None
 
-    return twin.spread_json(lines, 0, len(lines), [None] * partitions, 0, rules, lane_for), calls, provided
+    return module.spread_json(lines, 0, len(lines), [None] * partitions, 0, rules, cursor_for), calls, provided
 
 
-def encoded_columns(twin: Any, given: tuple[list[RandomRecord], int]) -> object:
+def encoded_columns(module: Any, given: tuple[list[RandomRecord], int]) -> object:
     records, size = given
     target = bytearray(size)
     picks = array("i", reversed(range(len(records))))
-    return twin.encode_columns(as_columns(records), picks, 0, Lane(target, 0, 0, None)), target
+    return module.encode_columns(as_columns(records), picks, 0, Lane(target, 0, 0, None)), target
 
 
-def keys_hashed(twin: Any, given: tuple[tuple[bytes, array[int]], int, int, int]) -> object:
-    """The twins have different hash functions: the rows, their order and the errors are the same."""
+def keys_hashed(module: Any, given: tuple[tuple[bytes, array[int]], int, int, int]) -> object:
+    """The implementations have different hash functions: the rows, their order and the errors are the same."""
     (payload, rows), base_offset, delta_min, delta_max = given
-    hashes, offsets = twin.hash_rows(payload, rows, base_offset, bytes(16), delta_min, delta_max)
+    hashes, offsets = module.hash_rows(payload, rows, base_offset, bytes(16), delta_min, delta_max)
     return len(hashes), offsets.tolist()
 
 
-def digests_hashed(twin: Any, given: tuple[tuple[bytes, array[int]], int, int, int]) -> object:
+def digests_hashed(module: Any, given: tuple[tuple[bytes, array[int]], int, int, int]) -> object:
     (payload, rows), base_offset, *_ = given
-    hashes, offsets = twin.hash_digests(payload, rows, base_offset, bytes(16))
+    hashes, offsets = module.hash_digests(payload, rows, base_offset, bytes(16))
     return len(hashes), offsets.tolist()
 
 
-def offset_map(twin: Any, given: tuple[list[tuple[bytes, int]], int]) -> object:
+def offset_map(module: Any, given: tuple[list[tuple[bytes, int]], int]) -> object:
     puts, slots = given
-    offsets = twin.OffsetMap(slots * SLOT_SIZE, 0.8)
+    offsets = module.OffsetMap(slots * SLOT_SIZE, 0.8)
     added = [offsets.put(key, offset) for key, offset in puts]
     found = [offsets.get(key) for key in sorted({key for key, _ in puts} | {b"none"})]
     return added, found, offsets.count, offsets.count_max, offsets.latest_offset
 
 
-def keys_indexed(twin: Any, given: tuple[bytes, int, int, int]) -> object:
+def keys_indexed(module: Any, given: tuple[bytes, int, int, int]) -> object:
     """The first scan of compaction, with a map that becomes full."""
     block, latest_offset, _, floor = given
-    offsets = twin.OffsetMap(3 * SLOT_SIZE, 1.0)
-    indexer = twin.Indexer(offsets, latest_offset // 2)
+    offsets = module.OffsetMap(3 * SLOT_SIZE, 1.0)
+    indexer = module.Indexer(offsets, latest_offset // 2)
     indexer.set_bounds(floor, LONG_MAX - 1)
     position, status = indexer.run(block, 0, len(block))
     if status == OTHER:  # its keys may be in the map or not: the map is discarded
@@ -407,14 +407,14 @@ def keys_indexed(twin: Any, given: tuple[bytes, int, int, int]) -> object:
     return position, status, found, offsets.latest_offset, indexer.records_read, indexer.floor
 
 
-def records_filtered(twin: Any, given: tuple[bytes, int, int, int]) -> object:
+def records_filtered(module: Any, given: tuple[bytes, int, int, int]) -> object:
     """The second scan of compaction, with a larger buffer where it needs one."""
     block, latest_offset, size, floor = given
-    offsets = twin.OffsetMap(1000 * SLOT_SIZE, hash_key=bytes(16))
+    offsets = module.OffsetMap(1000 * SLOT_SIZE, hash_key=bytes(16))
     for offset, key in enumerate((b"a", b"b", b"", b"c")):
         offsets.put(key, offset * 7)
     offsets.latest_offset = latest_offset
-    records = twin.Filter(offsets, 30, 5_000, 2**50, {1: 12, 2: 20, 3: 5})
+    records = module.Filter(offsets, 30, 5_000, 2**50, {1: 12, 2: 20, 3: 5})
     records.set_bounds(floor, 60)
     out, written, position = bytearray(size), b"", 0
     while True:
@@ -427,25 +427,25 @@ def records_filtered(twin: Any, given: tuple[bytes, int, int, int]) -> object:
             return position, status, written, counts, records.floor
 
 
-def keys_added(twin: Any, given: tuple[bytes, int, int, bool]) -> object:
+def keys_added(module: Any, given: tuple[bytes, int, int, bool]) -> object:
     payload, count, last_delta, _ = given
-    return twin.Indexer(twin.OffsetMap(2400), 0).add(payload, count, 0, last_delta)
+    return module.Indexer(module.OffsetMap(2400), 0).add(payload, count, 0, last_delta)
 
 
-def records_retained(twin: Any, given: tuple[bytes, int, int, bool]) -> object:
+def records_retained(module: Any, given: tuple[bytes, int, int, bool]) -> object:
     payload, count, last_delta, has_horizon = given
-    return twin.Filter(twin.OffsetMap(2400), 1000, 0, 0, {}).retain(payload, count, 0, last_delta, 100, has_horizon)
+    return module.Filter(module.OffsetMap(2400), 1000, 0, 0, {}).retain(payload, count, 0, last_delta, 100, has_horizon)
 
 
-def rebased(twin: Any, given: tuple[bytes, int, bool]) -> object:
+def rebased(module: Any, given: tuple[bytes, int, bool]) -> object:
     block, shift, is_constant = given
     batch = read_batch(block)
-    return twin.rebase(bytes(batch.payload()), batch.header.count, shift, is_constant)
+    return module.rebase(bytes(batch.payload()), batch.header.count, shift, is_constant)
 
 
-def output_indexed(twin: Any, given: tuple[bytes, int, int]) -> object:
+def output_indexed(module: Any, given: tuple[bytes, int, int]) -> object:
     block, interval, entries_max = given
-    indexer = twin.OutputIndexer(0, interval, entries_max)
+    indexer = module.OutputIndexer(0, interval, entries_max)
     for number in range(3):
         indexer.add(block, 0, len(block), number * len(block))
     indexer.finish()
@@ -453,17 +453,17 @@ def output_indexed(twin: Any, given: tuple[bytes, int, int]) -> object:
     return bytes(indexer.offsets), bytes(indexer.times), indexer.last_offset
 
 
-def messages_marked(twin: Any, given: tuple[list[tuple[bytes | None, bytes | None]], int, bool]) -> object:
+def messages_marked(module: Any, given: tuple[list[tuple[bytes | None, bytes | None]], int, bool]) -> object:
     records, latest_offset, tombstones_stay = given
     messages, rows = b"", array("q")
     for number, (key, value) in enumerate(records):
         sizes = [-1 if each is None else len(each) for each in (key, value)]
         rows.extend((number, 0, len(messages), sizes[0], len(messages) + len(key or b""), sizes[1], 0, 0))
         messages += (key or b"") + (value or b"")
-    offsets = twin.OffsetMap(4 * SLOT_SIZE, 1.0)
-    is_all = twin.Indexer(offsets, 1).add_rows(messages, rows, 0)
+    offsets = module.OffsetMap(4 * SLOT_SIZE, 1.0)
+    is_all = module.Indexer(offsets, 1).add_rows(messages, rows, 0)
     offsets.latest_offset = latest_offset
-    found = twin.Filter(offsets, 100, 0, 0, {})
+    found = module.Filter(offsets, 100, 0, 0, {})
     marks = found.mark(messages, rows, 0, tombstones_stay)
     return is_all, offsets.count, marks, found.records_read, found.records_kept, found.records_without_key
 
@@ -484,8 +484,8 @@ COMPARISONS = {
         "chain",
         ranges_of_logs(),
         {
-            "sound": lambda twin, given: twin.sound(*given[:3], 7, *given[3]),
-            "headers": lambda twin, given: twin.headers(*given[:3], given[2] + 9, 7),
+            "sound": lambda module, given: module.sound(*given[:3], 7, *given[3]),
+            "headers": lambda module, given: module.headers(*given[:3], given[2] + 9, 7),
         },
         150,
     ),
@@ -493,8 +493,8 @@ COMPARISONS = {
         "chain",
         logs_and_rows(),
         {
-            "measure": lambda twin, given: twin.measure(given[0], 7, given[1]),
-            "join": lambda twin, given: twin.join(given[0], 7, given[1]),
+            "measure": lambda module, given: module.measure(given[0], 7, given[1]),
+            "join": lambda module, given: module.join(given[0], 7, given[1]),
         },
         150,
     ),
@@ -543,15 +543,15 @@ COMPARISONS = {
         "columns",
         rows_of_columns(),
         {
-            **{f"gather {each}": lambda twin, given, each=each: twin.gather(*given, each) for each in (KEY, VALUE)},
-            "gather_headers": lambda twin, given: twin.gather_headers(*given),
+            **{f"gather {each}": lambda module, given, each=each: module.gather(*given, each) for each in (KEY, VALUE)},
+            "gather_headers": lambda module, given: module.gather_headers(*given),
         },
         200,
     ),
     "partitions of keys": Comparison(
         "columns",
         st.tuples(st.lists(DATA, max_size=20), st.integers(0, 20)),
-        {"spread_keys": lambda twin, given: twin.spread_keys(column(given[0]), len(given[0]), given[1])},
+        {"spread_keys": lambda module, given: module.spread_keys(column(given[0]), len(given[0]), given[1])},
         100,
     ),
     "hashes of keys": Comparison(
@@ -561,9 +561,11 @@ COMPARISONS = {
         "message_set",
         st.tuples(message_sets(), LONGS, LONGS, st.booleans(), st.integers(0, 100)),
         {
-            **{name: lambda twin, given, name=name: getattr(twin, name)(given[0]) for name in MESSAGE_SET_FUNCTIONS},
-            "scan": lambda twin, given: twin.scan(*given[:4]),
-            "run": lambda twin, given: twin.run(given[0], given[4]),
+            **{
+                name: lambda module, given, name=name: getattr(module, name)(given[0]) for name in MESSAGE_SET_FUNCTIONS
+            },
+            "scan": lambda module, given: module.scan(*given[:4]),
+            "run": lambda module, given: module.run(given[0], given[4]),
         },
         200,
     ),

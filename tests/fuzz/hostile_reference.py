@@ -1,4 +1,4 @@
-"""A fuzz target for whatever compiled code reads from a log: every function against its plain twin.
+"""A fuzz target for whatever compiled code reads from a log: every function against its reference.
 
 The checksum of each batch and message is computed before it is read, so that hostile numbers reach the code behind
 the checksum, as those of a hostile writer do.
@@ -46,44 +46,46 @@ _LEGACY_CHECKED = 16
 _SEED = bytes(16)
 
 
-def twins(data: bytes) -> None:
-    """A block of a log as compiled code and its twins read it."""
+def compare(data: bytes) -> None:
+    """A block of a log as compiled code and its reference read it."""
     block = sealed(data)
-    _same(lambda twin: twin.headers(block, 0, len(block), len(block), 0)[0].tolist(), native_chain, reference_chain)
-    _same(lambda twin: twin.sound(block, 0, len(block), 0, -1, _LONG_MAX)[0].tolist(), native_chain, reference_chain)
-    rows, end = reference_chain.sound(block, 0, len(block), 0, -1, _LONG_MAX)
-    _same(lambda twin: twin.measure(block, 0, rows).tolist(), native_chain, reference_chain)
-    _same(lambda twin: twin.join(block, 0, rows), native_chain, reference_chain)
+    _same(lambda module: module.headers(block, 0, len(block), len(block), 0)[0].tolist(), native_chain, reference_chain)
     _same(
-        lambda twin: twin.valid_until(block, 0, rows, 0, _INFLATED_BYTES_MAX),
+        lambda module: module.sound(block, 0, len(block), 0, -1, _LONG_MAX)[0].tolist(), native_chain, reference_chain
+    )
+    rows, end = reference_chain.sound(block, 0, len(block), 0, -1, _LONG_MAX)
+    _same(lambda module: module.measure(block, 0, rows).tolist(), native_chain, reference_chain)
+    _same(lambda module: module.join(block, 0, rows), native_chain, reference_chain)
+    _same(
+        lambda module: module.valid_until(block, 0, rows, 0, _INFLATED_BYTES_MAX),
         native_valid_batches,
         reference_valid_batches,
     )
-    _same(lambda twin: _indexed(twin, rows), native_chain, reference_chain)
+    _same(lambda module: _indexed(module, rows), native_chain, reference_chain)
     if end:
-        _same(lambda twin: _output_indexed(twin, block, end), native_compaction, reference_compaction)
+        _same(lambda module: _output_indexed(module, block, end), native_compaction, reference_compaction)
     for at in range(0, len(rows), batch_row.COLUMNS):
         position, base, size, _, _, flags, last_delta, *_, count = rows[at : at + batch_row.COLUMNS]
         if not flags & 7 and count:
             _records(block[position + HEADER_SIZE : position + size], count, base, last_delta)
-    _same(lambda twin: twin.verify(block), native_message_set, reference_message_set)
-    _same(lambda twin: twin.scan(block, 10, 1000, True).tolist(), native_message_set, reference_message_set)
+    _same(lambda module: module.verify(block), native_message_set, reference_message_set)
+    _same(lambda module: module.scan(block, 10, 1000, True).tolist(), native_message_set, reference_message_set)
     count = len(data) // 12
     for wanted in (0, -1, _LONG_MAX, -_LONG_MAX - 1, int.from_bytes(data[:8], "big", signed=True)):
         _same(functools.partial(_around, data, wanted), native_index_search, reference_index_search)
         _same(functools.partial(_time_floor, data, wanted), native_index_search, reference_index_search)
 
 
-def _around(data: bytes, wanted: int, twin: Any) -> object:
-    return twin.around(data, len(data) // 8, 7, wanted)
+def _around(data: bytes, wanted: int, module: Any) -> object:
+    return module.around(data, len(data) // 8, 7, wanted)
 
 
-def _time_floor(data: bytes, wanted: int, twin: Any) -> object:
-    return twin.time_floor(data, len(data) // 12, 7, wanted)
+def _time_floor(data: bytes, wanted: int, module: Any) -> object:
+    return module.time_floor(data, len(data) // 12, 7, wanted)
 
 
-def _gather(payload: bytes, rows: Any, column: int, twin: Any) -> object:
-    return twin.gather(payload, rows, column)
+def _gather(payload: bytes, rows: Any, column: int, module: Any) -> object:
+    return module.gather(payload, rows, column)
 
 
 def sealed(data: bytes) -> bytes:
@@ -105,79 +107,81 @@ def sealed(data: bytes) -> bytes:
 
 def _records(payload: bytes, count: int, base: int, last_delta: int) -> None:
     for ask in (
-        lambda twin: twin.scan(payload, count).tolist(),
-        lambda twin: twin.decode(payload, count),
-        lambda twin: twin.join(payload, count),
-        lambda twin: twin.measure(payload, count),
-        lambda twin: twin.find(payload, count, last_delta),
+        lambda module: module.scan(payload, count).tolist(),
+        lambda module: module.decode(payload, count),
+        lambda module: module.join(payload, count),
+        lambda module: module.measure(payload, count),
+        lambda module: module.find(payload, count, last_delta),
     ):
         _same(ask, native_codec, reference_codec)
     frame = {"prefix": b"{", "base_offset": base, "base_timestamp": _LONG_MAX}
-    _same(lambda twin: twin.join_json(payload, count, **frame), native_record_json, reference_record_json)
-    _same(lambda twin: twin.measure_json(payload, count, **frame), native_record_json, reference_record_json)
-    _same(lambda twin: _compacted(twin, payload, count, base, last_delta), native_compaction, reference_compaction)
-    _same(lambda twin: bytes(twin.rebase(payload, count, _LONG_MAX, False)), native_compaction, reference_compaction)
+    _same(lambda module: module.join_json(payload, count, **frame), native_record_json, reference_record_json)
+    _same(lambda module: module.measure_json(payload, count, **frame), native_record_json, reference_record_json)
+    _same(lambda module: _compacted(module, payload, count, base, last_delta), native_compaction, reference_compaction)
+    _same(
+        lambda module: bytes(module.rebase(payload, count, _LONG_MAX, False)), native_compaction, reference_compaction
+    )
     try:
         rows = reference_codec.scan(payload, count)
     except StorageError:
         return
     _same(
-        lambda twin: twin.hash_rows(payload, rows, base, _SEED, 0, last_delta)[1].tolist(),
+        lambda module: module.hash_rows(payload, rows, base, _SEED, 0, last_delta)[1].tolist(),
         native_key_hash,
         reference_key_hash,
     )
-    _same(lambda twin: twin.hash_digests(payload, rows, 0, _SEED)[1].tolist(), native_key_hash, reference_key_hash)
-    _same(lambda twin: _gaps(twin, rows, base), native_dump, reference_dump)
+    _same(lambda module: module.hash_digests(payload, rows, 0, _SEED)[1].tolist(), native_key_hash, reference_key_hash)
+    _same(lambda module: _gaps(module, rows, base), native_dump, reference_dump)
     for column in (KEY, VALUE):
         _same(functools.partial(_gather, payload, rows, column), native_columns, reference_columns)
-    _same(lambda twin: twin.gather_headers(payload, rows), native_columns, reference_columns)
+    _same(lambda module: module.gather_headers(payload, rows), native_columns, reference_columns)
     keys = reference_columns.gather(payload, rows, KEY)
-    _same(lambda twin: twin.spread_keys(keys, count, 7).tolist(), native_columns, reference_columns)
-    _same(lambda twin: _encoded(twin, payload, rows), native_columns, reference_columns)
+    _same(lambda module: module.spread_keys(keys, count, 7).tolist(), native_columns, reference_columns)
+    _same(lambda module: _encoded(module, payload, rows), native_columns, reference_columns)
 
 
-def _indexed(twin: ModuleType, rows: array[int]) -> object:
+def _indexed(module: ModuleType, rows: array[int]) -> object:
     state = reference_chain.index_state(0, 0)
-    return twin.index(rows, state), state.tolist()
+    return module.index(rows, state), state.tolist()
 
 
-def _output_indexed(twin: ModuleType, block: bytes, end: int) -> object:
-    output = twin.OutputIndexer(0, 10, 4)
+def _output_indexed(module: ModuleType, block: bytes, end: int) -> object:
+    output = module.OutputIndexer(0, 10, 4)
     output.add(block, 0, end, 0)
     output.finish()
     return bytes(output.offsets), bytes(output.times), output.last_offset
 
 
-def _compacted(twin: ModuleType, payload: bytes, count: int, base: int, last_delta: int) -> object:
-    offsets = twin.OffsetMap(24 * 20, 1.0, hash_key=bytes(16))
-    indexer = twin.Indexer(offsets, 0)
+def _compacted(module: ModuleType, payload: bytes, count: int, base: int, last_delta: int) -> object:
+    offsets = module.OffsetMap(24 * 20, 1.0, hash_key=bytes(16))
+    indexer = module.Indexer(offsets, 0)
     added = indexer.add(payload, count, base, last_delta)
-    records = twin.Filter(offsets, _LONG_MAX, 5, 7, {})
+    records = module.Filter(offsets, _LONG_MAX, 5, 7, {})
     kept = records.retain(payload, count, base, last_delta, _LONG_MAX, True)
     return added, offsets.count, offsets.latest_offset, kept, records.records_read, records.records_kept
 
 
-def _gaps(twin: ModuleType, rows: array[int], base: int) -> object:
+def _gaps(module: ModuleType, rows: array[int], base: int) -> object:
     gaps = array("q")
-    return twin.follow(rows, base, _LONG_MAX, gaps), gaps.tolist()
+    return module.follow(rows, base, _LONG_MAX, gaps), gaps.tolist()
 
 
-def _encoded(twin: ModuleType, payload: bytes, rows: array[int]) -> object:
+def _encoded(module: ModuleType, payload: bytes, rows: array[int]) -> object:
     keys, values = (reference_columns.gather(payload, rows, column) for column in (KEY, VALUE))
     times = array("q", (max(delta, -1) for delta in rows[record_row.TIMESTAMP_DELTA :: record_row.COLUMNS]))
     columns = reference_columns.RecordColumns(keys, values, reference_columns.gather_headers(payload, rows), times)
-    lane = Lane(bytearray(len(payload) + 100), 0, 0, None)
-    done = twin.encode_columns(columns, array("i", range(len(times))), 0, lane)
-    return done, bytes(lane.target or b"")
+    cursor = Lane(bytearray(len(payload) + 100), 0, 0, None)
+    done = module.encode_columns(columns, array("i", range(len(times))), 0, cursor)
+    return done, bytes(cursor.target or b"")
 
 
 def _same(ask: Callable[[ModuleType], object], compiled: ModuleType, plain: ModuleType) -> None:
     first, second = _outcome(ask, compiled), _outcome(ask, plain)
-    assert first == second, f"{compiled.__name__}: {first!r:.500} where the plain twin has {second!r:.500}"
+    assert first == second, f"{compiled.__name__}: {first!r:.500} where the reference has {second!r:.500}"
 
 
-def _outcome(ask: Callable[[ModuleType], object], twin: ModuleType) -> object:
+def _outcome(ask: Callable[[ModuleType], object], module: ModuleType) -> object:
     try:
-        return ask(twin)
+        return ask(module)
     except (StorageError, ValueError) as error:
         return type(error).__name__
