@@ -21,7 +21,7 @@ pytestmark = pytest.mark.unit
 
 PAGE = (Path(__file__).parents[2] / "docs" / "use" / "kafka-protocol.md").read_text()
 OTHER_SETTINGS = ("listeners", "advertised.listeners", "log.dirs")
-UNITS = {"": 1, "MiB": 1 << 20, "minutes": 60_000}
+UNITS = {"": 1, "MiB": 1 << 20, "minutes": 60_000, "days": 86_400_000}
 
 
 def section(title: str) -> str:
@@ -35,7 +35,7 @@ def rows(title: str) -> list[list[str]]:
 
 
 def value(text: str) -> int:
-    """Return the number that a cell of the page states, in the unit of its setting."""
+    """Return the number that a cell of the page states, times in milliseconds."""
     if text in ("no limit", "true", "false"):
         return INT_MAX if text == "no limit" else text == "true"
     found = re.fullmatch(r"(-?[\d,]+) ?([A-Za-z]*)", text)
@@ -60,7 +60,9 @@ def test_the_page_has_each_setting_with_its_default() -> None:
             shown.update(zip(own, map(value, values * len(own) if len(values) == 1 else values), strict=True))
         else:
             assert all(name in OTHER_SETTINGS or name in BROKER_SETTING_NAMES for name in found), found
-    assert shown == {name: getattr(ServerSettings(), field_of(name)) for name in SETTING_KINDS}
+    defaults_of = {name: getattr(ServerSettings(), field_of(name)) for name in SETTING_KINDS}
+    in_ms = {name: each * 60_000 if name.endswith(".minutes") else each for name, each in defaults_of.items()}
+    assert shown == in_ms
 
 
 def test_the_limits_of_the_page_are_those_of_the_code() -> None:
