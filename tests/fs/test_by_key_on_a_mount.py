@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -9,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -303,11 +305,21 @@ def test_it_goes_with_its_partition_and_another_one_of_that_name_has_its_own(mou
     for value in ("1", "another"):
         assert (partition / "by-key" / "a").read_text() == value
         partition.rmdir()
-        open_files = [os.readlink(each) for each in Path(f"/proc/{mounted.process.pid}/fd").iterdir() if each.exists()]
-        assert not [path for path in open_files if "by-key" in path]
+        end = time.monotonic() + 10
+        while open_indexes(mounted.process.pid):  # close(2) does not wait for RELEASE, which closes the daemon's file
+            assert time.monotonic() < end, open_indexes(mounted.process.pid)
+            time.sleep(0.01)
         partition.mkdir()
         assert not (partition / "by-key" / "a").exists()
         (partition / "append.ndjson").write_text('{"key": "a", "value": "another"}\n')
+
+
+def open_indexes(pid: int) -> list[str]:
+    paths = []
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            paths.append(os.readlink(descriptor))
+    return [path for path in paths if "by-key" in path]
 
 
 # --- as JSON, and by topic -------------------------------------------------------------------------------------------

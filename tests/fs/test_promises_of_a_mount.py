@@ -255,7 +255,8 @@ def test_a_mount_that_starts_on_a_full_disk_reads_at_once_and_writes_when_there_
         assert reader.readline() == "1\n"
     assert sh("cat orders-0/latest", mounted.path).stdout == "space again"
     assert (
-        "not recovered" not in subprocess.run(["offsetfs", "status"], capture_output=True, text=True, check=True).stdout
+        "not recovered"
+        not in subprocess.run(["offsetfs", "status", mounted.path], capture_output=True, text=True, check=True).stdout
     )
     info = json.loads((mounted.path / "orders-0" / "info").read_text())
     assert not info["read_only"] and len(info["damage"]) == bool(tail)
