@@ -6,17 +6,15 @@ from typing import Any
 
 import pytest
 import trio
-from group_requests import Groups
+from group_requests import FEW_PARTITIONS, Groups
 from running_broker import Running
 
 from offsetfs.storage import LogDirectory, TopicPartition
-from offsetfs.storage.coordinators import offsets_topic
 
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("os.fsync", lambda _fd: None)
-    monkeypatch.setattr(offsets_topic, "PARTITIONS", 2)
     found = LogDirectory.open(str(tmp_path))
     found.create_partitions([TopicPartition("t", 0)])
     yield found
@@ -25,7 +23,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 async def running(directory: LogDirectory, nursery: trio.Nursery) -> AsyncIterator[Running]:
-    found = Running(directory)
+    found = Running(directory, FEW_PARTITIONS)
     nursery.start_soon(found.broker.run)
     yield found
     found.broker.stop()

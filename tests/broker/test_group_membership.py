@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
-from group_requests import NODE, OLD, Groups, commit_request, join_request
+from group_requests import FEW_PARTITIONS, NODE, OLD, Groups, commit_request, join_request
 
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import GroupState
@@ -117,7 +118,7 @@ async def test_a_static_member_that_is_replaced_before_the_assignment_gets_one(g
 async def test_a_full_disk_does_not_end_the_expiry_of_sessions(
     directory: LogDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    groups = Groups(directory, ServerSettings(group_min_session_timeout_ms=1))
+    groups = Groups(directory, replace(FEW_PARTITIONS, group_min_session_timeout_ms=1))
     await groups.stable(session_ms=20)
     groups.error = OSError(28, "No space left on device")
     with trio.move_on_after(0.3) as ended:
