@@ -85,7 +85,7 @@ async def test_a_commit_that_had_to_wait_is_checked_when_it_is_stored(groups: Gr
     assert await groups.committed() == -1
 
 
-async def test_who_may_commit(groups: Groups) -> None:
+async def test_commits_that_are_accepted_and_refused(groups: Groups) -> None:
     assert await groups.commit(1, 3, "member") == ErrorCode.ILLEGAL_GENERATION  # of a group that is not there
     assert await groups.commit(1) == ErrorCode.NONE  # of a consumer that assigns partitions to itself
     assert await groups.commit(2, 3, "member") == ErrorCode.UNKNOWN_MEMBER_ID
