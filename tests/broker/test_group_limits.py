@@ -196,4 +196,4 @@ async def test_the_sessions_of_loaded_members_begin_with_the_load(directory: Log
     await again.expire(9)
     assert joined.member_id in again.group.members
     await again.expire(11)
-    assert again.group.state == GroupState.EMPTY
+    assert not again.group.members
