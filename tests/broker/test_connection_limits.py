@@ -46,7 +46,7 @@ async def serving(directory: LogDirectory, nursery: trio.Nursery, **settings: An
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(2):
+    with trio.fail_after(30):
         while not condition():
             await trio.sleep(0.005)
 
@@ -126,7 +126,7 @@ async def test_an_idle_connection_is_closed(directory: LogDirectory, nursery: tr
         stream = await trio.open_tcp_stream(*running.address)
         await stream.send_all(framed(18, "ApiVersions", 0, VERSIONS))
         assert await received(stream)
-        with trio.fail_after(2):
+        with trio.fail_after(30):
             assert await stream.receive_some() == b""
         await stream.aclose()
 
@@ -274,7 +274,7 @@ async def test_requests_that_wait_are_answered_at_once_when_the_broker_ends(
     assert fetched.responses[0].partitions[0].error_code == ErrorCode.NONE
     assert joined.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     await until(lambda: not running.broker._connections)
-    assert trio.current_time() - started < 1
+    assert trio.current_time() - started < 4
     for stream in (fetching, joining):
         await stream.aclose()
     running.listener.close()

@@ -44,7 +44,7 @@ def server(logs: Path) -> Iterator[subprocess.Popen[str]]:
         assert "is served at" in process.stdout.readline()
         yield process
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 def test_commands_work_through_the_process_that_serves_the_directory(

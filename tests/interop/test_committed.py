@@ -16,6 +16,8 @@ from offsetfs import cli
 
 pytestmark = pytest.mark.interop
 
+SECONDS_MAX = 60
+
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 UNCOMMITTED, COMMITTED = [("-X", f"isolation.level=read_{level}") for level in ("uncommitted", "committed")]
 
@@ -52,21 +54,26 @@ def test_open_committed_and_aborted_transactions_are_followed(
                 return int(json.loads((orders / "info").read_text())["next_offset"])
 
             kafka.produce("orders", b"committed\n", "-X", "transactional.id=one")
-            assert within(5, lambda: values.read_bytes() == b"plain\ncommitted\n")
+            assert within(SECONDS_MAX, lambda: values.read_bytes() == b"plain\ncommitted\n")
             command = ["kcat", "-b", kafka.address, "-P", "-t", "orders", "-p", "0", "-X", "linger.ms=0"]
-            doomed = ["-X", "transactional.id=two", "-X", "transaction.timeout.ms=6000"]
+            doomed = [
+                "-X",
+                "transactional.id=two",
+                "-X",
+                "transaction.timeout.ms=12000",
+            ]  # longer than the checks below take
             end = int(following.read_text())
             with subprocess.Popen([*command, *doomed], stdin=subprocess.PIPE) as writer:
                 assert writer.stdin is not None
                 writer.stdin.write(b"never\n" * 1000)  # kcat reads a block before it sends
                 writer.stdin.flush()
-                assert within(10, lambda: log_end() > end)
+                assert within(SECONDS_MAX, lambda: log_end() > end)
                 writer.kill()
             kafka.produce("orders", b"behind\n")
-            assert within(5, lambda: kafka.consume("orders", *UNCOMMITTED).endswith(b"never\nbehind\n"))
-            assert within(5, lambda: log_end() > end + 1) and int(following.read_text()) == end
+            assert within(SECONDS_MAX, lambda: kafka.consume("orders", *UNCOMMITTED).endswith(b"never\nbehind\n"))
+            assert within(SECONDS_MAX, lambda: log_end() > end + 1) and int(following.read_text()) == end
             assert values.read_bytes() == b"plain\ncommitted\n" == kafka.consume("orders", *COMMITTED)
-            assert within(20, lambda: values.stat().st_size == len(b"plain\ncommitted\nbehind\n"))
+            assert within(SECONDS_MAX, lambda: values.stat().st_size == len(b"plain\ncommitted\nbehind\n"))
             assert values.read_bytes() == kafka.consume("orders", *COMMITTED) == b"plain\ncommitted\nbehind\n"
             assert int(following.read_text()) == log_end() > end
             assert not (orders / str(end)).exists() and (orders / "latest").read_bytes() == b"behind"
@@ -85,12 +92,12 @@ def test_groups_show_what_the_broker_answers(kafka: KafkaBroker, tmp_path: Path)
             to = ("--reset-offsets", "--to-offset", offset, "--execute", "--topic", "orders:0")
             kafka.tool(GROUPS, "--group", "billing", *to)
             wanted = f"{offset}\n"
-            assert within(5, functools.partial(says, billing / "orders-0", wanted))
+            assert within(SECONDS_MAX, functools.partial(says, billing / "orders-0", wanted))
         described = kafka.tool(GROUPS, "--group", "billing", "--describe").stdout
         rows = [line.split() for line in described.splitlines() if line.startswith("billing")]
         shown = [line.split() for line in (billing / "lag").read_text().splitlines()[1:]]
         assert shown == [[f"{row[1]}-{row[2]}", *row[3:6]] for row in rows] == [["orders-0", "12", "20", "8"]]
         kafka.tool(GROUPS, "--group", "billing", "--delete")
-        assert within(10, lambda: not billing.exists())
+        assert within(SECONDS_MAX, lambda: not billing.exists())
     finally:
         unmount(tmp_path / "mnt")

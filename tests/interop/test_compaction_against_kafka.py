@@ -25,7 +25,7 @@ from offsetfs.storage.records.format.batch import Batch
 
 pytestmark = pytest.mark.interop
 
-WAIT_SECONDS_MAX = 30
+WAIT_SECONDS_MAX = 60
 OFF = {"log.cleaner.backoff.ms": "3600000"}  # it looks once, before there is anything to clean
 ON = {"log.cleaner.backoff.ms": "100", "log.initial.task.delay.ms": "100"}
 RETENTION_MS = {"long": 86_400_000, "short": 0, "real": 86_400_000, "old": 86_400_000}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from java_tools import JavaTools
 from served import Cluster
 
 pytestmark = pytest.mark.interop
+
+SECONDS_MAX = 60
 
 CONFIGS = "kafka.admin.ConfigCommand"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -53,6 +56,13 @@ class Tools:
         """Return the lines of standard output, without ids, addresses and repeated spaces."""
         return self.run_with("--bootstrap-server", self._address, main_class, *words, lines=lines)
 
+    def run_until(self, text: str, main_class: str, *words: str) -> list[str]:
+        """Run a tool until its output has a text: a broker of Kafka applies a change a moment after the response."""
+        deadline = time.monotonic() + SECONDS_MAX
+        while text not in " ".join(found := self.run(main_class, *words)) and time.monotonic() < deadline:
+            pass
+        return found
+
     def run_with(self, option: str, address: str, main_class: str, *words: str, lines: str = "") -> list[str]:
         """The same for a tool that has another option for the address."""
         found = self._java.run(main_class, option, address, *words, lines=lines).splitlines()
@@ -73,15 +83,15 @@ def test_kafka_topics(tools: Tools) -> None:
         "again": tools.run(TOPICS, "--create", *topic)[:1],
         "if it is not there": tools.run(TOPICS, "--create", *topic, "--if-not-exists"),
         "replicated": tools.run(TOPICS, "--create", "--topic", "java-other", "--replication-factor", "2")[-1],
-        "describe": tools.run(TOPICS, "--describe", *topic),
+        "describe": tools.run_until("PartitionCount: 2", TOPICS, "--describe", *topic),
         "alter": tools.run(TOPICS, "--alter", *topic, "--partitions", "3"),
         "shrink": tools.run(TOPICS, "--alter", *topic, "--partitions", "1")[-1],
         "list": tools.run(TOPICS, "--list", *topic),
         "under-replicated": tools.run(TOPICS, "--describe", *topic, "--under-replicated-partitions"),
-        "describe after that": tools.run(TOPICS, "--describe", *topic)[0],
+        "describe after that": tools.run_until("PartitionCount: 3", TOPICS, "--describe", *topic)[0],
         "delete": tools.run(TOPICS, "--delete", *topic),
+        "describe at the end": tools.run_until("does not exist", TOPICS, "--describe", *topic),
         "delete again": tools.run(TOPICS, "--delete", *topic),
-        "describe at the end": tools.run(TOPICS, "--describe", *topic),
     } == {
         "create": ["Created topic java-topics."],
         "again": ["Error while executing topic command : Topic 'java-topics' already exists."],
@@ -150,17 +160,18 @@ def test_console_producer_and_consumer(tools: Tools) -> None:
 
 def test_kafka_configs_of_topics(tools: Tools) -> None:
     tools.run(TOPICS, "--create", "--topic", "java-configs")
+    tools.run_until("java-configs", TOPICS, "--list")
     topic = ["--entity-type", "topics", "--entity-name", "java-configs"]
     values = "retention.ms=1000,cleanup.policy=[compact,delete]"
     assert {
         "describe": tools.run(CONFIGS, "--describe", *topic),
         "alter": tools.run(CONFIGS, "--alter", *topic, "--add-config", values),
-        "describe after that": tools.run(CONFIGS, "--describe", *topic),
+        "describe after that": tools.run_until("retention.ms=1000", CONFIGS, "--describe", *topic),
         "delete": tools.run(CONFIGS, "--alter", *topic, "--delete-config", "retention.ms"),
         "unknown": tools.run(CONFIGS, "--alter", *topic, "--add-config", "no.such=1")[-1],
         "all": [
             line
-            for line in tools.run(CONFIGS, "--describe", *topic, "--all")
+            for line in tools.run_until("retention.ms=604800000", CONFIGS, "--describe", *topic, "--all")
             if line.startswith(("cleanup.policy=", "retention.ms=", "segment.bytes=", "preallocate="))
         ],
     } == {
@@ -371,7 +382,7 @@ def test_performance_tools(tools: Tools, cluster: Cluster) -> None:
     sent = tools.run_with(
         "--producer-props", f"bootstrap.servers={cluster.address}", "org.apache.kafka.tools.ProducerPerformance", *load
     )
-    words = ("--topic", "java-load", "--messages", "2000", "--group", "java-load")
+    words = ("--topic", "java-load", "--messages", "2000", "--group", "java-load", "--timeout", f"{SECONDS_MAX}000")
     got = tools.run("org.apache.kafka.tools.ConsumerPerformance", *words)
     assert (sent[-1].split(",")[0], got[-1].split(", ")[4]) == ("2000 records sent", "2000")
 

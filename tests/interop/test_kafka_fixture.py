@@ -112,18 +112,18 @@ def test_no_broker_outlives_a_killed_test_run(tmp_path: Path) -> None:
         [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)],
         env={"PYTHONPATH": str(Path(kafka_broker.__file__).parent), "PATH": "/usr/bin:/bin"},
         capture_output=True,
-        timeout=100,
+        timeout=150,
         check=False,
     )
-    assert has_ended_within_10_seconds(int(done.stdout))
+    assert has_ended(int(done.stdout))
 
 
-def has_ended_within_10_seconds(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:
         return True
     try:
-        return bool(select.select([process], [], [], 10)[0])
+        return bool(select.select([process], [], [], 60)[0])
     finally:
         os.close(process)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.interop
 
 kafka = imported("kafka")
 
-SECONDS_MAX = 30
+SECONDS_MAX = 60
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
@@ -163,7 +163,9 @@ def test_kafka_python_produces_and_consumes(cluster: Cluster, codec: str) -> Non
             for number in range(200)
         ]
         offsets = [each.get(SECONDS_MAX).offset for each in sent]
-    with kafka.KafkaConsumer(bootstrap_servers=cluster.address, auto_offset_reset="earliest") as consumer:
+    with kafka.KafkaConsumer(
+        bootstrap_servers=cluster.address, auto_offset_reset="earliest", consumer_timeout_ms=SECONDS_MAX * 1000
+    ) as consumer:
         consumer.assign([partition])
         records = [next(consumer) for _ in range(200)]
         consumer.seek(partition, 190)
@@ -246,6 +248,7 @@ def kafka_python_member(cluster: Cluster, topic: str) -> Any:
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         max_poll_records=10,
+        consumer_timeout_ms=SECONDS_MAX * 1000,
     )
 
 

@@ -25,7 +25,7 @@ SETTINGS = {
     # Snapshots come often, so that the test sees both kinds of records.
     "share.coordinator.snapshot.update.records.per.snapshot": "3",
 }
-SECONDS_MAX = 20
+SECONDS_MAX = 60
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 DESCRIBE = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 
