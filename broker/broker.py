@@ -14,7 +14,7 @@ from offsetfs.broker.closed_peers import ClosedPeers
 from offsetfs.broker.cluster import BrokerNode
 from offsetfs.broker.connection import Connection, Shared
 from offsetfs.broker.group_coordinator import GroupCoordinator
-from offsetfs.broker.idle_connections import end_idle_connections
+from offsetfs.broker.idle_connections import end_idle_connections, end_stalled_requests
 from offsetfs.broker.listeners import ADVERTISED, Listener
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.partitions import Topics
@@ -68,6 +68,7 @@ class Broker:
                 background.start_soon(self._metrics.watch_event_loop)
                 background.start_soon(self._closed_peers.run)
                 background.start_soon(end_idle_connections, self._connections, self._idle_s)
+                background.start_soon(end_stalled_requests, self._connections, self._shared.limits)
                 with self._serving:
                     async with trio.open_nursery() as connections:
                         with self._accepting:

@@ -149,7 +149,7 @@ class Connection:
         self._closed_peers = shared.closed_peers
         self._metrics = shared.metrics
         self._request_bytes_max = shared.settings.socket_request_max_bytes
-        self._host = ""
+        self.host = ""
         self._client = Client("", "")
         self._ahead = bytearray()  # received, and not read yet
         self._is_draining = False
@@ -157,6 +157,7 @@ class Connection:
         self._serving = trio.CancelScope()
         self._waiting: trio.CancelScope | None = None
         self.waiting_since = math.inf
+        self.arriving_bytes = 0
         """As `IdleConnection`."""
 
     def drain(self) -> None:
@@ -175,18 +176,18 @@ class Connection:
         """Answer requests until the client closes the connection or breaks the protocol."""
         try:
             # Fails for a client that has reset the connection before it was accepted.
-            self._host = str(self._socket.getpeername()[0])
-            self._client = Client("", f"/{self._host}")
+            self.host = str(self._socket.getpeername()[0])
+            self._client = Client("", f"/{self.host}")
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            _log.debug("%s: connected", self._host)
+            _log.debug("%s: connected", self.host)
             with self._serving:
                 await self._serve()
         except (InvalidMessage, ProtocolError) as error:
-            _log.warning("connection closed: %s", error)
+            _log.warning("%s: connection closed: %s", self.host, error)
         except OSError as error:  # the client is gone, or resets the connection
-            _log.debug("%s: connection lost: %s", self._host, error)
+            _log.debug("%s: connection lost: %s", self.host, error)
         finally:
-            _log.debug("%s: disconnected", self._host)
+            _log.debug("%s: disconnected", self.host)
             self._socket.close()
 
     async def _serve(self) -> None:
@@ -230,10 +231,10 @@ class Connection:
                 return None
         size = int.from_bytes(self._ahead[:4], "big", signed=True)
         if not _HEAD_BYTES - 4 <= size <= self._request_bytes_max:
-            reason = (
+            limits = (
                 f"a request of {size} bytes; 8 to {self._request_bytes_max} are possible (socket.request.max.bytes)"
             )
-            raise ProtocolError(reason)
+            raise ProtocolError(_other_protocol(self._ahead) or limits)
         while len(self._ahead) < _HEAD_BYTES:
             if not await self._receive_ahead():
                 return None
@@ -241,11 +242,14 @@ class Connection:
         reserved = size if key == _PRODUCE else size * DECODED_FACTOR
         self.waiting_since = math.inf  # a wait for memory is not the client's
         await self._limits.reserve(reserved)
+        self.arriving_bytes = size
         try:
             data = await self._body(size)
         except BaseException:
             self._limits.release(reserved)
             raise
+        finally:
+            self.arriving_bytes = 0
         if data is None:
             self._limits.release(reserved)
             return None
@@ -325,7 +329,7 @@ class Connection:
         client_id = header.client_id or ""
         if client_id != self._client.client_id:
             self._client = Client(client_id, self._client.host)
-        _log.debug("%s: %s v%d of %r", self._host, api.name, version, client_id)
+        _log.debug("%s: %s v%d of %r", self.host, api.name, version, client_id)
         try:
             response = await api.handle(request, version, self._client)
             return [] if response is None else codecs.framed(header, response)
@@ -335,7 +339,7 @@ class Connection:
             failure = failure_response(api.name, request, version)
             if failure is None:  # the client learns of an error without a response by the end of the connection
                 raise
-            _log.exception("%sRequest of version %d from %s failed", api.name, version, self._host)
+            _log.exception("%sRequest of version %d from %s failed", api.name, version, self.host)
             return codecs.framed(header, failure)
 
     def _unsupported_api_versions(self, data: memoryview) -> list[Any]:
@@ -387,6 +391,15 @@ class Connection:
                 raise OSError(errno.EIO, f"{part.file.path} ends at byte {position}", os.fspath(part.file.path))
             position, left = position + count, left - count
         await trio.lowlevel.checkpoint()
+
+
+def _other_protocol(data: bytearray) -> str | None:
+    """Return what the first bytes of a connection are if they are no request of Kafka; None if that is not known."""
+    if data.startswith(b"\x16\x03"):
+        return "a TLS handshake; the client needs security.protocol=PLAINTEXT, because TLS is not supported yet"
+    if data.startswith((b"GET ", b"HEAD", b"POST", b"PUT ")):
+        return "an HTTP request; this is a port for Kafka clients (metrics have one of their own: --metrics)"
+    return None
 
 
 async def _load(part: BatchRange, position: int, end: int) -> None:

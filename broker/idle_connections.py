@@ -1,19 +1,34 @@
-"""Ends the connections of clients that neither send nor read for too long (`connections.max.idle.ms`)."""
+"""Ends the connections of clients that neither send nor read for too long.
+
+The limit is `connections.max.idle.ms`. It is `STALL_S` for a client that has sent a part of a request while other
+requests wait for the memory that this one has been granted.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Collection
 from typing import Protocol
 
 import trio
 
+from offsetfs.broker.request_limits import RequestLimits
+
+_log = logging.getLogger(__name__)
+
+STALL_S = 10.0
+_CHECK_INTERVAL_S = 1.0
+
 
 class IdleConnection(Protocol):
     """A connection, as far as this module needs it."""
 
+    host: str
     waiting_since: float
     """Since when it has been waiting for its client; infinite while the broker works for the client."""
+    arriving_bytes: int
+    """The size of a request that has begun to arrive and has been granted its memory; 0 if there is none."""
 
     def end(self) -> None:
         """End the connection, which is waiting for its client."""
@@ -32,3 +47,22 @@ async def end_idle_connections(connections: Collection[IdleConnection], idle_s: 
         # Connections that are not waiting now will have waited for `idle_s` later than this.
         due_s = min((each.waiting_since for each in connections), default=math.inf) + idle_s
         await trio.sleep_until(min(due_s, now_s + idle_s))
+
+
+async def end_stalled_requests(connections: Collection[IdleConnection], limits: RequestLimits) -> None:
+    """Watch `connections`, which may change meanwhile, until cancelled.
+
+    The first bytes of a few large requests would otherwise keep all others waiting for `connections.max.idle.ms`.
+    """
+    while True:
+        await limits.contended()
+        now_s = trio.current_time()
+        for each in [each for each in connections if each.arriving_bytes and each.waiting_since + STALL_S <= now_s]:
+            _log.warning(
+                "%s: connection closed: a request of %d bytes has stopped arriving, and others wait for its memory "
+                "(queued.max.request.bytes)",
+                each.host,
+                each.arriving_bytes,
+            )
+            each.end()
+        await trio.sleep(_CHECK_INTERVAL_S)

@@ -28,6 +28,7 @@ class RequestLimits:
         self._bytes_max = bytes_max
         self._bytes = 0
         self._waiting: deque[tuple[int, trio.Event]] = deque()
+        self._is_contended = trio.Event()
 
     async def reserve(self, size: int) -> None:
         """Wait until there is memory for a request of `size` bytes; `release` it afterwards."""
@@ -38,6 +39,7 @@ class RequestLimits:
             return
         entry = size, trio.Event()
         self._waiting.append(entry)
+        self._is_contended.set()
         try:
             await entry[1].wait()
         except trio.Cancelled:
@@ -47,6 +49,12 @@ class RequestLimits:
                 self._waiting.remove(entry)
                 self._admit()
             raise
+
+    async def contended(self) -> None:
+        """Return when a request waits for memory."""
+        if not self._waiting:
+            self._is_contended = trio.Event()
+        await self._is_contended.wait()
 
     def release(self, size: int) -> None:
         if self._bytes_max < 0 or size <= FREE_BYTES_MAX:

@@ -17,6 +17,7 @@ import trio
 import trio.testing
 from running_broker import Running, decoded, framed, received
 
+from offsetfs.broker import idle_connections
 from offsetfs.broker.broker import _Refusals
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.listeners import open_listeners
@@ -339,3 +340,45 @@ async def test_an_error_of_the_last_flush_is_raised(tmp_path: Path, monkeypatch:
     served = LogDirectory.open(os.fspath(tmp_path))
     with pytest.raises(OSError, match="No space left"), trio.fail_after(5):
         await serve(served, ServerSettings(), listeners, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+
+
+@pytest.mark.expect_log("a request of 1048000 bytes has stopped arriving, and others wait for its memory")
+async def test_a_half_request_does_not_keep_others_waiting(
+    directory: LogDirectory, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first bytes of a few large requests once stopped all other large requests for ten minutes."""
+    monkeypatch.setattr(idle_connections, "STALL_S", 0.1)
+    monkeypatch.setattr(idle_connections, "_CHECK_INTERVAL_S", 0.02)
+    async with serving(directory, nursery, queued_max_request_bytes=1 << 20) as running:
+        half, alone = [await trio.open_tcp_stream(*running.address) for _ in range(2)]
+        await half.send_all(struct.pack(">ihhi", 1_048_000, 0, 9, 1))
+        await until(lambda: any(each.arriving_bytes for each in running.broker._connections))
+        await trio.sleep(0.15)
+        assert len(running.broker._connections) == 2, "nothing waits for the memory yet"
+        names = m.MetadataRequest([m.MetadataRequestTopic(name="x" * 200)] * 100, allow_auto_topic_creation=False)
+        await alone.send_all(framed(3, "Metadata", 8, names))
+        assert decoded(3, "Metadata", 8, await received(alone)).topics
+        assert await half.receive_some() == b""
+        await half.aclose()
+        await alone.aclose()
+
+
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [
+        (
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+            "a TLS handshake; the client needs security.protocol=PLAINTEXT",
+        ),
+        (b"GET / HTTP/1.1\r\n", "an HTTP request; this is a port for Kafka clients"),
+    ],
+)
+@pytest.mark.expect_log("connection closed")
+async def test_a_client_of_another_protocol_is_recognized(
+    running: Running, first: bytes, expected: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = await trio.open_tcp_stream(*running.address)
+    async with stream:
+        await stream.send_all(first)
+        assert await received(stream) == b""
+    assert f"127.0.0.1: connection closed: {expected}" in caplog.text
