@@ -24,6 +24,7 @@ from offsetfs.protocol.codec import InvalidMessage
 from offsetfs.protocol.messages import GroupMetadataValue, MemberMetadata
 
 NEVER_S = float("inf")
+_ID_CHARACTERS_MAX = 8000  # of four bytes at most
 CONSUMER = "consumer"
 """The protocol type of groups of consumers."""
 
@@ -363,4 +364,5 @@ def restored(name: str, value: GroupMetadataValue, now_s: float) -> Group:
 
 def new_member_id(client_id: str, instance_id: str | None) -> str:
     """Return an id as Kafka makes it: the static id or client id, and a random part."""
-    return f"{instance_id or client_id}-{secrets.token_hex(16)}"
+    # The longest ids would with it be longer than a string may be.
+    return f"{(instance_id or client_id)[:_ID_CHARACTERS_MAX]}-{secrets.token_hex(16)}"

@@ -33,6 +33,9 @@ _FORMATS = {
 _UUID = "16s"
 _VARINT_SIZE_MAX = 5
 
+STRING_BYTES_MAX = 32_767
+"""As in Kafka: the flexible versions could have longer strings, which plain versions and records cannot hold."""
+
 ELEMENTS_MAX = 1_000_000
 """How many elements the arrays of a message may have together: one takes 60 to 300 bytes of memory, and may be a single
 byte in the message. Kafka has no such limit; its requests name partitions, of which a cluster has fewer."""
@@ -119,6 +122,10 @@ def _too_long(name: str, size: int, left: int) -> InvalidMessage:
     return InvalidMessage(f"{name}: {size} bytes or elements, and {left} bytes remain")
 
 
+def _string_too_long(name: str, size: int) -> InvalidMessage:
+    return InvalidMessage(f"{name}: a string of {size} bytes; {STRING_BYTES_MAX} are allowed")
+
+
 def _too_many(name: str) -> InvalidMessage:
     return InvalidMessage(f"{name}: the message has more than {ELEMENTS_MAX} elements in arrays")
 
@@ -147,6 +154,7 @@ class _Source:
             "size_of": size_of,
             "size": _size,
             "too_long": _too_long,
+            "string_too_long": _string_too_long,
             "too_many": _too_many,
             "unsupported": _unsupported,
             "uvarint": uvarint,
@@ -306,6 +314,9 @@ class _Reader(_Source):
         with self.block("else:"):
             with self.block(f"if {length} > n - p:"):
                 self.line(f"raise too_long('{field.name}', {length}, n - p)")
+            if is_flexible and field.type == "string":
+                with self.block(f"if {length} > {STRING_BYTES_MAX}:"):
+                    self.line(f"raise string_too_long('{field.name}', {length})")
             piece = f"d[p : p + {length}]"
             form = {"string": f"str({piece}, 'utf-8')", "bytes": f"bytes({piece})", "records": piece}[field.type]
             self.line(f"{result} = {form}")

@@ -140,6 +140,13 @@ async def test_an_id_that_was_not_given_out_is_unknown(groups: Groups) -> None:
     assert (await groups.join("made up", version=4)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+async def test_ids_of_members_fit_into_records(groups: Groups) -> None:
+    joined = await groups.join("", "i" * 32_767, version=5)
+    assert len(joined.member_id) < 32_767
+    synced = await groups.sync(joined.member_id, 1, joined.member_id, instance_id="i" * 32_767)
+    assert synced.error_code == ErrorCode.NONE
+
+
 # --- time-outs
 
 

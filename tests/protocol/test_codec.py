@@ -16,6 +16,7 @@ from offsetfs.protocol import codec
 from offsetfs.protocol.codec import InvalidMessage, UnsupportedVersion
 from offsetfs.protocol.messages import (
     FetchRequest,
+    HeartbeatRequest,
     MetadataRequest,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -162,3 +163,13 @@ def test_a_traceback_shows_the_line_of_the_generated_function() -> None:
     with pytest.raises(AttributeError) as raised:
         codec.writer("MetadataRequest", 12)(object())
     assert "m.include_cluster_authorized_operations" in "".join(traceback.format_exception(raised.value))
+
+
+def test_a_string_is_not_longer_than_plain_versions_and_records_can_hold() -> None:
+    """Once a group of a longer name, which flexible versions can have, joined and could not be stored."""
+    read = codec.reader("HeartbeatRequest", 4)
+    longest = HeartbeatRequest("g" * codec.STRING_BYTES_MAX)
+    assert read(memoryview(written("HeartbeatRequest", 4, longest)), 0)[0].group_id == longest.group_id
+    longer = written("HeartbeatRequest", 4, HeartbeatRequest("g" * (codec.STRING_BYTES_MAX + 1)))
+    with pytest.raises(InvalidMessage, match="group_id: a string of 32768 bytes"):
+        read(memoryview(longer), 0)
