@@ -176,6 +176,7 @@ async def test_a_large_request_is_answered(running: Running) -> None:
     assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+@pytest.mark.security("A request whose arrays have more than 1,000,000 elements ends its connection.")
 @pytest.mark.expect_log("the message has more than 1000000 elements in arrays")
 async def test_a_request_that_would_fill_the_memory_ends_its_connection(running: Running) -> None:
     body = struct.pack(">hhihi", 3, 1, 7, -1, 1_000_001) + b"\0\0" * 1_000_001
@@ -206,6 +207,9 @@ async def test_requests_above_the_limit_wait_and_waiting_fetches_do_not_count(
         await waiting.aclose()
 
 
+@pytest.mark.security(
+    "The requests of all connections together take bounded memory; at the limit, further requests wait."
+)
 async def test_memory_is_granted_in_order_and_a_request_above_the_limit_alone(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -87,6 +87,9 @@ def test_a_failed_request_names_what_was_asked() -> None:
     assert failure_response("Produce", m.ProduceRequest(acks=0), 9) is None
 
 
+@pytest.mark.security(
+    "Hostile bytes from a client lead to an error or to the end of its connection, never to the end of the broker."
+)
 async def test_no_request_with_random_fields_is_a_bug(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     skipped = {"JoinGroup", "SyncGroup", "CreateTopics", "CreatePartitions", "Metadata"}  # wait, or create much
     for api in list(running.broker._apis.values()):
@@ -105,6 +108,9 @@ async def test_no_request_with_random_fields_is_a_bug(running: Running, caplog: 
     assert "Traceback" not in caplog.text
 
 
+@pytest.mark.security(
+    "Hostile bytes from a client lead to an error or to the end of its connection, never to the end of the broker."
+)
 @pytest.mark.expect_log("connection closed")
 async def test_random_frames_neither_end_the_broker_nor_are_a_bug(
     running: Running, caplog: pytest.LogCaptureFixture

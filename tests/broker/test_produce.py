@@ -97,6 +97,7 @@ async def test_an_error_without_an_answer_closes_the_connection(running: Running
         await produced(running, "nowhere", GOOD, acks=0)
 
 
+@pytest.mark.security("A client cannot write records into the topics in which a broker keeps its own state.")
 async def test_an_internal_topic_and_one_that_is_not_there_are_refused(running: Running) -> None:
     internal = await produced(running, "__consumer_offsets", GOOD)
     assert internal.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
