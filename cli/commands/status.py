@@ -42,10 +42,10 @@ _HEADINGS = ("START", "NEXT", "BYTES", "SEGMENTS", "")
 
 
 @click.command("status", short_help="Show mounts and partitions.")
-@click.argument("place", metavar="[LOGDIR|MNT]", required=False)
+@click.argument("directory", metavar="[LOGDIR|MNT]", required=False)
 @click.option("--all", "shows_all", is_flag=True, help="Show every partition and every option.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
-def command(place: str | None, shows_all: bool, as_json: bool) -> int:
+def command(directory: str | None, shows_all: bool, as_json: bool) -> int:
     """Show the mounts of offsetfs; with LOGDIR or MNT that one, and its partitions.
 
     For each mount: log directory, mount point, ro or rw, process, start time (UTC), the bytes that are not on disk yet,
@@ -65,13 +65,13 @@ def command(place: str | None, shows_all: bool, as_json: bool) -> int:
     """
     found = [_mount(mount) for mount in mounts() if mount.type == FILE_SYSTEM_TYPE]
     answer: dict[str, Any] = {"mounts": found}
-    if place is not None:
-        wanted = resolved(place)
+    if directory is not None:
+        wanted = resolved(directory)
         at = [mount for mount in found if wanted in (mount["mount_point"], *mount["log_directories"])]
-        paths = at[0]["log_directories"] if at else log_directories(place)
+        paths = at[0]["log_directories"] if at else log_directories(directory)
         at = at or [mount for mount in found if set(paths) & set(mount["log_directories"])]
         if not paths:
-            raise Failure(f"{place}: the log directory of this mount is not known")
+            raise Failure(f"{directory}: the log directory of this mount is not known")
         if not at:
             for path in paths:
                 check_not_mounted(path)

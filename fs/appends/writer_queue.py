@@ -21,35 +21,35 @@ class WriterQueue:
     """The queue of one partition."""
 
     def __init__(self) -> None:
-        self._places: deque[trio.Event] = deque()
+        self._waiting: deque[trio.Event] = deque()
         self._served: Writer | None = None
 
     @property
     def is_empty(self) -> bool:
-        return not self._places
+        return not self._waiting
 
     def is_ahead_of(self, writer: Writer) -> bool:
         """Whether other writers came earlier and still wait. False for the writer that `join` has just served."""
-        return bool(self._places) and self._served is not writer
+        return bool(self._waiting) and self._served is not writer
 
     def join(self, writer: Writer, find_buffer: Callable[[], Awaitable[None]]) -> Coroutine[Any, Any, None]:
         """Take the last place now; return what waits until it is the first one and `find_buffer` has returned.
 
         The caller awaits the answer, and gives its record to the partition before it awaits anything else.
         """
-        place = trio.Event()
-        self._places.append(place)
-        if len(self._places) == 1:
-            place.set()
-        return self._serve(place, writer, find_buffer)
+        turn = trio.Event()
+        self._waiting.append(turn)
+        if len(self._waiting) == 1:
+            turn.set()
+        return self._serve(turn, writer, find_buffer)
 
-    async def _serve(self, place: trio.Event, writer: Writer, find_buffer: Callable[[], Awaitable[None]]) -> None:
+    async def _serve(self, turn: trio.Event, writer: Writer, find_buffer: Callable[[], Awaitable[None]]) -> None:
         try:
-            await place.wait()
+            await turn.wait()
             self._served = None  # the previous writer has had its turn
             await find_buffer()
             self._served = writer
         finally:
-            self._places.remove(place)
-            if self._places:
-                self._places[0].set()
+            self._waiting.remove(turn)
+            if self._waiting:
+                self._waiting[0].set()

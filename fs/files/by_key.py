@@ -38,7 +38,7 @@ from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
 from offsetfs.fs.partitions import MountedPartition
 from offsetfs.storage.errors import WouldBlock
-from offsetfs.storage.views import KeyDigest, KeyIndex, KeyLocation, place_beside, place_in_cache
+from offsetfs.storage.views import KeyDigest, KeyIndex, KeyLocation, stem_beside, stem_in_cache
 
 _log = logging.getLogger(__name__)
 
@@ -121,9 +121,9 @@ class KeyDirectory:
     async def _complete(self) -> KeyIndex:
         """Return the complete index. EAGAIN if building it takes longer than ten seconds."""
         if self._index is None:
-            path = await self._mount.executor.in_thread(self._place)
+            stem = await self._mount.executor.in_thread(self._stem)
             if self._index is None:
-                index = KeyIndex(self._partition.view, path, self._mount.damage.report)
+                index = KeyIndex(self._partition.view, stem, self._mount.damage.report)
                 self._mount.directory.directory_of(self._partition.name).closing.append(index.close)
                 self._index = LoggedKeyIndex(index, f"{self._partition.name}/by-key", self._partition)
         for idle in self._mount.caches.key_indexes.use(self._index.index):
@@ -131,15 +131,15 @@ class KeyDirectory:
         await self._building.complete(self._index)
         return self._index.index
 
-    def _place(self) -> str | None:
+    def _stem(self) -> str | None:
         """Return its path: beside the log, or in the user cache if the mount is read-only. None: nowhere."""
         view, cache = self._partition.view, self._mount.options.cache_directory
         if not self._mount.is_read_only:
-            return place_beside(view)
+            return stem_beside(view)
         if cache is None:
             return None
         try:
-            return place_in_cache(cache, view)
+            return stem_in_cache(cache, view)
         except OSError:
             return None
 

@@ -45,41 +45,43 @@ class RecordListing:
         self._end = 0  # known after `_find_bounds`
         self._rows: Iterator[ListedRow] = iter(())
         self._page: list[ListedRow] = []
-        self._place = 0  # in the page
+        self._index = 0  # in the page
         self._next = -1  # the offset at which page and rows go on
 
-    async def reply(self, offset: int | None, first_place: int, reply: Reply) -> None:
-        """Reply the records from `offset` on (None: the first listed). The place after one: `first_place` + offset + 1,
-        less the anchor."""
+    async def reply(self, offset: int | None, first_cookie: int, reply: Reply) -> None:
+        """Reply the records from `offset` on (None: the first listed).
+
+        The cookie after one: `first_cookie` + offset + 1, less the anchor.
+        """
         try:
-            await self._reply(offset, first_place, reply)
+            await self._reply(offset, first_cookie, reply)
         finally:
             self._partition.named_at = trio.current_time()
 
-    async def _reply(self, offset: int | None, first_place: int, reply: Reply) -> None:
+    async def _reply(self, offset: int | None, first_cookie: int, reply: Reply) -> None:
         if self._begin is None:
             begin, self._end = await self._mount.executor.in_thread(self._find_bounds)
             self._begin = begin
         offset = self._begin if offset is None else max(offset, self._begin)
         if offset != self._next:
             self._rows = rows(self._partition, offset, self._end, self._mount.damage.report)
-            self._page, self._place = [], 0
+            self._page, self._index = [], 0
         entry = self._mount.attributes.file(0, 0, 0)
         anchor = self._partition.anchor
         while True:
-            if self._place == len(self._page):
+            if self._index == len(self._page):
                 self._page = await self._mount.executor.in_thread(lambda: list(islice(self._rows, PAGE_ROWS)))
-                self._place = 0
+                self._index = 0
                 if not self._page:
                     self._next = self._end
                     return
-            row = self._page[self._place]
+            row = self._page[self._index]
             if row.offset < self._partition.log.log_start_offset:
-                self._place += 1  # deleted since the page was made
+                self._index += 1  # deleted since the page was made
                 continue
             if not self._partition.has_inode(row.offset):  # nor has any behind it
                 self._report_unlisted(row.offset)
-                self._place = len(self._page)
+                self._index = len(self._page)
                 self._rows = iter(())
                 continue
             entry.st_ino = self._partition.offset_inode(Kind.RECORD, row.offset)
@@ -87,10 +89,10 @@ class RecordListing:
             entry.attr_timeout = FOREVER_S if row.size >= 0 else NEVER_S
             entry.entry_timeout = REMOVABLE_S if row.size >= 0 else NEVER_S
             set_times(entry, row.mtime_ns)
-            if not reply(b"%d" % row.offset, entry, first_place + row.offset + 1 - anchor):
+            if not reply(b"%d" % row.offset, entry, first_cookie + row.offset + 1 - anchor):
                 self._next = row.offset
                 return
-            self._place += 1
+            self._index += 1
             self._next = row.offset + 1
 
     def _report_unlisted(self, offset: int) -> None:

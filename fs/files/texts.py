@@ -131,8 +131,8 @@ def partition_texts(mount: MountContext, partition: MountedPartition) -> dict[in
 
     async def info() -> bytes:
         described = await mount.executor.answer(describe, partition.view)
-        places = await mount.executor.in_thread(lambda: _places(mount.directory, partition.name))
-        return (json.dumps({**described, **places}, indent=2) + "\n").encode()
+        paths = await mount.executor.in_thread(lambda: _paths(mount.directory, partition.name))
+        return (json.dumps({**described, **paths}, indent=2) + "\n").encode()
 
     def text(fixed: Kind, content: Content) -> Text:
         return Text(mount, partition.inode(fixed), content, lambda: log.modified_ns)
@@ -143,7 +143,7 @@ def partition_texts(mount: MountContext, partition: MountedPartition) -> dict[in
     }
 
 
-def _places(directory: AnyLogDirectory, partition: TopicPartition) -> dict[str, object]:
+def _paths(directory: AnyLogDirectory, partition: TopicPartition) -> dict[str, object]:
     """Return the directory of a partition's log, and that of its copy while it moves to another directory."""
     future = directory.future_of(partition)
     return {"path": os.path.join(directory.directory_of(partition).path, str(partition)), "future": future}

@@ -136,14 +136,14 @@ class Tree:
                 page = await self._page(handle, 0)
                 while not page.is_last:
                     await take(page.entries)
-                    page = await self._page(handle, page.place)
+                    page = await self._page(handle, page.cookie)
                 await take(page.entries)
             finally:
                 await self._operations.releasedir(handle)
 
-    async def _page(self, handle: int, place: int) -> _Page:
-        page = _Page(place)
-        await self._operations.entries(handle, place, page.take)
+    async def _page(self, handle: int, cookie: int) -> _Page:
+        page = _Page(cookie)
+        await self._operations.entries(handle, cookie, page.take)
         return page
 
     @contextlib.asynccontextmanager
@@ -253,17 +253,17 @@ class OpenFile:
 class _Page:
     """Entries of a directory from a position on, and the position after them."""
 
-    def __init__(self, place: int) -> None:
+    def __init__(self, cookie: int) -> None:
         self.entries: list[Entry] = []
-        self.place = place
+        self.cookie = cookie
         self.is_last = True
 
-    def take(self, name: bytes, attributes: EntryAttributes, place: int) -> bool:
+    def take(self, name: bytes, attributes: EntryAttributes, cookie: int) -> bool:
         if len(self.entries) == LISTED_AT_ONCE:
             self.is_last = False
             return False
         self.entries.append(Entry.of(name, attributes))
-        self.place = place
+        self.cookie = cookie
         return True
 
 

@@ -118,11 +118,11 @@ def _line_end(file: files.File, position: int, size: int) -> int:
 
 
 def _line_number(file: files.File, position: int) -> int:
-    number, place = 1, 0
-    while place < position:
-        block = bytes(file.read(place, min(BLOCK_BYTES, position - place)))
+    number, block_position = 1, 0
+    while block_position < position:
+        block = bytes(file.read(block_position, min(BLOCK_BYTES, position - block_position)))
         number += block.count(b"\n")
-        place += len(block)
+        block_position += len(block)
     return number
 
 

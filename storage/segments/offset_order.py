@@ -147,24 +147,24 @@ def consistent_offsets(bounds: Sequence[tuple[int, int]], offset_min: int, offse
     sequences are still equal, only batches in all of them count. Takes quadratic time.
     """
     end = 2**63 if offset_end is None else offset_end
-    possible = [place for place, (base, last) in enumerate(bounds) if offset_min <= base <= last < end]
+    possible = [index for index, (base, last) in enumerate(bounds) if offset_min <= base <= last < end]
     joins = sum(last + 1 == base for (_, last), (base, _) in pairwise(bounds))
     # In a log without compaction the next batch begins where the last one ends; a wrong offset rarely does.
     bonus = 1 if 2 * joins >= len(bounds) - 1 else 0
     ending: dict[int, _Row] = {}
-    for place in possible:
-        base = bounds[place][0]
-        row = _Row(2 + (base == offset_min), frozenset((place,)))
+    for index in possible:
+        base = bounds[index][0]
+        row = _Row(2 + (base == offset_min), frozenset((index,)))
         for earlier in ending:
             if bounds[earlier][1] < base:
                 longer = ending[earlier].weight + 2 + bonus * (bounds[earlier][1] + 1 == base)
-                row = row.or_better(_Row(longer, ending[earlier].sure | {place}))
-        ending[place] = row
+                row = row.or_better(_Row(longer, ending[earlier].sure | {index}))
+        ending[index] = row
     # The lower end wins: most bits of an offset are high ones, so a flipped bit usually makes it larger.
-    best = max(((row.weight, -bounds[place][1]) for place, row in ending.items()), default=None)
-    sure = [row.sure for place, row in ending.items() if (row.weight, -bounds[place][1]) == best]
+    best = max(((row.weight, -bounds[index][1]) for index, row in ending.items()), default=None)
+    sure = [row.sure for index, row in ending.items() if (row.weight, -bounds[index][1]) == best]
     accepted = frozenset[int]().union(*sure[:1]).intersection(*sure)
-    return [place in accepted for place in range(len(bounds))]
+    return [index in accepted for index in range(len(bounds))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,8 +106,8 @@ class Verification:
         except OSError as error:
             if context.is_live and not files.is_directory(path):
                 return  # deleted meanwhile
-            place = error.filename if isinstance(error.filename, str) else path
-            FindingReporter(self._report, place).damage(
+            failed = error.filename if isinstance(error.filename, str) else path
+            FindingReporter(self._report, failed).damage(
                 "cannot-read", f"{error.strerror or error}; the other files were read"
             )
 

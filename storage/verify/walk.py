@@ -121,12 +121,12 @@ def _batch_at(file: File, blocks: _Blocks, position: int, end: int) -> Batch:
 
 def _check_giant(file: File, header: BatchHeader, position: int) -> None:
     """Raise `CorruptBatch` for a false length, without reading what it claims into memory."""
-    place, checksum = position + CRC_START, 0
-    while header.magic == MAGIC and place < position + header.size:
-        block = file.read(place, min(batch_chain.BLOCK_BYTES, position + header.size - place))
+    block_position, checksum = position + CRC_START, 0
+    while header.magic == MAGIC and block_position < position + header.size:
+        block = file.read(block_position, min(batch_chain.BLOCK_BYTES, position + header.size - block_position))
         if not block:
             break
-        checksum, place = crc32c(block, checksum), place + len(block)
+        checksum, block_position = crc32c(block, checksum), block_position + len(block)
     if header.magic != MAGIC or checksum != header.crc:
         reason = f"a length of {header.size} bytes that the checksum does not confirm"
         raise CorruptBatch(reason, path=file.path, position=position, offset=header.base_offset)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from offsetfs.storage.views.ends import first_offset, last_offset, newest_start
     from offsetfs.storage.views.key_hash import SEED_SIZE, KeyDigest, deltas_of, hash_rows
     from offsetfs.storage.views.key_index import KeyIndex, KeyLocation
-    from offsetfs.storage.views.key_table import place_beside, place_in_cache
+    from offsetfs.storage.views.key_table import stem_beside, stem_in_cache
     from offsetfs.storage.views.line_index import LineIndex, LineIndexPool
     from offsetfs.storage.views.line_index_cache import LineIndexCache
     from offsetfs.storage.views.partition_view import PartitionView
@@ -45,10 +45,10 @@ __all__ = [
     "hash_rows",
     "last_offset",
     "newest_start",
-    "place_beside",
-    "place_in_cache",
     "read_chunk",
     "record_rows",
+    "stem_beside",
+    "stem_in_cache",
 ]
 
 __getattr__ = lazy_names(
@@ -77,8 +77,8 @@ __getattr__ = lazy_names(
         "hash_rows": "views.key_hash",
         "last_offset": "views.ends",
         "newest_start": "views.ends",
-        "place_beside": "views.key_table",
-        "place_in_cache": "views.key_table",
+        "stem_beside": "views.key_table",
+        "stem_in_cache": "views.key_table",
         "read_chunk": "views.record_chunk",
         "record_rows": "views.record_row_walk",
     },

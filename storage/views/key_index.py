@@ -81,17 +81,17 @@ class _Reached:
 class KeyIndex:
     """The index of one partition for one isolation level."""
 
-    def __init__(self, view: LogView, place: str | None, on_damage: OnDamage) -> None:
-        """Store the index at `place` with the two suffixes; None: in no file. The first `refresh` opens it.
+    def __init__(self, view: LogView, stem: str | None, on_damage: OnDamage) -> None:
+        """Store the index at `stem` with the two suffixes; None: in no file. The first `refresh` opens it.
 
         `on_damage` is called with each batch that cannot be read, whose keys are therefore not in the index. One that
         met damage is not stored: the next one reads the damage again and reports it.
         """
         self._log: Log = view.log
         self._view = view
-        self._place = place
+        self._stem = stem
         self._on_damage = on_damage
-        self._identity = key_table.identity_of(view, place)
+        self._identity = key_table.identity_of(view, stem)
         self._lock = threading.Lock()
         self._table: KeyTable | None = None
         self._seed = b""
@@ -241,7 +241,7 @@ class KeyIndex:
     # --- opening and closing ---------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Write the footer for the next use. Without a place, or after damage, no files are stored."""
+        """Write the footer for the next use. Without a stem, or after damage, no files are stored."""
         with self._held(nowait=False):
             table, self._table = self._table, None
             if table is None:
@@ -258,11 +258,11 @@ class KeyIndex:
     def _open(self) -> KeyTable:
         """Reuse the stored table if its footer matches it and this log; else start with an empty one."""
         self._has_damage, self.scanned_bytes = False, 0
-        taken = key_table.take_over(self._log, self._place, self._identity)
+        taken = key_table.take_over(self._log, self._stem, self._identity)
         if taken is None:
             # A new seed at each rebuild, so that two keys whose hashes collided do not collide again.
             self._seed, self._pruned_to, self._reached = os.urandom(SEED_SIZE), self._log.log_start_offset, _Reached(0)
-            self._table = key_table.begin(self._log, self._place)
+            self._table = key_table.begin(self._log, self._stem)
         else:
             self._seed, self._pruned_to = taken.covered.seed, taken.covered.pruned_to
             self._reached = _Reached(taken.next_offset, (taken.covered.last_offset, taken.covered.last_crc))

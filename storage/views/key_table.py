@@ -1,9 +1,9 @@
 """The stored table of a key index: reused if its footer matches it and the log, otherwise created.
 
-    <place>.sqlite   the table   key_store
-    <place>.seal     the footer, from the close of the table until its next change   key_footer
+    <stem>.sqlite   the table   key_store
+    <stem>.seal     the footer, from the close of the table until its next change   key_footer
 
-A place is a path without suffix: beside the log, or in a directory for many logs. None means no place; then the table
+A stem is a path without suffix: beside the log, or in a directory for many logs. None means no files; then the table
 is a temporary file without a name. The same is used if another process has the files open, or they cannot be written.
 """
 
@@ -37,10 +37,10 @@ NAME, COMMITTED_NAME = "by-key", "by-key-committed"
 class KeyTable:
     """An open table. After an OSError from `put`, `get` or `forget_below` its files are removed."""
 
-    def __init__(self, log: Log, path: str | None, store: KeyStore, *, has_footer: bool = False) -> None:
+    def __init__(self, log: Log, stem: str | None, store: KeyStore, *, has_footer: bool = False) -> None:
         self.store = store
         self._log = log
-        self._place = path
+        self._stem = stem
         self._has_footer = has_footer
 
     def get(self, key_hash: int) -> int | None:
@@ -65,26 +65,26 @@ class KeyTable:
         """Remove the footer before the table changes, because it no longer matches."""
         if self._has_footer:
             self._has_footer = False
-            assert self._place is not None
+            assert self._stem is not None
             with contextlib.suppress(FileNotFoundError):
                 # Not synced: a power cut may bring the footer back, but then the table's checksum does not match it.
-                files.remove_file(self._place + FOOTER_SUFFIX)
+                files.remove_file(self._stem + FOOTER_SUFFIX)
 
     def close(self, covered: IndexedRange) -> None:
         """Close the table, and write its footer. An error costs only time, at the next use."""
         with contextlib.suppress(OSError):
             self.store.close()
             if self._has_files and not self._has_footer:
-                assert self._place is not None
-                key_footer.write(self._place + FOOTER_SUFFIX, covered, self.store.path)
+                assert self._stem is not None
+                key_footer.write(self._stem + FOOTER_SUFFIX, covered, self.store.path)
 
     def remove(self) -> None:
         """Close the table, and remove its files."""
         with contextlib.suppress(OSError):
             self.store.close()
             if self._has_files:
-                assert self._place is not None
-                _remove_files(self._place)
+                assert self._stem is not None
+                _remove_files(self._stem)
 
     @property
     def _has_files(self) -> bool:
@@ -108,14 +108,14 @@ class ReusedTable(NamedTuple):
     next_offset: int
 
 
-def take_over(log: Log, place: str | None, identity: bytes) -> ReusedTable | None:
-    """Open the stored table at `place`; None unless its footer matches it and this log.
+def take_over(log: Log, stem: str | None, identity: bytes) -> ReusedTable | None:
+    """Open the stored table at `stem`; None unless its footer matches it and this log.
 
     Reads the whole table.
     """
-    if place is None:
+    if stem is None:
         return None
-    path, footer_path = place + STORE_SUFFIX, place + FOOTER_SUFFIX
+    path, footer_path = stem + STORE_SUFFIX, stem + FOOTER_SUFFIX
     covered = key_footer.read(footer_path, path)
     next_offset = None if covered is None else _described_to(log, covered, identity)
     if covered is None or next_offset is None:
@@ -129,7 +129,7 @@ def take_over(log: Log, place: str | None, identity: bytes) -> ReusedTable | Non
     if key_footer.read(footer_path, path, is_checked=False) != covered:
         store.close()  # another process changed it meanwhile
         return None
-    return ReusedTable(KeyTable(log, place, store, has_footer=True), covered, next_offset)
+    return ReusedTable(KeyTable(log, stem, store, has_footer=True), covered, next_offset)
 
 
 def _described_to(log: Log, covered: IndexedRange, identity: bytes) -> int | None:
@@ -145,16 +145,16 @@ def _described_to(log: Log, covered: IndexedRange, identity: bytes) -> int | Non
     return batch.header.next_offset if batch is not None and header_checksum(batch) == covered.last_crc else None
 
 
-def begin(log: Log, place: str | None) -> KeyTable:
-    """Create an empty table at `place`, replacing existing files. OSError ENOSPC on a full disk."""
-    if place is None:
+def begin(log: Log, stem: str | None) -> KeyTable:
+    """Create an empty table at `stem`, replacing existing files. OSError ENOSPC on a full disk."""
+    if stem is None:
         return KeyTable(log, None, KeyStore(""))
-    path = place + STORE_SUFFIX
+    path = stem + STORE_SUFFIX
     try:
         if files.exists(path):
             _check_unused(path)
-            _remove_files(place)
-        return KeyTable(log, place, KeyStore(path))
+            _remove_files(stem)
+        return KeyTable(log, stem, KeyStore(path))
     except OSError as error:
         # On a full disk a temporary table would fail as well; the caller reports ENOSPC.
         if error.errno == errno.ENOSPC:
@@ -171,10 +171,10 @@ def _check_unused(path: str) -> None:
             raise
 
 
-def _remove_files(path: str) -> None:
+def _remove_files(stem: str) -> None:
     for suffix in (FOOTER_SUFFIX, STORE_SUFFIX):
         with contextlib.suppress(FileNotFoundError):
-            files.remove_file(path + suffix)
+            files.remove_file(stem + suffix)
 
 
 def header_checksum(batch: Batch) -> int:
@@ -185,42 +185,42 @@ def header_checksum(batch: Batch) -> int:
 # --- places and identities -------------------------------------------------------------------------------------------
 
 
-def place_beside(view: LogView) -> str:
-    """Return the place beside a log that is writable."""
+def stem_beside(view: LogView) -> str:
+    """Return the stem beside a log that is writable."""
     return os.path.join(view.log.path, COMMITTED_NAME if view.is_committed_only else NAME)
 
 
-def place_in(directory: str, view: LogView) -> str:
-    """Return the place of a log's index in `directory`, which holds those of many logs."""
+def stem_in(directory: str, view: LogView) -> str:
+    """Return the stem of a log's index in `directory`, which holds those of many logs."""
     return os.path.join(directory, f"{name_of(view.log)}-{COMMITTED_NAME if view.is_committed_only else NAME}")
 
 
-def place_in_cache(cache: str, view: LogView) -> str:
-    """Return the place of a log's index in the user cache, whose directory is created if it is missing.
+def stem_in_cache(cache: str, view: LogView) -> str:
+    """Return the stem of a log's index in the user cache, whose directory is created if it is missing.
 
     Removes indexes that were not used for a month, and marks this one as used. OSError if the cache cannot be written.
     """
     directory = user_cache.prepare(cache, "by-key")
     user_cache.sweep(directory)
-    path = place_in(directory, view)
+    stem = stem_in(directory, view)
     for suffix in (STORE_SUFFIX, FOOTER_SUFFIX):
         with contextlib.suppress(FileNotFoundError):
-            files.set_modified(path + suffix, SYSTEM.now_ms() * 1_000_000)
-    return path
+            files.set_modified(stem + suffix, SYSTEM.now_ms() * 1_000_000)
+    return stem
 
 
 DIGEST_ROWS = f"sha256 above {SHORT_KEY_BYTES}"
 """Part of the identity of an index: which keys have a second row for their digest."""
 
 
-def identity_of(view: LogView, path: str | None) -> bytes:
+def identity_of(view: LogView, stem: str | None) -> bytes:
     """Return a value that differs between logs, recreated logs, views and hash functions."""
     log = view.log
     with contextlib.suppress(StorageError, OSError):
         topic_id = checkpoint.read_topic_id(os.path.join(log.path, checkpoint.PARTITION_METADATA))
         parts = [HASH_NAME, DIGEST_ROWS, log.partition, view.is_committed_only, topic_id]
-        if path is not None and os.path.dirname(path) != log.path:
-            # In a cache for many logs the path does not identify the log: a directory may be replaced by another one.
+        if stem is not None and os.path.dirname(stem) != log.path:
+            # In a cache for many logs the stem does not identify the log: a directory may be replaced by another one.
             parts.append(files.status(log.path).st_ino)
         return hashlib.blake2b(repr([str(part) for part in parts]).encode(), digest_size=32).digest()
     return os.urandom(key_footer.IDENTITY_SIZE)  # a value that no other log has

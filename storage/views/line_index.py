@@ -70,7 +70,7 @@ class LineIndex:
         "_header",
         "_key",
         "_last",
-        "_place",
+        "_pooled",
         "_shows",
         "base_offset",
         "begin",
@@ -105,15 +105,15 @@ class LineIndex:
         self.stored_bytes = 0  # the size of the copy in the cache (`line_index_cache`)
         self._entries: bytearray | None = bytearray()
         self._key = object()  # a pool key that does not reference the index, which would keep it and its file forever
-        self._place: tuple[LineIndexPool, Segment] | None = None  # the pool of the stored index, and its segment
+        self._pooled: tuple[LineIndexPool, Segment] | None = None  # the pool of the stored index, and its segment
         self._header = b""  # of the stored index
         self._batches = 0
         self._first_crc = 0
         self._last = (0, 0)  # position of the last batch, checksum of its header
 
     def __del__(self) -> None:
-        if self._place is not None:
-            self._place[0].evict(self._key)
+        if self._pooled is not None:
+            self._pooled[0].evict(self._key)
 
     @property
     def size(self) -> int:
@@ -153,7 +153,7 @@ class LineIndex:
         try:
             return self._block(byte, output_max)
         except OSError:
-            if self._place is None:
+            if self._pooled is None:
                 raise
         # Entries are read with pread and not from a mapped file: another process may cut the file at any time, which is
         # SIGBUS for a mapping (decision 2).
@@ -186,7 +186,7 @@ class LineIndex:
         try:
             output, position, _ = self._entry_before(offset)
         except OSError:
-            if self._place is None:
+            if self._pooled is None:
                 raise
             self._restore(nowait=False)
             output, position, _ = self._entry_before(offset)
@@ -227,8 +227,8 @@ class LineIndex:
 
     def stored(self) -> StoredLineIndex:
         """Return the open stored index. It stays readable while referenced."""
-        assert self._place is not None
-        pool, segment = self._place
+        assert self._pooled is not None
+        pool, segment = self._pooled
         return pool.get(self._key, lambda: self._open(segment))
 
     def _open(self, segment: Segment) -> StoredLineIndex:
@@ -247,8 +247,8 @@ class LineIndex:
         OSError ESTALE if the segment is gone, too, or its output differs from the index (`is_refuted`). Then the sizes
         and positions that readers got from this index are wrong.
         """
-        assert self._place is not None
-        pool, segment = self._place
+        assert self._pooled is not None
+        pool, segment = self._pooled
         if self.is_refuted:
             raise self._refutation(segment)
         if nowait:
@@ -393,7 +393,7 @@ class LineIndex:
         assert self._shows is shows_data and not self.begin, "only indexes of all data lie beside a log"
         data = self.image(self.view_format.identity)
         files.replace_file(segment.path(self.view_format.suffix), data, sync_name=False)  # a lost file is rebuilt
-        self._place, self._header, self._entries = (pool, segment), data[: line_index_file.HEADER_SIZE], None
+        self._pooled, self._header, self._entries = (pool, segment), data[: line_index_file.HEADER_SIZE], None
 
     @property
     def image_size(self) -> int:
@@ -425,7 +425,7 @@ class LineIndex:
         # A stored index of a sealed segment covers all of it; otherwise the segment was truncated or recovered since.
         if loaded is None or loaded.log_bytes != segment.size:
             return None
-        loaded._entries, loaded._place, loaded._header = None, (pool, segment), header
+        loaded._entries, loaded._pooled, loaded._header = None, (pool, segment), header
         return loaded
 
     @classmethod

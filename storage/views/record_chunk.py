@@ -94,7 +94,7 @@ def read_chunk(
 ) -> RecordChunk | None:
     """Return the records from `start` on, about `bytes_max` bytes of log or of output; None at the end of the view.
 
-    More only if one batch is larger. Raises `OffsetOutOfRange` if the place lies below the log start, the disk's
+    More only if one batch is larger. Raises `OffsetOutOfRange` if the position lies below the log start, the disk's
     OSError (ESTALE if the partition was deleted meanwhile), with `nowait` `WouldBlock`, also for damage.
     """
     if nowait:
@@ -124,7 +124,7 @@ def _read_chunk(
 
 
 def _locate(log: Log, start: ReadPosition, end_offset: int, nowait: bool) -> ReadPosition | None:
-    """Return the place with its segment and position, None if no record is there yet."""
+    """Return where it is, with its segment and position, None if no record is there yet."""
     snapshot = log.snapshot()
     if start.segment is not None and snapshot.floor(start.segment.base_offset) is start.segment:
         position = start.position

@@ -60,9 +60,9 @@ def record_rows(view: LogView, begin: int, end: int, on_damage: OnDamage) -> Ite
                     if batch.base_offset >= end or expected >= end:
                         break
                     position = batch.position or 0
-                    if any(place < position for place in damage):
+                    if any(each < position for each in damage):
                         yield from _unreadable(expected, batch.base_offset)
-                        damage[:] = [place for place in damage if place > position]
+                        damage[:] = [each for each in damage if each > position]
                     yield from _readable(view, batch, max(begin, batch.base_offset), end, on_damage)
                     expected = max(expected, batch.header.next_offset)
                 if damage:

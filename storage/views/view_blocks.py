@@ -147,9 +147,9 @@ def _join_plain(data: memoryview, position: int, view_format: ViewFormat) -> byt
     """Return the output of valid, uncompressed v2 batches that fill `data`; None if there are others among them."""
     if len(data) < HEADER_SIZE or data[MAGIC_END - 1] != MAGIC or data[CRC_START + 1] & CODEC_MASK:
         return None
-    pieces, place = list[bytes | bytearray](), 0
-    while place < len(data):
-        rows, place = chain.sound(data, place, len(data), position, *chain.ANY_OFFSETS)
+    pieces, buffer_position = list[bytes | bytearray](), 0
+    while buffer_position < len(data):
+        rows, buffer_position = chain.sound(data, buffer_position, len(data), position, *chain.ANY_OFFSETS)
         lines = view_format.joined_rows(data, position, rows) if rows else None
         if lines is None:
             return None

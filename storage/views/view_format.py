@@ -73,7 +73,7 @@ class ValueFormat:
         if deltas == sorted(deltas):
             sizes = sizes[: bisect_left(deltas, delta)]
         else:  # a malicious batch
-            sizes = array("q", (size for place, size in zip(deltas, sizes, strict=True) if place < delta))
+            sizes = array("q", (size for each, size in zip(deltas, sizes, strict=True) if each < delta))
         return sum(sizes) + sizes.count(-1) + len(sizes)  # a null adds nothing but its newline
 
     def measured_rows(self, block: Buffer, file_position: int, rows: array[int]) -> array[int]:

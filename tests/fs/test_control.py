@@ -210,7 +210,7 @@ async def test_nothing_is_listed(tree: Tree) -> None:
     handle = await tree.operations.opendir(await tree.inode(".offsetfs"), CTX)
     names: list[bytes] = []
 
-    def take(name: bytes, attributes: object, place: int) -> bool:
+    def take(name: bytes, attributes: object, cookie: int) -> bool:
         names.append(name)
         return True
 

@@ -60,7 +60,7 @@ class Mounted:
         handle = await self.operations.opendir(await self.look(*names), CTX)
         found: list[str] = []
 
-        def take(name: bytes, entry: object, place: int) -> bool:
+        def take(name: bytes, entry: object, cookie: int) -> bool:
             found.append(name.decode())
             return True
 

@@ -37,7 +37,7 @@ from offsetfs.storage.views import key_footer, key_hash, key_index, key_store, k
 from offsetfs.storage.views.key_hash import KeyDigest
 from offsetfs.storage.views.key_index import KeyIndex, KeyLocation
 from offsetfs.storage.views.key_store import KeyStore
-from offsetfs.storage.views.key_table import place_beside, place_in
+from offsetfs.storage.views.key_table import stem_beside, stem_in
 
 pytestmark = pytest.mark.unit
 
@@ -54,10 +54,10 @@ def append(log: Log, *keys: bytes | None, value: bytes | None = b"v") -> None:
         log.append(record(1000, value, key))
 
 
-def opened(log: Log, place: str | None = "", **options: Any) -> KeyIndex:
-    """Return the index of a log, complete; beside it unless another place is said."""
+def opened(log: Log, stem: str | None = "", **options: Any) -> KeyIndex:
+    """Return the index of a log, complete; beside it unless another stem is said."""
     view = LogView(log, **options)
-    index = KeyIndex(view, place_beside(view) if place == "" else place, no_damage)
+    index = KeyIndex(view, stem_beside(view) if stem == "" else stem, no_damage)
     assert index.refresh()
     return index
 
@@ -96,7 +96,7 @@ def test_it_is_made_in_steps_over_segments(small: SmallLog) -> None:
         append(small.log, b"%d" % number, b"always")
         small.log.roll()
     view = LogView(small.log)
-    index = KeyIndex(view, place_beside(view), no_damage)
+    index = KeyIndex(view, stem_beside(view), no_damage)
     steps = 1
     while not index.refresh(bytes_max=1):
         steps += 1
@@ -208,7 +208,7 @@ def test_an_unreadable_batch_is_reported_at_each_opening(tmp_path: Path) -> None
     for _ in range(2):
         reported: list[StorageError] = []
         view = LogView(directory.log(PARTITION))
-        index = KeyIndex(view, place_beside(view), reported.append)
+        index = KeyIndex(view, stem_beside(view), reported.append)
         assert index.refresh() and len(reported) == 1
         assert [offset_of(index, b"%d" % number) for number in range(3)] == [0, None, 2]
         index.close()
@@ -360,7 +360,7 @@ def test_links_and_pipes_in_its_place_are_not_followed(small: SmallLog, tmp_path
 # --- where it cannot lie beside the log ------------------------------------------------------------------------------
 
 
-def test_without_a_place_nothing_is_written(small: SmallLog) -> None:
+def test_without_a_stem_nothing_is_written(small: SmallLog) -> None:
     append(small.log, b"a")
     before = sorted(os.listdir(small.log.path))
     index = opened(small.log, None)
@@ -373,19 +373,19 @@ def test_in_a_directory_of_many_each_log_has_its_own(small: SmallLog, tmp_path: 
     cache = tmp_path / "cache"
     cache.mkdir()
     append(small.log, b"a")
-    place = place_in(str(cache), LogView(small.log))
-    opened(small.log, place).close()
-    assert opened(small.log, place).scanned_bytes == 0
+    stem = stem_in(str(cache), LogView(small.log))
+    opened(small.log, stem).close()
+    assert opened(small.log, stem).scanned_bytes == 0
     other = SmallLog(tmp_path / "other", FakeClock(1_000_000))
-    assert place_in(str(cache), LogView(other.log)) != place
-    assert sorted(os.listdir(cache)) == [os.path.basename(place) + suffix for suffix in (".seal", ".sqlite")]
+    assert stem_in(str(cache), LogView(other.log)) != stem
+    assert sorted(os.listdir(cache)) == [os.path.basename(stem) + suffix for suffix in (".seal", ".sqlite")]
     other.directory.close()
 
 
 HOLDER = """
 import sys
 from offsetfs.storage.views.key_store import KeyStore
-from offsetfs.storage.views.key_table import place_beside, place_in
+from offsetfs.storage.views.key_table import stem_beside, stem_in
 store = KeyStore(sys.argv[1])
 store.put([(1, 2)])
 print("ready", flush=True)
@@ -397,12 +397,12 @@ print(store.get(1))
 def test_a_place_that_another_process_has_is_left_alone(small: SmallLog, tmp_path: Path) -> None:
     append(small.log, b"a")
     view = LogView(small.log)
-    place = place_in(str(tmp_path), view)
+    stem = stem_in(str(tmp_path), view)
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, place + ".sqlite"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLDER, stem + ".sqlite"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         assert other.stdout is not None and other.stdout.readline() == "ready\n"
-        index = opened(small.log, place)
+        index = opened(small.log, stem)
         assert offset_of(index, b"a") == 0
         index.close()
         assert other.communicate()[0] == "2\n"
@@ -412,7 +412,7 @@ def test_a_full_disk_is_reported_and_costs_the_table(small: SmallLog, monkeypatc
     append(small.log, b"a")
     monkeypatch.setattr(key_store, "_SETUP", (*key_store._SETUP, "PRAGMA max_page_count = 3"))
     view = LogView(small.log)
-    index = KeyIndex(view, place_beside(view), no_damage)
+    index = KeyIndex(view, stem_beside(view), no_damage)
     assert index.refresh()
     small.log.append(batch_of(range(5000)))
     with pytest.raises(OSError, match="full"):
@@ -489,7 +489,7 @@ def test_an_index_without_rows_for_digests_is_made_anew(small: SmallLog, monkeyp
 
 ROWS = {
     "beyond the end": [0, 0, 90, 20, 0, 0, 0, 0],
-    "a place that overflows": [0, 0, 2**63 - 1, 2, 0, 0, 0, 0],
+    "a stem that overflows": [0, 0, 2**63 - 1, 2, 0, 0, 0, 0],
     "before the beginning": [0, 0, -1, 2, 0, 0, 0, 0],
 }
 
