@@ -353,6 +353,11 @@ class Connection:
 
     async def _send(self, buffers: list[Any]) -> None:
         """Send buffers and ranges of files, small ones together."""
+        if len(buffers) == 1 and not isinstance(buffers[0], BatchRange):
+            await self._send_all(buffers[0])
+            return
+        # Corked, a response ends with a packet of its own only: each packet may wake the client, and it takes the core.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
         pending = bytearray()
         for each in buffers:
             if isinstance(each, BatchRange):
@@ -362,8 +367,9 @@ class Connection:
             else:
                 pending += each
         await self._send_all(pending)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
 
-    async def _send_all(self, data: bytearray) -> None:
+    async def _send_all(self, data: bytes | bytearray) -> None:
         view = memoryview(data)
         while view:
             try:
