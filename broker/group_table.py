@@ -18,7 +18,7 @@ from offsetfs.broker.group import NEVER_S, Group, GroupError, restored
 from offsetfs.broker.group_log import GroupLog, StoredGroup
 from offsetfs.protocol.messages import GroupMetadataValue
 from offsetfs.storage import LogDirectory, TopicPartition
-from offsetfs.storage.coordinators import Change, ClassicGroupChange, CommitChange, NewerGroupChange
+from offsetfs.storage.coordinators import Change, ClassicGroupChange, CommitChange, newer_deletions
 from offsetfs.storage.errors import RecordTooLarge, StorageError
 
 _log = logging.getLogger(__name__)
@@ -97,8 +97,7 @@ class GroupTable:
         def make() -> list[Change]:
             check()
             # As Kafka does when a classic member joins an empty group of another protocol.
-            newer = self.stored(group.group_id).newer
-            gone: list[Change] = [NewerGroupChange(group.group_id, key, None) for key in newer]
+            gone = newer_deletions(group.group_id, self.stored(group.group_id).newer)
             return [*gone, ClassicGroupChange(group.group_id, value)]
 
         await self.append(group.group_id, make)
@@ -128,7 +127,7 @@ class GroupTable:
         """Return the deletion of everything that is stored of a group."""
         stored = self.stored(name)
         changes: list[Change] = [CommitChange(name, each, None, 0) for each in stored.offsets]
-        changes += [NewerGroupChange(name, key, None) for key in stored.newer]
+        changes += newer_deletions(name, stored.newer)
         if stored.metadata is not None:
             changes.append(ClassicGroupChange(name, None))
         return changes

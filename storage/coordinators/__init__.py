@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         commit_value,
         group_key,
         group_value,
+        newer_deletions,
     )
     from offsetfs.storage.coordinators.group_state import describe
     from offsetfs.storage.coordinators.offsets_replay import OffsetsReplay
@@ -44,6 +45,7 @@ __all__ = [
     "describe",
     "group_key",
     "group_value",
+    "newer_deletions",
     "partition_of",
     "partition_of_group",
 ]
@@ -69,6 +71,7 @@ __getattr__ = lazy_names(
         "describe": "coordinators.group_state",
         "group_key": "coordinators.group_records",
         "group_value": "coordinators.group_records",
+        "newer_deletions": "coordinators.group_records",
         "partition_of": "coordinators.offsets_topic",
         "partition_of_group": "coordinators.offsets_topic",
     },

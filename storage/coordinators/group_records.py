@@ -10,6 +10,7 @@ GroupCoordinatorRecordHelpers.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from struct import Struct, error
 from typing import NamedTuple
@@ -27,6 +28,7 @@ _LEGACY_COMMIT, _COMMIT, _CLASSIC_GROUP = 0, 1, 2
 _COMMIT_VERSION, _GROUP_VERSION = 3, 3
 _COMMIT_VERSION_MAX, _GROUP_VERSION_MAX = 4, 4
 _NEWER_TYPES = range(3, 24)
+_NEWER_GROUP_TYPES = (3, 11, 17)  # of consumer, share and streams groups themselves
 _SHORT = Struct(">h")
 _NAME_AT = 4  # all keys begin with type and group, whose size is an i16
 
@@ -91,6 +93,20 @@ def group_key(group: str) -> bytes:
 def group_value(value: GroupMetadataValue) -> bytes:
     """Return the value of a classic group."""
     return _SHORT.pack(_GROUP_VERSION) + b"".join(codec.writer("GroupMetadataValue", _GROUP_VERSION)(value))
+
+
+def newer_deletions(group: str, keys: Iterable[bytes]) -> list[NewerGroupChange]:
+    """Return the deletion of the records of a group of a newer protocol.
+
+    In Kafka's order: its coordinator does not load a partition in which a member is deleted before its assignment, or a
+    group before its members.
+    """
+    return [NewerGroupChange(group, key, None) for key in sorted(keys, key=_deletion_order)]
+
+
+def _deletion_order(key: bytes) -> tuple[bool, int]:
+    kind = _SHORT.unpack_from(key)[0]
+    return kind in _NEWER_GROUP_TYPES, -kind
 
 
 def change_of(record: Record) -> Change:

@@ -9,9 +9,11 @@ import pytest
 import trio
 import trio.testing
 from fake_clock import FakeClock
+from group_records import key, number, value
 from group_requests import Groups, join_request
 from planted_logs import marker, sealed_records
 
+from offsetfs.broker import group_table
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import GroupState
 from offsetfs.broker.settings import ServerSettings
@@ -238,6 +240,39 @@ async def test_groups_of_a_damaged_partition_get_an_error_and_the_others_are_ser
         assert joined.error_code == ErrorCode.NONE
     finally:
         opened.close()
+
+
+# --- groups of the newer protocols, which a Kafka broker has left
+
+
+@pytest.mark.parametrize(
+    ("written", "deleted"),
+    [
+        ((5, 4, 3, 16, 7, 6, 8), [16, 8, 7, 6, 5, 4, 3]),
+        ((10, 11, 9, 13, 12, 14, 15), [15, 14, 13, 12, 10, 9, 11]),
+        ((17, 19, 18, 23, 21, 20, 22), [23, 22, 21, 20, 19, 18, 17]),
+    ],
+    ids=["consumer", "share", "streams"],
+)
+async def test_groups_of_newer_protocols_are_deleted_in_the_order_that_kafka_loads(
+    groups: Groups, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch,
+    written: tuple[int, ...], deleted: list[int],
+) -> None:  # fmt: skip
+    """Once in the order in which they were written: Kafka does not load a partition in which a member is deleted before
+    its assignment, and all groups in it are unavailable.
+    """
+    assert await groups.commit(1) == ErrorCode.NONE
+    log = home_of(directory)
+    log.append(sealed_records([(key(kind, "g", "member"), value(number(1)), (), 1000) for kind in written]))
+    first = log.next_offset
+    refused = await groups.coordinator.admin.delete(m.DeleteGroupsRequest(["g"]), 2)
+    assert refused.results[0].error_code == ErrorCode.NON_EMPTY_GROUP  # its members may come back for a while
+    monkeypatch.setattr(group_table, "NEWER_SESSION_S", -1)
+    answer = await groups.coordinator.admin.delete(m.DeleteGroupsRequest(["g"]), 2)
+    assert answer.results[0].error_code == ErrorCode.NONE
+    records = [each for batch in log.snapshot().active.batches() for each in batch.records() if each.offset >= first]
+    assert [int.from_bytes((each.key or b"")[:2], "big") for each in records] == [1, *deleted]
+    assert [each.value for each in records] == [None] * len(records)
 
 
 # --- the number of partitions
