@@ -28,7 +28,7 @@ def apis(
 ) -> list[Api]:
     """Return all APIs of a broker, with the objects that answer them."""
     configs = Configs(topics, settings)
-    admin = TopicAdmin(topics, configs, settings, groups.offsets.forget_topic)
+    admin = TopicAdmin(topics, configs, settings, groups.offsets.forget)
     producing = Producing(topics, GroupCommit(), settings, metrics)
     fetching, offsets = Fetching(topics, node, settings, metrics), Offsets(topics)
     versions: dict[int, tuple[int, int]] = {}

@@ -39,6 +39,7 @@ class GroupCoordinator:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.membership.run)
             nursery.start_soon(self.offsets.run)
+            nursery.start_soon(self.offsets.forget_deleted)
 
     def snapshot(self) -> list[GroupSnapshot]:
         """Return all groups, those with committed offsets alone included."""

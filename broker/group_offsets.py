@@ -3,6 +3,9 @@
 A commit is answered when its record is in the segment file of `__consumer_offsets`. Member and generation are checked
 when all commits before it are stored: a commit that had to wait is not stored for a generation that is over. Follows
 Kafka's OffsetMetadataManager; the expiry is that of KIP-211.
+
+The commits of a deleted partition are deleted with it, whatever part of the process deletes it. Until that is stored
+they count no longer.
 """
 
 from __future__ import annotations
@@ -20,11 +23,13 @@ from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.coordinators import NO_EXPIRY, Change, CommitChange, CommittedOffset
+from offsetfs.storage.directory import LogChange
 from offsetfs.storage.errors import InvalidName
 
 _log = logging.getLogger(__name__)
 
 _MINUTE_MS = 60_000
+_FORGET_RETRY_S = 10.0
 _NOT_FOUND_SINCE = 9  # OffsetCommit: clients know GROUP_ID_NOT_FOUND (KIP-848)
 
 
@@ -34,6 +39,11 @@ class GroupOffsets:
     def __init__(self, table: GroupTable, settings: ServerSettings) -> None:
         self._table = table
         self._settings = settings
+        self._gone: set[TopicPartition] = set()
+        self._has_deleted = trio.Event()
+        self._forgetting = trio.Lock()
+        self._outdated: dict[tuple[str, TopicPartition], CommittedOffset] = {}
+        """Commits of deleted partitions, by group and partition, whose deletion is not stored yet."""
 
     # --- OffsetCommit ------------------------------------------------------------------------------------------------
 
@@ -43,12 +53,14 @@ class GroupOffsets:
 
         def make() -> list[Change]:
             self._check_commit(request, version)
-            return changes
+            # A partition that was deleted meanwhile has taken its commits with it.
+            return [each for each in changes if self._table.directory.has(each.partition)]
 
         try:
             if self._table.directory.read_only:
                 raise GroupError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             await self._table.current(request.group_id)
+            await self._settled()
             if changes:
                 await self._table.append(request.group_id, make)
             else:
@@ -59,11 +71,11 @@ class GroupOffsets:
                     each.error_code = each.error_code or error.code
         return response
 
-    def _checked(self, request: m.OffsetCommitRequest) -> tuple[m.OffsetCommitResponse, list[Change]]:
+    def _checked(self, request: m.OffsetCommitRequest) -> tuple[m.OffsetCommitResponse, list[CommitChange]]:
         """Return the answer for partitions that cannot have a commit, and the commits of the others."""
         now = self._table.directory.clock.now_ms()
         expires = NO_EXPIRY if request.retention_time_ms < 0 else now + request.retention_time_ms
-        response, changes = m.OffsetCommitResponse(), list[Change]()
+        response, changes = m.OffsetCommitResponse(), list[CommitChange]()
         for topic in request.topics:
             answer = m.OffsetCommitResponseTopic(name=topic.name)
             response.topics.append(answer)
@@ -143,11 +155,12 @@ class GroupOffsets:
         """Return the code of a group, and for each topic the rows of its partitions."""
         try:
             await self._table.current(group)
+            await self._settled()
         except GroupError as error:
             # Not -1 without an error: the consumer would begin elsewhere, and repeat or lose records.
             failed = [(name, [(each, -1, -1, "", error.code) for each in indexes]) for name, indexes in topics or ()]
             return error.code, failed
-        known = self._table.stored(group).offsets
+        known = self._current_offsets(group)
         unstable = self._table.unstable(group) if is_stable_only else set[TopicPartition]()
         if topics is None:
             by_topic: dict[str, list[int]] = {}
@@ -204,19 +217,77 @@ class GroupOffsets:
                     changes.append(CommitChange(request.group_id, partition, None, 0))
         return topics, changes
 
-    async def forget_topic(self, topic: str) -> None:
-        """Delete all groups' committed offsets of a topic that was deleted: a new one of its name begins at 0."""
-        for name in self._table.names():
-            try:
-                await self._table.current(name)
-                if self._forgotten(name, topic):
-                    await self._table.append(name, partial(self._forgotten, name, topic))
-            except GroupError as error:
-                _log.error("offsets of group %s for the deleted topic %s could not be deleted: %s", name, topic, error)
+    # --- deleted partitions ------------------------------------------------------------------------------------------
 
-    def _forgotten(self, name: str, topic: str) -> list[Change]:
-        """Return the deletions of a group's offsets for a topic."""
-        return [CommitChange(name, each, None, 0) for each in self._table.stored(name).offsets if each.topic == topic]
+    def changed(self, partition: TopicPartition, change: LogChange) -> None:
+        """Note that a partition was deleted, by any part of the process: its commits are deleted, too."""
+        if change is LogChange.DELETED and not self._table.directory.read_only:
+            self._gone.add(partition)
+            self._has_deleted.set()
+
+    async def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Delete all groups' commits of partitions; new ones of their names begin without commits.
+
+        What cannot be stored is in the log, and is tried again; it counts no longer. COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        self._gone.update(partitions)
+        async with self._forgetting:
+            if self._gone:
+                await self._table.current_all()
+                self._outdate()
+            for name in sorted({group for group, _ in self._outdated}):
+                await self._forget_group(name)
+
+    def _outdate(self) -> None:
+        deleted, self._gone = self._gone, set()
+        for name in self._table.names():
+            for partition, commit in self._table.stored(name).offsets.items():
+                if partition in deleted:
+                    self._outdated[name, partition] = commit
+
+    async def _forget_group(self, name: str) -> None:
+        try:
+            await self._table.append(name, partial(self._deletions, name))
+        except GroupError as error:
+            _log.error(
+                "group %s: its offsets of deleted topics could not be deleted: %s; tried again every %.0f s",
+                name, error, _FORGET_RETRY_S,
+            )  # fmt: skip
+        else:
+            self._outdated = {key: commit for key, commit in self._outdated.items() if key[0] != name}
+
+    def _deletions(self, name: str) -> list[Change]:
+        """Return the deletions of a group's commits of deleted partitions, unless later commits have replaced them."""
+        return [
+            CommitChange(name, partition, None, 0)
+            for partition, commit in self._table.stored(name).offsets.items()
+            if self._outdated.get((name, partition)) is commit
+        ]
+
+    async def _settled(self) -> None:
+        """Return when commits that are stored now cannot be taken for those of a deleted partition of their name."""
+        if self._gone or self._forgetting.locked():
+            await self.forget(())
+
+    def _current_offsets(self, name: str) -> dict[TopicPartition, CommittedOffset]:
+        """Return a group's commits without those of deleted partitions."""
+        offsets = self._table.stored(name).offsets
+        if not self._outdated:
+            return offsets
+        return {each: commit for each, commit in offsets.items() if self._outdated.get((name, each)) is not commit}
+
+    async def forget_deleted(self) -> None:
+        """Delete the commits of partitions that are deleted, until cancelled."""
+        while True:
+            with trio.move_on_after(_FORGET_RETRY_S) if self._outdated or self._gone else trio.CancelScope():
+                await self._has_deleted.wait()
+            self._has_deleted = trio.Event()
+            try:
+                await self.forget(())
+            except GroupError as error:
+                _log.debug("offsets of deleted topics: %s", error)
+            except Exception:  # a bug: it must not end the broker
+                _log.exception("offsets of deleted topics could not be deleted")
 
     # --- expiry ------------------------------------------------------------------------------------------------------
 

@@ -6,12 +6,14 @@ What waits for the disk runs in threads.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 from offsetfs.broker.admin_results import UNKNOWN_TOPIC, Rejected, answer, in_thread, repeated
 from offsetfs.broker.configs import Configs
 from offsetfs.broker.error_codes import ErrorCode
+from offsetfs.broker.group import GroupError
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
@@ -32,14 +34,14 @@ class TopicAdmin:
         topics: Topics,
         configs: Configs,
         settings: ServerSettings,
-        on_deleted: Callable[[str], Awaitable[None]],
+        forget_offsets: Callable[[Iterable[TopicPartition]], Awaitable[None]],
     ) -> None:
-        """`on_deleted` is called with each topic that was deleted, before the request is answered."""
+        """`forget_offsets` deletes the commits of partitions."""
         self._topics = topics
         self._configs = configs
         self._settings = settings
         self._node_id = settings.node_id
-        self._on_deleted = on_deleted
+        self._forget_offsets = forget_offsets
 
     # --- creation ----------------------------------------------------------------------------------------------------
 
@@ -182,8 +184,17 @@ class TopicAdmin:
         if topic is None:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC)
         result.topic_id = self._topics.topic_id(name)
-        await in_thread(self._topics.delete_logs, topic.partitions.values())
-        await self._on_deleted(name)
+        partitions = list(topic.partitions.values())
+        # Before the logs: a deletion that a crash interrupts can be repeated as long as there is a log. After them:
+        # consumers may have committed meanwhile.
+        await self._forget(partitions)
+        await in_thread(self._topics.delete_logs, partitions)
+        await self._forget(partitions)
+
+    async def _forget(self, partitions: Sequence[TopicPartition]) -> None:
+        # Also while offsets are being loaded: they are forgotten before the first answer.
+        with contextlib.suppress(GroupError):
+            await self._forget_offsets(partitions)
 
     async def delete_records(self, request: m.DeleteRecordsRequest, version: int) -> m.DeleteRecordsResponse:
         """Delete the records below offsets; -1 is the end of the log. Durable when answered."""

@@ -126,7 +126,7 @@ class OffsetIndexCheck:
             self._close()
         while self._next is not None:
             entry_position, offset, position = self._next
-            self._faults.add(entry_position, offset, f"position {position} lies beyond the end of the log")
+            self._faults.add(entry_position, offset, f"no batch begins at position {position}")
             self._next = self._pull()
         self._faults.report()
 
