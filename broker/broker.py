@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
 from collections import Counter
@@ -101,7 +102,8 @@ class Broker:
             try:
                 peer, address = await listener.accept()
             except OSError as error:
-                _log.error("a connection could not be accepted: %s", error)
+                remedy = "; raise the limit of open files (ulimit -n)" if error.errno == errno.EMFILE else ""
+                _log.error("a connection could not be accepted: %s%s", error.strerror, remedy)
                 await trio.sleep(0.1)  # at the limit of open files every accept fails at once
                 continue
             host = str(address[0])

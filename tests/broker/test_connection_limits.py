@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import struct
@@ -386,3 +387,22 @@ async def test_a_client_of_another_protocol_is_recognized(
         await stream.send_all(first)
         assert await received(stream) == b""
     assert f"127.0.0.1: connection closed: {expected}" in caplog.text
+
+
+@pytest.mark.expect_log("a connection could not be accepted: Too many open files; raise the limit of open files")
+async def test_the_limit_of_open_files_is_named_and_survived(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    (listener, _), *_ = running.broker._listeners
+    accept, failures = type(listener).accept, [OSError(errno.EMFILE, "Too many open files")]
+
+    async def fails_once(self: trio.socket.SocketType) -> object:
+        found = await accept(self)
+        if failures:
+            found[0].close()
+            raise failures.pop()
+        return found
+
+    monkeypatch.setattr(type(listener), "accept", fails_once)
+    refused = await trio.open_tcp_stream(*running.address)
+    assert await refused.receive_some() == b""
+    await refused.aclose()
+    assert (await running.send(18, "ApiVersions", 0, VERSIONS)).error_code == ErrorCode.NONE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import resource
 import signal
 import socket
 import struct
@@ -237,3 +238,21 @@ def test_verbose_logs_connections_and_requests(
     assert run(["serve", str(logs), "--listen", "127.0.0.1:0", "-v"]) == exit_codes.DONE
     messages = [each.getMessage() for each in caplog.records if each.name == "offsetfs.broker.connection"]
     assert messages == [f"127.0.0.1: {each}" for each in ("connected", "ApiVersions v0 of 'abc'", "disconnected")]
+
+
+def test_the_limit_of_open_files_is_raised(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the usual limit of 1,024 the broker refused connections long before `max.connections`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    seen: list[int] = []
+
+    def end(*_: object, **__: object) -> None:
+        seen.append(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(serve, "_ready", end)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 512), hard))
+    try:
+        assert run(["serve", str(logs), "--listen", "127.0.0.1:0"]) == exit_codes.DONE
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert seen == [hard]
