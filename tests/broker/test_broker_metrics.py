@@ -53,7 +53,7 @@ async def test_connections_are_counted_while_they_are_open(running: Running) -> 
         await stream.send_all(framed(18, "ApiVersions", 0, m.ApiVersionsRequest()))
         await received(stream)
         assert (found.connections, found.connections_accepted, found.connections_refused) == (1, 1, 0)
-    with trio.fail_after(5):
+    with trio.fail_after(30):
         while found.connections:
             await trio.lowlevel.checkpoint()
     assert found.connections_accepted == 1
@@ -64,7 +64,7 @@ async def test_a_refused_connection_is_counted(directory: LogDirectory, nursery:
     running = Running(directory, ServerSettings(max_connections=0))
     nursery.start_soon(running.broker.run)
     with socket.create_connection(running.address):
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             while not running.broker._metrics.connections_refused:
                 await trio.sleep(0.001)
     assert (running.broker._metrics.connections, running.broker._metrics.connections_accepted) == (0, 0)
@@ -170,7 +170,7 @@ async def exported(reporter: BrokerReporter) -> dict[str, dict[tuple[str, ...], 
     host, port = server.address
 
     def scraped() -> str:
-        with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=5) as response:
+        with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=30) as response:
             assert response.headers["Content-Type"].startswith("text/plain")
             return str(response.read(), "utf-8")
 

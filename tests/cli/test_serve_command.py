@@ -204,7 +204,7 @@ def test_the_address_of_the_metrics_is_printed_and_answers(
         (address,) = re.findall(r"metrics are at (http://127\.0\.0\.1:\d+/metrics)\n", printed)
 
         def read() -> None:
-            with urllib.request.urlopen(address, timeout=5) as response:
+            with urllib.request.urlopen(address, timeout=30) as response:
                 seen.append(str(response.read(), "utf-8"))
             os.kill(os.getpid(), signal.SIGTERM)
 
@@ -227,7 +227,7 @@ def test_verbose_logs_connections_and_requests(
         port = int(line.partition(": ")[0].rpartition(":")[2])
 
         def exchange() -> None:
-            with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+            with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
                 client.sendall(request)
                 client.recv(1 << 16)
             os.kill(os.getpid(), signal.SIGTERM)

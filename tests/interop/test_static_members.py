@@ -11,8 +11,8 @@ from served import Cluster
 pytestmark = pytest.mark.interop
 
 PARTITIONS = 4
-SESSION_MS = 6000
-"""The shortest that Kafka allows."""
+SHORT_MS = 6000
+"""The shortest session that Kafka allows; members that restart have the longer one of clients."""
 
 
 @pytest.fixture
@@ -23,10 +23,10 @@ def client(cluster: Cluster) -> AdminClient:
 class Member:
     """A static member of the group that has the name of its topic; it has the events of its assignments."""
 
-    def __init__(self, cluster: Cluster, group: str, instance: str) -> None:
+    def __init__(self, cluster: Cluster, group: str, instance: str, session_ms: int = 45_000) -> None:
         self.events: list[str] = []
         settings = {"group.id": group, "group.instance.id": instance, "client.id": instance}
-        self.consumer: Consumer = reader(cluster, **settings, **{"session.timeout.ms": SESSION_MS})
+        self.consumer: Consumer = reader(cluster, **settings, **{"session.timeout.ms": session_ms})
         self.consumer.subscribe(
             [group],
             on_assign=lambda _, given: self.events.append(f"assigned {len(given)}"),
@@ -38,10 +38,10 @@ class Member:
         return {each.partition for each in self.consumer.assignment()}
 
 
-def members(cluster: Cluster, client: AdminClient, group: str) -> tuple[Member, Member]:
+def members(cluster: Cluster, client: AdminClient, group: str, session_ms: int = 45_000) -> tuple[Member, Member]:
     """Return two members that share the partitions of a topic."""
     create(client, group, PARTITIONS)
-    first, second = Member(cluster, group, "first"), Member(cluster, group, "second")
+    first, second = (Member(cluster, group, each, session_ms) for each in ("first", "second"))
     both = first.consumer, second.consumer
     poll_until(lambda: len(first.partitions()) == len(second.partitions()) == PARTITIONS // 2, *both)
     return first, second
@@ -116,7 +116,7 @@ def test_a_member_is_fenced_by_another_one_of_its_id(cluster: Cluster, client: A
 
 def test_a_member_that_does_not_come_back_expires(cluster: Cluster, client: AdminClient) -> None:
     group = "static-expired"
-    first, second = members(cluster, client, group)
+    first, second = members(cluster, client, group, SHORT_MS)
     second.consumer.close()
     poll_until(lambda: len(first.partitions()) == PARTITIONS, first.consumer)
     assert describe(client, group) == {
