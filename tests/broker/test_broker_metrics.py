@@ -113,11 +113,11 @@ async def test_a_bug_of_a_handler_is_counted_as_an_error(
 
 
 async def test_the_wait_of_a_fetch_is_not_in_its_handling_time(running: Running) -> None:
-    await running.send(1, "Fetch", 9, fetch(40))
+    await running.send(1, "Fetch", 9, fetch(250))
     counts = running.broker._metrics.apis["Fetch"]
     assert counts.waits.count == counts.handling.count == 1
-    assert counts.waits.sum_s > 0.03
-    assert counts.handling.sum_s < 0.03
+    assert counts.waits.sum_s + counts.handling.sum_s > 0.24
+    assert counts.waits.sum_s > counts.handling.sum_s  # which has the first look at the log, long on a busy machine
 
 
 async def test_a_fetch_that_finds_records_at_once_has_no_wait(running: Running) -> None:
