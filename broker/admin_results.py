@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import trio
 
 from offsetfs.broker.error_codes import ErrorCode, code_of
+from offsetfs.runtime.threads import in_thread
 from offsetfs.storage.errors import (
     InvalidConfig,
     InvalidName,
@@ -42,9 +43,10 @@ def repeated(keys: Iterable[_Key]) -> set[_Key]:
     return {key for key, count in Counter(keys).items() if count > 1}
 
 
-async def in_thread(work: Callable[..., Any], *arguments: object) -> Any:
+async def completed(work: Callable[..., Any], *arguments: object) -> Any:
+    """Return what `work` returns in a thread. It is completed even if the request is cancelled."""
     with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
-        return await trio.to_thread.run_sync(partial(work, *arguments))
+        return await in_thread(partial(work, *arguments))
 
 
 async def answer(result: Any, work: Callable[[], Any], *, has_message: bool = True) -> None:

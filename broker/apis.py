@@ -10,10 +10,10 @@ from offsetfs.broker.cluster import BrokerNode, Cluster
 from offsetfs.broker.configs import Configs
 from offsetfs.broker.connection import Api, Client, Handle
 from offsetfs.broker.fetch import Fetching
-from offsetfs.broker.group_commit import GroupCommit
 from offsetfs.broker.group_coordinator import GroupCoordinator
 from offsetfs.broker.leader_epochs import LeaderEpochs
 from offsetfs.broker.log_dirs import LogDirs
+from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.offsets import Offsets, ProducerIds, Producers
 from offsetfs.broker.partitions import Topics
@@ -29,7 +29,7 @@ def apis(
     """Return all APIs of a broker, with the objects that answer them."""
     configs = Configs(topics, settings)
     admin = TopicAdmin(topics, configs, settings, groups.offsets.forget)
-    producing = Producing(topics, GroupCommit(), settings, metrics)
+    producing = Producing(topics, LogSync(), settings, metrics)
     fetching, offsets = Fetching(topics, node, settings, metrics), Offsets(topics)
     versions: dict[int, tuple[int, int]] = {}
     cluster = Cluster(topics, node, versions)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import trio
 
@@ -32,6 +33,7 @@ from offsetfs.protocol.messages import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import INTERNAL_TOPICS, check_topic
 from offsetfs.storage.errors import InvalidName, PartitionExists, StorageError
 
@@ -112,7 +114,7 @@ class Cluster:
             return MetadataResponseTopic(_missing_code(name), name=name)
         try:
             with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
-                created = await trio.to_thread.run_sync(self._topics.create_missing, name)
+                created = await in_thread(partial(self._topics.create_missing, name))
         except PartitionExists:
             created = True
         except (StorageError, OSError) as error:

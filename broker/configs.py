@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from offsetfs.broker.admin_results import UNKNOWN_TOPIC, Rejected, answer, in_thread, repeated
+from offsetfs.broker.admin_results import UNKNOWN_TOPIC, Rejected, answer, completed, repeated
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.settings import ServerSettings, values_of
@@ -235,7 +235,7 @@ class Configs:
         after = {**self._topics.directory.settings_of(topic), **changes}
         LogConfig.from_properties({name: value for name, value in after.items() if value is not None})
         if not only_checks:
-            await in_thread(self._topics.directory.configure, topic, changes)
+            await completed(self._topics.directory.configure, topic, changes)
 
 
 def _value(name: str, value: str | None) -> str:

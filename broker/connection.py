@@ -32,6 +32,7 @@ from offsetfs.protocol import codec
 from offsetfs.protocol.codec import InvalidMessage
 from offsetfs.protocol.messages import ApiVersion, ApiVersionsResponse, RequestHeader
 from offsetfs.protocol.schemas import schema
+from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import BatchRange
 
 _log = logging.getLogger(__name__)
@@ -109,7 +110,7 @@ class _Codecs:
         if len(data) <= INLINE_DECODE_BYTES_MAX or self.is_inline:
             request, _ = self.read(data, position)
         else:
-            request, _ = await trio.to_thread.run_sync(self.read, data, position)
+            request, _ = await in_thread(functools.partial(self.read, data, position))
         return header, request
 
     def framed(self, header: RequestHeader, response: Any) -> list[Any]:
@@ -128,12 +129,12 @@ def _codecs(api: str, version: int) -> _Codecs:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Received:
     data: memoryview
     """The request without its size."""
     reserved: int
-    """Bytes of `RequestLimits`."""
+    """Bytes of `RequestLimits`; 0 once they are released."""
 
 
 class Connection:
@@ -194,13 +195,13 @@ class Connection:
         while (request := await self._next_request()) is not None:
             self._metrics.received_bytes += len(request.data) + 4
             try:
-                buffers = await self._answer(request.data)
+                buffers = await self._answer(request)
                 if buffers is None:
                     return
                 await self._send(buffers)
                 self._metrics.sent_bytes += codec.size_of(buffers)
             finally:
-                self._limits.release(request.reserved)
+                self._release(request)
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
@@ -216,9 +217,13 @@ class Connection:
         finally:
             self._is_receiving, self.waiting_since = False, math.inf
         if request is not None and self._serving.cancel_called:  # in the pass of the event loop that has received it
-            self._limits.release(request.reserved)
+            self._release(request)
             return None
         return request
+
+    def _release(self, request: _Received) -> None:
+        self._limits.release(request.reserved)
+        request.reserved = 0
 
     def _has_request(self) -> bool:
         """Return whether a whole request has been received."""
@@ -295,11 +300,12 @@ class Connection:
         self.waiting_since = trio.current_time()
         await wait(self._socket)
 
-    async def _answer(self, data: memoryview) -> list[Any] | None:
+    async def _answer(self, received: _Received) -> list[Any] | None:
         """Return the buffers of the response to a request, its size included; [] where the client wants none.
 
         None if the client left, or the broker ends, while the request waited for other clients.
         """
+        data = received.data
         key, version = int.from_bytes(data[:2], "big", signed=True), int.from_bytes(data[2:4], "big", signed=True)
         api = self._apis.get(key)
         if api is None or not api.first <= version <= api.last:
@@ -314,6 +320,8 @@ class Connection:
                 return await self._handled(api, version, codecs, header, request)
         finally:
             self._limits.end()
+        # What waits keeps no memory from others: as Kafka, which counts a request until it is decoded.
+        self._release(received)
         with self._closed_peers.until_closed(self._socket) as self._waiting:
             if self._is_draining:
                 self._waiting.deadline = trio.current_time() + WAIT_ENDS_S
@@ -413,7 +421,7 @@ async def _load(part: BatchRange, position: int, end: int) -> None:
     if not part.file.is_cached(position, end - position):
         ahead = min(part.position + part.size - end, _AHEAD_BYTES)
         with trio.CancelScope(shield=True):  # the file must stay open until the thread has ended
-            await trio.to_thread.run_sync(part.file.load, position, end - position, ahead)
+            await in_thread(functools.partial(part.file.load, position, end - position, ahead))
 
 
 def _framed(header: RequestHeader, has_tags: bool, body: list[Any]) -> list[Any]:

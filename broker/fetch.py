@@ -31,6 +31,7 @@ from offsetfs.protocol.messages import (
     FetchResponseNodeEndpoint,
     FetchResponsePartitionData,
 )
+from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import Log, TopicPartition
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, UnknownPartition, WouldBlock
 
@@ -169,7 +170,7 @@ class Fetching:
         if self._topics.directory.read_only:
             logs = [each.log for each in partitions if each.log is not None]
             if logs:
-                await trio.to_thread.run_sync(_refresh, logs)
+                await in_thread(partial(_refresh, logs))
         return [each for each in partitions if each.is_due]
 
     async def _next_due(
@@ -218,7 +219,7 @@ class Fetching:
                 self._open_log(each)
         if closed:
             with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
-                await trio.to_thread.run_sync(self._open_logs, closed)
+                await in_thread(partial(self._open_logs, closed))
         return is_lost
 
     def _find(self, each: FetchedPartition) -> ErrorCode:
@@ -260,7 +261,7 @@ class Fetching:
                     data = work(nowait=True)
                 except WouldBlock:
                     with trio.CancelScope(shield=True):
-                        data = await trio.to_thread.run_sync(partial(work, nowait=False))
+                        data = await in_thread(partial(work, nowait=False))
             except (StorageError, OSError, MemoryError) as error:
                 each.is_unfinished = True
                 # The files of a log that was deleted meanwhile have other names.

@@ -13,12 +13,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import trio
 
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import GroupError
 from offsetfs.protocol.messages import GroupMetadataValue
+from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import (
     OFFSETS_TOPIC,
@@ -47,6 +49,7 @@ LOAD_WAIT_S = 5.0
 _STEP_BYTES = 1 << 18  # what the event loop applies at once: a few milliseconds
 _BATCH_BYTES_MAX = 1 << 18
 _RECORD_OVERHEAD = 64
+_APPENDS_MAX = 4  # at the same time; reads, which have another limit, never delay a commit
 
 KeyValue = tuple[bytes, bytes | None]
 """Key and value of a record; None deletes the key."""
@@ -115,6 +118,7 @@ class GroupLog:
         self._on_group = on_group
         self._shards: dict[TopicPartition, _Shard] = {}
         self._creating = trio.Lock()
+        self._appends = trio.CapacityLimiter(_APPENDS_MAX)
         self._listing: list[TopicPartition] | None = None
         self._count = 0  # of partitions, if the topic is complete
         self._reported: dict[TopicPartition, str] = {}
@@ -190,7 +194,7 @@ class GroupLog:
     async def _refresh(self, shard: _Shard) -> None:
         if self._directory.read_only and not shard.failure and shard.replay is not None:
             try:
-                await trio.to_thread.run_sync(shard.replay.log.refresh)
+                await in_thread(shard.replay.log.refresh)
             except (StorageError, OSError) as error:
                 self._failed(shard, error)
         if not self._is_behind(shard):
@@ -214,7 +218,7 @@ class GroupLog:
         """Read a partition to its end; call with its lock. An error is a state of the partition and is not raised."""
         with trio.CancelScope(shield=True):
             try:
-                log = await trio.to_thread.run_sync(self._directory.log, shard.partition)
+                log = await in_thread(partial(self._directory.log, shard.partition))
                 replay = shard.replay
                 if replay is None or replay.log is not log or replay.reached > log.next_offset or shard.failure:
                     self._begin(shard, log)
@@ -238,7 +242,7 @@ class GroupLog:
     async def _advance(self, shard: _Shard) -> None:
         replay = shard.replay
         while replay is not None and not replay.is_complete:
-            for change in await trio.to_thread.run_sync(replay.advance, _STEP_BYTES):
+            for change in await in_thread(partial(replay.advance, _STEP_BYTES)):
                 self._apply(shard, change, is_own=False)
             await trio.lowlevel.checkpoint()
 
@@ -294,7 +298,7 @@ class GroupLog:
                 if not make():  # nothing is created for a request that is not granted, or stores nothing
                     return
                 async with self._creating:
-                    await trio.to_thread.run_sync(self._create, group)
+                    await in_thread(partial(self._create, group))
             shards = self._shards_of(group)
             if not self._count:
                 raise GroupError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -311,7 +315,8 @@ class GroupLog:
         partition_of_group(self._directory, group, may_create=True, partitions=self._partitions)
 
     async def _append(self, shard: _Shard, changes: list[Change], records: list[KeyValue]) -> None:
-        first = await trio.to_thread.run_sync(self._write, shard.partition, records)
+        write = partial(self._write, shard.partition, records)
+        first = await in_thread(write, limiter=self._appends)
         if shard.replay is not None and shard.replay.skip_own(first, first + len(records)):
             for number, change in enumerate(changes):
                 own = change._replace(at=first + number) if isinstance(change, CommitChange) else change

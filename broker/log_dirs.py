@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-
-import trio
+from functools import partial
 
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol.messages import (
@@ -15,6 +14,7 @@ from offsetfs.protocol.messages import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import LogDirectory
 
 _log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class LogDirs:
         """Return the partitions that were asked for, all for null, with their sizes. Opens no log."""
         wanted = None if request.topics is None else {each.topic: set(each.partitions) for each in request.topics}
         results = [
-            await trio.to_thread.run_sync(_described, each, wanted, abandon_on_cancel=True)
+            await in_thread(partial(_described, each, wanted), abandon_on_cancel=True)
             for each in self._directory.directories
         ]
         return DescribeLogDirsResponse(results=results)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import secrets
 from functools import partial
 
-import trio
-
 from offsetfs.broker.admin_results import repeated
 from offsetfs.broker.error_codes import ErrorCode, code_of
 from offsetfs.broker.leader_epochs import epoch_error
@@ -25,6 +23,7 @@ from offsetfs.protocol.messages import (
     ProducerState,
     TopicResponse,
 )
+from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import Log
 from offsetfs.storage.errors import StorageError
 
@@ -80,7 +79,7 @@ class Offsets:
                 result.error_code = code
                 return
             work = partial(_found, log, wanted.timestamp, is_committed=is_committed)
-            offset, timestamp, epoch = await trio.to_thread.run_sync(work)
+            offset, timestamp, epoch = await in_thread(work)
             result.offset, result.timestamp = offset, timestamp
             result.leader_epoch = epoch if version >= _LEADER_EPOCH_VERSION else -1
         except (StorageError, OSError, MemoryError) as error:
@@ -147,7 +146,7 @@ class Producers:
     async def _partition(self, topic: str, partition: int) -> PartitionResponse:
         try:
             log = await self._topics.opened_log(topic, partition)
-            entries = await trio.to_thread.run_sync(log.producers)
+            entries = await in_thread(log.producers)
         except (StorageError, OSError, MemoryError) as error:
             return PartitionResponse(partition, code_of(error))
         producers = [

@@ -12,11 +12,13 @@ import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import trio
 
 from offsetfs.protocol.message import NO_ID
 from offsetfs.runtime.change_feed import ChangeFeed
+from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import INTERNAL_TOPICS, Log, LogDirectory, TopicPartition
 from offsetfs.storage.errors import StorageError, UnknownPartition
 
@@ -93,8 +95,8 @@ class Topics:
             return self.log(topic, partition)
         name = self.name(topic, partition)
         with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
-            log = await trio.to_thread.run_sync(self.directory.log, name)
-            await trio.to_thread.run_sync(log.refresh)
+            log = await in_thread(partial(self.directory.log, name))
+            await in_thread(log.refresh)
         return log
 
     def topic_id(self, topic: str) -> bytes:
@@ -142,7 +144,7 @@ class Topics:
     async def load(self) -> None:
         """Read the ids and the leader epochs of all topics ahead, in a thread."""
         topics = self.all()
-        found = await trio.to_thread.run_sync(self._read, list(topics.values()), abandon_on_cancel=True)
+        found = await in_thread(partial(self._read, list(topics.values())), abandon_on_cancel=True)
         if self.all() is topics:  # no partition was created again meanwhile
             self._epochs.update(found)
 

@@ -6,8 +6,9 @@
     all     on disk, by group commit; in the segment file with `acks_all = "page-cache"`
 
 Small batches are appended on the event loop, others in threads, those of several partitions at the same time. An error
-concerns its partition only. `client_batches` has the checks of a batch; the log checks the sequences of producers.
-Follows Kafka's `ReplicaManager.appendRecords`.
+concerns its partition only. Several batches for one partition are appended in the order of the request, as if each came
+in a request of its own; of these Kafka appends the last one only. `client_batches` has the checks of a batch; the log
+checks the sequences of producers. Follows Kafka's `ReplicaManager.appendRecords`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import trio
 from offsetfs.broker.client_batches import Refused, one_batch, sealed_batch
 from offsetfs.broker.connection import ProtocolError
 from offsetfs.broker.error_codes import ErrorCode, code_of
-from offsetfs.broker.group_commit import GroupCommit
+from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.settings import ServerSettings
@@ -33,6 +34,7 @@ from offsetfs.protocol.messages import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import INTERNAL_TOPICS, LOG_APPEND_TIME, Batch, Log, TopicPartition
 from offsetfs.storage.errors import DecompressionLimit, MalformedBatch, StorageError
 from offsetfs.storage.records import inflation_scope
@@ -86,7 +88,7 @@ class _Append:
 class Producing:
     """Answers Produce requests."""
 
-    def __init__(self, topics: Topics, commits: GroupCommit, settings: ServerSettings, metrics: BrokerMetrics) -> None:
+    def __init__(self, topics: Topics, commits: LogSync, settings: ServerSettings, metrics: BrokerMetrics) -> None:
         self._topics = topics
         self._commits = commits
         self._metrics = metrics
@@ -118,16 +120,23 @@ class Producing:
         return None
 
     async def _append_all(self, appends: list[_Append], version: int) -> None:
-        slow = [each for each in appends if not self._append_here(each, version)]
+        """Append in the order of the request within each partition."""
+        slow: dict[tuple[str | None, int], list[_Append]] = {}
+        for each in appends:
+            key = each.topic, each.data.index
+            if key in slow:  # after the batch before it
+                slow[key].append(each)
+            elif not self._append_here(each, version):
+                slow[key] = [each]
         if not slow:
             return
         with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
             if len(slow) == 1:
-                await self._append_in_thread(slow[0], version)
+                await self._append_in_threads(next(iter(slow.values())), version)
             else:
                 async with trio.open_nursery() as nursery:
-                    for each in slow:
-                        nursery.start_soon(self._append_in_thread, each, version)
+                    for batches in slow.values():
+                        nursery.start_soon(self._append_in_threads, batches, version)
 
     def _append_here(self, append: _Append, version: int) -> bool:
         """Append on the event loop, or note the error; return False, unchanged, if that could take long."""
@@ -145,6 +154,11 @@ class Producing:
             append.fail(error)
         return True
 
+    async def _append_in_threads(self, appends: list[_Append], version: int) -> None:
+        """Append to one partition."""
+        for each in appends:
+            await self._append_in_thread(each, version)
+
     async def _append_in_thread(self, append: _Append, version: int) -> None:
         try:
             if append.topic is None:
@@ -153,7 +167,7 @@ class Producing:
                 raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{append.topic} is written by the broker only")
             partition = self._topics.name(append.topic, append.data.index)
             work = partial(self._open_and_append, append, partition, version)
-            await trio.to_thread.run_sync(work, limiter=self._limiter)
+            await in_thread(work, limiter=self._limiter)
             self._count(append)
         except (Refused, StorageError, OSError, MemoryError) as error:
             append.fail(error)

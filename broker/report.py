@@ -6,10 +6,10 @@ import copy
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-
-import trio
+from functools import partial
 
 from offsetfs.broker.metrics import BrokerMetrics
+from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.errors import StorageError
 from offsetfs.version import __version__
@@ -70,7 +70,7 @@ class BrokerReporter:
     async def report(self) -> BrokerReport:
         """Return the current state. Called on the event loop; logs are opened in a thread."""
         metrics, groups = copy.deepcopy(self._metrics), sorted(self._groups(), key=lambda each: each.name)
-        return await trio.to_thread.run_sync(self._completed, metrics, tuple(groups))
+        return await in_thread(partial(self._completed, metrics, tuple(groups)))
 
     def _completed(self, metrics: BrokerMetrics, groups: tuple[GroupSnapshot, ...]) -> BrokerReport:
         names = self._directory.partitions()

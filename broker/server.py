@@ -18,6 +18,7 @@ from offsetfs.broker.broker import Broker
 from offsetfs.broker.listeners import Listener
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.runtime.task_runner import TaskRunner
+from offsetfs.runtime.threads import in_thread_or_here
 from offsetfs.storage import LogDirectory
 
 _log = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ async def _close(directory: LogDirectory, signals: AsyncIterable[int]) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ignore)
             try:
-                await trio.to_thread.run_sync(directory.close)
+                await in_thread_or_here(directory.close)
             except Exception as error:  # raised below: a nursery would put it into a group
                 failure = error
             nursery.cancel_scope.cancel()

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
-from offsetfs.broker.admin_results import UNKNOWN_TOPIC, Rejected, answer, in_thread, repeated
+from offsetfs.broker.admin_results import UNKNOWN_TOPIC, Rejected, answer, completed, repeated
 from offsetfs.broker.configs import Configs
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import GroupError
@@ -65,7 +65,7 @@ class TopicAdmin:
         settings = _settings_of(topic)
         config = LogConfig.from_properties(settings, self._configs.defaults())
         if not only_checks:
-            await in_thread(self._topics.create, topic.name, count, settings)
+            await completed(self._topics.create, topic.name, count, settings)
             result.topic_id = self._topics.topic_id(topic.name)
         result.num_partitions, result.replication_factor = count, 1
         result.configs = [
@@ -146,7 +146,7 @@ class TopicAdmin:
             self._check_replicas([each.broker_ids for each in topic.assignments])
         new = [TopicPartition(topic.name, each) for each in range(topic.count) if each not in found.partitions]
         if not only_checks:
-            await in_thread(self._topics.directory.create_partitions, new)
+            await completed(self._topics.directory.create_partitions, new)
 
     # --- deletion ----------------------------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class TopicAdmin:
         # Before the logs: a deletion that a crash interrupts can be repeated as long as there is a log. After them:
         # consumers may have committed meanwhile.
         await self._forget(partitions)
-        await in_thread(self._topics.delete_logs, partitions)
+        await completed(self._topics.delete_logs, partitions)
         await self._forget(partitions)
 
     async def _forget(self, partitions: Sequence[TopicPartition]) -> None:
@@ -213,7 +213,7 @@ class TopicAdmin:
         self, topic: str, wanted: m.DeleteRecordsPartition, result: m.DeleteRecordsPartitionResult
     ) -> None:
         log = await self._topics.opened_log(topic, wanted.partition_index)
-        result.low_watermark = await in_thread(log.delete_records, wanted.offset)
+        result.low_watermark = await completed(log.delete_records, wanted.offset)
         self._topics.changed(log.partition)
 
 

@@ -35,7 +35,7 @@ async def in_thread(
     return await workers.run(work, limiter, abandon_on_cancel)
 
 
-async def in_thread_or_here(work: Callable[[], T], *, limiter: trio.CapacityLimiter) -> T:
+async def in_thread_or_here(work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
     """Return what `work` returns in a thread, or on the event loop when no thread can be started.
 
     For work that must not be lost, such as writing accepted records: other requests wait while it is done on the loop.

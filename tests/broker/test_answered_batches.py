@@ -19,13 +19,14 @@ from running_broker import Running, framed
 from simdisk import ROOT, SimDisk
 from simsystem import System, simulated
 
-from offsetfs.broker.group_commit import GroupCommit
+from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.produce import Producing
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import codec
 from offsetfs.protocol import messages as m
+from offsetfs.runtime.workers import workers
 from offsetfs.storage import LogDirectory, LogReader, TopicPartition
 
 pytestmark = pytest.mark.unit
@@ -125,12 +126,12 @@ def with_topic(path: str) -> LogDirectory:
 
 @pytest.fixture
 def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[System]:
-    async def here(work: Callable[..., Any], *arguments: Any, **_: Any) -> Any:
+    async def here(work: Callable[[], Any], *_: object) -> Any:
         """The simulated disk is for one thread."""
         await trio.lowlevel.checkpoint()
-        return work(*arguments)
+        return work()
 
-    monkeypatch.setattr(trio.to_thread, "run_sync", here)
+    monkeypatch.setattr(workers, "run", here)
     disk = SimDisk()
     disk.do("create", ROOT, "logs", True)
     disk.do("sync", ROOT)
@@ -139,7 +140,7 @@ def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[System]:
 
 
 async def answered(directory: LogDirectory, settings: ServerSettings, acks: int, numbers: range) -> None:
-    producing = Producing(Topics(directory, 1, creates=False), GroupCommit(), settings, BrokerMetrics())
+    producing = Producing(Topics(directory, 1, creates=False), LogSync(), settings, BrokerMetrics())
     for number in numbers:
         response = await producing.produce(request(numbered(number), acks), 9)
         assert response is not None

@@ -292,11 +292,12 @@ async def test_a_signal_while_the_directory_is_closed_does_not_end_the_process(
     """A second Ctrl-C or SIGTERM once left a directory that was not cleanly closed."""
     close = LogDirectory.close
     numbers = [signal.SIGTERM, signal.SIGINT]
+    token = trio.lowlevel.current_trio_token()
 
     def interrupted(directory: LogDirectory) -> None:
         for number in numbers:
             os.kill(os.getpid(), number)
-        trio.from_thread.run(trio.sleep, 0.01)
+        trio.from_thread.run(trio.sleep, 0.01, trio_token=token)
         close(directory)
 
     served = LogDirectory.open(os.fspath(tmp_path))
@@ -345,6 +346,24 @@ async def test_an_error_of_the_last_flush_is_raised(tmp_path: Path, monkeypatch:
     served = LogDirectory.open(os.fspath(tmp_path))
     with pytest.raises(OSError, match="No space left"), trio.fail_after(30):
         await serve(served, ServerSettings(), listeners, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+
+
+async def test_a_fetch_that_waits_keeps_no_memory_from_others(directory: LogDirectory, nursery: trio.Nursery) -> None:
+    """Sixteen times the size of a Fetch request was reserved as long as it waited for records."""
+    many = [m.FetchRequestFetchPartition(each, partition_max_bytes=99) for each in range(3000)]
+    topics = [m.FetchRequestFetchTopic(topic="nowhere", partitions=many), *LONG_WAIT.topics]
+    fetch = m.FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=topics)
+    async with serving(directory, nursery, queued_max_request_bytes=1 << 20) as running:
+        waits, other = [await trio.open_tcp_stream(*running.address) for _ in range(2)]
+        await waits.send_all(framed(1, "Fetch", 11, fetch))
+        await until(lambda: any(each._waiting is not None for each in running.broker._connections))
+        names = m.MetadataRequest([m.MetadataRequestTopic(name="x" * 200)] * 100, allow_auto_topic_creation=False)
+        with trio.fail_after(5):
+            await other.send_all(framed(3, "Metadata", 8, names))
+            assert decoded(3, "Metadata", 8, await received(other)).topics
+        assert any(each._waiting is not None for each in running.broker._connections)
+        await waits.aclose()
+        await other.aclose()
 
 
 @pytest.mark.expect_log("a request of 1048000 bytes has stopped arriving, and others wait for its memory")

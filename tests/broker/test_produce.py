@@ -11,10 +11,17 @@ import pytest
 import trio
 from produce_requests import GOOD, NOW, WRONG, altered, batch, produced
 from running_broker import Running
+from short_threads import no_threads
+from trio.testing import MockClock
 
 from offsetfs.broker import client_batches, produce
 from offsetfs.broker.client_batches import sealed_batch
 from offsetfs.broker.error_codes import ErrorCode
+from offsetfs.broker.log_sync import LogSync
+from offsetfs.broker.metrics import BrokerMetrics
+from offsetfs.broker.partitions import Topics
+from offsetfs.broker.produce import Producing
+from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
 from offsetfs.storage import LogDirectory, LogReader, SealedBatch, TopicPartition
 from offsetfs.storage.errors import StorageError
@@ -157,6 +164,47 @@ async def test_what_could_take_long_is_checked_in_threads(
     ):
         assert (await produced(running, "t", data)).error_code == 0
         assert in_threads.pop() == expected and not in_threads, parse_header(data)
+
+
+async def test_batches_of_one_partition_are_appended_in_the_order_of_the_request(
+    running: Running, directory: LogDirectory
+) -> None:
+    """A small batch behind a large one was appended before it."""
+    await produced(running, "t", GOOD)
+    large = batch([(None, bytes(70_000))])
+    parts = [m.PartitionProduceData(0, each) for each in (GOOD, large, GOOD, large, GOOD)]
+    topics = [m.TopicProduceData(name="t", partition_data=parts)]
+    response = await running.send(0, "Produce", 9, m.ProduceRequest(acks=1, topic_data=topics))
+    answers = response.responses[0].partition_responses
+    assert [(each.error_code, each.base_offset) for each in answers] == [(0, offset) for offset in range(1, 6)]
+
+
+# --- threads
+
+
+@pytest.mark.expect_log("no append to t-0")
+async def test_without_threads_batches_are_refused_or_answered(
+    directory: LogDirectory, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """A batch that was in the log was answered with UNKNOWN_SERVER_ERROR, because its sync found no thread."""
+    producing = Producing(Topics(directory, 1, creates=False), LogSync(), ServerSettings(), BrokerMetrics())
+
+    async def answer(data: bytes) -> Any:
+        topics = [m.TopicProduceData(name="t", partition_data=[m.PartitionProduceData(0, data)])]
+        response = await producing.produce(m.ProduceRequest(acks=-1, topic_data=topics), 9)
+        assert response is not None
+        return response.responses[0].partition_responses[0]
+
+    assert (await answer(GOOD)).base_offset == 0
+    threads = no_threads(monkeypatch)
+    small = await answer(GOOD)
+    assert (small.error_code, small.base_offset) == (0, 1)
+    assert directory.log(T).recovery_point == 2
+    large = await answer(batch([(None, bytes(70_000))]))
+    assert large.error_code == ErrorCode.KAFKA_STORAGE_ERROR and "no thread could be started" in large.error_message
+    assert directory.log(T).next_offset == 2
+    threads.are_short = False
+    assert (await answer(batch([(None, bytes(70_000))]))).base_offset == 2
 
 
 # --- timestamps

@@ -261,8 +261,8 @@ MUTANTS = (
     ),
     Mutant(
         "a sync that had begun before a batch was appended answers it",
-        "broker/group_commit.py",
-        _BROKER + "test_group_commit.py::test_a_sync_that_began_before_an_append_does_not_answer_it",
+        "broker/log_sync.py",
+        _BROKER + "test_log_sync.py::test_a_sync_that_began_before_an_append_does_not_answer_it",
         (("                continue\n", "                return\n"),),
     ),
     Mutant(
@@ -318,9 +318,9 @@ MUTANTS = (
         _BROKER + "test_group_membership.py::test_a_commit_that_could_not_be_stored_is_not_returned",
         (
             (
-                "        first = await trio.to_thread.run_sync(self._write, shard.partition, records)\n",
+                "        first = await in_thread(write, limiter=self._appends)\n",
                 "        for change in changes:\n            self._apply(shard, change, is_own=True)\n"
-                "        first = await trio.to_thread.run_sync(self._write, shard.partition, records)\n",
+                "        first = await in_thread(write, limiter=self._appends)\n",
             ),
         ),
     ),

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import trio
 from fake_appends import FakeWriter, appends_in
+from short_threads import Threads, no_threads
 from spies import spy
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -34,28 +35,9 @@ pytestmark = pytest.mark.unit
 NOW = 1_795_253_676_000
 
 
-class Threads:
-    """Stands for the threads of the system; none can be started as long as `are_short`."""
-
-    def __init__(self) -> None:
-        self.are_short = True
-        self.refused = 0
-        self._start = _thread.start_new_thread
-
-    def start_new_thread(self, *args: Any) -> int:
-        if self.are_short:
-            self.refused += 1
-            raise RuntimeError("can't start new thread")
-        return self._start(*args)
-
-
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
-    """Threads that cannot be started, and no worker that is idle."""
-    threads = Threads()
-    workers.forget()
-    monkeypatch.setattr(_thread, "start_new_thread", threads.start_new_thread)
-    return threads
+    return no_threads(monkeypatch)
 
 
 # --- one hand-over ---------------------------------------------------------------------------------------------------

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import trio
 
+from offsetfs.runtime.threads import in_thread_or_here
 from offsetfs.storage import Log
 
+THREADS_MAX = 16
+"""How many logs are synced at the same time. Reads, which have another limit, never delay a sync."""
 
-class GroupCommit:
-    """Syncs logs in threads, at most one sync of a log at a time. Used by the event loop only."""
+
+class LogSync:
+    """Syncs logs in threads, at most one sync of a log at a time. Used by the event loop only.
+
+    If no thread can be started, the sync runs on the event loop: the records are in the log, and must be answered.
+    """
 
     def __init__(self) -> None:
         self._running: dict[Log, trio.Event] = {}
+        self._limiter = trio.CapacityLimiter(THREADS_MAX)
 
     async def sync(self, log: Log, offset: int) -> None:
         """Return when every record below `offset` is on disk; OSError, LogFailed if the sync failed."""
@@ -23,7 +31,7 @@ class GroupCommit:
             self._running[log] = done = trio.Event()
             try:
                 with trio.CancelScope(shield=True):
-                    await trio.to_thread.run_sync(log.flush)
+                    await in_thread_or_here(log.flush, limiter=self._limiter)
             finally:
                 del self._running[log]
                 done.set()

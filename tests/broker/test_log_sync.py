@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import pytest
 import trio
 import trio.testing
 
-from offsetfs.broker.group_commit import GroupCommit
+from offsetfs.broker.log_sync import LogSync
+from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, TopicPartition
 from offsetfs.storage.files import File
 
@@ -28,7 +30,7 @@ async def test_a_sync_that_began_before_an_append_does_not_answer_it(
     directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The requests that arrive while a sync runs wait for the next one, which serves all of them."""
-    log, commits = directory.log(T), GroupCommit()
+    log, commits = directory.log(T), LogSync()
     synced, answered = list[int](), list[bool]()
     began, may_end = threading.Event(), threading.Event()
 
@@ -52,3 +54,18 @@ async def test_a_sync_that_began_before_an_append_does_not_answer_it(
         may_end.set()
     assert answered == [True] * 3, "answered before it was on disk"
     assert synced == [1, 3]
+
+
+async def test_reads_that_wait_for_the_disk_delay_no_sync(directory: LogDirectory) -> None:
+    """Syncs and reads had one limit of threads: slow reads kept acks=all waiting."""
+    log, may_end = directory.log(T), threading.Event()
+    threads_max = int(trio.to_thread.current_default_thread_limiter().total_tokens)
+    async with trio.open_nursery() as nursery:
+        for _ in range(threads_max):
+            nursery.start_soon(in_thread, partial(may_end.wait, 10))
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.move_on_after(5):
+            await LogSync().sync(log, append(log))
+        is_synced = log.recovery_point == 1
+        may_end.set()
+    assert is_synced
