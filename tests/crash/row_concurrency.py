@@ -110,8 +110,9 @@ def _command(name: str, scratch: Path) -> list[str]:
 def _until_retention_worked(daemon: Daemon, log: Path) -> None:
     """Wait until the writers have given retention a segment to remove, and until it has removed one.
 
-    On a disk that others keep busy, the writers once needed more than a minute for the first 230 kB. So what hangs is a
-    log that no longer grows, or one whose start stays although a segment is due.
+    On a disk that others keep busy, the writers once needed more than a minute for the first 230 kB: Linux holds the
+    lock of `append` during an fsync, and one of them syncs each line. So what hangs is a log that no longer grows, or
+    one whose start stays although a segment is due.
     """
     place = daemon.path / crowd.TOPIC
 
