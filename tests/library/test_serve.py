@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -161,6 +162,10 @@ def test_signals_of_the_main_thread_do_not_end_it(tmp_path: Path) -> None:
 def test_an_open_connection_does_not_delay_the_end(tmp_path: Path) -> None:
     with offsetfs.serve(tmp_path) as broker:
         peer = socket.create_connection(address_of(broker))
+        # A connection that the broker has not accepted yet would be reset.
+        peer.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))
+        with peer.makefile("rb") as responses:
+            assert responses.read(int.from_bytes(responses.read(4), "big"))
         began = time.monotonic()
     assert time.monotonic() - began < 2
     with peer:
