@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from offsetfs.broker.error_codes import ErrorCode, code_of
+from offsetfs.broker.error_codes import ErrorCode, code_of, message_of
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage.errors import (
     InvalidConfig,
@@ -56,14 +56,14 @@ async def answer(result: Any, work: Callable[[], Any], *, has_message: bool = Tr
     except Rejected as error:
         result.error_code, message = error.code, str(error)
     except InvalidConfig as error:
-        result.error_code, message = ErrorCode.INVALID_CONFIG, str(error)
+        result.error_code, message = ErrorCode.INVALID_CONFIG, message_of(error)
     except InvalidName as error:
-        result.error_code, message = ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)
+        result.error_code, message = ErrorCode.INVALID_TOPIC_EXCEPTION, message_of(error)
     except (UnknownPartition, PartitionExists, OffsetOutOfRange, ReadOnlyLog) as error:  # mistakes of the client
-        result.error_code, message = code_of(error), str(error)
+        result.error_code, message = code_of(error), message_of(error)
     except (StorageError, OSError, MemoryError) as error:
         _log.error("%s", error)
-        result.error_code, message = code_of(error), str(error)
+        result.error_code, message = code_of(error), message_of(error)
     else:
         return
     if has_message:

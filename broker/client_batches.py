@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from offsetfs.broker.error_codes import ErrorCode
+from offsetfs.broker.shared_values import ZSTD
 from offsetfs.storage import LOG_APPEND_TIME, Batch, Log, LogConfig, SealedBatch, read_batch
 from offsetfs.storage.errors import DecompressionLimit, MalformedBatch
 from offsetfs.storage.records import (
@@ -36,7 +37,6 @@ _MAGIC = 2
 _MAGIC_END = 17
 _LENGTH = slice(8, 12)
 _LOG_OVERHEAD = 12
-_ZSTD = 4
 _ZSTD_VERSION = 7
 _CODECS = 5
 
@@ -66,7 +66,7 @@ def one_batch(records: memoryview, version: int, path: str) -> Batch:
     if batch.header.size != size:
         raise Refused(ErrorCode.INVALID_RECORD, "more than one record batch for a partition")
     codec = batch.header.codec
-    if codec == _ZSTD and version < _ZSTD_VERSION:
+    if codec == ZSTD and version < _ZSTD_VERSION:
         raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce 7 or later, not {version}")
     if codec >= _CODECS:
         raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression codec {codec}")

@@ -49,9 +49,7 @@ class Client:
 Handle = Callable[[Any, int, Client], Awaitable[Any]]
 """Takes a request, its version and its client; returns the response; None sends none."""
 
-_API_VERSIONS = 18
-_PRODUCE, _FETCH, _JOIN_GROUP, _SYNC_GROUP = 0, 1, 11, 14
-_WAITING_APIS = frozenset((_FETCH, _JOIN_GROUP, _SYNC_GROUP))
+_WAITING_APIS = frozenset(("Fetch", "JoinGroup", "SyncGroup"))
 """A request may wait for other clients."""
 
 _RECEIVE_BYTES = 1 << 16
@@ -244,7 +242,8 @@ class Connection:
             if not await self._receive_ahead():
                 return None
         key = int.from_bytes(self._ahead[4:6], "big", signed=True)
-        reserved = size if key == _PRODUCE else size * DECODED_FACTOR
+        api = self._apis.get(key)
+        reserved = size if api is not None and api.name == "Produce" else size * DECODED_FACTOR
         self.waiting_since = math.inf  # a wait for memory is not the client's
         await self._limits.reserve(reserved)
         self.arriving_bytes = size
@@ -309,14 +308,14 @@ class Connection:
         key, version = int.from_bytes(data[:2], "big", signed=True), int.from_bytes(data[2:4], "big", signed=True)
         api = self._apis.get(key)
         if api is None or not api.first <= version <= api.last:
-            if key == _API_VERSIONS:
+            if api is not None and api.name == "ApiVersions":
                 return self._unsupported_api_versions(data)
             raise ProtocolError(f"API {key} in version {version}, which was not offered")
         await self._limits.begin()
         try:
             codecs = _codecs(api.name, version)
             header, request = await codecs.decoded(data)
-            if key not in _WAITING_APIS:
+            if api.name not in _WAITING_APIS:
                 return await self._handled(api, version, codecs, header, request)
         finally:
             self._limits.end()
@@ -326,7 +325,7 @@ class Connection:
             if self._is_draining:
                 self._waiting.deadline = trio.current_time() + WAIT_ENDS_S
             return await self._handled(api, version, codecs, header, request)
-        if not self._is_draining or api.key == _FETCH:
+        if not self._is_draining or api.name == "Fetch":
             return None
         # Members of a group look for a coordinator and join again.
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -106,8 +106,9 @@ class EmbeddedBroker:
     def close(self) -> None:
         """Answer what was accepted, write everything to disk, mark the directory as cleanly closed.
 
-        Requests that wait are ended after 5 seconds. Further calls do nothing. Raises OSError if the last flush
-        failed, and TimeoutError if the disk does not answer.
+        A request that waits for records is answered at once, one that waits for members of its group after 0.2 s
+        (`WAIT_ENDS_S`); a response that its client does not read is ended after 5 s (`DRAIN_S`).
+        Further calls do nothing. Raises OSError if the last flush failed, and TimeoutError if the disk does not answer.
         """
         self._is_ending = True
         if self._token is not None:

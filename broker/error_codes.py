@@ -85,6 +85,13 @@ _CODES: tuple[tuple[type[Exception], ErrorCode], ...] = (
 )
 
 
+def message_of(error: Exception) -> str:
+    """Return what a client may know of an error: the paths of the server are not among it."""
+    if isinstance(error, errors.StorageError):
+        return error.reason
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
 def code_of(error: Exception) -> ErrorCode:
     """Return the code of an error of the engine or of the system; UNKNOWN_SERVER_ERROR for a mistake of ours."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -21,6 +21,7 @@ from offsetfs.broker.leader_epochs import epoch_error
 from offsetfs.broker.metrics import BrokerMetrics, waiting
 from offsetfs.broker.partitions import Topics, Watcher, leader_epoch_of
 from offsetfs.broker.settings import ServerSettings
+from offsetfs.broker.shared_values import READ_COMMITTED
 from offsetfs.protocol.messages import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -35,7 +36,6 @@ from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import Log, TopicPartition
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, UnknownPartition, WouldBlock
 
-_READ_COMMITTED = 1
 _LEADER_VERSION = 16
 _UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
@@ -249,7 +249,7 @@ class Fetching:
     async def _look(self, due: Iterable[FetchedPartition], request: FetchRequest) -> int:
         """Find what there is to send of partitions; return its size."""
         bytes_left, size = min(request.max_bytes, self._bytes_max), 0
-        is_committed = request.isolation_level == _READ_COMMITTED
+        is_committed = request.isolation_level == READ_COMMITTED
         for each in due:
             log = each.log
             if log is None:

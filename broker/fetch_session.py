@@ -17,6 +17,7 @@ import trio
 
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.partitions import Topics, Watcher
+from offsetfs.broker.shared_values import TOPIC_IDS_VERSION
 from offsetfs.protocol.messages import FetchRequest, FetchRequestFetchPartition, FetchResponsePartitionData
 from offsetfs.storage import Log, LogState, TopicPartition
 
@@ -28,7 +29,6 @@ SESSION_EVICTION_MS`."""
 _FIRST_EPOCH = 0
 _FINAL_EPOCH = -1
 _EPOCH_MAX = 2**31 - 1
-_TOPIC_IDS_VERSION = 13
 
 Key = tuple[str | bytes, int]
 """Topic name, or from version 13 on topic id, and number of a partition."""
@@ -115,7 +115,7 @@ class FetchSession:
             else:
                 found.update(wanted)
         for topic in request.forgotten_topics_data:
-            name = topic.topic_id if version >= _TOPIC_IDS_VERSION else topic.topic
+            name = topic.topic_id if version >= TOPIC_IDS_VERSION else topic.topic
             for number in topic.partitions:
                 forgotten = self.partitions.pop((name, number), None)
                 if forgotten is not None and forgotten.name is not None:
@@ -172,7 +172,7 @@ class FetchSessions:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.epoch != request.session_epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
-        if session.uses_topic_ids != (version >= _TOPIC_IDS_VERSION):
+        if session.uses_topic_ids != (version >= TOPIC_IDS_VERSION):
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         session.update(request, version)
         if not session.partitions:
@@ -190,9 +190,7 @@ class FetchSessions:
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = secrets.randbelow(_EPOCH_MAX) + 1
-        session = FetchSession(
-            session_id, context.partitions, self._topics.watcher(), ids=version >= _TOPIC_IDS_VERSION
-        )
+        session = FetchSession(session_id, context.partitions, self._topics.watcher(), ids=version >= TOPIC_IDS_VERSION)
         session.isolation_level = request.isolation_level
         for each in context.partitions.values():
             if each.name is not None:
@@ -225,6 +223,6 @@ class FetchSessions:
 
 def _partitions_of(request: FetchRequest, version: int) -> Iterable[tuple[Key, FetchRequestFetchPartition]]:
     for topic in request.topics:
-        name: str | bytes = topic.topic_id if version >= _TOPIC_IDS_VERSION else topic.topic
+        name: str | bytes = topic.topic_id if version >= TOPIC_IDS_VERSION else topic.topic
         for each in topic.partitions:
             yield (name, each.partition), each

@@ -9,6 +9,7 @@ from offsetfs.broker.admin_results import repeated
 from offsetfs.broker.error_codes import ErrorCode, code_of
 from offsetfs.broker.leader_epochs import epoch_error
 from offsetfs.broker.partitions import Topics, leader_epoch_of
+from offsetfs.broker.shared_values import READ_COMMITTED
 from offsetfs.protocol.messages import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -27,7 +28,6 @@ from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import Log
 from offsetfs.storage.errors import StorageError
 
-_READ_COMMITTED = 1
 _LEADER_EPOCH_VERSION = 4
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -3, -4, -5
 _FIRST_VERSIONS = {_LATEST: 1, _EARLIEST: 1, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
@@ -48,7 +48,7 @@ class Offsets:
         """Return an offset for each partition: of a time, or of one of the marks below zero."""
         response = ListOffsetsResponse()
         twice = repeated((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
-        is_committed = request.isolation_level == _READ_COMMITTED
+        is_committed = request.isolation_level == READ_COMMITTED
         for topic in request.topics:
             answer = ListOffsetsTopicResponse(topic.name)
             response.topics.append(answer)

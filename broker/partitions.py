@@ -20,6 +20,7 @@ from offsetfs.protocol.message import NO_ID
 from offsetfs.runtime.change_feed import ChangeFeed
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import INTERNAL_TOPICS, Log, LogDirectory, TopicPartition
+from offsetfs.storage.directory import LogChange
 from offsetfs.storage.errors import StorageError, UnknownPartition
 
 
@@ -50,7 +51,7 @@ class Topics:
         self.is_closing = False
         """Whether nothing may wait for records any more."""
         # A mount of the directory, or a coordinator, changes logs, too.
-        ChangeFeed(directory).subscribe(lambda partition, _: self.changed(partition))
+        ChangeFeed(directory).subscribe(self._on_change)
 
     # --- look-up -----------------------------------------------------------------------------------------------------
 
@@ -65,8 +66,16 @@ class Topics:
                     topics[each.topic] = topic = Topic(each.topic, {})
                 topic.partitions[each.partition] = each
             self._listing, self._topics, self._by_id, self._has_all_ids = listing, topics, {}, False
-            self._epochs.clear()
+            self._forget_epochs()
         return self._topics
+
+    def _forget_epochs(self) -> None:
+        """Keep the leader epochs of partitions that are still there: each costs a read of a file."""
+        if self.directory.read_only:  # another process may have created a partition again
+            self._epochs.clear()
+            return
+        for each in self._epochs.keys() - set(self._listing or ()):
+            del self._epochs[each]
 
     def name(self, topic: str, partition: int) -> TopicPartition:
         """Return the name of a partition that exists; UnknownPartition."""
@@ -181,6 +190,11 @@ class Topics:
             self.directory.delete_partition(each)
 
     # --- waiting for changes -----------------------------------------------------------------------------------------
+
+    def _on_change(self, partition: TopicPartition, change: LogChange) -> None:
+        if change is LogChange.DELETED:  # it may be created again before the next listing
+            self._epochs.pop(partition, None)
+        self.changed(partition)
 
     def changed(self, partition: TopicPartition) -> None:
         """Wake the requests that wait for a partition: records were appended or removed, or it was deleted."""

@@ -21,11 +21,12 @@ import trio
 
 from offsetfs.broker.client_batches import Refused, one_batch, sealed_batch
 from offsetfs.broker.connection import ProtocolError
-from offsetfs.broker.error_codes import ErrorCode, code_of
+from offsetfs.broker.error_codes import ErrorCode, code_of, message_of
 from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.settings import ServerSettings
+from offsetfs.broker.shared_values import TOPIC_IDS_VERSION, ZSTD
 from offsetfs.protocol.messages import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -54,8 +55,6 @@ VERSION_MIN = 3
 """Older versions carry no v2 batches. They are advertised, and refused: librdkafka takes the absence of version 0 for
 that of compression (KAFKA-18659)."""
 
-_TOPIC_IDS_VERSION = 13
-_ZSTD = 4
 _ACKS_ALL = -1
 _ACKS = (_ACKS_ALL, 0, 1)
 
@@ -75,7 +74,7 @@ class _Append:
 
     def fail(self, error: Exception) -> None:
         result = self.result
-        result.base_offset, result.error_message = -1, _message(error)
+        result.base_offset, result.error_message = -1, message_of(error)
         if isinstance(error, Refused):
             result.error_code = error.code
             result.record_errors.extend(BatchIndexAndErrorMessage(number, reason) for number, reason in error.records)
@@ -101,7 +100,7 @@ class Producing:
         response, appends = ProduceResponse(), list[_Append]()
         self._topics.directory.refresh_config()  # offsetfs config may have changed settings
         for topic in request.topic_data:
-            name = topic.name if version < _TOPIC_IDS_VERSION else self._topics.name_of(topic.topic_id)
+            name = topic.name if version < TOPIC_IDS_VERSION else self._topics.name_of(topic.topic_id)
             parts = [_Append(name, each) for each in topic.partition_data]
             response.responses.append(TopicProduceResponse(name or "", topic.topic_id, [each.result for each in parts]))
             appends += parts
@@ -208,13 +207,6 @@ class Producing:
             append.fail(error)
 
 
-def _message(error: Exception) -> str:
-    """Return what a client may know: the paths of the server are not among it."""
-    if isinstance(error, StorageError):
-        return error.reason
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
-
-
 def _refusal(request: ProduceRequest, version: int) -> Refused | None:
     if version < VERSION_MIN:
         return Refused(ErrorCode.UNSUPPORTED_VERSION, f"Produce {version}; {VERSION_MIN} is the oldest version")
@@ -231,7 +223,7 @@ def _is_quick(batch: Batch, log: Log) -> bool:
     if not codec:
         return True
     # A zstd frame may ask for a window of 128 MiB, for which the inflation waits.
-    if codec == _ZSTD or batch.header.size > INLINE_COMPRESSED_BYTES_MAX:
+    if codec == ZSTD or batch.header.size > INLINE_COMPRESSED_BYTES_MAX:
         return False
     try:
         with contextlib.suppress(MalformedBatch):  # reported by the checks

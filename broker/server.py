@@ -98,13 +98,15 @@ async def serve_until(
                 background.start_soon(tasks.run)
             if beside is not None:
                 background.start_soon(beside)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(broker.run)
-                ready([each.address for each in listeners], metrics.address if metrics else None)
-                await wait()
-                broker.stop()
-            if tasks is not None:
-                tasks.stop()
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(broker.run)
+                    ready([each.address for each in listeners], metrics.address if metrics else None)
+                    await wait()
+                    broker.stop()
+            finally:
+                if tasks is not None:
+                    tasks.stop()
             background.cancel_scope.cancel()
     finally:
         if metrics is not None:

@@ -39,7 +39,7 @@ class ControlServer:
         self._directory = directory
         self._path = path
         self._listener = _listening(path)
-        self._actions: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
+        self._actions: Mapping[str, Callable[[Mapping[str, Any]], Callable[[], object]]] = {
             "create": self._create,
             "delete": self._delete,
             "bounds": self._bounds,
@@ -80,33 +80,57 @@ class ControlServer:
     async def _answer(self, request: bytes) -> dict[str, object]:
         try:
             wanted = json.loads(request)
-            return {"done": await in_thread(partial(self._actions[wanted["action"]], wanted))}
-        except (StorageError, OSError) as error:
+            work = self._actions[wanted["action"]](wanted)
+        except StorageError as error:
             return {"failure": sentence(error)}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             return {"failure": f"this process does not know the request: {error!r}"}
+        try:
+            return {"done": await in_thread(work)}
+        except (StorageError, OSError) as error:
+            return {"failure": sentence(error)}
         except Exception as error:
             _log.exception("a command failed")
             return {"failure": f"internal error: {error!r}"}
 
-    def _create(self, request: Mapping[str, Any]) -> None:
-        self._directory.create_partitions(_partitions(request), request["properties"])
+    # --- actions: each takes a request apart, and returns the work for it ---------------------------------------------
 
-    def _delete(self, request: Mapping[str, Any]) -> None:
-        for each in _partitions(request):
-            self._directory.delete_partition(each)
+    def _create(self, request: Mapping[str, Any]) -> Callable[[], None]:
+        return partial(self._directory.create_partitions, _partitions(request), _properties(request))
 
-    def _bounds(self, request: Mapping[str, Any]) -> list[tuple[int, int]]:
-        logs = [self._directory.log(each) for each in _partitions(request)]
-        return [(log.log_start_offset, log.next_offset) for log in logs]
+    def _delete(self, request: Mapping[str, Any]) -> Callable[[], None]:
+        partitions = _partitions(request)
 
-    def _delete_records(self, request: Mapping[str, Any]) -> int:
+        def delete() -> None:
+            for each in partitions:
+                self._directory.delete_partition(each)
+
+        return delete
+
+    def _bounds(self, request: Mapping[str, Any]) -> Callable[[], list[tuple[int, int]]]:
+        partitions = _partitions(request)
+
+        def bounds() -> list[tuple[int, int]]:
+            logs = [self._directory.log(each) for each in partitions]
+            return [(log.log_start_offset, log.next_offset) for log in logs]
+
+        return bounds
+
+    def _delete_records(self, request: Mapping[str, Any]) -> Callable[[], int]:
         (partition,) = _partitions(request)
-        return self._directory.log(partition).delete_records(int(request["offset"]))
+        offset = int(request["offset"])
+        return lambda: self._directory.log(partition).delete_records(offset)
 
 
 def _partitions(request: Mapping[str, Any]) -> list[TopicPartition]:
     return [TopicPartition.parse(each) for each in request["partitions"]]
+
+
+def _properties(request: Mapping[str, Any]) -> dict[str, str]:
+    properties = dict(request["properties"])
+    if not all(isinstance(each, str) for each in properties.values()):
+        raise TypeError("a setting whose value is no text")
+    return properties
 
 
 def _listening(path: str) -> socket.socket:

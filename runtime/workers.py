@@ -98,8 +98,9 @@ class Workers:
             return True
 
     def forget(self) -> None:
-        """Forget all workers: a forked process has none of them."""
+        """Forget all workers: a forked process has none of them, nor the one that may have held the lock."""
         self._idle.clear()
+        self._ending = _thread.allocate_lock()
 
 
 class _Worker:

@@ -7,6 +7,7 @@ import errno
 import os
 import signal
 import struct
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -23,10 +24,12 @@ from offsetfs.broker.broker import _Refusals
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.listeners import open_listeners
 from offsetfs.broker.request_limits import FREE_BYTES_MAX, RequestLimits
-from offsetfs.broker.server import serve
+from offsetfs.broker.server import serve, serve_until
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
+from offsetfs.runtime.task_runner import TaskRunner
 from offsetfs.storage import LogDirectory, TopicPartition
+from offsetfs.storage.maintenance.background_tasks import TaskQueue
 
 pytestmark = pytest.mark.unit
 
@@ -425,3 +428,22 @@ async def test_the_limit_of_open_files_is_named_and_survived(running: Running, m
     assert await refused.receive_some() == b""
     await refused.aclose()
     assert (await running.send(18, "ApiVersions", 0, VERSIONS)).error_code == ErrorCode.NONE
+
+
+async def test_a_broker_that_fails_stops_its_background_tasks(
+    directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a long compaction was awaited."""
+    ended = threading.Event()
+    monkeypatch.setattr(TaskQueue, "next_due", lambda _: 0.0)
+    monkeypatch.setattr(TaskQueue, "run_due", lambda _: ended.wait(10))
+    monkeypatch.setattr(TaskRunner, "stop", lambda _: ended.set())
+    listeners = open_listeners((("127.0.0.1", 0),), (), "port")
+
+    async def fail() -> None:
+        await trio.sleep(0.05)
+        raise ValueError("a mistake of ours")
+
+    with pytest.raises(ExceptionGroup), trio.fail_after(5):
+        await serve_until(fail, directory, ServerSettings(), listeners, lambda *_: None)
+    assert ended.is_set()

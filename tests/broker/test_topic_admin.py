@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import trio
 from running_broker import Running
 
 from offsetfs.broker.error_codes import ErrorCode
+from offsetfs.broker.partitions import Topics
 from offsetfs.protocol import messages as m
 from offsetfs.storage import BatchBuilder, LogDirectory, TopicPartition
 
@@ -258,3 +260,43 @@ async def test_all_versions_describe_settings(running: Running, version: int) ->
     request = m.DescribeConfigsRequest(resources=[m.DescribeConfigsResource(2, "t", None)], include_synonyms=True)
     response = await running.send(32, "DescribeConfigs", version, request)
     assert {each.name: each.value for each in response.results[0].configs}["cleanup.policy"] == "delete"
+
+
+async def test_an_answer_has_no_paths_of_the_server(directory: LogDirectory, nursery: trio.Nursery) -> None:
+    """Produce left them out; requests of administrators showed them."""
+    directory.close()
+    opened = LogDirectory.open(directory.path, read_only=True)
+    running = Running(opened)
+    nursery.start_soon(running.broker.run)
+    (found,) = await create(running, "new")
+    assert (found.error_code, found.error_message) == (ErrorCode.POLICY_VIOLATION, "opened for reading")
+    (named,) = await create(running, "a b")
+    assert directory.path not in named.error_message
+    running.broker.stop()
+    running.listener.close()
+    opened.close()
+
+
+async def test_a_new_topic_leaves_the_known_leader_epochs(
+    directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each new topic the epochs of all partitions were read again, on the event loop."""
+    topics, kept, again = Topics(directory, 1, creates=True), TopicPartition("kept", 0), TopicPartition("again", 0)
+    directory.create_partitions([kept, again])
+    monkeypatch.setattr(LogDirectory, "opened", lambda *_: None)
+    read, epochs = list[TopicPartition](), {kept: 3, again: 5}
+
+    def noted(_: LogDirectory, partition: TopicPartition) -> int:
+        read.append(partition)
+        return epochs.get(partition, 0)
+
+    monkeypatch.setattr(LogDirectory, "leader_epoch", noted)
+    assert [topics.leader_epoch(each) for each in (kept, again)] == [3, 5]
+    topics.create("new", 1, {})
+    topics.all()
+    assert (topics.leader_epoch(kept), read) == (3, [kept, again])
+    topics.delete_logs([again])
+    topics.create("again", 1, {})
+    topics.all()
+    epochs[again] = 0
+    assert (topics.leader_epoch(again), topics.leader_epoch(kept), read[2:]) == (0, 3, [again])

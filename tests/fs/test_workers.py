@@ -14,7 +14,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from offsetfs.runtime import workers as module
-from offsetfs.runtime.workers import NoWorker, Workers
+from offsetfs.runtime.workers import NoWorker, Workers, _Worker
 
 pytestmark = pytest.mark.unit
 
@@ -48,6 +48,18 @@ async def test_what_the_work_raises_is_raised(error: BaseException) -> None:
     with pytest.raises(type(error)) as caught:
         await in_worker(Workers(), work)
     assert caught.value is error
+
+
+def test_a_fork_while_a_worker_decides_whether_it_ends_leaves_a_lock_that_is_free() -> None:
+    """A worker of the child waited for the lock for ever, and with it the second piece of work."""
+    workers = Workers()
+    workers._ending.acquire()  # by a thread that the child does not have
+    workers.forget()
+    done: list[bool] = []
+    thread = threading.Thread(target=lambda: done.append(workers.may_end(_Worker(workers))), daemon=True)
+    thread.start()
+    thread.join(10)
+    assert done == [False]
 
 
 async def test_the_limiter_bounds_what_works_at_a_time() -> None:
