@@ -75,8 +75,8 @@ class TaskRunner:
             event.set()
 
     def _changed(self, partition: TopicPartition, change: LogChange) -> None:
-        """Wake the queues for a deleted partition, whose files are to be removed. From any thread."""
-        if change is LogChange.DELETED:
+        """Wake the queues for files to remove or to sync. From any thread."""
+        if change in (LogChange.DELETED, LogChange.ROLLED):
             with contextlib.suppress(trio.RunFinishedError):
                 self._token.run_sync_soon(self._wake, idempotent=True)
 

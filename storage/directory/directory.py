@@ -391,6 +391,7 @@ class LogDirectory:
             before_change=self._mark.before_change,
             on_damage=self._note_damage,
             on_append=functools.partial(self._publish, partition, LogChange.APPENDED),
+            on_roll=functools.partial(self._publish, partition, LogChange.ROLLED),
             save_log_start=lambda offset: self._checkpoints.raise_log_starts({partition: offset}),
             save_recovery_point=functools.partial(self._checkpoints.raise_recovery_point, partition),
             cut_checkpoints=functools.partial(self._checkpoints.cut, partition),
@@ -406,7 +407,7 @@ class LogDirectory:
         self._damage_subscribers.append(report)
 
     def subscribe_changes(self, report: OnLogChange) -> None:
-        """Call `report` after each append, creation and deletion of a partition by this process."""
+        """Call `report` after each append, roll, creation and deletion of a partition by this process."""
         self._change_subscribers.append(report)
 
     def _publish(self, partition: TopicPartition, change: LogChange) -> None:

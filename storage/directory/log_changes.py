@@ -1,4 +1,4 @@
-"""Notifications of changed logs: appends, and partitions that were created or deleted.
+"""Notifications of changed logs: appends, sealed segments, and partitions that were created or deleted.
 
 Everything that serves one open directory in a process (a mount, a broker) gets the same notifications, no matter which
 of them has changed the log.
@@ -16,6 +16,9 @@ class LogChange(Enum):
     """What has happened to a partition."""
 
     APPENDED = auto()
+    ROLLED = auto()
+    """A segment was sealed and another one begun."""
+
     CREATED = auto()
     DELETED = auto()
 

@@ -6,6 +6,7 @@
               flush by flush.ms        every log.flush.scheduler.interval.ms (default: never)
               producer expiration      every producer.id.expiration.check.interval.ms (10 min)
               file removal             when file.delete.delay.ms has passed
+    syncs     sync of sealed segments  after each roll
     cleaner   roll, compaction and retention of compacted topics, every log.cleaner.backoff.ms (15 s); one queue for
               each thread of log.cleaner.threads
 
@@ -20,6 +21,7 @@ This does the same, except for topics with `max.compaction.lag.ms`: their last r
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -28,6 +30,7 @@ from functools import partial
 
 from offsetfs.storage.compaction.compaction import CompactionResult, DirtyRange
 from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.directory.log_changes import LogChange
 from offsetfs.storage.errors import StorageError, UnknownPartition, counted
 from offsetfs.storage.maintenance.cleaner import LogCleaner, PartitionClaims
 from offsetfs.storage.maintenance.partition_stat import PartitionStat
@@ -115,12 +118,17 @@ class BackgroundTasks:
         self._claims = PartitionClaims()
         self._retention = self._retention_pass()
         self._dirty_since: dict[TopicPartition, float] = {}
+        self._rolled: set[TopicPartition] = set()
+        """Partitions with sealed segments that may not be on disk yet."""
+        directory.subscribe_changes(self._changed)
         config = directory.config
         threads = config.log_cleaner_threads if config.log_cleaner_enable else 0
         self.queues = [
             # A queue of its own for each cleaner: compaction of a large log takes minutes, and checkpoints must not
             # wait for it.
             TaskQueue("chores", self._chores(), directory.refresh_config),
+            # So does the sync of a segment of gigabytes.
+            TaskQueue("syncs", self._syncs(), lambda: None),
             *(self._cleaner_queue(number) for number in range(threads)),
         ]
 
@@ -187,6 +195,13 @@ class BackgroundTasks:
         pending = self._directory.pending_recoveries
         schedule.when("recovery", self._recover, pending.next_pass, rest_s=0)
         schedule.when("removal", deletions.run_due, deletions.next_due, rest_s=REMOVAL_REST_S)
+        return schedule
+
+    def _syncs(self) -> Schedule:
+        schedule = Schedule(self._directory.clock, self._failed)
+        schedule.when(
+            "sync", self.flush_sealed, lambda: self._directory.clock.monotonic() if self._rolled else None, rest_s=0
+        )
         return schedule
 
     def _checkpoint_interval_ms(self) -> int:
@@ -301,6 +316,22 @@ class BackgroundTasks:
                 self._try("flush", log.flush, log.partition)
                 self._dirty_since.pop(log.partition, None)
 
+    def flush_sealed(self) -> None:
+        """Sync the segments that were sealed since the last call, so that a recovery reads the active one only.
+
+        As Kafka does after each roll (UnifiedLog.roll).
+        """
+        while self._rolled and not self._cancelled.is_set():
+            partition = self._rolled.pop()
+            log = self._directory.opened(partition)
+            if log is not None:  # a log that was closed meanwhile has synced all of it
+                self._try("sync", partial(_flush_sealed, log), partition)
+
+    def _changed(self, partition: TopicPartition, change: LogChange) -> None:
+        """Note a roll. From any thread."""
+        if change is LogChange.ROLLED:
+            self._rolled.add(partition)
+
     def expire_producers(self) -> None:
         """Forget producers that were idle for `producer.id.expiration.ms`."""
         now_ms = self._directory.cautious_clock.now_ms()
@@ -319,3 +350,8 @@ class BackgroundTasks:
 
     def _failed(self, task: str, error: Exception, partition: TopicPartition | None = None) -> None:
         self._on_done(TaskResult(task, partition, error=error))
+
+
+def _flush_sealed(log: Log) -> None:
+    with contextlib.suppress(UnknownPartition):  # deleted meanwhile
+        log.flush_sealed()

@@ -257,9 +257,12 @@ class Log:
         offsets and the timestamp of the first time are returned. Raises `OutOfOrderSequence` or `InvalidProducerEpoch`
         as Kafka does.
         """
+        segments = self._state.segments
         appended = self._append(sealed, checks_producer=checks_producer)
         with contextlib.suppress(MemoryError):  # the batch is in the log: its writer must not append it again
             self.context.on_append()
+            if self._state.segments is not segments:
+                self.context.on_roll()
         return appended
 
     def _append(self, sealed: SealedBatch, *, checks_producer: bool) -> Appended:
@@ -404,9 +407,11 @@ class Log:
         """Start a new segment, unless the active one is empty."""
         with self._lock:
             self._check_writable()
-            if self._state.segments.active.size:
-                self._prepare_for_change()
-                self._roll()
+            if not self._state.segments.active.size:
+                return
+            self._prepare_for_change()
+            self._roll()
+        self.context.on_roll()
 
     def flush(self) -> None:
         """Sync everything appended before this call; raises `recovery_point`.
@@ -414,16 +419,30 @@ class Log:
         Concurrent callers wait for each other. A failure ends writing to the log: after a failed sync the state on disk
         is unknown, and a second sync would report success, because the kernel reports a lost page only once.
         """
+        self._flush(sealed_only=False)
+
+    def flush_sealed(self) -> None:
+        """Sync the sealed segments; raises `recovery_point` to the base offset of the active one. Errors as of `flush`.
+
+        As Kafka does after a roll (UnifiedLog.roll, "flush-log").
+        """
+        if self.recovery_point < self._state.segments.active.base_offset:
+            self._flush(sealed_only=True)
+
+    def _flush(self, *, sealed_only: bool) -> None:
         with self._flush_lock:
             with self._lock:
                 if self.failure is not None or self._is_deleted:
                     self._check_writable()
+                active = self._state.segments.active
                 # Taken before the syncs: records that are appended meanwhile belong to the next flush.
-                target, dirty, names = self.next_offset, self._dirty, self._names_dirty
-                self._dirty, self._names_dirty = [], False
+                target = active.base_offset if sealed_only else self.next_offset
+                dirty = [each for each in self._dirty if each is not active or not sealed_only]
+                names = self._names_dirty
+                self._dirty, self._names_dirty = [each for each in self._dirty if each not in dirty], False
                 # Blocks beyond the end are free space that other programs need; they were used for at most one interval
                 # of syncs (decision 22).
-                self._state.segments.active.release_preallocation()
+                active.release_preallocation()
             try:
                 for segment in dirty:
                     # Outside of the log's lock, so that appends continue while the disk works.

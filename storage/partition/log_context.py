@@ -42,5 +42,8 @@ class LogContext:
     on_append: Callable[[], None] = lambda: None
     """Called after each append, without locks."""
 
+    on_roll: Callable[[], None] = lambda: None
+    """Called after a segment was sealed and another one begun, without locks."""
+
     restart_checkpoints: Callable[[int], None] = lambda offset: None
     """Called when the log was emptied and continues at an offset; updates all checkpoints, durable on return."""

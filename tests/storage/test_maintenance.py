@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition import retention
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.format.batch_builder import BatchBuilder
+from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.settings.directory_config import DirectoryConfig
 from offsetfs.storage.settings.topic_settings import TopicSettings
 
@@ -114,8 +116,8 @@ def keys_of(log: Log) -> list[bytes | None]:
 
 
 def test_background_tasks_run_at_kafkas_intervals(make: Make) -> None:
-    chores, cleaner = make().tasks.queues
-    assert (chores.next_due() - 1000, cleaner.next_due() - 1000) == (30, 15)
+    chores, syncs, cleaner = make().tasks.queues
+    assert (chores.next_due() - 1000, syncs.next_due(), cleaner.next_due() - 1000) == (30, NEVER, 15)
 
 
 def test_each_background_task_runs_again_after_its_own_interval(make: Make) -> None:
@@ -134,15 +136,16 @@ def test_each_background_task_runs_again_after_its_own_interval(make: Make) -> N
 
 def test_intervals_are_those_of_the_directory(make: Make) -> None:
     world = make(log_initial_task_delay_ms="1000", log_retention_check_interval_ms="5000", log_cleaner_enable="false")
-    assert len(world.tasks.queues) == 1
+    assert [queue.name for queue in world.tasks.queues] == ["chores", "syncs"]
     assert world.tasks.next_due() == 1001
     assert world.pass_time(SECOND) == ["retention", "checkpoint", "producers"]
     assert world.tasks.next_due() == 1006
 
 
-def test_a_lane_a_cleaner_thread(make: Make) -> None:
+def test_each_cleaner_thread_has_a_queue(make: Make) -> None:
     assert [queue.name for queue in make(log_cleaner_threads="3").tasks.queues] == [
         "chores",
+        "syncs",
         "cleaner 0",
         "cleaner 1",
         "cleaner 2",
@@ -529,6 +532,63 @@ def test_a_borrowed_log_stays_open_for_later_borrowers(make: Make) -> None:
         world.directory._logs._borrowed[ORDERS] = -1  # as if another thread had borrowed it
         assert world.directory.log(ORDERS) is log
     assert world.opened() == [ORDERS]
+
+
+# --- syncs of sealed segments ---------------------------------------------------------------------------------------
+
+
+def test_sealed_segments_are_synced_soon_after_a_roll_and_the_recovery_point_follows(make: Make) -> None:
+    world = make()
+    log, other = world.partition(ORDERS), world.partition(USERS)
+    for key in (b"a", b"b", b"c"):
+        world.segment(log, key)
+    world.fill(log, b"d")
+    world.fill(other, b"a")
+    assert (log.recovery_point, log.next_offset) == (0, 4)
+    assert world.pass_time(0) == ["sync"]
+    assert (log.recovery_point, other.recovery_point) == (3, 0), "the active segments wait for their flush"
+    world.directory.checkpoint()
+    assert read_offsets(str(world.path / RECOVERY_POINTS))[ORDERS] == 3
+    assert world.pass_time(0) == []
+
+
+def test_a_segment_that_an_append_seals_is_synced(make: Make) -> None:
+    world = make()
+    log = world.partition(ORDERS, segment_bytes="200")
+    for _ in range(3):
+        world.fill(log, b"key")
+    world.pass_time(0)
+    assert log.recovery_point == log.state.segments.active.base_offset > 0
+
+
+def failed_sync(_segment: Segment) -> None:
+    raise OSError(errno.EIO, "no")
+
+
+def test_a_failed_sync_of_a_sealed_segment_is_reported_and_ends_writing_to_its_log(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make()
+    log, other = world.partition(ORDERS), world.partition(USERS)
+    world.segment(log, b"a")
+    with monkeypatch.context() as failing:
+        failing.setattr(Segment, "sync", failed_sync)
+        world.pass_time(0)
+    world.segment(other, b"a")
+    world.pass_time(0)
+    assert world.errors() == [("sync", ORDERS, "[Errno 5] no")]
+    assert log.failure is not None and (log.recovery_point, other.recovery_point) == (0, 1)
+    with pytest.raises(OSError, match="no"):
+        world.directory.close()
+
+
+def test_a_partition_that_is_deleted_after_a_roll_is_no_failure(make: Make) -> None:
+    world = make()
+    log = world.partition(ORDERS)
+    world.segment(log, b"a")
+    world.directory.delete_partition(ORDERS)
+    world.pass_time(0)
+    assert world.errors() == []
 
 
 # --- all at once -----------------------------------------------------------------------------------------------------
