@@ -48,11 +48,12 @@ def test_a_page_names_files_that_exist(page: Path) -> None:
     assert [path for path in paths if not (ROOT / path).is_file()] == []
 
 
-def test_the_lives_of_five_operations_are_traced() -> None:
+def test_the_lives_of_eight_operations_are_traced() -> None:
     page = (ROOT / "docs" / "internals" / "architecture.md").read_text()
-    for title in ("`cat orders-0/42`", "`echo hello >> orders-0/append`", "A roll", "A recovery", "A Spark task"):
+    titles = ["`cat orders-0/42`", "`cat orders-0/values`", "`echo hello >> orders-0/append`", "A Produce request"]
+    for title in [*titles, "A Fetch request", "A roll", "A recovery", "A Spark task"]:
         steps = page.partition(f"## {title}\n")[2].partition("\n## ")[0]
-        assert len(re.findall(r"^\d+\. ", steps, re.MULTILINE)) >= 5, title
+        assert len(re.findall(r"^\d+\. ", steps, re.MULTILINE)) >= 4, title
         assert re.search(r"`[\w/]+\.py:[\w.]+`", steps), title
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -32,17 +33,30 @@ LITTLE_ENDIAN_ONLY = frozenset(("json_lines", "message_set", "record_json"))
 def select(name: str) -> ModuleType:
     """Return the compiled module, or its reference if `OFFSETFS_PURE=1` is set or the module was not compiled.
 
-    `ImportError` if the compiled module exists but does not load: the reference would hide a broken installation.
+    `ImportError` if the compiled module exists but does not load, or lacks a name that is used: the reference would
+    hide a broken installation.
     """
     if os.environ.get("OFFSETFS_PURE") == "1" or (sys.byteorder == "big" and name in LITTLE_ENDIAN_ONLY):
         return _reference(name)
     compiled = f"{__name__}.{name}"
     try:
-        return importlib.import_module(compiled)
+        module = importlib.import_module(compiled)
     except ModuleNotFoundError as error:
         if error.name != compiled:  # it exists, and what it imports does not
             raise
         return _reference(name)
+    module.__dict__["__getattr__"] = partial(_missing, compiled)  # PEP 562
+    return module
+
+
+def _missing(module: str, name: str) -> object:
+    if name.startswith("__"):  # asked for by tools that look at any module
+        raise AttributeError(f"module {module} has no attribute {name}")
+    raise ImportError(
+        f"{module} has no {name}: it was compiled from other sources than those that are imported; in a checkout, run "
+        "scripts/setup; otherwise install offsetfs again",
+        name=module,
+    )
 
 
 def _reference(name: str) -> ModuleType:

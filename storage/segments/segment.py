@@ -309,7 +309,7 @@ class Segment:
             raise WouldBlock("the index must be rebuilt", path=self.log_path)
         opened = self.open_files()
         if self._files is None:
-            index, time_index = segment_indexes.rebuild(self, opened.log)
+            index, time_index = segment_indexes.rebuild(self, opened.log, "an entry does not agree with the log")
             self.pool.drop(self)
             opened = self.pool.get(self, lambda: SegmentFiles(opened.log, index, time_index))
         return opened

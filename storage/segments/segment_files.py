@@ -16,7 +16,7 @@ import errno
 import os
 
 from offsetfs.storage import files
-from offsetfs.storage.errors import CorruptIndex
+from offsetfs.storage.errors import CorruptIndex, sentence
 from offsetfs.storage.files import File
 from offsetfs.storage.names import MAP_SUFFIXES, segment_name, segment_offset_max
 from offsetfs.storage.segments import offset_search, preallocation, removed_names, segment_indexes, time_search
@@ -45,8 +45,8 @@ def open_for_reading(segment: NamedSegment) -> SegmentFiles:
     try:
         index = OffsetIndex.open(segment.path(".index"), segment.base_offset, bytes_max=limit, followed=followed)
         time_index = TimeIndex.open(segment.path(".timeindex"), segment.base_offset, bytes_max=limit, followed=followed)
-    except (FileNotFoundError, CorruptIndex):
-        index, time_index = segment_indexes.rebuild(segment, log)
+    except (FileNotFoundError, CorruptIndex) as error:
+        index, time_index = segment_indexes.rebuild(segment, log, sentence(error))
     return SegmentFiles(log, index, time_index)
 
 

@@ -7,6 +7,7 @@ reader that may not write gets unnamed temporary files.
 
 from __future__ import annotations
 
+import logging
 import os
 from array import array
 
@@ -18,6 +19,8 @@ from offsetfs.storage.records.format.batch import BatchHeader
 from offsetfs.storage.segments.offset_index import OffsetIndex
 from offsetfs.storage.segments.segment_interfaces import NamedSegment
 from offsetfs.storage.segments.time_index import TimeIndex
+
+_log = logging.getLogger(__name__)
 
 
 class IndexBuilder:
@@ -58,8 +61,12 @@ def path(segment: NamedSegment, suffix: str) -> str:
     return segment.path(suffix)
 
 
-def rebuild(segment: NamedSegment, log: File) -> tuple[OffsetIndex, TimeIndex]:
-    """Return both indexes, built from the batches of `log`. Damaged batches are skipped and not indexed."""
+def rebuild(segment: NamedSegment, log: File, reason: str) -> tuple[OffsetIndex, TimeIndex]:
+    """Return both indexes, built from the batches of `log`. Damaged batches are skipped and not indexed.
+
+    The `reason` is logged: indexes that are rebuilt again and again are a sign of a failing disk.
+    """
+    _log.info("%s: its indexes are rebuilt: %s", log.path, reason)
     builder = IndexBuilder(segment.base_offset, segment.config.index_interval_bytes)
     for rows in row_walk.rows_over_damage(log, 0, segment.size):
         builder.add_rows(rows.numbers)

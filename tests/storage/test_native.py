@@ -44,6 +44,14 @@ def test_modules_that_read_words_are_not_selected_on_a_big_endian_machine(
     assert native.select(name).__name__ == f"offsetfs.storage.reference.{name}"
 
 
+def test_a_module_that_was_compiled_from_older_sources_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OFFSETFS_PURE", raising=False)
+    module = native.select("codec")
+    with pytest.raises(ImportError, match=r"native\.codec has no newer_function: .* run scripts/setup"):
+        _ = module.newer_function
+    assert not hasattr(module, "__wrapped__")  # inspect asks any module
+
+
 @pytest.mark.parametrize(
     ("file", "content"),
     [

@@ -107,6 +107,15 @@ def test_as_much_is_looked_at_as_kafkas_own_tool_sees(golden: Path) -> None:
         assert (tally.partitions, tally.segments, tally.batches, tally.records, tally.bytes) == expected
 
 
+@pytest.mark.damages
+def test_an_index_entry_that_points_into_the_last_batch_is_not_beyond_the_end(golden_copy: Path) -> None:
+    log, entries = golden_copy / PLAIN, golden_copy / index(PLAIN)
+    position = positions(log)[-1] + 1
+    entries.write_bytes(entries.read_bytes()[:-8] + struct.pack(">ii", 390, position))
+    found = [each for each in findings_of(golden_copy) if each.kind == "offset-index"]
+    assert [str(position) in each.meaning and "no batch begins at" in each.meaning for each in found] == [True]
+
+
 def test_what_is_verified_is_not_changed(golden_copy: Path) -> None:
     def state() -> dict[str, tuple[int, int]]:
         return {str(p): (p.stat().st_size, p.stat().st_mtime_ns) for p in golden_copy.rglob("*")}
