@@ -31,8 +31,9 @@ class History:
 
     def write(self, address: str, life: str) -> None:
         """Write with three idempotent producers, each of which writes to each partition."""
-        for producer_number in range(3):
-            producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
+        settings = {"bootstrap.servers": address, "enable.idempotence": True}
+        producers = [Producer(settings) for _ in range(3)]  # all at first: each waits half a second for its id
+        for producer_number, producer in enumerate(producers):
             for number in range(30):
                 partition, value = number % PARTITIONS, f"{life} {producer_number} {number}".encode()
                 producer.produce("orders", value=value, partition=partition, on_delivery=self._check_delivery)
