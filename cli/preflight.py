@@ -160,7 +160,7 @@ def _check_writable(path: str) -> None:
     if os.statvfs(path).f_flag & os.ST_RDONLY:
         raise Failure(
             f"{path}: its file system is read-only: remount it for writing, or use commands that only read "
-            "(offsetfs mount -o ro, ls, cat, verify)",
+            "(offsetfs mount -o ro, serve --read-only, ls, cat, verify)",
             WRONG_CALL,
         )
 
