@@ -2,7 +2,8 @@
 
 At a limit a connection does not read on, so that further requests stay in the sockets of their clients
 (`queued.max.requests`, `queued.max.request.bytes`). Memory is granted in the order of the requests; a request above the
-limit is admitted when it is the only one. Kafka's RequestChannel and SimpleMemoryPool bound the same.
+limit is admitted when it is the only one. A request that waits for records or for members of its group counts for
+neither limit. Kafka's RequestChannel and SimpleMemoryPool bound the same.
 """
 
 from __future__ import annotations
