@@ -5,7 +5,7 @@ know nothing of it, except for two hooks: `waiting` marks the time in which a re
 `produced` and `fetched` count by topic. As in Kafka's `ErrorsPerSec`, each error code in a response counts.
 
 Of Kafka's phases of a request (`RequestMetrics`) there are three. Handling: from the decoded request to the response,
-the disk included. Waiting: the time in which Fetch waits for records, JoinGroup and SyncGroup for other members; it is not part of handling.
+the disk included, without waiting. Waiting: Fetch waits for records, JoinGroup and SyncGroup for other members.
 Queue: there is none, because a request is handled when it is read; instead, the delay of the event loop is measured.
 """
 

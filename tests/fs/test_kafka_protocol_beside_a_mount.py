@@ -127,6 +127,16 @@ def test_topics_of_one_side_are_those_of_the_other(both: Both, consumer: Consume
     assert "made" not in both.admin.list_topics(timeout=SECONDS_MAX).topics
 
 
+def test_a_topic_that_is_removed_from_the_mount_takes_its_committed_offsets_with_it(
+    both: Both, consumer: Consumer
+) -> None:
+    consumer.commit(offsets=[TopicPartition("t", 0, 10)], asynchronous=False)
+    assert consumer.committed([TopicPartition("t", 0)], SECONDS_MAX)[0].offset == 10
+    os.rmdir(both.root / "t-0")
+    os.mkdir(both.root / "t-0")
+    assert consumer.committed([TopicPartition("t", 0)], SECONDS_MAX)[0].offset < 0
+
+
 def test_the_metrics_of_the_mount_have_those_of_its_broker(both: Both) -> None:
     both.produce(b"one", b"two")
     text = (both.root / ".offsetfs/metrics").read_text()
