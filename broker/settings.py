@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any
 
 from offsetfs.runtime.addresses import Address
 from offsetfs.storage.errors import InvalidConfig, counted
-from offsetfs.storage.settings import INT_MAX, BooleanType, IntegerType, SettingType
+from offsetfs.storage.settings import INT_MAX, BooleanType, ChoiceType, IntegerType, SettingType
 
 
 def _whole(default: int, low: int, high: int = INT_MAX) -> Any:
@@ -52,10 +52,10 @@ class ServerSettings:
     """Kafka's default is 3,000; its own test configurations set 0 as well."""
     group_max_size: int = _whole(INT_MAX, 1)
     offset_metadata_max_bytes: int = 4096
-    acks_all: Literal["disk", "page-cache"] = "disk"
-    """When acks=all is answered: once a batch is on disk, or once it is in the segment file, as Kafka does.
+    acks_all: str = field(default="disk", metadata={"kind": ChoiceType(("disk", "page-cache"))})
+    """When acks=all is answered: once a batch is on disk, or once it is in the segment file, as by Kafka.
 
-    Kafka has no such setting; it is one of the library.
+    Kafka has no such setting.
     """
     fetch_max_bytes: int = _whole(55 << 20, 1024)
     max_incremental_fetch_session_cache_slots: int = 1000
@@ -88,7 +88,7 @@ def _kinds() -> dict[str, SettingType]:
 _PLAIN: Mapping[Any, SettingType] = {"int": IntegerType(0, INT_MAX), "bool": BooleanType()}
 
 SETTING_KINDS: Mapping[str, SettingType] = _kinds()
-"""The legal values of each setting that is a number or a flag, by Kafka's name."""
+"""The legal values of each setting that is a number, a flag or a choice, by Kafka's name."""
 
 
 def values_of(settings: ServerSettings) -> dict[str, str]:

@@ -69,7 +69,8 @@ def command(
     __consumer_offsets, as a broker has them. Transactions, TLS, passwords and ACLs are not there yet: listen on
     addresses that only you reach.
 
-    acks=all answers when the records are on disk, acks=1 when they are in the segment file.
+    acks=all answers when the records are on disk (-o acks.all=page-cache: as acks=1), acks=1 when they are in the
+    segment file.
 
     Settings have Kafka's names. -o has precedence over the other options, and these over --config.
 

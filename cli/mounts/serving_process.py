@@ -22,6 +22,9 @@ from offsetfs.cli.exit_codes import Failure
 from offsetfs.cli.mounts import daemon_registry
 from offsetfs.storage import LogDirectory, TopicPartition, files
 
+ANSWER_S = 120.0
+"""How long a command waits for an answer, such as that of the deletion of thousands of partitions."""
+
 _ANSWER_BYTES = 1 << 16
 
 
@@ -48,9 +51,15 @@ class ServingProcess:
         message = {"action": action, "partitions": [str(each) for each in partitions], **arguments}
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
+                stream.settimeout(ANSWER_S)
                 stream.connect(self.socket_path)
                 stream.sendall(json.dumps(message).encode() + b"\n")
                 answer = json.loads(b"".join(iter(lambda: stream.recv(_ANSWER_BYTES), b"")))
+        except TimeoutError as error:
+            raise Failure(
+                f"{self.directory} is served at {self.addresses}: no answer of process {self.pid} within {ANSWER_S:g} "
+                "s; it may carry out the command later, see its log"
+            ) from error
         except (OSError, ValueError) as error:
             reason = "process does not answer commands" if isinstance(error, OSError) else "process ended meanwhile"
             raise Failure(f"{self.directory} is served at {self.addresses}: {reason} ({self.pid})") from error

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from offsetfs.storage.settings.config_values import (
         INT_MAX,
         BooleanType,
+        ChoiceType,
         IntegerType,
         SettingType,
         parse_value,
@@ -39,6 +40,7 @@ __all__ = [
     "METADATA_LOG_DIR",
     "TOPIC_SETTING_NAMES",
     "BooleanType",
+    "ChoiceType",
     "DirectoryConfig",
     "IntegerType",
     "SettingType",
@@ -66,6 +68,7 @@ __getattr__ = lazy_names(
         "METADATA_LOG_DIR": "settings.broker_settings",
         "TOPIC_SETTING_NAMES": "settings.config",
         "BooleanType": "settings.config_values",
+        "ChoiceType": "settings.config_values",
         "DirectoryConfig": "settings.directory_config",
         "IntegerType": "settings.config_values",
         "SettingType": "settings.config_values",

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.unit
 
 PAGE = (Path(__file__).parents[2] / "docs" / "use" / "kafka-protocol.md").read_text()
 OTHER_SETTINGS = ("listeners", "advertised.listeners", "log.dirs")
+WORDS = ("disk", "page-cache")
 UNITS = {"": 1, "MiB": 1 << 20, "minutes": 60_000, "days": 86_400_000}
 
 
@@ -34,8 +35,10 @@ def rows(title: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def value(text: str) -> int:
-    """Return the number that a cell of the page states, times in milliseconds."""
+def value(text: str) -> int | str:
+    """Return the number or the word that a cell of the page states, times in milliseconds."""
+    if text in WORDS:
+        return text
     if text in ("no limit", "true", "false"):
         return INT_MAX if text == "no limit" else text == "true"
     found = re.fullmatch(r"(-?[\d,]+) ?([A-Za-z]*)", text)
@@ -52,7 +55,7 @@ async def test_the_page_has_the_versions_of_each_api(running: Running) -> None:
 
 
 def test_the_page_has_each_setting_with_its_default() -> None:
-    shown: dict[str, int] = {}
+    shown: dict[str, int | str] = {}
     for names, defaults, _ in rows("Settings"):
         found, values = re.findall(r"`([\w.]+)`", names), defaults.split("; ")
         own = [name for name in found if name in SETTING_KINDS]

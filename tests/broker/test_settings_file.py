@@ -150,8 +150,15 @@ def test_settings_that_contradict_each_other_are_refused(tmp_path: Path) -> None
         load_settings(None, ["group.min.session.timeout.ms=9", "group.max.session.timeout.ms=8"], os.fspath(tmp_path))
 
 
+def test_acks_all_may_be_answered_as_early_as_by_kafka(tmp_path: Path) -> None:
+    assert load_settings(None, [], os.fspath(tmp_path)).server.acks_all == "disk"
+    assert load_settings(None, ["acks.all=page-cache"], os.fspath(tmp_path)).server.acks_all == "page-cache"
+    with pytest.raises(InvalidConfig, match=r"acks\.all is '2', but must be one of disk, page-cache"):
+        load_settings(None, ["acks.all=2"], os.fspath(tmp_path))
+
+
 def test_all_fields_have_names_of_kafka(tmp_path: Path) -> None:
-    assert [name for name in SETTING_KINDS if not is_broker_setting(name)] == []
+    assert [name for name in SETTING_KINDS if not is_broker_setting(name)] == ["acks.all"]
 
 
 async def test_describe_configs_of_the_broker_returns_the_effective_settings(

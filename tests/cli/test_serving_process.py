@@ -86,6 +86,19 @@ def test_a_failure_in_the_process_is_that_of_the_command(
             assert "does not know the request" in stream.recv(1 << 16).decode()
 
 
+def test_a_process_that_does_not_answer_ends_the_command_with_its_pid(
+    logs: Path, server: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(serving_process, "ANSWER_S", 0.5)
+    server.send_signal(signal.SIGSTOP)
+    try:
+        assert run(["create", str(logs), "new"]) == exit_codes.FAILED
+    finally:
+        server.send_signal(signal.SIGCONT)
+    expected = f"no answer of process {server.pid} within 0.5 s; it may carry out the command later"
+    assert expected in capsys.readouterr().err
+
+
 def test_the_record_of_a_process_that_was_killed_misleads_no_command(
     logs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
