@@ -19,9 +19,9 @@ from offsetfs.storage.records import (
     HEADER_SIZE,
     NO_TIMESTAMP,
     TIMESTAMP_MAX,
+    BatchCursor,
     JsonRules,
     JsonSpread,
-    Lane,
     spread_json,
 )
 
@@ -77,7 +77,7 @@ def split(
     key go to number `keyless`; with `honors_partition` those that name their `partition` go there.
     """
     rules, open_batches = _rules(accumulators[0], timestamp, honors_partition), _OpenBatches(accumulators, writers)
-    none: list[Lane | None] = [None] * len(accumulators)
+    none: list[BatchCursor | None] = [None] * len(accumulators)
     taken, full = Taken(start), -1
     while start < end:
         # A writer with acknowledgments gets the timestamp of each record, so each call encodes one line.
@@ -109,7 +109,7 @@ class _OpenBatches:
         self.touched: set[int] = set()
         """The partitions whose batches records may have come into, in any call."""
 
-    def cursor_for(self, number: int, record_bytes: int, filled: Lane | None) -> Lane | None:
+    def cursor_for(self, number: int, record_bytes: int, filled: BatchCursor | None) -> BatchCursor | None:
         """Return a batch for a record. None if there is none now, or only if other batches are sealed.
 
         The first call for a partition returns the open batch, later calls a new one.
@@ -141,7 +141,7 @@ class _OpenBatches:
         for number, cursor in spread.cursors.items():
             self._take_over(number, cursor, given / growth)
 
-    def _take_over(self, number: int, cursor: Lane, given_per_byte: float = 1.0) -> None:
+    def _take_over(self, number: int, cursor: BatchCursor, given_per_byte: float = 1.0) -> None:
         """Continue the open batch of a partition at `cursor`. `given_per_byte`: bytes of lines per byte of records."""
         accumulator = self._accumulators[number]
         batch = accumulator.open_batch

@@ -17,7 +17,7 @@ from offsetfs.storage.native.rows cimport RECORD_COLUMNS, RecordRow, hold_rows
 
 from array import array as _array
 
-from offsetfs.storage.records.format.lane import Lane
+from offsetfs.storage.records.format.batch_cursor import BatchCursor
 from offsetfs.storage.reference.columns import Column, Encoded, HeaderColumns
 
 cdef int64_t INT_MAX = 0x7FFFFFFF
@@ -174,7 +174,7 @@ def encode_columns(columns, array picks, Py_ssize_t pick, cursor):
     writer.is_based = cursor.base_timestamp is not None
     pick = writer.write(picks, pick, <const int64_t*>times.data, count, <uint8_t*>target.data, target.buffer.len)
     base_timestamp = writer.base if writer.is_based else None
-    grown = Lane(None, writer.position, writer.delta, base_timestamp, writer.latest, writer.values_bytes)
+    grown = BatchCursor(None, writer.position, writer.delta, base_timestamp, writer.latest, writer.values_bytes)
     return Encoded(pick, grown, writer.refused)
 
 

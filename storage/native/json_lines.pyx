@@ -21,7 +21,7 @@ from offsetfs.storage.native.json_text cimport first_marked, load, specials
 from offsetfs.storage.native.murmur2 cimport murmur2
 from offsetfs.storage.native.record cimport field_size, put_varint, varint_size
 
-from offsetfs.storage.records.format.lane import Lane
+from offsetfs.storage.records.format.batch_cursor import BatchCursor
 from offsetfs.storage.records.json import json_line
 from offsetfs.storage.records.json.json_line import LineFault
 from offsetfs.storage.reference.json_lines import ASKED_MAX, JsonSplit, JsonSpread
@@ -308,7 +308,7 @@ cdef int begin_target(Target* target, const Py_buffer* space, cursor) except -1:
 
 
 cdef ended(const Target* target):
-    return Lane(
+    return BatchCursor(
         None, target.position, target.offset_delta, target.base_timestamp, target.max_timestamp, target.values_bytes
     )
 

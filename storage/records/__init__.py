@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from offsetfs.storage.records.compression.inflation import inflation_scope
     from offsetfs.storage.records.format.batch import Survey, recompressed, set_max_timestamp
     from offsetfs.storage.records.format.batch_builder import TIMESTAMP_MAX, value_bytes_max
+    from offsetfs.storage.records.format.batch_cursor import BatchCursor
     from offsetfs.storage.records.format.batch_header import HEADER_SIZE
     from offsetfs.storage.records.format.batch_writer import bytes_max_within
-    from offsetfs.storage.records.format.lane import Lane
     from offsetfs.storage.records.format.partitioner import partition_of
     from offsetfs.storage.records.format.record_row import (
         COLUMNS,
@@ -56,12 +56,12 @@ __all__ = [
     "TIMESTAMP_DELTA",
     "TIMESTAMP_MAX",
     "VALUE",
+    "BatchCursor",
     "Column",
     "Compression",
     "HeaderColumns",
     "JsonRules",
     "JsonSpread",
-    "Lane",
     "LineFault",
     "RecordColumns",
     "Survey",
@@ -99,7 +99,7 @@ __getattr__ = lazy_names(
         "HeaderColumns": "records.columns.columns",
         "JsonRules": "records.json.record_json",
         "JsonSpread": "records.json.record_json",
-        "Lane": "records.format.lane",
+        "BatchCursor": "records.format.batch_cursor",
         "LineFault": "records.json.record_json",
         "RecordColumns": "records.columns.columns",
         "Survey": "records.format.batch",

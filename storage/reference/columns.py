@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from offsetfs.storage.records.format import varint
-from offsetfs.storage.records.format.lane import Lane
+from offsetfs.storage.records.format.batch_cursor import BatchCursor
 from offsetfs.storage.records.format.partitioner import partition_of
 from offsetfs.storage.records.format.record_row import (
     COLUMNS,
@@ -65,7 +65,7 @@ class Encoded(NamedTuple):
     pick: int
     """The next of the picks."""
 
-    cursor: Lane
+    cursor: BatchCursor
     """The batch then, without its target, and with the sums of this call."""
 
     record_bytes: int
@@ -131,7 +131,7 @@ def spread_keys(keys: Column, count: int, partitions: int) -> array[int]:
     return array("i", (-1 if key is None else partition_of(key, partitions) for key in found))
 
 
-def encode_columns(columns: RecordColumns, picks: array[int], pick: int, cursor: Lane) -> Encoded:
+def encode_columns(columns: RecordColumns, picks: array[int], pick: int, cursor: BatchCursor) -> Encoded:
     """Write the rows `picks[pick:]` as records into the target of `cursor`, as many as fit.
 
     ValueError for a timestamp below -1, a row that is not there, a header without a name.
@@ -156,7 +156,7 @@ def encode_columns(columns: RecordColumns, picks: array[int], pick: int, cursor:
         base, latest = timestamp if base is None else base, max(latest, timestamp)
         position, delta, pick = position + len(record), delta + 1, pick + 1
         values_bytes += value_size + 1
-    return Encoded(pick, Lane(None, position, delta, base, latest, values_bytes), record_bytes)
+    return Encoded(pick, BatchCursor(None, position, delta, base, latest, values_bytes), record_bytes)
 
 
 def _wrapped(number: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from offsetfs.storage.records.format.lane import Lane
+from offsetfs.storage.records.format.batch_cursor import BatchCursor
 from offsetfs.storage.records.format.partitioner import partition_of
 from offsetfs.storage.records.json.json_line import OUT_OF_TIME, JsonRecord, LineFault, WrongLine, parse
 from offsetfs.storage.reference import codec
@@ -62,7 +62,7 @@ class JsonSplit(NamedTuple):
     """What is wrong with the line that begins at `start`."""
 
 
-CursorFor = Callable[[int, int, Lane | None], Lane | None]
+CursorFor = Callable[[int, int, BatchCursor | None], BatchCursor | None]
 """Provides an open batch: `cursor_for(partition, record_bytes, filled)`. See `spread_json`."""
 
 
@@ -70,7 +70,7 @@ class JsonSpread(NamedTuple):
     """How far `spread_json` got."""
 
     start: int
-    cursors: dict[int, Lane]
+    cursors: dict[int, BatchCursor]
     """Those of batches that got records, by partition and without their targets; not what `cursor_for` was given."""
 
     partition: int
@@ -87,7 +87,7 @@ def split_json(
     source: Buffer,
     start: int,
     end: int,
-    cursor: Lane,
+    cursor: BatchCursor,
     rules: JsonRules,
     count_max: int,
 ) -> JsonSplit:
@@ -144,7 +144,7 @@ def spread_json(
     source: Buffer,
     start: int,
     end: int,
-    cursors: Sequence[Lane | None],
+    cursors: Sequence[BatchCursor | None],
     keyless: int,
     rules: JsonRules,
     cursor_for: CursorFor | None = None,
@@ -193,14 +193,14 @@ def spread_json(
     return JsonSpread(start, _changed(now, begun), -1, 0, None)
 
 
-def _filled(cursor: Lane | None, source: Buffer, start: int, end: int, rules: JsonRules) -> Lane | None:
+def _filled(cursor: BatchCursor | None, source: Buffer, start: int, end: int, rules: JsonRules) -> BatchCursor | None:
     """Return the cursor with the record of one line, None where it does not fit."""
     if cursor is None:
         return None
     split = split_json(source, start, end, cursor, JsonRules(rules.now_ms, values_as_text=rules.values_as_text), 1)
     if split.start == start:
         return None
-    return Lane(
+    return BatchCursor(
         cursor.target,
         split.position,
         split.offset_delta,
@@ -223,7 +223,7 @@ def _check_time(record: JsonRecord | None, rules: JsonRules) -> None:
             raise WrongLine(LineFault(0, OUT_OF_TIME))
 
 
-def _changed(now: Sequence[Lane | None], before: Sequence[Lane | None]) -> dict[int, Lane]:
+def _changed(now: Sequence[BatchCursor | None], before: Sequence[BatchCursor | None]) -> dict[int, BatchCursor]:
     return {
         number: cursor._replace(target=None)
         for number, (cursor, old) in enumerate(zip(now, before, strict=True))

@@ -27,8 +27,8 @@ from offsetfs.storage.native import record_json as native_record_json
 from offsetfs.storage.native import valid_batches as native_valid_batches
 from offsetfs.storage.records.columns.columns import KEY, VALUE
 from offsetfs.storage.records.format import batch_row, record_row
+from offsetfs.storage.records.format.batch_cursor import BatchCursor
 from offsetfs.storage.records.format.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC, seal_checksum
-from offsetfs.storage.records.format.lane import Lane
 from offsetfs.storage.reference import chain as reference_chain
 from offsetfs.storage.reference import codec as reference_codec
 from offsetfs.storage.reference import columns as reference_columns
@@ -170,7 +170,7 @@ def _encoded(module: ModuleType, payload: bytes, rows: array[int]) -> object:
     keys, values = (reference_columns.gather(payload, rows, column) for column in (KEY, VALUE))
     times = array("q", (max(delta, -1) for delta in rows[record_row.TIMESTAMP_DELTA :: record_row.COLUMNS]))
     columns = reference_columns.RecordColumns(keys, values, reference_columns.gather_headers(payload, rows), times)
-    cursor = Lane(bytearray(len(payload) + 100), 0, 0, None)
+    cursor = BatchCursor(bytearray(len(payload) + 100), 0, 0, None)
     done = module.encode_columns(columns, array("i", range(len(times))), 0, cursor)
     return done, bytes(cursor.target or b"")
 

@@ -37,8 +37,8 @@ from offsetfs.storage.records.compression.compression import decompress
 from offsetfs.storage.records.format import batch_chain
 from offsetfs.storage.records.format.batch import read_batch
 from offsetfs.storage.records.format.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_cursor import BatchCursor
 from offsetfs.storage.records.format.batch_header import HEADER_SIZE, seal_checksum
-from offsetfs.storage.records.format.lane import Lane
 from offsetfs.storage.records.json.batch_json import joined_json
 from offsetfs.storage.reference import compaction as reference_compaction
 from offsetfs.storage.reference import json_lines as reference_json_lines
@@ -93,7 +93,7 @@ def _json_lines_of(data: bytes) -> None:
     """Lines that are appended, by both codecs; what is taken is printed, and taken again."""
     target, native_target, start = bytearray(len(data) + 100), bytearray(len(data) + 100), 0
     while start < len(data):
-        cursor, native_cursor = Lane(target, 0, 0, None), Lane(native_target, 0, 0, None)
+        cursor, native_cursor = BatchCursor(target, 0, 0, None), BatchCursor(native_target, 0, 0, None)
         rules = JsonRules(7)
         split = reference_json_lines.split_json(data, start, len(data), cursor, rules, 1 << 30)
         assert split == native_json_lines.split_json(data, start, len(data), native_cursor, rules, 1 << 30)
@@ -114,7 +114,7 @@ def _spread(data: bytes, start: int) -> None:
     outcomes = []
     for module in (reference_json_lines, native_json_lines):
         for flag in (False, True):
-            cursors = [*(Lane(bytearray(size), 0, 0, None) for size in sizes), None]
+            cursors = [*(BatchCursor(bytearray(size), 0, 0, None) for size in sizes), None]
             rules = JsonRules(7, honors_partition=flag, values_as_text=flag)
             spread = module.spread_json(data, start, len(data), cursors, 0, rules)
             outcomes.append((spread, cursors))

@@ -19,7 +19,7 @@ from offsetfs.storage.native import dump as native_dump
 from offsetfs.storage.native import json_lines as native_json_lines
 from offsetfs.storage.native import valid_batches as native_valid_batches
 from offsetfs.storage.records.format.batch import build, read_batch, seal_checksum
-from offsetfs.storage.records.format.lane import Lane
+from offsetfs.storage.records.format.batch_cursor import BatchCursor
 from offsetfs.storage.reference import chain as reference_chain
 from offsetfs.storage.reference import columns as reference_columns
 from offsetfs.storage.reference import compaction as reference_compaction
@@ -136,7 +136,7 @@ def test_keys_that_are_not_there_are_not_spread(module: ModuleType, count: int, 
 @pytest.mark.parametrize("module", [native_columns, reference_columns], ids=["compiled", "plain"])
 def test_timestamps_further_apart_than_a_long_reaches_wrap_around_and_read_back(module: ModuleType) -> None:
     times = array("q", [-1, FAR])
-    cursor = Lane(bytearray(200), 0, 0, None)
+    cursor = BatchCursor(bytearray(200), 0, 0, None)
     columns = RecordColumns(column(b"a", b"b"), column(b"v", b"w"), None, times)
     done = module.encode_columns(columns, array("i", [0, 1]), 0, cursor)
     assert (done.pick, done.cursor.max_timestamp) == (2, FAR)
@@ -152,7 +152,9 @@ def test_timestamps_further_apart_than_a_long_reaches_wrap_around_and_read_back(
 def test_a_cursor_that_is_wrong_releases_what_it_held(module: ModuleType) -> None:
     good, wrong = bytearray(100), bytearray(100)
     with pytest.raises(ValueError):
-        module.spread_json(b"{}\n", 0, 3, [Lane(good, 0, 0, None), Lane(wrong, -5, 0, None)], 0, JsonRules(7))
+        module.spread_json(
+            b"{}\n", 0, 3, [BatchCursor(good, 0, 0, None), BatchCursor(wrong, -5, 0, None)], 0, JsonRules(7)
+        )
     good.extend(b"x")  # BufferError while it is held
     wrong.extend(b"x")
 
@@ -239,7 +241,7 @@ def test_a_map_that_fills_amid_a_malformed_batch_leaves_the_batch_to_the_caller(
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_cursor_whose_offset_deltas_are_used_up_is_named(count: int) -> None:
-    cursors = [Lane(bytearray(100), 0, 2**31, None)] * count
+    cursors = [BatchCursor(bytearray(100), 0, 2**31, None)] * count
     spread = [
         module.spread_json(b'{"value":"v"}\n', 0, 14, cursors, 0, JsonRules(7))
         for module in (native_json_lines, reference_json_lines)

@@ -21,8 +21,8 @@ from offsetfs.storage.records.compression.compression import Buffer, Compression
 from offsetfs.storage.records.format import codec
 from offsetfs.storage.records.format.batch import read_batch
 from offsetfs.storage.records.format.batch_builder import BatchBuilder, record_size
+from offsetfs.storage.records.format.batch_cursor import BatchCursor
 from offsetfs.storage.records.format.batch_header import HEADER_SIZE
-from offsetfs.storage.records.format.lane import Lane
 from offsetfs.storage.records.format.record import Header
 from offsetfs.storage.records.json import json_line
 from offsetfs.storage.records.json.json_line import LineFault, WrongLine
@@ -44,7 +44,7 @@ def module(request: pytest.FixtureRequest) -> ModuleType:
 def taken(module: ModuleType, data: bytes, **more: Any) -> tuple[JsonSplit, list[EncodableRecord]]:
     """What `split_json` says of all of `data`, and the records it makes: key, value, headers, timestamp."""
     target = bytearray(len(data) + 100)
-    cursor = Lane(target, 0, 0, more.pop("base_timestamp", None))
+    cursor = BatchCursor(target, 0, 0, more.pop("base_timestamp", None))
     count_max = more.pop("count_max", 1000)
     split = module.split_json(data, 0, len(data), cursor, JsonRules(**{"now_ms": NOW, **more}), count_max)
     records = codec.decode(target[: split.position], split.offset_delta)
@@ -244,7 +244,9 @@ OF_A_HEADER = ": a header has key (or key_b64) and value (or value_b64)"
 def test_fields_that_no_record_has_are_refused_by_their_names(
     module: ModuleType, line: bytes, position: int, names: str
 ) -> None:
-    split = module.split_json(line + b"\n", 0, len(line) + 1, Lane(bytearray(9999), 0, 0, None), JsonRules(NOW), 9)
+    split = module.split_json(
+        line + b"\n", 0, len(line) + 1, BatchCursor(bytearray(9999), 0, 0, None), JsonRules(NOW), 9
+    )
     remedy = OF_A_HEADER if b"headers" in line else REMEDY
     assert (split.start, split.fault) == (0, LineFault(position, f"unknown field {names}{remedy}"))
 
@@ -311,7 +313,7 @@ def test_what_was_taken_is_summed_up(module: ModuleType) -> None:
 
 def test_nothing_taken_sums_up_to_nothing(module: ModuleType) -> None:
     assert taken(module, b"\n")[0] == (1, 0, 0, None, -1, 0, 0, None)
-    assert module.split_json(b"", 0, 0, Lane(bytearray(3), 2, 5, 77), JsonRules(NOW), 9) == (
+    assert module.split_json(b"", 0, 0, BatchCursor(bytearray(3), 2, 5, 77), JsonRules(NOW), 9) == (
         0,
         2,
         5,
@@ -325,7 +327,7 @@ def test_nothing_taken_sums_up_to_nothing(module: ModuleType) -> None:
 
 def test_records_count_on_from_the_batch_they_join(module: ModuleType) -> None:
     target = bytearray(b"#" * 100)
-    split = module.split_json(b'xx{"timestamp":5}\n', 2, 18, Lane(target, 10, 3, 9), JsonRules(NOW), 100)
+    split = module.split_json(b'xx{"timestamp":5}\n', 2, 18, BatchCursor(target, 10, 3, 9), JsonRules(NOW), 100)
     assert split == (18, 17, 4, 9, 5, 1, 0, None)
     assert codec.decode(target[10:17], 1) == [(3, -4, None, None, ())]
     assert target[:10] + target[17:] == b"#" * 93
@@ -337,7 +339,7 @@ def test_timestamps_that_are_too_far_apart_wrap_around_and_come_back(
 ) -> None:
     target = bytearray(100)
     line = b'{"timestamp":%d}\n' % timestamp
-    split = module.split_json(line, 0, len(line), Lane(target, 0, 0, base), JsonRules(NOW), 1)
+    split = module.split_json(line, 0, len(line), BatchCursor(target, 0, 0, base), JsonRules(NOW), 1)
     delta = codec.decode(target[: split.position], 1)[0][1]
     assert (base + delta + 2**63) % 2**64 - 2**63 == timestamp
 
@@ -347,7 +349,9 @@ def test_it_stops_when_the_next_record_does_not_fit_and_writes_nothing_beyond(mo
     size = record_size(b"k", "é".encode(), (("h", b"\0\0"),))
     for space in range(3 * size + 3):
         target = bytearray(b"#" * (space + 8))
-        split = module.split_json(data, 0, len(data), Lane(memoryview(target)[:space], 0, 0, None), JsonRules(NOW), 100)
+        split = module.split_json(
+            data, 0, len(data), BatchCursor(memoryview(target)[:space], 0, 0, None), JsonRules(NOW), 100
+        )
         taken_count = min(space // size, 3)
         assert (split.start, split.position, split.offset_delta) == (72 * taken_count, size * taken_count, taken_count)
         assert split.record_bytes == (size if taken_count < 3 else 0)
@@ -359,14 +363,14 @@ def test_it_stops_at_the_count_asked_for_and_at_the_last_offset_delta(module: Mo
     for count_max in (0, 2):
         split, records = taken(module, data, count_max=count_max)
         assert (split.start, len(records)) == (14 * count_max, count_max)
-    split = module.split_json(data, 0, len(data), Lane(bytearray(99), 0, 2**31 - 2, 0), JsonRules(NOW), 100)
+    split = module.split_json(data, 0, len(data), BatchCursor(bytearray(99), 0, 2**31 - 2, 0), JsonRules(NOW), 100)
     assert (split.start, split.offset_delta) == (28, 2**31)
 
 
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview, lambda data: memoryview(b"xx" + data)[2:]])
 def test_lines_of_any_buffer_are_taken(module: ModuleType, wrap: Callable[[bytes], Buffer]) -> None:
     target = bytearray(20)
-    cursor = Lane(memoryview(target), 0, 0, None)
+    cursor = BatchCursor(memoryview(target), 0, 0, None)
     assert module.split_json(wrap(b'{"value":"a"}\n'), 0, 14, cursor, JsonRules(0), 9)[:3] == (14, 8, 1)
 
 
@@ -386,7 +390,7 @@ def test_what_lies_outside_is_refused(
     module: ModuleType, start: int, end: int, position: int, delta: int, now: int
 ) -> None:
     with pytest.raises(ValueError):
-        module.split_json(b"{}\n", start, end, Lane(bytearray(10), position, delta, None), JsonRules(now), 100)
+        module.split_json(b"{}\n", start, end, BatchCursor(bytearray(10), position, delta, None), JsonRules(now), 100)
 
 
 def test_other_threads_run_while_lines_are_taken() -> None:
@@ -398,7 +402,9 @@ def test_other_threads_run_while_lines_are_taken() -> None:
         nonlocal is_inside, is_done
         for _ in range(10):
             is_inside = True
-            native_json_lines.split_json(source, 0, len(source), Lane(target, 0, 0, None), JsonRules(NOW), 1 << 30)
+            native_json_lines.split_json(
+                source, 0, len(source), BatchCursor(target, 0, 0, None), JsonRules(NOW), 1 << 30
+            )
             is_inside = False
         is_done = True
 
@@ -564,7 +570,7 @@ def assert_taken_as_the_oracle_says(line: bytes) -> None:
         for values_as_text in (False, True):
             target = bytearray(b"#" * (len(line) + 40))
             rules = JsonRules(NOW, values_as_text=values_as_text)
-            split = module.split_json(line + b"\n", 0, len(line) + 1, Lane(target, 0, 0, None), rules, 9)
+            split = module.split_json(line + b"\n", 0, len(line) + 1, BatchCursor(target, 0, 0, None), rules, 9)
             outcomes.append((split, target))
     assert outcomes[:2] == outcomes[2:]
     split, target = outcomes[0]

@@ -28,8 +28,8 @@ from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records.columns.columns import KEY, VALUE
 from offsetfs.storage.records.format import batch_row, chain, codec, record_row, varint
 from offsetfs.storage.records.format.batch import build, read_batch
+from offsetfs.storage.records.format.batch_cursor import BatchCursor
 from offsetfs.storage.records.format.batch_header import seal_checksum
-from offsetfs.storage.records.format.lane import Lane
 from offsetfs.storage.reference.codec import EncodableRecord
 from offsetfs.storage.reference.compaction import NO_SPACE, OTHER, SLOT_SIZE
 from offsetfs.storage.reference.dump import LineStyle
@@ -342,13 +342,13 @@ def time_floor(module: Any, given: tuple[list[tuple[int, int]], int]) -> object:
 
 def json_split(module: Any, given: LinesToSplit) -> object:
     target = bytearray(b"#" * given.size)
-    cursor = Lane(target, *given.cursor)
+    cursor = BatchCursor(target, *given.cursor)
     return module.split_json(given.source, given.start, given.end, cursor, given.rules, given.count_max), target
 
 
 def json_spread(module: Any, given: tuple[bytes, int, int, JsonRules]) -> object:
     lines, partitions, size, rules = given
-    cursors = [Lane(bytearray(size), 0, 0, None) for _ in range(partitions)]
+    cursors = [BatchCursor(bytearray(size), 0, 0, None) for _ in range(partitions)]
     return module.spread_json(lines, 0, len(lines), cursors, partitions - 1, rules), cursors
 
 
@@ -356,11 +356,11 @@ def json_spread_on_demand(module: Any, given: tuple[bytes, int, int, JsonRules])
     """Cursors are provided as they are needed, six in all."""
     lines, partitions, size, rules = given
     calls: list[object] = []
-    provided: list[Lane] = []
+    provided: list[BatchCursor] = []
 
-    def cursor_for(number: int, record_bytes: int, filled: Lane | None) -> Lane | None:
+    def cursor_for(number: int, record_bytes: int, filled: BatchCursor | None) -> BatchCursor | None:
         calls.append((number, record_bytes, filled))
-        provided.append(Lane(bytearray(size), 0, 0, None))
+        provided.append(BatchCursor(bytearray(size), 0, 0, None))
         return provided[-1] if len(provided) < 6 else None
 
     return module.spread_json(lines, 0, len(lines), [None] * partitions, 0, rules, cursor_for), calls, provided
@@ -370,7 +370,7 @@ def encoded_columns(module: Any, given: tuple[list[RandomRecord], int]) -> objec
     records, size = given
     target = bytearray(size)
     picks = array("i", reversed(range(len(records))))
-    return module.encode_columns(as_columns(records), picks, 0, Lane(target, 0, 0, None)), target
+    return module.encode_columns(as_columns(records), picks, 0, BatchCursor(target, 0, 0, None)), target
 
 
 def keys_hashed(module: Any, given: tuple[tuple[bytes, array[int]], int, int, int]) -> object:

@@ -13,8 +13,8 @@ from spies import spy
 from offsetfs.storage.native import json_lines as native_json_lines
 from offsetfs.storage.records.format import codec
 from offsetfs.storage.records.format.batch_builder import BatchBuilder, spread_json_lines
+from offsetfs.storage.records.format.batch_cursor import BatchCursor
 from offsetfs.storage.records.format.batch_header import HEADER_SIZE
-from offsetfs.storage.records.format.lane import Lane
 from offsetfs.storage.records.format.partitioner import murmur2, partition_of
 from offsetfs.storage.records.json import json_line
 from offsetfs.storage.reference import json_lines as reference_json_lines
@@ -57,11 +57,11 @@ def line(key: bytes | None, value: str = "v", *, is_base64: bool = False) -> byt
     return json.dumps({name: text, "value": value}).encode() + b"\n"
 
 
-def cursors(count: int, size: int = 1 << 16) -> list[Lane | None]:
-    return [Lane(bytearray(size), 0, 0, None) for _ in range(count)]
+def cursors(count: int, size: int = 1 << 16) -> list[BatchCursor | None]:
+    return [BatchCursor(bytearray(size), 0, 0, None) for _ in range(count)]
 
 
-def keys_of(before: Lane | None, after: Lane | None) -> list[tuple[bytes | None, bytes | None]]:
+def keys_of(before: BatchCursor | None, after: BatchCursor | None) -> list[tuple[bytes | None, bytes | None]]:
     if before is None or before.target is None or after is None:
         return []
     return [(key, value) for _, _, key, value, _ in codec.decode(before.target[: after.position], after.offset_delta)]
@@ -91,9 +91,9 @@ def test_records_without_a_key_go_to_the_given_partition(module: ModuleType) -> 
 def test_it_stops_in_the_order_of_the_lines_where_a_batch_is_full(module: ModuleType) -> None:
     keys = [next(b"%d" % k for k in range(100) if partition_of(b"%d" % k, 2) == number) for number in (0, 1)]
     data = line(keys[0], "x" * 40) * 2 + line(keys[1]) + line(keys[0], "x" * 40) + line(keys[1])
-    small: list[Lane | None] = [
-        Lane(bytearray(110), 0, 0, None),
-        Lane(bytearray(1000), 0, 0, None),
+    small: list[BatchCursor | None] = [
+        BatchCursor(bytearray(110), 0, 0, None),
+        BatchCursor(bytearray(1000), 0, 0, None),
     ]
     spread = module.spread_json(data, 0, len(data), small, 0, JsonRules(NOW))
     assert data[spread.start :] == line(keys[0], "x" * 40) + line(keys[1])
@@ -111,13 +111,13 @@ def test_a_batch_that_is_not_there_stops_the_work(module: ModuleType) -> None:
 def test_a_full_batch_is_handed_over_and_another_one_is_provided(module: ModuleType) -> None:
     data, calls = line(b"k", "x" * 40) * 3, []
     batches = [
-        Lane(bytearray(110), 0, 0, None),
-        Lane(bytearray(20), 0, 0, None),
-        Lane(bytearray(60), 0, 0, None),
+        BatchCursor(bytearray(110), 0, 0, None),
+        BatchCursor(bytearray(20), 0, 0, None),
+        BatchCursor(bytearray(60), 0, 0, None),
     ]
     provided = list(batches)
 
-    def cursor_for(number: int, record_bytes: int, filled: Lane | None) -> Lane | None:
+    def cursor_for(number: int, record_bytes: int, filled: BatchCursor | None) -> BatchCursor | None:
         calls.append((number, record_bytes, filled and filled.offset_delta))
         return provided.pop(0)
 
@@ -131,21 +131,21 @@ def test_a_full_batch_is_handed_over_and_another_one_is_provided(module: ModuleT
 def test_a_batch_that_is_not_provided_stops_the_work(module: ModuleType) -> None:
     data, calls = line(b"k", "x" * 40) * 3, []
 
-    def cursor_for(number: int, record_bytes: int, filled: Lane | None) -> Lane | None:
+    def cursor_for(number: int, record_bytes: int, filled: BatchCursor | None) -> BatchCursor | None:
         calls.append(filled and filled.offset_delta)
-        return None if filled else Lane(bytearray(60), 0, 0, None)
+        return None if filled else BatchCursor(bytearray(60), 0, 0, None)
 
     spread = module.spread_json(data, 0, len(data), [None], 0, JsonRules(NOW), cursor_for=cursor_for)
     assert (spread.start, spread.cursors, spread.partition, spread.record_bytes) == (len(data) // 3, {}, 0, 48)
     assert calls == [None, 1]
     calls.clear()
-    small_cursor = spy(calls, lambda *_: 0, lambda *_: Lane(bytearray(9), 0, 0, None))
+    small_cursor = spy(calls, lambda *_: 0, lambda *_: BatchCursor(bytearray(9), 0, 0, None))
     spread = module.spread_json(data, 0, len(data), [None], 0, JsonRules(NOW), cursor_for=small_cursor)
     assert (spread.start, spread.cursors, spread.partition, len(calls)) == (0, {}, 0, reference_json_lines.ASKED_MAX)
 
 
 def test_what_provides_a_batch_may_raise(module: ModuleType) -> None:
-    def cursor_for(number: int, record_bytes: int, filled: Lane | None) -> Lane | None:
+    def cursor_for(number: int, record_bytes: int, filled: BatchCursor | None) -> BatchCursor | None:
         raise OSError(errno.EIO, "no")
 
     with pytest.raises(OSError, match="no"):

@@ -17,7 +17,7 @@ from offsetfs.storage.records.compression.compression import UNCOMPRESSED, Compr
 from offsetfs.storage.records.format import codec, varint
 from offsetfs.storage.records.format.batch_header import HEADER_SIZE, seal_checksum, write_new_header
 from offsetfs.storage.records.json import record_json
-from offsetfs.storage.records.json.record_json import JsonRules, JsonSplit, JsonSpread, Lane
+from offsetfs.storage.records.json.record_json import BatchCursor, JsonRules, JsonSplit, JsonSpread
 from offsetfs.storage.units import NO_TIMESTAMP, Timestamp
 
 RECORD_OVERHEAD_MAX = 21
@@ -138,13 +138,13 @@ class BatchBuilder:
         return split
 
     @property
-    def cursor(self) -> Lane:
+    def cursor(self) -> BatchCursor:
         """The batch as `spread_json` wants it."""
         assert not self._sealed
         base_timestamp = self._base_timestamp if self.count else None
-        return _new_tuple(Lane, (self._buffer, self.size, self.count, base_timestamp, -1, 0))
+        return _new_tuple(BatchCursor, (self._buffer, self.size, self.count, base_timestamp, -1, 0))
 
-    def grown(self, cursor: Lane) -> None:
+    def grown(self, cursor: BatchCursor) -> None:
         """Continue at `cursor`, which `spread_json` or `encode_columns` returned."""
         assert cursor.base_timestamp is not None
         self.size = cursor.position

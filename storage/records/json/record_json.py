@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from offsetfs.storage.native import select
-from offsetfs.storage.records.format.lane import Lane
+from offsetfs.storage.records.format.batch_cursor import BatchCursor
 from offsetfs.storage.records.json.json_line import LineFault
 from offsetfs.storage.reference.json_lines import CursorFor, JsonRules, JsonSplit, JsonSpread
 from offsetfs.storage.reference.record_json import JSON_BYTES_MAX, Buffer, line_prefix, lines_of
@@ -27,12 +27,12 @@ measure_json = _record_json.measure_json
 
 __all__ = [
     "JSON_BYTES_MAX",
+    "BatchCursor",
     "Buffer",
     "CursorFor",
     "JsonRules",
     "JsonSplit",
     "JsonSpread",
-    "Lane",
     "LineFault",
     "join_json",
     "line_prefix",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Lane(NamedTuple):
+class BatchCursor(NamedTuple):
     """Where the next record of a batch goes; in a result also the sums of the records that the call wrote."""
 
     target: bytearray | memoryview | None
