@@ -43,7 +43,7 @@ def select(name: str) -> ModuleType:
         module = importlib.import_module(compiled)
     except ModuleNotFoundError as error:
         if error.name != compiled:  # it exists, and what it imports does not
-            raise
+            raise _of_other_sources(compiled, f"imports {error.name}, which does not exist") from error
         return _reference(name)
     module.__dict__["__getattr__"] = partial(_missing, compiled)  # PEP 562
     return module
@@ -52,8 +52,12 @@ def select(name: str) -> ModuleType:
 def _missing(module: str, name: str) -> object:
     if name.startswith("__"):  # asked for by tools that look at any module
         raise AttributeError(f"module {module} has no attribute {name}")
-    raise ImportError(
-        f"{module} has no {name}: it was compiled from other sources than those that are imported; in a checkout, run "
+    raise _of_other_sources(module, f"has no {name}")
+
+
+def _of_other_sources(module: str, reason: str) -> ImportError:
+    return ImportError(
+        f"{module} {reason}: it was compiled from other sources than those that are imported; in a checkout, run "
         "scripts/setup; otherwise install offsetfs again",
         name=module,
     )

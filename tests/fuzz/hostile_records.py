@@ -36,7 +36,7 @@ from offsetfs.storage.views.view_blocks import join_block
 from offsetfs.storage.views.view_format import VALUES
 
 _LOG = Path(__file__).parents[1] / "golden" / "kafka-4.1" / "codec-none-0" / f"{0:020d}.log"
-_PLACE = tempfile.mkdtemp(prefix="offsetfs-fuzz-", dir="/dev/shm")
+_SCRATCH = tempfile.TemporaryDirectory(prefix="offsetfs-fuzz-", dir="/dev/shm")
 _BLOCKS_MAX = 100
 _INFLATED_BYTES_MAX = 1 << 20
 
@@ -98,10 +98,10 @@ def _outcome(ask: Callable[[object], object], codec: object) -> object:
 def settings(data: bytes) -> None:
     """The settings of topics, the mark of a clean end, and what stands behind `-o`."""
     for name in (TOPICS, ".kafka_cleanshutdown"):
-        with open(os.path.join(_PLACE, name), "wb") as file:
+        with open(os.path.join(_SCRATCH.name, name), "wb") as file:
             file.write(data)
-    TopicSettings(_PLACE).config_of("orders")
-    CleanShutdown.read(_PLACE)
+    TopicSettings(_SCRATCH.name).config_of("orders")
+    CleanShutdown.read(_SCRATCH.name)
     with contextlib.suppress(MountOptionError):
         options = MountOptions.parse([data.decode("utf-8", "surrogateescape")])
         assert all(isinstance(text, str) for text in options.texts().values())
@@ -113,9 +113,9 @@ def values_map(data: bytes) -> None:
     Readers of a map that is inconsistent with its log get ESTALE, and the map is refuted.
     """
     data = data[:12] + crc32c(data[16:]).to_bytes(4, "big") + data[16:]
-    if not os.path.exists(os.path.join(_PLACE, _LOG.name)):
-        shutil.copy(_LOG, _PLACE)
-    segment = Segment(_PLACE, 0, DEFAULTS, FilePool(4), read_only=True)
+    if not os.path.exists(os.path.join(_SCRATCH.name, _LOG.name)):
+        shutil.copy(_LOG, _SCRATCH.name)
+    segment = Segment(_SCRATCH.name, 0, DEFAULTS, FilePool(4), read_only=True)
     with open(segment.path(VALUES.suffix), "wb") as file:
         file.write(data)
     copied = LineIndex.from_image(segment, data, VALUES, VALUES.identity)

@@ -52,7 +52,8 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 INFLATED_BYTES_MAX = 1 << 20
 SEEDS_MAX = 60
 
-_FILE = os.path.join(tempfile.mkdtemp(prefix="offsetfs-fuzz-", dir="/dev/shm"), f"{0:020d}.log")
+_SCRATCH = tempfile.TemporaryDirectory(prefix="offsetfs-fuzz-", dir="/dev/shm")
+_FILE = os.path.join(_SCRATCH.name, f"{0:020d}.log")
 
 
 def _named_errors_only(parse: Callable[[bytes], object]) -> Callable[[bytes], None]:

@@ -53,21 +53,21 @@ def test_a_module_that_was_compiled_from_older_sources_names_the_remedy(monkeypa
 
 
 @pytest.mark.parametrize(
-    ("file", "content"),
+    ("file", "content", "message"),
     [
-        (f"codec{importlib.machinery.EXTENSION_SUFFIXES[0]}", b"not a library"),
-        ("codec.py", b"import a_module_that_is_missing"),
+        (f"codec{importlib.machinery.EXTENSION_SUFFIXES[0]}", b"not a library", "codec"),
+        ("codec.py", b"import a_module_that_is_missing", "imports a_module_that_is_missing.* run scripts/setup"),
     ],
     ids=["no library", "its import is missing"],
 )
 def test_a_compiled_module_that_does_not_load_is_an_error(
-    file: str, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: str, content: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / file).write_bytes(content)
     monkeypatch.delenv("OFFSETFS_PURE", raising=False)
     monkeypatch.setattr(native, "__path__", [str(tmp_path)])
     monkeypatch.delitem(sys.modules, "offsetfs.storage.native.codec", raising=False)
-    with pytest.raises(ImportError):
+    with pytest.raises(ImportError, match=message):
         native.select("codec")
 
 
