@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("docs", "scripts", "tests", "broker", "cli", "fs", "library", "pipeline", "protocol", "storage")
+FOLDERS = ("docs", "scripts", "tests", "broker", "cli", "fs", "library", "pipeline", "protocol", "runtime", "storage")
 GENERATED = {".so", ".c", ".pyc"}
 
 pytestmark = pytest.mark.mount

@@ -19,7 +19,19 @@ def tracked(*patterns: str) -> list[Path]:
             ["git", "ls-files", "--", *patterns], cwd=ROOT, capture_output=True, text=True, check=True
         )
     except (OSError, subprocess.CalledProcessError):
-        folders = ("docs", "fs", "storage", "cli", "library", "pipeline", "scripts", "tests")
+        folders = (
+            "docs",
+            "fs",
+            "storage",
+            "cli",
+            "library",
+            "pipeline",
+            "broker",
+            "protocol",
+            "runtime",
+            "scripts",
+            "tests",
+        )
         found = [*ROOT.glob("*"), *(path for folder in folders for path in (ROOT / folder).rglob("*"))]
         return [path for path in found if path.is_file() and any(path.match(pattern) for pattern in patterns)]
     return [ROOT / name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]

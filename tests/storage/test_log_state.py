@@ -19,7 +19,7 @@ from offsetfs.storage.segments.segment import Segment
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("storage", "fs", "cli", "library", "pipeline")
+FOLDERS = ("storage", "fs", "runtime", "cli", "library", "pipeline")
 LOG, SEGMENT = Path("storage/partition/log.py"), Path("storage/segments/segment.py")
 OTHER_OBJECTS = {
     ("fs/files/line_index_building.py", "run.failure"),
