@@ -66,7 +66,8 @@ def rebuild(segment: NamedSegment, log: File, reason: str) -> tuple[OffsetIndex,
 
     The `reason` is logged: indexes that are rebuilt again and again are a sign of a failing disk.
     """
-    _log.info("%s: its indexes are rebuilt: %s", log.path, reason)
+    if segment.size:  # those of a new segment are made here, too
+        _log.info("%s: its indexes are rebuilt: %s", log.path, reason)
     builder = IndexBuilder(segment.base_offset, segment.config.index_interval_bytes)
     for rows in row_walk.rows_over_damage(log, 0, segment.size):
         builder.add_rows(rows.numbers)

@@ -25,6 +25,7 @@ def test_indexes_that_are_rebuilt_are_a_line_of_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, entry: bytes | None, reason: str
 ) -> None:
     """Once a disk that damaged indexes again and again was not noticed."""
+    caplog.set_level(logging.INFO, "offsetfs")
     directory = LogDirectory.open(str(tmp_path))
     log = directory.create_partition(T, {"index.interval.bytes": "1", "segment.bytes": "300"})
     for number in range(12):
@@ -37,8 +38,8 @@ def test_indexes_that_are_rebuilt_are_a_line_of_the_log(
         index.write_bytes(entry)
     directory = LogDirectory.open(str(tmp_path))
     try:
-        with caplog.at_level(logging.INFO, "offsetfs"):
-            found = directory.log(T).batch_at(3)
+        assert caplog.messages == [], "new segments have had none"
+        found = directory.log(T).batch_at(3)
         assert found is not None and found.header.last_offset == 3
         (line,) = [each for each in caplog.messages if "its indexes are rebuilt" in each]
         assert reason in line and str(index.with_suffix(".log")) in line
