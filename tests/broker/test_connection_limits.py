@@ -168,8 +168,8 @@ async def test_a_client_that_pipelines_does_not_keep_others_waiting(running: Run
 async def test_a_fetch_may_wait_longer_than_a_connection_may_be_idle(
     directory: LogDirectory, nursery: trio.Nursery
 ) -> None:
-    async with serving(directory, nursery, connections_max_idle_ms=20) as running:
-        request = m.FetchRequest(max_wait_ms=100, min_bytes=1, topics=LONG_WAIT.topics)
+    async with serving(directory, nursery, connections_max_idle_ms=300) as running:
+        request = m.FetchRequest(max_wait_ms=700, min_bytes=1, topics=LONG_WAIT.topics)
         assert (await running.send(1, "Fetch", 11, request)).responses[0].topic == "t"
 
 
