@@ -130,7 +130,7 @@ def test_systemd_is_notified_when_the_mount_answers_and_for_how_long_it_drains(
         assert heard == ["READY=1", f"STATUS={tmp_path}/log is mounted at {mnt}"]
         assert (mnt / "orders-0").is_dir(), "ready is when it answers"
         append(mnt)
-        (daemon,) = [each for each in _status() if each["mount_point"] == str(mnt)]
+        (daemon,) = _status(mnt)
         os.kill(daemon["pid"], 15)
         stopping = manager.recv(4096).decode().split("\n")
         assert stopping[0] == "STOPPING=1"
@@ -140,7 +140,9 @@ def test_systemd_is_notified_when_the_mount_answers_and_for_how_long_it_drains(
         assert process.wait(timeout=60) == 0
 
 
-def _status() -> list[dict[str, Any]]:
-    said = subprocess.run([*OFFSETFS, "status", "--json"], capture_output=True, text=True, check=True).stdout
+def _status(mount_point: Path) -> list[dict[str, Any]]:
+    said = subprocess.run(
+        [*OFFSETFS, "status", mount_point, "--json"], capture_output=True, text=True, check=True
+    ).stdout
     mounts: list[dict[str, Any]] = json.loads(said)["mounts"]
     return mounts
