@@ -274,7 +274,7 @@ def _numbered(entries: Iterator[tuple[int, ...]], size: int) -> Iterator[tuple[i
 def _offset_entries(reporter: FindingReporter, base_offset: int, may_be_padded: bool) -> Iterator[tuple[int, ...]]:
     def opened() -> tuple[int, Iterator[tuple[int, ...]]]:
         index = OffsetIndex.open(reporter.path, base_offset, bytes_max=_NO_LIMIT, followed=may_be_padded)
-        return index.count, index.entries()
+        return index.count, _complete(index.entries(), 0) if may_be_padded else index.entries()
 
     return _entries(reporter, opened, _OFFSET_ENTRY_SIZE, may_be_padded)
 
@@ -282,9 +282,24 @@ def _offset_entries(reporter: FindingReporter, base_offset: int, may_be_padded: 
 def _time_entries(reporter: FindingReporter, base_offset: int, may_be_padded: bool) -> Iterator[tuple[int, ...]]:
     def opened() -> tuple[int, Iterator[tuple[int, ...]]]:
         index = TimeIndex.open(reporter.path, base_offset, bytes_max=_NO_LIMIT, followed=may_be_padded)
-        return index.count, index.entries()
+        return index.count, _complete(index.entries(), base_offset) if may_be_padded else index.entries()
 
     return _entries(reporter, opened, _TIME_ENTRY_SIZE, may_be_padded)
+
+
+def _complete(entries: Iterator[tuple[int, ...]], unwritten: int) -> Iterator[tuple[int, ...]]:
+    """Leave out the last entry if its second number is `unwritten`, that of zeros in the file.
+
+    A broker writes the numbers of an entry one after the other into its memory map of the file
+    (AbstractIndex.mmap, TimeIndex.maybeAppend).
+    """
+    last = None
+    for each in entries:
+        if last is not None:
+            yield last
+        last = each
+    if last is not None and last[1] != unwritten:
+        yield last
 
 
 def _entries(

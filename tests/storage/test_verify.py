@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from planted_logs import data, marker
+from planted_logs import data, marker, sealed_records
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.directory.directory import LogDirectory
@@ -105,6 +105,22 @@ def test_as_much_is_looked_at_as_kafkas_own_tool_sees(golden: Path) -> None:
         logs = [log.stat().st_size for log in (golden / name).glob("*.log")]
         expected = (1, len(logs), len(counts), sum(counts), sum(logs))
         assert (tally.partitions, tally.segments, tally.batches, tally.records, tally.bytes) == expected
+
+
+@pytest.mark.parametrize(("suffix", "size"), [("index", 8), ("timeindex", 12)])
+def test_an_entry_that_a_running_broker_is_writing_is_no_damage(tmp_path: Path, suffix: str, size: int) -> None:
+    """Once `verify` beside a broker took the first half of an entry of its time index for a wrong one."""
+    directory = LogDirectory.open(str(tmp_path))
+    log = directory.create_partition(TopicPartition("t", 0), {"index.interval.bytes": "1"})
+    for number in range(4):
+        log.append(sealed_records([(None, b"value", (), 1000 + number)]))
+    directory.close()
+    path = tmp_path / "t-0" / f"{0:020d}.{suffix}"
+    first_number = struct.pack(">q", 1003) if suffix == "timeindex" else struct.pack(">i", 9)
+    path.write_bytes(first_number + bytes(10 * size - len(first_number)))
+    assert [each.kind for each in findings_of(tmp_path) if each.severity == DAMAGE] != []
+    (tmp_path / checkpoint.CLEAN_SHUTDOWN).unlink()
+    assert [each for each in findings_of(tmp_path) if each.severity == DAMAGE] == []
 
 
 @pytest.mark.damages
