@@ -21,7 +21,7 @@ from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.metrics import waiting
 from offsetfs.protocol import codec
 from offsetfs.protocol.codec import InvalidMessage
-from offsetfs.protocol.messages import GroupMetadataValue, MemberMetadata
+from offsetfs.protocol.records import GroupMetadataValue, MemberMetadata
 
 NEVER_S = float("inf")
 _ID_CHARACTERS_MAX = 8000  # of four bytes at most

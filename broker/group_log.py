@@ -19,7 +19,7 @@ import trio
 
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import GroupError
-from offsetfs.protocol.messages import GroupMetadataValue
+from offsetfs.protocol.records import GroupMetadataValue
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import (

@@ -16,7 +16,7 @@ import trio
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import NEVER_S, Group, GroupError, restored
 from offsetfs.broker.group_log import GroupLog, StoredGroup
-from offsetfs.protocol.messages import GroupMetadataValue
+from offsetfs.protocol.records import GroupMetadataValue
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import Change, ClassicGroupChange, CommitChange, newer_deletions
 from offsetfs.storage.errors import RecordTooLarge, StorageError

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from offsetfs.broker.report import BrokerReport
 from offsetfs.storage import LogDirectory
+
+if TYPE_CHECKING:  # a mount without a broker does without its modules
+    from offsetfs.broker.report import BrokerReport
 
 
 class MountCompanion(Protocol):

@@ -162,7 +162,7 @@ class _Source:
         self._lines: list[str] = []
         self._depth = 1
         self._numbers = itertools.count()
-        self._module = importlib.import_module("offsetfs.protocol.messages")
+        self._module = importlib.import_module(f"offsetfs.protocol.{message.module}")
 
     def line(self, text: str) -> None:
         self._lines.append("    " * self._depth + text)

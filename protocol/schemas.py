@@ -47,11 +47,17 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A message. `key`: its API key; -1 for headers and for records of internal topics."""
+    """A message. `key`: its API key; for headers -1, for records of internal topics the type of the record."""
 
     name: str
     key: int
     layouts: tuple[Layout, ...]
+    is_record: bool = False
+
+    @property
+    def module(self) -> str:
+        """The module of this package that has its class."""
+        return "records" if self.is_record else "messages"
 
     @property
     def versions(self) -> tuple[int, int]:
@@ -74,7 +80,8 @@ def includes(versions: tuple[int, int], version: int) -> bool:
 def schema(name: str) -> Schema:
     """Return the schema of a message, such as `FetchRequest`; KeyError if there is none."""
     entry = _entries()[name]
-    return Schema(name, entry["key"], tuple(_layout(layout) for layout in entry["layouts"]))
+    layouts = tuple(_layout(layout) for layout in entry["layouts"])
+    return Schema(name, entry["key"], layouts, entry.get("is_record", False))
 
 
 def schema_names() -> list[str]:

@@ -10,17 +10,19 @@ import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
 import offsetfs
-from offsetfs.broker.report import BrokerReport
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.reporting.counters import PartitionCounts, TaskCounts
 from offsetfs.fs.reporting.errors import name_of
 from offsetfs.storage import TopicPartition
+
+if TYPE_CHECKING:  # a mount without a broker does without its modules
+    from offsetfs.broker.report import BrokerReport
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from offsetfs.broker.report import BrokerReport
 from offsetfs.fs.control.report import PartitionReport, Report
 from offsetfs.library.durations import DURATION_BOUNDS_S
 from offsetfs.library.formatting import columns, duration, size
+
+if TYPE_CHECKING:  # a mount without a broker does without its modules
+    from offsetfs.broker.report import BrokerReport
 
 _HEADINGS = ("PARTITION", "START", "NEXT", "SIZE", "APPENDED", "BYTES", "READ", "NOT ON DISK", "SINCE", "FOLLOWERS")
 

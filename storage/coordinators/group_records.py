@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from offsetfs.protocol import codec
 from offsetfs.protocol.codec import InvalidMessage
-from offsetfs.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from offsetfs.protocol.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.format.record import Record
