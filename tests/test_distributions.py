@@ -19,7 +19,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("docs", "scripts", "tests", "broker", "cli", "fs", "library", "pipeline", "protocol", "runtime", "storage")
+FOLDERS = (
+    "docs",
+    "scripts",
+    "tests",
+    *sorted(link.name for link in (ROOT / "src" / "offsetfs").glob("*") if link.is_symlink()),
+)
 GENERATED = {".so", ".c", ".pyc"}
 
 pytestmark = pytest.mark.mount
