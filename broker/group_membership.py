@@ -237,11 +237,7 @@ class Membership:
     async def sync(self, request: m.SyncGroupRequest, version: int) -> m.SyncGroupResponse:
         """Return what the member reads; waits for the leader, which sends it."""
         try:
-            self._check(request.group_id)
-            await self._table.current(request.group_id)
-            group = self._group(request.group_id)
-            member = group.member(request.member_id, request.group_instance_id)
-            group.check_generation(request.generation_id)
+            group, member = await self._member_of(request)
             self._check_protocol(group, request)
             if group.state == GroupState.PREPARING:
                 raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -302,11 +298,7 @@ class Membership:
     async def heartbeat(self, request: m.HeartbeatRequest, version: int) -> m.HeartbeatResponse:
         """Keep a session alive; REBALANCE_IN_PROGRESS asks the member to join again."""
         try:
-            self._check(request.group_id)
-            await self._table.current(request.group_id)
-            group = self._group(request.group_id)
-            member = group.member(request.member_id, request.group_instance_id)
-            group.check_generation(request.generation_id)
+            group, member = await self._member_of(request)
             member.seen_s = trio.current_time()
             if group.state == GroupState.PREPARING:
                 raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -336,11 +328,16 @@ class Membership:
             return m.LeaveGroupResponse(members=results)
         return m.LeaveGroupResponse(error_code=results[0].error_code)
 
-    def _group(self, name: str) -> Group:
-        group = self._table.live.get(name)
+    async def _member_of(self, request: m.SyncGroupRequest | m.HeartbeatRequest) -> tuple[Group, Member]:
+        """Return the group and the member that a request of the current generation names."""
+        self._check(request.group_id)
+        await self._table.current(request.group_id)
+        group = self._table.live.get(request.group_id)
         if group is None:
             raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
-        return group
+        member = group.member(request.member_id, request.group_instance_id)
+        group.check_generation(request.generation_id)
+        return group, member
 
 
 def _leave(group: Group | None, leaving: m.MemberIdentity) -> ErrorCode:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.mount
 SEGMENTS = 104
 RECORDS = 1_000_000_000
 LISTED = 10_000
-ROUNDS_MAX = 30
+ROUNDS_MAX = 1_000
 """The machine may be busy; one round that is in time shows that the work is small."""
 
 
@@ -71,12 +71,12 @@ def test_what_people_ask_for_does_not_depend_on_the_length_of_the_log(mount: Any
 
     status = Path(f"/proc/{mounted.process.pid}/status")
     before = resident_kib(status)
-    assert soonest(listed, 0.2) <= 0.2
-    assert soonest(lambda: os.readlink(partition / "latest"), 0.01) <= 0.01
-    assert soonest(lambda: (partition / str(end - 5)).read_bytes(), 0.01) <= 0.01
-    assert soonest(lambda: (partition / f"range/{end - 100}..{end - 90}").read_bytes(), 0.01) <= 0.01
-    assert soonest(lambda: (partition / "last/10").read_bytes(), 0.01) <= 0.01
-    assert soonest(lambda: os.readlink(partition / "by-time/2020-01-01"), 0.05) <= 0.05
+    assert soonest(listed, 0.05) <= 0.05
+    assert soonest(lambda: os.readlink(partition / "latest"), 0.002) <= 0.002
+    assert soonest(lambda: (partition / str(end - 5)).read_bytes(), 0.002) <= 0.002
+    assert soonest(lambda: (partition / f"range/{end - 100}..{end - 90}").read_bytes(), 0.002) <= 0.002
+    assert soonest(lambda: (partition / "last/10").read_bytes(), 0.002) <= 0.002
+    assert soonest(lambda: os.readlink(partition / "by-time/2020-01-01"), 0.01) <= 0.01
     assert resident_kib(status) - before < 32 << 10
 
 

@@ -4,7 +4,6 @@ import errno
 import functools
 import json
 import os
-import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -55,15 +54,13 @@ def test_a_record_is_seen_within_a_tenth_of_a_second_of_its_acknowledgement(kafk
     kafka.create_topic("orders")
     with followed(kafka, tmp_path / "mnt") as mnt:
         next_file, latest = mnt / "orders-0" / "next", mnt / "orders-0" / "latest"
-        delays = []
-        for number in range(9):
+        for number in range(5):
             kafka.produce("orders", b"line %d\n" % number)
             acknowledged = time.monotonic()
             assert within(SECONDS_MAX, functools.partial(is_number, next_file, number + 1))
-            delays.append(time.monotonic() - acknowledged)
+            assert time.monotonic() - acknowledged <= 0.1
             assert latest.read_bytes() == b"line %d" % number
             assert (mnt / "orders-0" / "values").read_bytes().count(b"\n") == number + 1
-        assert statistics.median(delays) <= 0.1  # single ones are longer on a machine with other work
 
 
 @pytest.mark.promise(
