@@ -3,8 +3,10 @@
     request     i32 size | header: i16 api key, i16 version, i32 correlation id, client id | body
     response    i32 size | header: i32 correlation id | body
 
-Requests are answered one after the other. What the client sends meanwhile waits in the socket, except for a small
-buffer: that bounds the memory of a connection to one request and one response. A request that waits for other clients
+Requests are handled one after the other. While only the response to a Produce request is missing, because its batches
+are being synced, the next Produce requests are read and handled; other requests wait for the responses before them
+(`response_queue`). What the client sends meanwhile waits in the socket, except for a small buffer: that bounds the
+memory of a connection to one request, its response, and the responses that wait. A request that waits for other clients
 (Fetch, JoinGroup, SyncGroup) is cancelled when its client leaves.
 """
 
@@ -26,7 +28,8 @@ from offsetfs.broker.closed_peers import ClosedPeers
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.failure_responses import failure_response
 from offsetfs.broker.metrics import BrokerMetrics
-from offsetfs.broker.request_limits import DECODED_FACTOR, RequestLimits
+from offsetfs.broker.request_limits import DECODED_FACTOR, FREE_BYTES_MAX, RequestLimits
+from offsetfs.broker.response_queue import DelayedResponse, PendingResponse, ResponseQueue
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import codec
 from offsetfs.protocol.codec import InvalidMessage
@@ -47,7 +50,10 @@ class Client:
 
 
 Handle = Callable[[Any, int, Client], Awaitable[Any]]
-"""Takes a request, its version and its client; returns the response; None sends none."""
+"""Takes a request, its version and its client; returns the response, or a `DelayedResponse`; None sends none."""
+
+_OVERLAPPING_API = "Produce"
+"""Requests of this API are handled while responses to earlier ones wait: their order is that of their appends."""
 
 _WAITING_APIS = frozenset(("Fetch", "JoinGroup", "SyncGroup"))
 """A request may wait for other clients."""
@@ -127,6 +133,17 @@ def _codecs(api: str, version: int) -> _Codecs:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A decoded request."""
+
+    api: Api
+    version: int
+    codecs: _Codecs
+    header: RequestHeader
+    request: Any
+
+
 @dataclass(slots=True)
 class _Received:
     data: memoryview
@@ -154,16 +171,23 @@ class Connection:
         self._is_draining = False
         self._is_receiving = False
         self._serving = trio.CancelScope()
+        self._reading = trio.CancelScope()  # ends no response that waits
         self._waiting: trio.CancelScope | None = None
-        self.waiting_since = math.inf
+        self._responses = ResponseQueue(self._send)
+        self._receiving_since = self._sending_since = math.inf
         self.arriving_bytes = 0
         """As `IdleConnection`."""
+
+    @property
+    def waiting_since(self) -> float:
+        """As `IdleConnection`."""
+        return min(self._sending_since, self._receiving_since if self._responses.is_empty else math.inf)
 
     def drain(self) -> None:
         """End once the requests that have been received are answered."""
         self._is_draining = True
         if self._is_receiving and not self._has_request():
-            self._serving.cancel()
+            self._reading.cancel()
         if self._waiting is not None:
             self._waiting.deadline = trio.current_time() + WAIT_ENDS_S
 
@@ -180,31 +204,40 @@ class Connection:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _log.debug("%s: connected", self.host)
             with self._serving:
-                await self._serve()
-        except (InvalidMessage, ProtocolError) as error:
-            _log.warning("%s: connection closed: %s", self.host, error)
-        except OSError as error:  # the client is gone, or resets the connection
-            _log.debug("%s: connection lost: %s", self.host, error)
+                async with trio.open_nursery() as nursery:
+                    with self._reading:
+                        await self._serve(nursery)
+        except* (InvalidMessage, ProtocolError) as errors:
+            _log.warning("%s: connection closed: %s", self.host, errors.exceptions[0])
+        except* OSError as errors:  # the client is gone, or resets the connection
+            _log.debug("%s: connection lost: %s", self.host, errors.exceptions[0])
         finally:
             _log.debug("%s: disconnected", self.host)
             self._socket.close()
 
-    async def _serve(self) -> None:
-        while (request := await self._next_request()) is not None:
-            self._metrics.received_bytes += len(request.data) + 4
-            try:
-                buffers = await self._answer(request)
-                if buffers is None:
-                    return
-                await self._send(buffers)
-                self._metrics.sent_bytes += codec.size_of(buffers)
-            finally:
-                self._release(request)
+    async def _serve(self, nursery: trio.Nursery) -> None:
+        try:
+            while (request := await self._next_request()) is not None:
+                self._metrics.received_bytes += len(request.data) + 4
+                try:
+                    buffers = await self._answer(request, nursery)
+                    if buffers is None:
+                        return
+                    if self._responses.is_empty:
+                        await self._send(buffers)
+                    elif buffers:
+                        self._responses.add_known(b"".join(buffers))
+                finally:
+                    self._release(request)
+        except Exception:
+            await self._responses.wait_until_empty()
+            raise
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
     async def _next_request(self) -> _Received | None:
         """Return the next request; None when there will be none."""
+        await self._responses.wait_for_space()
         if self._has_request():
             await trio.lowlevel.checkpoint()  # a client that pipelines must not keep others waiting
         elif self._is_draining:
@@ -213,8 +246,10 @@ class Connection:
         try:
             request = await self._receive()
         finally:
-            self._is_receiving, self.waiting_since = False, math.inf
-        if request is not None and self._serving.cancel_called:  # in the pass of the event loop that has received it
+            self._is_receiving, self._receiving_since = False, math.inf
+        if request is not None and (
+            self._serving.cancel_called or self._reading.cancel_called
+        ):  # in the pass of the event loop that has received it
             self._release(request)
             return None
         return request
@@ -244,7 +279,7 @@ class Connection:
         key = int.from_bytes(self._ahead[4:6], "big", signed=True)
         api = self._apis.get(key)
         reserved = size if api is not None and api.name == "Produce" else size * DECODED_FACTOR
-        self.waiting_since = math.inf  # a wait for memory is not the client's
+        self._receiving_since = math.inf  # a wait for memory is not the client's
         await self._limits.reserve(reserved)
         self.arriving_bytes = size
         try:
@@ -273,7 +308,7 @@ class Connection:
         while done < size:
             if done == len(buffer):
                 buffer.extend(bytes(min(size - done, max(len(buffer), _RECEIVE_BYTES))))
-            await self._wait_for_client(trio.lowlevel.wait_readable)
+            await self._wait_for_data()
             with memoryview(buffer) as view:
                 try:
                     count = self._socket.recv_into(view[done:])
@@ -287,7 +322,7 @@ class Connection:
     async def _receive_ahead(self) -> bool:
         """Receive what has arrived; return whether the connection is still open."""
         while True:
-            await self._wait_for_client(trio.lowlevel.wait_readable)
+            await self._wait_for_data()
             try:
                 data = self._socket.recv(_RECEIVE_BYTES)
             except BlockingIOError:
@@ -295,59 +330,93 @@ class Connection:
             self._ahead += data
             return bool(data)
 
-    async def _wait_for_client(self, wait: Callable[[socket.socket], Awaitable[None]]) -> None:
-        self.waiting_since = trio.current_time()
-        await wait(self._socket)
+    async def _wait_for_data(self) -> None:
+        self._receiving_since = trio.current_time()
+        await trio.lowlevel.wait_readable(self._socket)
 
-    async def _answer(self, received: _Received) -> list[Any] | None:
-        """Return the buffers of the response to a request, its size included; [] where the client wants none.
+    async def _answer(self, received: _Received, nursery: trio.Nursery) -> list[Any] | None:
+        """Return the buffers of the response to a request, its size included; [] if there is none, or not yet.
 
         None if the client left, or the broker ends, while the request waited for other clients.
         """
         data = received.data
         key, version = int.from_bytes(data[:2], "big", signed=True), int.from_bytes(data[2:4], "big", signed=True)
         api = self._apis.get(key)
+        if api is None or api.name != _OVERLAPPING_API:
+            await self._responses.wait_until_empty()
         if api is None or not api.first <= version <= api.last:
             if api is not None and api.name == "ApiVersions":
                 return self._unsupported_api_versions(data)
             raise ProtocolError(f"API {key} in version {version}, which was not offered")
+        codecs = _codecs(api.name, version)
         await self._limits.begin()
         try:
-            codecs = _codecs(api.name, version)
-            header, request = await codecs.decoded(data)
-            if api.name not in _WAITING_APIS:
-                return await self._handled(api, version, codecs, header, request)
-        finally:
+            call = _Call(api, version, codecs, *await codecs.decoded(data))
+            answer = None if api.name in _WAITING_APIS else await self._handled(call, self._handle(call))
+        except BaseException:
             self._limits.end()
+            raise
+        if isinstance(answer, DelayedResponse):
+            self._delay(received, call, answer, nursery)
+            return []
+        self._limits.end()
+        if answer is not None:
+            return answer
         # What waits keeps no memory from others: as Kafka, which counts a request until it is decoded.
         self._release(received)
         with self._closed_peers.until_closed(self._socket) as self._waiting:
             if self._is_draining:
                 self._waiting.deadline = trio.current_time() + WAIT_ENDS_S
-            return await self._handled(api, version, codecs, header, request)
+            return _known(await self._handled(call, self._handle(call)))
         if not self._is_draining or api.name == "Fetch":
             return None
         # Members of a group look for a coordinator and join again.
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return codecs.framed(header, failure_response(api.name, request, version, code))
+        return codecs.framed(call.header, failure_response(api.name, call.request, version, code))
 
-    async def _handled(self, api: Api, version: int, codecs: _Codecs, header: RequestHeader, request: Any) -> list[Any]:
-        """Return the buffers of the response; after a bug of the handler, one with UNKNOWN_SERVER_ERROR."""
-        client_id = header.client_id or ""
+    def _handle(self, call: _Call) -> Awaitable[Any]:
+        client_id = call.header.client_id or ""
         if client_id != self._client.client_id:
             self._client = Client(client_id, self._client.host)
-        _log.debug("%s: %s v%d of %r", self.host, api.name, version, client_id)
+        _log.debug("%s: %s v%d of %r", self.host, call.api.name, call.version, client_id)
+        return call.api.handle(call.request, call.version, self._client)
+
+    async def _handled(self, call: _Call, response: Awaitable[Any]) -> list[Any] | DelayedResponse:
+        """Return the buffers of `response`; after a bug of the handler, of one with UNKNOWN_SERVER_ERROR."""
+        api, version = call.api, call.version
         try:
-            response = await api.handle(request, version, self._client)
-            return [] if response is None else codecs.framed(header, response)
+            found = await response
+            if isinstance(found, DelayedResponse):
+                return found
+            return [] if found is None else call.codecs.framed(call.header, found)
         except ProtocolError:
             raise
         except Exception:
-            failure = failure_response(api.name, request, version)
+            failure = failure_response(api.name, call.request, version)
             if failure is None:  # the client learns of an error without a response by the end of the connection
                 raise
             _log.exception("%sRequest of version %d from %s failed", api.name, version, self.host)
-            return codecs.framed(header, failure)
+            return call.codecs.framed(call.header, failure)
+
+    def _delay(self, received: _Received, call: _Call, delayed: DelayedResponse, nursery: trio.Nursery) -> None:
+        """Answer in a task of its own. The request counts for `queued.max.requests` until then."""
+        size = DECODED_FACTOR * (len(received.data) - delayed.freed_bytes)
+        reserved = 0
+        if size > FREE_BYTES_MAX:  # else its memory is free with its records
+            reserved, received.reserved = received.reserved, 0
+        nursery.start_soon(self._respond, call, delayed, self._responses.add(size), reserved)
+
+    async def _respond(self, call: _Call, delayed: DelayedResponse, pending: PendingResponse, reserved: int) -> None:
+        try:
+            try:
+                buffers = _known(await self._handled(call, delayed.wait()))
+            finally:
+                self._limits.end()
+            await self._responses.complete(pending, b"".join(buffers))
+        finally:
+            self._limits.release(reserved)
+        if self._receiving_since < math.inf:  # the client is idle from now on
+            self._receiving_since = trio.current_time()
 
     def _unsupported_api_versions(self, data: memoryview) -> list[Any]:
         """Answer as KIP-511 says: version 0, error 35, and what is supported."""
@@ -362,6 +431,7 @@ class Connection:
         """Send buffers and ranges of files, small ones together."""
         if len(buffers) == 1 and not isinstance(buffers[0], BatchRange):
             await self._send_all(buffers[0])
+            self._metrics.sent_bytes += len(buffers[0])
             return
         # Corked, a response ends with a packet of its own only: each packet may wake the client, and it takes the core.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
@@ -375,6 +445,7 @@ class Connection:
                 pending += each
         await self._send_all(pending)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+        self._metrics.sent_bytes += codec.size_of(buffers)
 
     async def _send_all(self, data: bytes | bytearray) -> None:
         view = memoryview(data)
@@ -385,8 +456,9 @@ class Connection:
                 await self._wait_until_read()
 
     async def _wait_until_read(self) -> None:
-        await self._wait_for_client(trio.lowlevel.wait_writable)
-        self.waiting_since = math.inf
+        self._sending_since = trio.current_time()
+        await trio.lowlevel.wait_writable(self._socket)
+        self._sending_since = math.inf
 
     async def _send_file(self, part: BatchRange) -> None:
         position, left, cached_to = part.position, part.size, part.position
@@ -404,6 +476,12 @@ class Connection:
                 raise OSError(errno.EIO, f"{part.file.path} ends at byte {position}", os.fspath(part.file.path))
             position, left = position + count, left - count
         await trio.lowlevel.checkpoint()
+
+
+def _known(answer: list[Any] | DelayedResponse) -> list[Any]:
+    """Return a response that waits for nothing more."""
+    assert not isinstance(answer, DelayedResponse)
+    return answer
 
 
 def _other_protocol(data: bytearray) -> str | None:

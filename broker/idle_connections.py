@@ -25,10 +25,12 @@ class IdleConnection(Protocol):
     """A connection, as far as this module needs it."""
 
     host: str
-    waiting_since: float
-    """Since when it has been waiting for its client; infinite while the broker works for the client."""
     arriving_bytes: int
     """The size of a request that has begun to arrive and has been granted its memory; 0 if there is none."""
+
+    @property
+    def waiting_since(self) -> float:
+        """Since when it has been waiting for its client; infinite while the broker works for the client."""
 
     def end(self) -> None:
         """End the connection, which is waiting for its client."""

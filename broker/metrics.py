@@ -16,13 +16,15 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import attrgetter
 from typing import ParamSpec, TypeVar
 
 import trio
 
 from offsetfs.broker.error_codes import ErrorCode
+from offsetfs.broker.response_queue import DelayedResponse
 from offsetfs.library.durations import Durations
 from offsetfs.protocol.schemas import SchemaField, schema
 
@@ -100,13 +102,27 @@ class BrokerMetrics:
             except Exception:
                 counts.errors[ErrorCode.UNKNOWN_SERVER_ERROR] += 1
                 raise
+            if isinstance(response, DelayedResponse):
+                return replace(response, wait=partial(respond_measured, response.wait, started_s))
+            count(response, started_s)
+            return response
+
+        async def respond_measured(respond: Callable[[], Awaitable[object]], started_s: float) -> object:
+            try:
+                response = await respond()
+            except Exception:
+                counts.errors[ErrorCode.UNKNOWN_SERVER_ERROR] += 1
+                raise
+            count(response, started_s)
+            return response
+
+        def count(response: object, started_s: float) -> None:
             elapsed_s, waited_s = time.perf_counter() - started_s, _waited_s.get()
             counts.handling.add(max(0.0, elapsed_s - waited_s))
             if waited_s:
                 counts.waits.add(waited_s)
             for code in codes(response):
                 counts.errors[code] += 1
-            return response
 
         return handle_measured
 

@@ -7,8 +7,9 @@
 
 Small batches are appended on the event loop, others in threads, those of several partitions at the same time. An error
 concerns its partition only. Several batches for one partition are appended in the order of the request, as if each came
-in a request of its own; of these Kafka appends the last one only. `client_batches` has the checks of a batch; the log
-checks the sequences of producers. Follows Kafka's `ReplicaManager.appendRecords`.
+in a request of its own; of these Kafka appends the last one only. With acks=all, a connection goes on with its next
+request while appended batches are synced (`response_queue`). `client_batches` has the checks of a batch; the log checks
+the sequences of producers. Follows Kafka's `ReplicaManager.appendRecords`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from offsetfs.broker.error_codes import ErrorCode, code_of, message_of
 from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.partitions import Topics
+from offsetfs.broker.response_queue import DelayedResponse
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.shared_values import TOPIC_IDS_VERSION, ZSTD
 from offsetfs.protocol.messages import (
@@ -72,6 +74,10 @@ class _Append:
         self.last_offset = -1
         self.count = 0
 
+    @property
+    def is_unsynced(self) -> bool:
+        return self.log is not None and self.log.recovery_point <= self.last_offset
+
     def fail(self, error: Exception) -> None:
         result = self.result
         result.base_offset, result.error_message = -1, message_of(error)
@@ -94,8 +100,11 @@ class Producing:
         self._syncs = settings.acks_all == "disk"
         self._limiter = trio.CapacityLimiter(THREADS_MAX)
 
-    async def produce(self, request: ProduceRequest, version: int) -> ProduceResponse | None:
-        """Append the batches of a request; None where the client wants no answer (acks=0)."""
+    async def produce(self, request: ProduceRequest, version: int) -> ProduceResponse | DelayedResponse | None:
+        """Append the batches of a request; None where the client wants no answer (acks=0).
+
+        A `DelayedResponse` when they have to be synced: its connection may go on with the next request.
+        """
         refused = _refusal(request, version)
         response, appends = ProduceResponse(), list[_Append]()
         self._topics.directory.refresh_config()  # offsetfs config may have changed settings
@@ -110,7 +119,9 @@ class Producing:
         else:
             await self._append_all(appends, version)
             if request.acks == _ACKS_ALL and self._syncs:
-                await self._sync(appends)
+                unsynced = [each for each in appends if each.is_unsynced]
+                if unsynced:
+                    return DelayedResponse(partial(self._synced, response, unsynced), _free_records(appends))
         if request.acks:
             return response
         failed = next((each for each in appends if each.result.error_code), None)
@@ -189,15 +200,15 @@ class Producing:
     def _count(self, append: _Append) -> None:
         self._metrics.produced(append.topic or "", append.count, len(append.data.records or b""))
 
-    async def _sync(self, appends: list[_Append]) -> None:
-        """Wait until all that was appended is on disk. What is not gets an error: the client sends it again."""
-        appended = [each for each in appends if each.log is not None]
-        if len(appended) == 1:
-            await self._sync_one(appended[0])
-            return
+    async def _synced(self, response: ProduceResponse, appends: list[_Append]) -> ProduceResponse:
+        """Return the response when all is on disk. What is not gets an error: the client sends it again."""
+        if len(appends) == 1:
+            await self._sync_one(appends[0])
+            return response
         async with trio.open_nursery() as nursery:
-            for each in appended:
+            for each in appends:
                 nursery.start_soon(self._sync_one, each)
+        return response
 
     async def _sync_one(self, append: _Append) -> None:
         assert append.log is not None
@@ -205,6 +216,15 @@ class Producing:
             await self._commits.sync(append.log, append.last_offset + 1)
         except (StorageError, OSError, MemoryError) as error:
             append.fail(error)
+
+
+def _free_records(appends: list[_Append]) -> int:
+    """Drop the records of a request, which are in the log; return their size."""
+    size = 0
+    for each in appends:
+        size += len(each.data.records or b"")
+        each.data.records = None
+    return size
 
 
 def _refusal(request: ProduceRequest, version: int) -> Refused | None:

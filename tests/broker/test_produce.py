@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import trio
-from produce_requests import GOOD, NOW, WRONG, altered, batch, produced
+from produce_requests import GOOD, NOW, WRONG, altered, batch, produced, response_of
 from running_broker import Running
 from short_threads import no_threads
 from trio.testing import MockClock
@@ -191,8 +191,7 @@ async def test_without_threads_batches_are_refused_or_answered(
 
     async def answer(data: bytes) -> Any:
         topics = [m.TopicProduceData(name="t", partition_data=[m.PartitionProduceData(0, data)])]
-        response = await producing.produce(m.ProduceRequest(acks=-1, topic_data=topics), 9)
-        assert response is not None
+        response = await response_of(producing, m.ProduceRequest(acks=-1, topic_data=topics))
         return response.responses[0].partition_responses[0]
 
     assert (await answer(GOOD)).base_offset == 0
