@@ -170,6 +170,7 @@ class Connection:
         self._ahead = bytearray()  # received, and not read yet
         self._is_draining = False
         self._is_receiving = False
+        self._has_waited = False  # for the client, since the response is being sent
         self._serving = trio.CancelScope()
         self._reading = trio.CancelScope()  # ends no response that waits
         self._waiting: trio.CancelScope | None = None
@@ -429,6 +430,7 @@ class Connection:
 
     async def _send(self, buffers: list[Any]) -> None:
         """Send buffers and ranges of files, small ones together."""
+        self._has_waited = False
         if len(buffers) == 1 and not isinstance(buffers[0], BatchRange):
             await self._send_all(buffers[0])
             self._metrics.sent_bytes += len(buffers[0])
@@ -456,6 +458,7 @@ class Connection:
                 await self._wait_until_read()
 
     async def _wait_until_read(self) -> None:
+        self._has_waited = True
         self._sending_since = trio.current_time()
         await trio.lowlevel.wait_writable(self._socket)
         self._sending_since = math.inf
@@ -465,7 +468,10 @@ class Connection:
         while left:
             if position >= cached_to:
                 cached_to = position + min(left, _SEND_BYTES)
-                await _load(part, position, cached_to)
+                # What has just been read is in the page cache, unless the client was slow since.
+                read_to = position if self._has_waited else max(position, part.read_to)
+                if read_to < cached_to:
+                    await _load(part, read_to, cached_to)
             try:
                 count = part.file.send(self._socket.fileno(), position, cached_to - position)
             except BlockingIOError:

@@ -10,41 +10,74 @@ look-ups here take one read.
 
 from __future__ import annotations
 
+from typing import Protocol, TypeVar
+
 from offsetfs.storage.errors import UNREADABLE, MalformedBatch, UnsupportedFormat, WouldBlock
 from offsetfs.storage.files import File
 from offsetfs.storage.records.format import batch_chain
 from offsetfs.storage.records.format.batch import HEADER_SIZE, Batch, BatchHeader
+from offsetfs.storage.records.format.batch_chain import CheckedBatch
 from offsetfs.storage.segments import offset_order
 from offsetfs.storage.segments.segment_interfaces import SearchableSegment, SegmentFiles
 
 OFFSET_SIZE = 8
 OFFSET_END = 2**63
 
+_Found = TypeVar("_Found", Batch, CheckedBatch)
+_Taken = TypeVar("_Taken", Batch, CheckedBatch, covariant=True)
+
+
+class _Take(Protocol[_Taken]):
+    """Verifies the batch that was found: `batch_chain.load` or `batch_chain.check`."""
+
+    def __call__(
+        self, file: File, position: int, header: BatchHeader, seen: memoryview, *, nowait: bool = False
+    ) -> _Taken: ...
+
 
 def find(
     segment: SearchableSegment, offset: int, *, offset_end: int | None = None, nowait: bool = False
 ) -> Batch | None:
     """Return the first batch whose last offset is ≥ `offset`, with its checksum verified; see `Segment.find`."""
+    return _search(segment, offset, offset_end, nowait, batch_chain.load)
+
+
+def find_checked(
+    segment: SearchableSegment, offset: int, *, offset_end: int | None = None, nowait: bool = False
+) -> CheckedBatch | None:
+    """Return what `find` returns, without the bytes of the batch."""
+    return _search(segment, offset, offset_end, nowait, batch_chain.check)
+
+
+def _search(
+    segment: SearchableSegment, offset: int, offset_end: int | None, nowait: bool, take: _Take[_Found]
+) -> _Found | None:
     opened = segment.open_files(nowait=nowait)
-    direct = _find_directly(segment, opened, offset, offset_end, nowait)
+    direct = _find_directly(segment, opened, offset, offset_end, nowait, take)
     if direct is not None:
         return direct
     position = floor_position(segment, opened, offset, nowait)
     try:
-        return _walk_to(segment, opened.log, position, offset, offset_end, nowait)
+        return _walk_to(segment, opened.log, position, offset, offset_end, nowait, take)
     except UNREADABLE:
         if nowait:
             raise WouldBlock("the search must skip damage", path=segment.log_path) from None
     entry_offset, _ = opened.index.lookup(offset)
     position = floor_position(segment, opened, entry_offset - 1, nowait) if position else 0
-    return offset_order.find_over_damage(
+    found = offset_order.find_over_damage(
         opened.log, position, segment.size, offset, offset_min=segment.base_offset, offset_end=offset_end
     )
+    return None if found is None else take(opened.log, found.position or 0, found.header, found.data)
 
 
 def _find_directly(
-    segment: SearchableSegment, opened: SegmentFiles, offset: int, offset_end: int | None, nowait: bool
-) -> Batch | None:
+    segment: SearchableSegment,
+    opened: SegmentFiles,
+    offset: int,
+    offset_end: int | None,
+    nowait: bool,
+    take: _Take[_Found],
+) -> _Found | None:
     """Return the batch of an index entry that holds `offset`: the entry's own offset, or one in a large batch.
 
     An entry has the last offset of its batch, so an offset between two entries is in the batch of the later one, unless
@@ -67,15 +100,21 @@ def _find_directly(
         holds = header.base_offset <= offset <= header.last_offset == last_offset and not header.is_wrapper
         # No checksum covers the base offset: a flipped bit there would return another batch for this offset.
         if holds and ends_in_order(segment, opened.log, position, header, seen, offset_end, nowait):
-            return batch_chain.load(opened.log, position, header, seen, nowait=nowait)
+            return take(opened.log, position, header, seen, nowait=nowait)
     except (MalformedBatch, UnsupportedFormat):
         pass  # a wrong entry or a damaged batch: the slow search determines which
     return None
 
 
 def _walk_to(
-    segment: SearchableSegment, log: File, position: int, offset: int, offset_end: int | None, nowait: bool
-) -> Batch | None:
+    segment: SearchableSegment,
+    log: File,
+    position: int,
+    offset: int,
+    offset_end: int | None,
+    nowait: bool,
+    take: _Take[_Found],
+) -> _Found | None:
     """Scan from `position` on; raise if the chain is broken or offsets do not rise, because then no offset is trusted.
 
     If no batch holds the offset, the batch before it is verified as well, because a damaged header can hide its end.
@@ -88,7 +127,7 @@ def _walk_to(
                 f"offset {header.base_offset} is too low at this position", path=log.path, position=batch_position
             )
         if header.last_offset >= offset:
-            found = batch_chain.load(log, batch_position, header, seen, nowait=nowait)
+            found = take(log, batch_position, header, seen, nowait=nowait)
             if found.base_offset > offset:
                 if passed is None:  # a compacted log, or batches that a misdirected write put at the start
                     raise MalformedBatch(
@@ -96,7 +135,7 @@ def _walk_to(
                         path=log.path,
                         position=batch_position,
                     )
-                batch_chain.load(log, *passed, nowait=nowait)
+                take(log, *passed, nowait=nowait)
             if not ends_in_order(segment, log, batch_position, header, seen, offset_end, nowait):
                 raise MalformedBatch(
                     f"{header.last_offset} is not the last offset before the next batch",
@@ -106,7 +145,7 @@ def _walk_to(
             return found
         passed = batch_position, header, seen
     if passed is not None:
-        batch_chain.load(log, *passed, nowait=nowait)
+        take(log, *passed, nowait=nowait)
     return None
 
 

@@ -178,6 +178,12 @@ class Segment:
         """
         return offset_search.find(self, offset, offset_end=offset_end, nowait=nowait)
 
+    def find_checked(
+        self, offset: int, *, offset_end: int | None = None, nowait: bool = False
+    ) -> batch_chain.CheckedBatch | None:
+        """Return what `find` returns, without the bytes of the batch: for those who send the file itself."""
+        return offset_search.find_checked(self, offset, offset_end=offset_end, nowait=nowait)
+
     def batch_at_position(self, position: int, *, nowait: bool = False) -> Batch:
         """Return the batch that begins at byte `position`, with its checksum verified."""
         log = self.open_files(nowait=nowait).log

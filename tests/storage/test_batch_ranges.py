@@ -9,8 +9,10 @@ import pytest
 from fake_clock import FakeClock
 from small_logs import SmallLog, record
 
-from offsetfs.storage import BatchRange, Log, read_batch
-from offsetfs.storage.errors import OffsetOutOfRange, WouldBlock
+from offsetfs.storage import BatchBuilder, BatchRange, Log, read_batch
+from offsetfs.storage.errors import CorruptBatch, MalformedBatch, OffsetOutOfRange, WouldBlock
+from offsetfs.storage.records import Compression
+from offsetfs.storage.records.format.batch_chain import CHECK_BYTES, INLINE_INFLATE_BYTES_MAX
 
 pytestmark = pytest.mark.unit
 
@@ -81,3 +83,54 @@ def test_a_range_can_be_read_after_its_segment_was_deleted(log: Log) -> None:
     found = log.find_range(0, EVERYTHING, offset_end=7)
     log.truncate_fully(100)
     assert offsets(found) == [0, 1]
+
+
+# --- the first batch is verified without being kept in memory ---------------------------------------------------------
+
+
+def append_large(log: Log) -> BatchRange:
+    """Append a batch of several blocks and a bit; return its range."""
+    log.append(record(NOW, bytes(3 * CHECK_BYTES + 1000)))
+    found = log.find_range(7, EVERYTHING, offset_end=8)
+    assert offsets(found) == [7] and found is not None
+    return found
+
+
+def test_a_range_says_how_far_the_file_was_read(log: Log) -> None:
+    found = log.find_range(4, EVERYTHING, offset_end=7)
+    first = log.batch_at(4)
+    assert found is not None and first is not None
+    assert found.read_to == found.position + first.header.size < found.position + found.size
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("back", [1, CHECK_BYTES, 2 * CHECK_BYTES])
+def test_damage_anywhere_in_a_large_first_batch_is_found(log: Log, back: int) -> None:
+    found = append_large(log)
+    assert found.read_to == found.position + found.size
+    with Path(found.file.path).open("r+b") as file:
+        file.seek(found.read_to - back)
+        file.write(b"x")
+    for nowait in (False, True):
+        with pytest.raises(CorruptBatch) as error:
+            log.find_range(7, EVERYTHING, offset_end=8, nowait=nowait)
+        assert (error.value.path, error.value.position, error.value.offset) == (found.file.path, found.position, 7)
+
+
+@pytest.mark.damages
+def test_a_large_first_batch_that_another_process_cut_is_an_error(log: Log) -> None:
+    found = append_large(log)
+    with Path(found.file.path).open("r+b") as file:
+        file.truncate(found.read_to - 1)
+    with pytest.raises(MalformedBatch):
+        log.find_range(7, EVERYTHING, offset_end=8)
+
+
+def test_a_compressed_batch_is_not_inflated_for_its_range(log: Log) -> None:
+    """It was, for each Fetch, in a thread where it inflates to more than the event loop may inflate."""
+    builder = BatchBuilder(1 << 22, Compression("zstd"))
+    builder.append(None, bytes(2 * INLINE_INFLATE_BYTES_MAX), (), NOW)
+    log.append(builder.seal())
+    assert offsets(log.find_range(7, EVERYTHING, offset_end=8, nowait=True)) == [7]
+    with pytest.raises(WouldBlock):
+        log.batch_at(7, nowait=True)

@@ -15,6 +15,9 @@ import heapq
 import re
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from crc32c import crc32c
 
 from offsetfs.storage.errors import (
     CorruptBatch,
@@ -33,16 +36,21 @@ from offsetfs.storage.records.format.batch import (
     MAGIC_END,
     Batch,
     BatchHeader,
+    check_header,
     parse_header,
 )
-from offsetfs.storage.records.format.batch_header import ATTRIBUTES_END, BATCH_SIZE_MIN, KEY_POSITIONS
+from offsetfs.storage.records.format.batch_header import ATTRIBUTES_END, BATCH_SIZE_MIN, CRC_START, KEY_POSITIONS
 from offsetfs.storage.records.format.legacy import NO_RUNS, run_header
+from offsetfs.storage.units import Offset
 
 BLOCK_BYTES = 1 << 20
 """How much a bulk reader takes at once."""
 
 PROBE_BYTES = 32 << 10
 """How much a look-up takes at once: an index interval (4 KiB) and the batch behind it, in most logs."""
+
+CHECK_BYTES = 64 << 10
+"""How much is read at once to verify a checksum: it stays in the cache of a core until it has been summed."""
 
 INLINE_INFLATE_BYTES_MAX = 1 << 20
 """How much may be inflated where nothing may wait."""
@@ -140,6 +148,38 @@ def load(file: File, position: int, header: BatchHeader, seen: memoryview, *, no
     if nowait and header.codec:
         _inflate_small(batch)
     return batch
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedBatch:
+    """A batch whose checksum was verified, without its bytes."""
+
+    header: BatchHeader
+    position: int
+    """The byte of the log file where it begins."""
+    base_offset: Offset
+
+
+def check(file: File, position: int, header: BatchHeader, seen: memoryview, *, nowait: bool = False) -> CheckedBatch:
+    """Verify the checksum of the batch at `position`, and keep none of its bytes. Arguments and errors as of `load`."""
+    if header.magic < MAGIC:
+        return CheckedBatch(header, position, load(file, position, header, seen, nowait=nowait).base_offset)
+    data = seen[: header.size]
+    checksum, done = crc32c(data[CRC_START:]), len(data)
+    if done < header.size:
+        # A batch of a megabyte, read into memory of its own and summed afterwards, took 1.7 times as long.
+        buffer = memoryview(bytearray(min(header.size - done, CHECK_BYTES)))
+        while done < header.size:
+            count = file.read_into(buffer[: header.size - done], position + done, nowait=nowait)
+            if not count:
+                raise MalformedBatch("the file ends inside the batch", path=file.path, position=position)
+            checksum = crc32c(buffer[:count], checksum)
+            done += count
+    try:
+        check_header(header, checksum)
+    except StorageError as error:
+        raise Batch(header, data, file.path, position).placed(error) from None
+    return CheckedBatch(header, position, header.base_offset)
 
 
 def _inflate_small(batch: Batch) -> None:
