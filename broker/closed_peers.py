@@ -1,7 +1,8 @@
 """Notices clients that leave while their request waits, also if they have sent further requests.
 
-The sockets of all waiting requests are in one epoll object that reports only the end of the peer (EPOLLRDHUP): data
-that has arrived, such as the next request of a client that pipelines, does not hide it.
+The sockets of all clients whose requests may wait are in one epoll object that reports only the end of the peer
+(EPOLLRDHUP): data that has arrived, such as the next request of a client that pipelines, does not hide it. A socket is
+added with its first such request and stays: two system calls fewer for each Fetch.
 """
 
 from __future__ import annotations
@@ -15,24 +16,37 @@ import trio
 
 
 class ClosedPeers:
-    """The waiting requests of one broker."""
+    """The connections of one broker whose requests may wait."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._scopes: dict[int, trio.CancelScope] = {}
+        self._scopes: dict[int, trio.CancelScope | None] = {}
+        """The waiting request of each connection that is watched, by descriptor."""
+        self._closed: set[int] = set()
 
     @contextmanager
     def until_closed(self, peer: socket.socket) -> Iterator[trio.CancelScope]:
-        """Cancel the body when the peer closes the connection."""
+        """Cancel the body when the peer closes the connection. Call `forget` before the socket is closed."""
         fd = peer.fileno()
         with trio.CancelScope() as scope:
+            if fd in self._closed:
+                scope.cancel()
+            elif fd not in self._scopes:
+                self._epoll.register(fd, select.EPOLLRDHUP)
             self._scopes[fd] = scope
-            self._epoll.register(fd, select.EPOLLRDHUP)
             try:
                 yield scope
             finally:
-                if self._scopes.pop(fd, None) is not None:
-                    self._epoll.unregister(fd)
+                self._scopes[fd] = None
+
+    def forget(self, peer: socket.socket) -> None:
+        """Watch a connection no more: another one may get its descriptor."""
+        fd = peer.fileno()
+        if fd in self._scopes:
+            del self._scopes[fd]
+            if fd not in self._closed:
+                self._epoll.unregister(fd)
+        self._closed.discard(fd)
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -40,7 +54,10 @@ class ClosedPeers:
             await trio.lowlevel.wait_readable(self._epoll.fileno())
             for fd, _ in self._epoll.poll(0):
                 self._epoll.unregister(fd)
-                self._scopes.pop(fd).cancel()
+                self._closed.add(fd)
+                scope = self._scopes[fd]
+                if scope is not None:
+                    scope.cancel()
 
     def close(self) -> None:
         self._epoll.close()

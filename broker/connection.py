@@ -214,6 +214,7 @@ class Connection:
             _log.debug("%s: connection lost: %s", self.host, errors.exceptions[0])
         finally:
             _log.debug("%s: disconnected", self.host)
+            self._closed_peers.forget(self._socket)
             self._socket.close()
 
     async def _serve(self, nursery: trio.Nursery) -> None:

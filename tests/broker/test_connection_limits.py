@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import signal
+import socket
 import struct
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -21,6 +22,7 @@ from running_broker import Running, decoded, framed, received
 
 from offsetfs.broker import idle_connections
 from offsetfs.broker.broker import _Refusals
+from offsetfs.broker.closed_peers import ClosedPeers
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.listeners import open_listeners
 from offsetfs.broker.request_limits import FREE_BYTES_MAX, RequestLimits
@@ -63,6 +65,50 @@ async def test_a_client_that_pipelines_and_leaves_while_a_fetch_waits_is_noticed
     await until(lambda: any(each._waiting is not None for each in running.broker._connections))
     await stream.aclose()
     await until(lambda: not running.broker._connections)
+
+
+async def test_a_client_that_leaves_while_a_later_fetch_waits_is_noticed(running: Running) -> None:
+    """A connection is watched from its first request that may wait."""
+    stream = await trio.open_tcp_stream(*running.address)
+    short = m.FetchRequest(max_wait_ms=1, min_bytes=1, topics=LONG_WAIT.topics)
+    for _ in range(2):
+        await stream.send_all(framed(1, "Fetch", 11, short))
+        await received(stream)
+    await stream.send_all(framed(1, "Fetch", 11, LONG_WAIT))
+    await stream.aclose()
+    await until(lambda: not running.broker._connections)
+    assert not running.broker._closed_peers._scopes
+
+
+async def test_a_descriptor_that_is_used_again_is_watched_anew(nursery: trio.Nursery) -> None:
+    peers = ClosedPeers()
+    nursery.start_soon(peers.run)
+    for has_left in (False, True):  # before the connection is closed
+        ours, theirs = socket.socketpair()
+        with peers.until_closed(ours):
+            if has_left:
+                theirs.close()
+                await trio.sleep(30)
+        for _ in range(2):
+            with peers.until_closed(ours) as scope:
+                await trio.testing.wait_all_tasks_blocked()
+            assert scope.cancelled_caught == has_left
+        descriptor = ours.fileno()
+        peers.forget(ours)
+        ours.close()
+        theirs.close()
+        another, theirs = socket.socketpair()
+        with another:
+            ours = socket.socket(fileno=os.dup2(another.fileno(), descriptor))
+        with trio.fail_after(30), peers.until_closed(ours) as scope:
+            await trio.testing.wait_all_tasks_blocked()
+            assert not scope.cancel_called
+            theirs.close()
+            await trio.sleep_forever()
+        assert scope.cancelled_caught
+        peers.forget(ours)
+        ours.close()
+    assert not peers._scopes and not peers._closed
 
 
 async def test_a_fetch_that_waits_is_not_cancelled_by_the_next_request(running: Running) -> None:
