@@ -93,13 +93,13 @@ async def test_a_descriptor_that_is_used_again_is_watched_anew(nursery: trio.Nur
             with peers.until_closed(ours) as scope:
                 await trio.testing.wait_all_tasks_blocked()
             assert scope.cancelled_caught == has_left
-        descriptor = ours.fileno()
-        peers.forget(ours)
-        ours.close()
         theirs.close()
         another, theirs = socket.socketpair()
-        with another:
-            ours = socket.socket(fileno=os.dup2(another.fileno(), descriptor))
+        peers.forget(ours)
+        descriptor = ours.detach()
+        os.dup2(another.fileno(), descriptor)  # closes it
+        another.close()
+        ours = socket.socket(fileno=descriptor)
         with trio.fail_after(30), peers.until_closed(ours) as scope:
             await trio.testing.wait_all_tasks_blocked()
             assert not scope.cancel_called
