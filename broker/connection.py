@@ -438,11 +438,13 @@ class Connection:
             return
         # Corked, a response ends with a packet of its own only: each packet may wake the client, and it takes the core.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
-        pending = bytearray()
+        pending, has_sent = bytearray(), False
         for each in buffers:
             if isinstance(each, BatchRange):
+                if has_sent:  # a response of many ranges must not keep others waiting
+                    await trio.lowlevel.checkpoint()
                 await self._send_all(pending)
-                pending = bytearray()
+                pending, has_sent = bytearray(), True
                 await self._send_file(each)
             else:
                 pending += each
@@ -482,7 +484,6 @@ class Connection:
                 _log.error("%s ends at byte %d, inside a response: connection closed", part.file.path, position)
                 raise OSError(errno.EIO, f"{part.file.path} ends at byte {position}", os.fspath(part.file.path))
             position, left = position + count, left - count
-        await trio.lowlevel.checkpoint()
 
 
 def _known(answer: list[Any] | DelayedResponse) -> list[Any]:

@@ -110,15 +110,14 @@ class Fetching:
         """Look at the partitions until there is enough to send, or until `max_wait_ms` have passed."""
         deadline = trio.current_time() + max(request.max_wait_ms, 0) / 1000
         bytes_min = min(request.min_bytes, self._bytes_max)
-        partitions = context.partitions
-        own = None if context.session is not None else self._topics.watcher()
-        watcher = context.session.watcher if context.session is not None else own
-        assert watcher is not None
+        partitions, session = context.partitions, context.session
+        watcher, own = None if session is None else session.watcher, None
         try:
-            due = [] if self._is_idle(context, watcher.take()) else await self._due(partitions.values())
+            is_idle = watcher is not None and self._is_idle(context, watcher.take())
+            due = [] if is_idle else await self._due(partitions.values())
             while True:
                 context.looked_at.update(dict.fromkeys(due))
-                is_lost = await self._open(due, watcher if own is None else None)
+                is_lost = await self._open(due, None if session is None else session.watcher)
                 size = await self._look(due, request)
                 left = 0.0 if self._topics.is_closing else deadline - trio.current_time()
                 has_news = size >= bytes_min or left <= 0 or is_lost or _is_over(due) or context.is_superseded
@@ -126,6 +125,8 @@ class Fetching:
                 if has_news or all(each.log is None for each in partitions.values()):
                     self._end_look(context, due)
                     return
+                if watcher is None:
+                    watcher = own = self._topics.watcher()
                 if own is not None:
                     _watch(partitions.values(), own)
                 unfinished = [each for each in due if each.is_unfinished]
@@ -133,8 +134,8 @@ class Fetching:
                     if each.log is not None:
                         each.data = None  # holds a file open
                 due = await self._next_due(partitions.values(), unfinished, watcher, left)
-                if due and context.session is not None:
-                    context.session.is_idle = False
+                if due and session is not None:
+                    session.is_idle = False
         finally:
             if own is not None:
                 own.close()

@@ -110,7 +110,7 @@ def uvarint(number: int) -> bytes:
 
 def size_of(buffers: list[Any]) -> int:
     """Return the bytes of buffers, and of ranges of files (`size`), together."""
-    return sum(each.size if hasattr(each, "size") else len(each) for each in buffers)
+    return sum([len(each) if type(each) is bytes else _size(each) for each in buffers])
 
 
 def _size(records: Any) -> int:
@@ -185,6 +185,12 @@ class _Source:
 
     def type(self, name: str) -> str:
         self.names[name] = getattr(self._module, name)
+        return name
+
+    def empty(self, field: SchemaField) -> str:
+        """Return the name of a struct with its defaults, only to compare with."""
+        name = f"empty_{self.type(field.struct)}"
+        self.names[name] = self.names[field.struct]()
         return name
 
     def present(self, fields: tuple[SchemaField, ...]) -> tuple[list[SchemaField], list[SchemaField]]:
@@ -474,9 +480,7 @@ class _Writer(_Source):
         for field in fields:
             condition = f"{variable}.{field.name} != {default_of(field)!r}"
             if field.type == "struct" and not field.is_array:
-                condition = (
-                    f"{variable}.{field.name} is not None and {variable}.{field.name} != {self.type(field.struct)}()"
-                )
+                condition = f"{variable}.{field.name} is not None and {variable}.{field.name} != {self.empty(field)}"
             with self.block(f"if {condition}:"):
                 self.line("o = []; w = o.append")
                 self._value(f"{variable}.{field.name}", field)

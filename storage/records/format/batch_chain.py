@@ -50,7 +50,7 @@ PROBE_BYTES = 32 << 10
 """How much a look-up takes at once: an index interval (4 KiB) and the batch behind it, in most logs."""
 
 CHECK_BYTES = 64 << 10
-"""How much is read at once to verify a checksum: it stays in the cache of a core until it has been summed."""
+"""How much is read at once to verify a checksum: what a large batch takes of memory meanwhile."""
 
 INLINE_INFLATE_BYTES_MAX = 1 << 20
 """How much may be inflated where nothing may wait."""
@@ -167,7 +167,6 @@ def check(file: File, position: int, header: BatchHeader, seen: memoryview, *, n
     data = seen[: header.size]
     checksum, done = crc32c(data[CRC_START:]), len(data)
     if done < header.size:
-        # A batch of a megabyte, read into memory of its own and summed afterwards, took 1.7 times as long.
         buffer = memoryview(bytearray(min(header.size - done, CHECK_BYTES)))
         while done < header.size:
             count = file.read_into(buffer[: header.size - done], position + done, nowait=nowait)
