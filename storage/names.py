@@ -19,7 +19,9 @@ TOPIC_LENGTH_MAX = 249  # 249 characters, a minus and five digits make 255, the 
 PARTITION_MAX = 2**31 - 1
 OFFSET_MAX = 2**63 - 1
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
+OFFSETS_TOPIC = "__consumer_offsets"
+SHARE_TOPIC = "__share_group_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", SHARE_TOPIC, "__cluster_metadata"})
 """Topics whose records are a broker's own state: one that it cannot parse keeps it from starting."""
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+\Z")  # \Z: with $ a trailing newline would pass

@@ -193,13 +193,15 @@ class _Daemon:
             return INTERNAL
 
     def _serve(self, parent: ParentPipe) -> int:
-        # Here, after the checks, because importing trio and pyfuse3 takes longer than all of them.
+        if not self._options.listeners:  # the modules of the broker would take 4 MiB of memory
+            return self._serve_beside(None, parent)
         from offsetfs.cli.mounts.mounted_broker import mounted_broker
 
         with mounted_broker(self._options, self._log_directory) as broker:  # before the recovery, which may take long
             return self._serve_beside(broker, parent)
 
     def _serve_beside(self, broker: MountedBroker | None, parent: ParentPipe) -> int:
+        # Here, after the checks, because importing trio and pyfuse3 takes longer than all of them.
         import trio
 
         from offsetfs.fs.mounting import descriptor_limits

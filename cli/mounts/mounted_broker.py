@@ -54,8 +54,8 @@ class MountedBroker:
 
 
 @contextlib.contextmanager
-def mounted_broker(options: MountOptions, log_directory: str) -> Iterator[MountedBroker | None]:
-    """Listen on the addresses of the options, if there are any; `Failure` if that is not possible."""
+def mounted_broker(options: MountOptions, log_directory: str) -> Iterator[MountedBroker]:
+    """Listen on the addresses of the options; `Failure` if that is not possible."""
     settings = _settings(options, log_directory)
     with contextlib.ExitStack() as opened:
         try:
@@ -65,7 +65,7 @@ def mounted_broker(options: MountOptions, log_directory: str) -> Iterator[Mounte
                 each.listen()
         except ListenError as error:
             raise Failure(f"listen={error}") from error
-        yield MountedBroker(settings, listeners) if listeners else None
+        yield MountedBroker(settings, listeners)
 
 
 def _settings(options: MountOptions, log_directory: str) -> ServerSettings:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
-from offsetfs.storage.views import KeyIndex
+if TYPE_CHECKING:
+    from offsetfs.storage.views import KeyIndex
 
 OPEN_MAX = 16
 

@@ -22,7 +22,7 @@ import errno
 import functools
 import logging
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyfuse3 import EntryAttributes, FUSEError
 
@@ -37,8 +37,12 @@ from offsetfs.fs.naming.lookup_numbers import LookupNumbers
 from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
 from offsetfs.fs.partitions import MountedPartition
+from offsetfs.storage import views
 from offsetfs.storage.errors import WouldBlock
-from offsetfs.storage.views import KeyDigest, KeyIndex, KeyLocation, stem_beside, stem_in_cache
+from offsetfs.storage.views import KeyDigest
+
+if TYPE_CHECKING:  # a mount without look-ups by key does without SQLite
+    from offsetfs.storage.views import KeyIndex, KeyLocation
 
 _log = logging.getLogger(__name__)
 
@@ -123,7 +127,7 @@ class KeyDirectory:
         if self._index is None:
             stem = await self._mount.executor.in_thread(self._stem)
             if self._index is None:
-                index = KeyIndex(self._partition.view, stem, self._mount.damage.report)
+                index = views.KeyIndex(self._partition.view, stem, self._mount.damage.report)
                 self._mount.directory.directory_of(self._partition.name).closing.append(index.close)
                 self._index = LoggedKeyIndex(index, f"{self._partition.name}/by-key", self._partition)
         for idle in self._mount.caches.key_indexes.use(self._index.index):
@@ -135,11 +139,11 @@ class KeyDirectory:
         """Return its path: beside the log, or in the user cache if the mount is read-only. None: nowhere."""
         view, cache = self._partition.view, self._mount.options.cache_directory
         if not self._mount.is_read_only:
-            return stem_beside(view)
+            return views.stem_beside(view)
         if cache is None:
             return None
         try:
-            return stem_in_cache(cache, view)
+            return views.stem_in_cache(cache, view)
         except OSError:
             return None
 

@@ -16,6 +16,7 @@ import os
 import re
 import time
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import trio
 from pyfuse3 import EntryAttributes, FUSEError
@@ -27,8 +28,10 @@ from offsetfs.fs.groups.known_groups import Groups
 from offsetfs.fs.naming.inodes import pack
 from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Opened, Opening
-from offsetfs.storage import OFFSET_MAX, TopicPartition
-from offsetfs.storage.coordinators import Commit, CommittedOffset, commit_key, commit_value, partition_of_group
+from offsetfs.storage import OFFSET_MAX, TopicPartition, coordinators
+
+if TYPE_CHECKING:  # a mount whose groups nobody reads does without the messages of groups
+    from offsetfs.storage.coordinators import Commit
 
 WRITABLE_MODE = 0o644
 
@@ -139,12 +142,13 @@ class CommitFiles:
         """Commit `offset`, or delete the commit if it is None. After return this is in the segment file."""
         mount, group = self._groups.mount, self.group(number).decode()
         home = await mount.executor.in_thread(
-            lambda: partition_of_group(mount.directory, group, may_create=self._groups.may_create)
+            lambda: coordinators.partition_of_group(mount.directory, group, may_create=self._groups.may_create)
         )
         await mount.executor.in_thread(lambda: mount.directory.writable_log(home))
         accumulator, timestamp = self._accumulators.of(home), time.time_ns() // 1_000_000
-        key = commit_key(group, self.partition(number))
-        value = None if offset is None else commit_value(CommittedOffset(offset, -1, "", timestamp))
+        key, value = coordinators.commit_key(group, self.partition(number)), None
+        if offset is not None:
+            value = coordinators.commit_value(coordinators.CommittedOffset(offset, -1, "", timestamp))
         await _append(accumulator, key, value, timestamp)
         return accumulator
 

@@ -6,6 +6,7 @@ import errno
 import functools
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import trio
 from pyfuse3 import FUSEError
@@ -13,8 +14,10 @@ from pyfuse3 import FUSEError
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.permanent_numbers import PermanentNumbers
 from offsetfs.fs.reporting.error_log import ErrorLog, Fault
-from offsetfs.storage import TopicPartition
-from offsetfs.storage.coordinators import Commit, ConsumerGroups, Lag, ShareGroups, ShareProgress
+from offsetfs.storage import TopicPartition, coordinators
+
+if TYPE_CHECKING:  # a mount whose groups nobody reads does without the modules of groups
+    from offsetfs.storage.coordinators import Commit, ConsumerGroups, Lag, ShareGroups, ShareProgress
 
 WAIT_S = 10.0
 
@@ -24,12 +27,22 @@ class Groups:
 
     def __init__(self, mount: MountContext) -> None:
         self.mount = mount
-        self.engine = ConsumerGroups(mount.directory, functools.partial(_report_skipped, mount.error_log))
-        self.shares = ShareGroups(mount.directory, functools.partial(_report_skipped, mount.error_log))
         self.made: set[bytes] = set()
         """Groups that mkdir created in this mount; they may have no commits."""
         self.groups: PermanentNumbers[bytes] = PermanentNumbers()
         self.partitions: PermanentNumbers[TopicPartition] = PermanentNumbers()
+
+    @functools.cached_property
+    def engine(self) -> ConsumerGroups:
+        """The consumer groups. First used on the event loop."""
+        return coordinators.ConsumerGroups(
+            self.mount.directory, functools.partial(_report_skipped, self.mount.error_log)
+        )
+
+    @functools.cached_property
+    def shares(self) -> ShareGroups:
+        """The share groups. First used on the event loop."""
+        return coordinators.ShareGroups(self.mount.directory, functools.partial(_report_skipped, self.mount.error_log))
 
     async def refresh(self) -> None:
         """Return when all commits have been read. EAGAIN if that takes longer than ten seconds."""
@@ -47,12 +60,15 @@ class Groups:
     @property
     def is_there(self) -> bool:
         """Whether the log directory has partitions of `__consumer_offsets` or `__share_group_state`."""
-        return self.engine.is_there or self.shares.is_there
+        return self._has(coordinators.OFFSETS_TOPIC, coordinators.SHARE_TOPIC)
 
     @property
     def is_writable(self) -> bool:
         """Whether offsets may be committed."""
-        return not self.mount.is_read_only and (self.engine.is_there or self.may_create)
+        return not self.mount.is_read_only and (self._has(coordinators.OFFSETS_TOPIC) or self.may_create)
+
+    def _has(self, *topics: str) -> bool:
+        return any(partition.topic in topics for partition in self.mount.directory.partitions())
 
     @property
     def may_create(self) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from offsetfs.storage.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from offsetfs.storage.coordinators.consumer_groups import OFFSETS_TOPIC, Commit, ConsumerGroups, Lag
+    from offsetfs.storage.coordinators.consumer_groups import Commit, ConsumerGroups, Lag
     from offsetfs.storage.coordinators.group_records import (
         NO_EXPIRY,
         Change,
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from offsetfs.storage.coordinators.offsets_replay import OffsetsReplay
     from offsetfs.storage.coordinators.offsets_topic import partition_of, partition_of_group
     from offsetfs.storage.coordinators.share_groups import ShareGroups, ShareProgress
+    from offsetfs.storage.names import OFFSETS_TOPIC, SHARE_TOPIC
 
 __all__ = [
     "NO_EXPIRY",
     "OFFSETS_TOPIC",
+    "SHARE_TOPIC",
     "Change",
     "ClassicGroupChange",
     "Commit",
@@ -54,7 +56,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "NO_EXPIRY": "coordinators.group_records",
-        "OFFSETS_TOPIC": "coordinators.consumer_groups",
+        "OFFSETS_TOPIC": "names",
         "Change": "coordinators.group_records",
         "ClassicGroupChange": "coordinators.group_records",
         "Commit": "coordinators.consumer_groups",
@@ -64,6 +66,7 @@ __getattr__ = lazy_names(
         "Lag": "coordinators.consumer_groups",
         "NewerGroupChange": "coordinators.group_records",
         "OffsetsReplay": "coordinators.offsets_replay",
+        "SHARE_TOPIC": "names",
         "ShareGroups": "coordinators.share_groups",
         "ShareProgress": "coordinators.share_groups",
         "commit_key": "coordinators.group_records",

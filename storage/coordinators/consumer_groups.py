@@ -28,10 +28,9 @@ from offsetfs.storage.coordinators.topic_replay import (
 )
 from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.errors import InvalidName
-from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.names import OFFSETS_TOPIC, TopicPartition
 from offsetfs.storage.records.format.record import Record
 
-OFFSETS_TOPIC = "__consumer_offsets"
 COMMITS_MAX = 500_000
 """Commits kept in memory, some 250 bytes each: protects the daemon from a topic that holds more."""
 
@@ -75,11 +74,6 @@ class ConsumerGroups:
         """`on_omission` is called with a sentence, once for each kind of record that is left out."""
         self._directory = directory
         self._replay = TopicReplay(directory, OFFSETS_TOPIC, _CommittedOffsets, on_omission)
-
-    @property
-    def is_there(self) -> bool:
-        """Whether the directory has a partition of `__consumer_offsets`."""
-        return self._replay.is_there
 
     def refresh(self, *, nowait: bool = False, bytes_max: int = STEP_BYTES) -> bool:
         """Process records that were appended since, about `bytes_max` of them; return whether all are processed.

@@ -7,10 +7,9 @@ the whole topic.
 
 from __future__ import annotations
 
-from offsetfs.storage.coordinators.consumer_groups import OFFSETS_TOPIC
 from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.errors import NoOffsetsTopic
-from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.names import OFFSETS_TOPIC, TopicPartition
 
 PARTITIONS = 50
 """The default of `offsets.topic.num.partitions`, which is rarely changed."""

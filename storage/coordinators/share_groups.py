@@ -33,10 +33,9 @@ from offsetfs.storage.coordinators.topic_replay import (
 )
 from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.errors import InvalidName, StorageError, WouldBlock
-from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.names import SHARE_TOPIC, TopicPartition
 from offsetfs.storage.records.format.record import Record
 
-SHARE_TOPIC = "__share_group_state"
 BATCHES_MAX = 200_000
 """State batches kept in memory, some 250 bytes each, and one more for each group and partition: protects the daemon
 from a topic that holds more. A broker writes 10,000 for a partition at most."""
@@ -108,11 +107,6 @@ class ShareGroups:
         self._replay = TopicReplay(directory, SHARE_TOPIC, _ShareStates, on_omission)
         self._topic_ids: dict[str, str] = {}
         self._listing: list[TopicPartition] | None = None  # from which `_topic_ids` was made
-
-    @property
-    def is_there(self) -> bool:
-        """Whether the directory has a partition of `__share_group_state`."""
-        return self._replay.is_there
 
     def refresh(self, *, nowait: bool = False, bytes_max: int = STEP_BYTES) -> bool:
         """Process records that were appended since, about `bytes_max` of them; return whether all are processed.

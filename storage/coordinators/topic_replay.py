@@ -122,11 +122,6 @@ class TopicReplay(Generic[S]):
         self._replays: dict[TopicPartition, PartitionReplay[S]] = {}
         self._lock = Lock()
 
-    @property
-    def is_there(self) -> bool:
-        """Whether the directory has a partition of the topic."""
-        return any(partition.topic == self._topic for partition in self._directory.partitions())
-
     @contextlib.contextmanager
     def states(self, *, nowait: bool) -> Iterator[list[S]]:
         """Yield the states as of the last `refresh`; they do not change during the block."""
