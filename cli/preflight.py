@@ -10,16 +10,19 @@ import shutil
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from offsetfs.cli.exit_codes import SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.mounts import daemon_registry, retention_warnings
 from offsetfs.cli.mounts.serving_daemon import daemon_of, user_name
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mount_at, mount_holding, resolved
-from offsetfs.fs.options import MountOptions
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.directory import check_log_directory
 from offsetfs.storage.errors import InvalidName, NotALogDirectory, counted
 from offsetfs.storage.segments import parse_segment_name
+
+if TYPE_CHECKING:  # a command that mounts nothing does without them
+    from offsetfs.fs.options import MountOptions
 
 FUSE_DEVICE = "/dev/fuse"
 FUSE_CONFIG = "/etc/fuse.conf"

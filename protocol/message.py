@@ -7,6 +7,9 @@ from typing import Any
 NEW: Any = object()
 """The default of arrays and structs: a new one for each message."""
 
+Records = Any
+"""A buffer with record batches; for writers also a range of a file: an object with its `size` in bytes."""
+
 NO_ID = bytes(16)
 """The id of a topic, directory or member that has none (Uuid.ZERO_UUID)."""
 

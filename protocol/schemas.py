@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 NEVER = (0, -1)
@@ -91,8 +91,8 @@ def schema_names() -> list[str]:
 
 @functools.cache
 def _entries() -> dict[str, Any]:
-    text = resources.files(__package__).joinpath("schemas.json").read_text(encoding="utf-8")
-    entries: dict[str, Any] = json.loads(text)
+    with open(os.path.join(os.path.dirname(__file__), "schemas.json"), encoding="utf-8") as file:
+        entries: dict[str, Any] = json.load(file)
     return entries
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from offsetfs.fs.options import MountOptions
 from offsetfs.storage import LogConfig, TopicPartition, files
 from offsetfs.storage.directory import has_meta_properties
 from offsetfs.storage.errors import InvalidName, StorageError, counted
 from offsetfs.storage.maintenance import PartitionStat
 from offsetfs.storage.settings import DEFAULTS, TopicSettings, resolve_broker_settings
+
+if TYPE_CHECKING:
+    from offsetfs.fs.options import MountOptions
 
 PARTITIONS_MAX = 1000  # checked at most, which takes some hundredths of a second before each mount
 

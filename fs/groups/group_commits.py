@@ -30,7 +30,7 @@ from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Opened, Opening
 from offsetfs.storage import OFFSET_MAX, TopicPartition, coordinators
 
-if TYPE_CHECKING:  # a mount whose groups nobody reads does without the messages of groups
+if TYPE_CHECKING:  # a mount whose groups are not read does without their modules
     from offsetfs.storage.coordinators import Commit
 
 WRITABLE_MODE = 0o644

@@ -16,7 +16,7 @@ from offsetfs.fs.naming.permanent_numbers import PermanentNumbers
 from offsetfs.fs.reporting.error_log import ErrorLog, Fault
 from offsetfs.storage import TopicPartition, coordinators
 
-if TYPE_CHECKING:  # a mount whose groups nobody reads does without the modules of groups
+if TYPE_CHECKING:  # a mount whose groups are not read does without their modules
     from offsetfs.storage.coordinators import Commit, ConsumerGroups, Lag, ShareGroups, ShareProgress
 
 WAIT_S = 10.0

@@ -9,9 +9,8 @@ import errno
 import struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from offsetfs.storage import files
+from offsetfs.storage.records.format.checksum import crc32c
 from offsetfs.storage.views.view_blocks import scratch
 
 MAGIC = b"OFFSETVM"
@@ -77,7 +76,7 @@ def checksum_of(file: files.File, length: int, identity: bytes) -> int:
 
 def checksum_in(image: bytes, identity: bytes) -> int:
     """Return the checksum of an index in memory."""
-    return int(crc32c(memoryview(image)[_CRC_START:], crc32c(identity)))
+    return crc32c(memoryview(image)[_CRC_START:], crc32c(identity))
 
 
 class StoredLineIndex:

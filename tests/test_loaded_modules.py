@@ -1,0 +1,79 @@
+"""What a process imports before it serves: each module costs time at every start, and memory for as long as it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from offsetfs.storage import LogDirectory, TopicPartition
+
+pytestmark = pytest.mark.unit
+
+MOUNT = """
+from offsetfs.cli.commands import mount
+from offsetfs.cli.mounts.detach import ParentPipe
+mount._Daemon([path], {}, "/mnt", mount.MountOptions()).run(ParentPipe(None))
+"""
+SERVE = "from offsetfs import cli; cli.run(['serve', path, '--listen', '127.0.0.1:0'])"
+LS = "from offsetfs import cli; cli.run(['ls', '-l', path]); end()"
+
+PROGRAM = """
+import os, sys, trio
+path = sys.argv[1]
+def end(*_): os.write(1, "\\n".join(sys.modules).encode()); os._exit(0)
+trio.run = end if sys.argv[2] == "before the loop" else trio.run
+"""
+
+SELDOM = frozenset(
+    (
+        *("argparse", "asyncio", "concurrent.futures", "prometheus_client", "rich", "sqlite3"),
+        *("offsetfs.storage.coordinators.consumer_groups", "offsetfs.storage.dump", "offsetfs.storage.verify"),
+        *("offsetfs.storage.views.key_table", "offsetfs.fs.control.metrics", "offsetfs.broker.exporter"),
+    )
+)
+"""Modules that are imported when they are needed; some of them take 20 ms."""
+
+
+def loaded(program: str, log_directory: Path, until: str = "before the loop") -> set[str]:
+    """Return the modules that a new process has imported."""
+    command = [sys.executable, "-c", PROGRAM + program, str(log_directory), until]
+    return set(subprocess.run(command, check=True, capture_output=True, text=True, cwd="/").stdout.split())
+
+
+def below(package: str, modules: set[str]) -> set[str]:
+    return {name for name in modules if name.startswith(f"{package}.")}
+
+
+def test_a_mount_imports_neither_a_broker_nor_the_protocol(tmp_path: Path) -> None:
+    found = loaded(MOUNT, tmp_path)
+    assert "offsetfs.fs.mounting.operations" in found
+    assert SELDOM & found == set()
+    assert below("offsetfs.broker", found) == {"offsetfs.broker.settings"}
+    for package in ("offsetfs.protocol", "offsetfs.pipeline", "offsetfs.storage.coordinators"):
+        assert not below(package, found), package
+    assert below("offsetfs.cli.commands", found) == {"offsetfs.cli.commands.mount"}
+
+
+def test_a_broker_imports_no_mount_and_few_of_the_messages(tmp_path: Path) -> None:
+    found = loaded(SERVE, tmp_path)
+    assert "offsetfs.broker.apis" in found
+    assert SELDOM & found == set()
+    assert {"email", "importlib.metadata", "pyfuse3", "offsetfs.fs.options"} & found == set()
+    assert below("offsetfs.fs.mounting", found) == {
+        "offsetfs.fs.mounting.descriptor_limits",
+        "offsetfs.fs.mounting.mount_table",
+    }
+    assert len(below("offsetfs.protocol.messages", found)) < 20  # of about a hundred
+
+
+def test_a_listing_without_a_mount_imports_neither_groups_nor_the_index_of_keys(tmp_path: Path) -> None:
+    with contextlib.closing(LogDirectory.open(str(tmp_path))) as directory:
+        directory.create_partitions([TopicPartition("orders", 0)])
+    found = loaded(LS, tmp_path, "the end")
+    assert "offsetfs.fs.mounting.in_process_tree" in found
+    assert SELDOM & found == set()
+    assert not below("offsetfs.protocol", found) and not below("offsetfs.broker", found)
