@@ -19,6 +19,7 @@ from offsetfs.broker.idle_connections import end_idle_connections, end_stalled_r
 from offsetfs.broker.listeners import ADVERTISED, Listener
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.partitions import Topics
+from offsetfs.broker.receive_buffers import ReceiveBuffers
 from offsetfs.broker.report import BrokerReporter
 from offsetfs.broker.request_limits import RequestLimits
 from offsetfs.broker.settings import ServerSettings
@@ -54,7 +55,7 @@ class Broker:
         self._apis = {each.key: each for each in apis(topics, node, self._groups, settings, self._metrics)}
         self._closed_peers = ClosedPeers()
         limits = RequestLimits(settings.queued_max_requests, settings.queued_max_request_bytes)
-        self._shared = Shared(self._apis, settings, limits, self._closed_peers, self._metrics)
+        self._shared = Shared(self._apis, settings, limits, ReceiveBuffers(), self._closed_peers, self._metrics)
         self._accepting = trio.CancelScope()
         self._idle_s = math.inf if settings.connections_max_idle_ms < 0 else settings.connections_max_idle_ms / 1000
         self._serving = trio.CancelScope()

@@ -28,6 +28,7 @@ from offsetfs.broker.closed_peers import ClosedPeers
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.failure_responses import failure_response
 from offsetfs.broker.metrics import BrokerMetrics
+from offsetfs.broker.receive_buffers import ReceiveBuffers
 from offsetfs.broker.request_limits import DECODED_FACTOR, FREE_BYTES_MAX, RequestLimits
 from offsetfs.broker.response_queue import DelayedResponse, PendingResponse, ResponseQueue
 from offsetfs.broker.settings import ServerSettings
@@ -60,6 +61,8 @@ _WAITING_APIS = frozenset(("Fetch", "JoinGroup", "SyncGroup"))
 
 _RECEIVE_BYTES = 1 << 16
 _SEND_BYTES, _AHEAD_BYTES = 1 << 20, 4 << 20
+_BUFFER_STEP = 1 << 17
+"""Sizes of new buffers are multiples of it, so that a request that is a little larger than the one before fits, too."""
 _HEAD_BYTES = 12
 """Size, API key, version and correlation id."""
 
@@ -92,6 +95,7 @@ class Shared:
     apis: Mapping[int, Api]
     settings: ServerSettings
     limits: RequestLimits
+    buffers: ReceiveBuffers
     closed_peers: ClosedPeers
     metrics: BrokerMetrics
 
@@ -150,6 +154,8 @@ class _Received:
     """The request without its size."""
     reserved: int
     """Bytes of `RequestLimits`; 0 once they are released."""
+    buffer: bytearray | None = None
+    """The buffer of a large request, until it is released."""
 
 
 class Connection:
@@ -162,6 +168,7 @@ class Connection:
         self._socket.setblocking(False)
         self._apis = shared.apis
         self._limits = shared.limits
+        self._buffers = shared.buffers
         self._closed_peers = shared.closed_peers
         self._metrics = shared.metrics
         self._request_bytes_max = shared.settings.socket_request_max_bytes
@@ -259,6 +266,10 @@ class Connection:
     def _release(self, request: _Received) -> None:
         self._limits.release(request.reserved)
         request.reserved = 0
+        if request.buffer is not None:
+            request.data.release()
+            self._buffers.keep(request.buffer)
+            request.buffer = None
 
     def _has_request(self) -> bool:
         """Return whether a whole request has been received."""
@@ -294,26 +305,40 @@ class Connection:
         if data is None:
             self._limits.release(reserved)
             return None
-        return _Received(memoryview(data), reserved)
+        is_large = size > _RECEIVE_BYTES
+        return _Received(memoryview(data)[:size], reserved, data if is_large else None)
 
     async def _body(self, size: int) -> bytearray | None:
-        """Return the `size` bytes behind the size; None if the client has closed the connection before them.
+        """Return a buffer that begins with the `size` bytes behind the size.
 
-        The buffer grows with what arrives, so that a size alone takes no memory.
+        None if the client has closed the connection before them.
         """
-        while size <= _RECEIVE_BYTES and len(self._ahead) - 4 < size:
+        if size > _RECEIVE_BYTES:
+            return await self._large_body(size)
+        while len(self._ahead) - 4 < size:
             if not await self._receive_ahead():
                 return None
-        buffer = self._ahead[4 : size + 4]
+        body = self._ahead[4 : size + 4]
         del self._ahead[: size + 4]
-        done = len(buffer)
+        return body
+
+    async def _large_body(self, size: int) -> bytearray | None:
+        """Return the same. A new buffer grows with what arrives, so that a size alone takes no memory."""
+        begin = self._ahead[4 : size + 4]
+        del self._ahead[: size + 4]
+        done, buffer = len(begin), self._buffers.take(size)
+        if buffer is None:
+            buffer = begin
+        else:
+            buffer[:done] = begin
+        end = -(-size // _BUFFER_STEP) * _BUFFER_STEP
         while done < size:
             if done == len(buffer):
-                buffer.extend(bytes(min(size - done, max(len(buffer), _RECEIVE_BYTES))))
+                buffer.extend(bytes(min(end - done, max(len(buffer), _RECEIVE_BYTES))))
             await self._wait_for_data()
             with memoryview(buffer) as view:
                 try:
-                    count = self._socket.recv_into(view[done:])
+                    count = self._socket.recv_into(view[done:size])
                 except BlockingIOError:
                     continue
             if not count:
