@@ -13,8 +13,9 @@ from offsetfs.cli.exit_codes import DONE, Failure
 from offsetfs.cli.mounts.serving_daemon import daemon_of, in_use
 from offsetfs.cli.mounts.serving_process import serving_process
 from offsetfs.cli.terminal import confirmation
+from offsetfs.cli.terminal.printable import printable
 from offsetfs.storage import TopicPartition
-from offsetfs.storage.errors import LogDirectoryLocked, StorageError, counted
+from offsetfs.storage.errors import LogDirectoryLocked, StorageError, counted, sentence
 
 if TYPE_CHECKING:
     from offsetfs.storage import LogDirectory
@@ -33,6 +34,9 @@ def command(log_directory: str, names: tuple[str, ...], yes: bool) -> int:
     to TOPIC-0.<uuid>-delete, as in Kafka, so that after a crash it is either complete or gone; then its files are
     removed. If LOGDIR is mounted with -o delete, or served, the command works through the mount or the server, which
     removes the files after file.delete.delay.ms.
+
+    The offsets that consumer groups have committed for a partition are deleted with it. In the directory of a Kafka
+    broker they stay, because other brokers may have the partition, too.
 
     \b
     offsetfs delete ~/logs orders
@@ -80,6 +84,24 @@ def _in_directory(log_directory: str, partitions: list[TopicPartition], yes: boo
 
 
 def _delete(directory: LogDirectory, partitions: list[TopicPartition]) -> None:
+    _delete_commits(directory, partitions)
     for partition in partitions:
         directory.delete_partition(partition)
     directory.deletions.run_all()  # without file.delete.delay.ms: this process has no readers, and ends now
+
+
+def _delete_commits(directory: LogDirectory, partitions: list[TopicPartition]) -> None:
+    """Delete the committed offsets first: a deletion that is interrupted can be repeated."""
+    from offsetfs.storage.coordinators import ConsumerGroups, delete_commits
+
+    try:
+        number = delete_commits(directory, ConsumerGroups(directory, _warn), partitions)
+    except (StorageError, OSError) as error:  # on a full disk, records are deleted to get space
+        _warn(f"committed offsets were not deleted, and expire later: {sentence(error)}")
+    else:
+        if number:
+            click.echo(f"deleted {counted(number, 'committed offset')} of consumer groups")
+
+
+def _warn(text: str) -> None:
+    click.echo(f"warning: {printable(text)}", err=True)

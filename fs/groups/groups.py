@@ -19,6 +19,7 @@ A directory's name is the name of the group; bytes that no file name can contain
 from __future__ import annotations
 
 import errno
+import functools
 
 from pyfuse3 import EntryAttributes, FUSEError
 
@@ -32,8 +33,9 @@ from offsetfs.fs.naming.inodes import pack
 from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
 from offsetfs.fs.reporting.error_log import Fault
-from offsetfs.storage import TopicPartition
-from offsetfs.storage.errors import InvalidName
+from offsetfs.fs.reporting.errors import errno_of
+from offsetfs.storage import TopicPartition, coordinators
+from offsetfs.storage.errors import InvalidName, StorageError, sentence
 
 STATE_NAME = Kind.GROUP_STATE.file_name
 LAG_NAME = Kind.GROUP_LAG.file_name  # no partition has one of these two names: names of partitions end in a number
@@ -96,6 +98,20 @@ class GroupsDirectory:
         if group not in self._groups.made:  # its coordinator knows the group, for example its members
             raise FUSEError(errno.EPERM)
         self._groups.made.discard(group)
+
+    async def forget(self, partition: TopicPartition) -> None:
+        """Delete all commits of a partition that is about to be deleted. An error is reported only: on a full disk,
+        records are deleted to get space.
+        """
+        if not self._groups.is_there:
+            return
+        work = functools.partial(coordinators.delete_commits, self._mount.directory, self._groups.engine, [partition])
+        try:
+            await self._mount.executor.in_thread(work)
+        except (StorageError, OSError) as error:
+            cause = f"committed offsets were not deleted: {sentence(error)}"
+            cure = "they expire later; until then they count for a new partition of this name"
+            self._mount.error_log.report(Fault(errno_of(error), "rmdir", str(partition), cause, cure))
 
     async def attributes(self, number: int) -> EntryAttributes:
         return self._attributes()

@@ -316,6 +316,8 @@ class Operations(pyfuse3.Operations):
             raise self.mount.refusals.missing_option("delete", "rmdir", str(partition.name))
         # First: a sync of records in a removed directory would be counted as a failed sync.
         await self.accumulators.forget(partition.name)
+        # Before the log, as a broker does: a deletion that is interrupted can be repeated.
+        await self._nodes.groups.forget(partition.name)
         await self.mount.executor.in_thread(lambda: self.mount.directory.delete_partition(partition.name))
 
     def _changed(self, partition: TopicPartition, change: LogChange) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from offsetfs.storage.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from offsetfs.storage.coordinators.commit_deletion import delete_commits
     from offsetfs.storage.coordinators.consumer_groups import Commit, ConsumerGroups, Lag
     from offsetfs.storage.coordinators.group_records import (
         NO_EXPIRY,
@@ -44,6 +45,7 @@ __all__ = [
     "ShareProgress",
     "commit_key",
     "commit_value",
+    "delete_commits",
     "describe",
     "group_key",
     "group_value",
@@ -71,6 +73,7 @@ __getattr__ = lazy_names(
         "ShareProgress": "coordinators.share_groups",
         "commit_key": "coordinators.group_records",
         "commit_value": "coordinators.group_records",
+        "delete_commits": "coordinators.commit_deletion",
         "describe": "coordinators.group_state",
         "group_key": "coordinators.group_records",
         "group_value": "coordinators.group_records",

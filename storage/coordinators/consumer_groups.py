@@ -95,6 +95,20 @@ class ConsumerGroups:
             found = [commit for state in mine for commit in self._decoded(state.commits.get(group, {}))]
         return sorted(found) if mine else None
 
+    def committed_to(self, partition: TopicPartition, *, nowait: bool = False) -> list[str]:
+        """Return the groups that have a commit for a partition, sorted, as of the last `refresh`."""
+        topic = partition.topic.encode()
+        rest = len(topic).to_bytes(2, "big") + topic + partition.partition.to_bytes(4, "big")
+        with self._replay.states(nowait=nowait) as states:
+            found = {
+                group
+                for state in states
+                for group, commits in state.commits.items()
+                if len(group).to_bytes(2, "big") + group + rest in commits
+            }
+        # Clients send names in UTF-8: another one is not from a coordinator.
+        return sorted(name for group in found if (name := group.decode(errors="replace")).encode() == group)
+
     def state(self, group: bytes, *, nowait: bool = False) -> dict[str, object] | None:
         """Return type, state and members of a group as of the last `refresh` (see `group_state`); None if the records
         contain commits only.

@@ -13,6 +13,7 @@ from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol import codec
 from offsetfs.protocol import messages as m
 from offsetfs.storage import LogDirectory, TopicPartition
+from offsetfs.storage.coordinators import ConsumerGroups, delete_commits
 from offsetfs.storage.directory import LogChange
 
 pytestmark = pytest.mark.unit
@@ -107,6 +108,44 @@ async def test_a_later_commit_stays_when_old_offsets_are_deleted_late(groups: Gr
     await offsets.forget(())
     assert await groups.committed() == 10
     assert await Groups(directory).committed() == 10
+
+
+# --- while no broker runs
+
+
+def groups_of(directory: LogDirectory) -> ConsumerGroups:
+    omissions: list[str] = []
+    return ConsumerGroups(directory, omissions.append)
+
+
+async def test_a_topic_that_is_deleted_without_a_broker_takes_its_offsets_with_it(
+    groups: Groups, directory: LogDirectory
+) -> None:
+    """Once they stayed until they expired, and a new topic of the same name began at them."""
+    directory.create_partitions([TopicPartition("other", 0)])
+    assert await groups.commit(10) == ErrorCode.NONE
+    request = commit_request(7)
+    request.topics[0].name = "other"
+    await groups.coordinator.offsets.commit(request, 7)
+    assert delete_commits(directory, groups_of(directory), [T, TopicPartition("missing", 0)]) == 1
+    again = Groups(directory)
+    assert await again.committed() == -1
+    found = await again.coordinator.offsets.fetch(m.OffsetFetchRequest("g", None), 7)
+    assert [each.name for each in found.topics] == ["other"]
+    assert delete_commits(directory, groups_of(directory), [T]) == 0
+
+
+async def test_in_the_directory_of_a_kafka_broker_commits_stay(groups: Groups, directory: LogDirectory) -> None:
+    """There a partition that is deleted may have replicas: its broker fetches them again, and the topic goes on."""
+    assert await groups.commit(10) == ErrorCode.NONE
+    directory.is_brokers = True
+    assert delete_commits(directory, groups_of(directory), [T]) == 0
+    assert await Groups(directory).committed() == 10
+
+
+def test_without_commits_nothing_is_created(directory: LogDirectory) -> None:
+    assert delete_commits(directory, groups_of(directory), [T]) == 0
+    assert directory.partitions() == [T]
 
 
 # --- with their group

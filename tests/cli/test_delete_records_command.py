@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from offsetfs.cli import exit_codes, run
+from offsetfs.storage.coordinators.consumer_groups import ConsumerGroups
+from offsetfs.storage.coordinators.group_records import CommittedOffset, commit_key, commit_value
+from offsetfs.storage.coordinators.offsets_topic import partition_of_group
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.format.batch_builder import BatchBuilder
@@ -160,6 +163,43 @@ def test_a_name_that_means_two_things_is_refused(log: str, capsys: pytest.Captur
     assert "orders-0 is a partition and also a topic" in capsys.readouterr().err
     assert run(["delete", log, "orders-0-0", "--yes"]) == exit_codes.DONE
     assert run(["delete", log, "orders-0", "--yes"]) == exit_codes.DONE
+
+
+def test_committed_offsets_go_with_their_partition(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once they stayed until they expired, and a new topic of the same name began at them."""
+    commit(log)
+    assert run(["delete", log, "orders", "--yes"]) == exit_codes.DONE
+    assert "deleted 1 committed offset of consumer groups" in capsys.readouterr().out
+    assert committed(log) == ["payments-0"]
+
+
+def test_a_topic_is_deleted_even_if_its_committed_offsets_cannot_be(
+    log: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A part of `__consumer_offsets`: which partition has a group's commits is unknown."""
+    commit(log)
+    assert run(["delete", log, "__consumer_offsets-0", "--yes"]) == exit_codes.DONE
+    capsys.readouterr()
+    assert run(["delete", log, "orders", "--yes"]) == exit_codes.DONE
+    assert "warning: committed offsets were not deleted, and expire later" in capsys.readouterr().err
+    assert committed(log) == ["orders-0", "payments-0"] and not os.path.exists(os.path.join(log, "orders-0"))
+
+
+def commit(path: str) -> None:
+    """Let the group `billing` commit an offset of orders-0 and of payments-0."""
+    directory = LogDirectory.open(path)
+    home = partition_of_group(directory, "billing", may_create=True, partitions=2)
+    builder = BatchBuilder(1 << 16)
+    for each in (ORDERS, TopicPartition("payments", 0)):
+        builder.append(commit_key("billing", each), commit_value(CommittedOffset(3, -1, "", 1000)), (), 1000)
+    directory.log(home).append(builder.seal())
+    directory.close()
+
+
+def committed(path: str) -> list[str]:
+    groups = ConsumerGroups(LogDirectory.open(path, read_only=True), print)
+    groups.refresh()
+    return [str(each.partition) for each in groups.commits(b"billing") or []]
 
 
 @pytest.mark.parametrize("name", ["order", "orders-2", "..", "orders-0/", ".lock"])

@@ -180,6 +180,14 @@ def test_rmdir_removes_a_partition_and_its_name_is_free(mount: Mount, log: Path)
     assert sorted(name for name in os.listdir(log) if "orders" in name) == ["orders-0"]
 
 
+def test_rmdir_deletes_the_committed_offsets_of_the_partition(mount: Mount, log: Path) -> None:
+    """Once a partition of the same name began with the commits of the removed one, until they expired."""
+    mounted = orders(mount, log, "delete")
+    commits = "mkdir keeps-0 groups/billing; echo 7 > groups/billing/orders-0; echo 0 > groups/billing/keeps-0"
+    done = sh(f"{commits}; rmdir orders-0; mkdir orders-0; ls groups/billing", mounted.path)
+    assert (done.stderr, done.stdout.split()) == ("", ["keeps-0", "lag"])
+
+
 def test_a_writer_of_a_partition_that_was_removed_hears_of_it(mount: Mount, log: Path) -> None:
     mounted = orders(mount, log, "delete,linger-ms=60000")
     partition = mounted.path / "orders-0"
