@@ -100,6 +100,33 @@ def test_a_broker_that_cannot_start_reports_the_reason(new_kafka: Callable[..., 
         kafka.stop()
 
 
+class ElectingBroker(KafkaBroker):
+    """A process that states at once that it serves; its metadata is without a controller at first."""
+
+    metadata = (None, b'{"controllerid":-1}', b'{"controllerid":1}')
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.answers = list(self.metadata)
+
+    def kcat(self, *words: str, input: bytes = b"") -> bytes:
+        answer = self.answers.pop(0)
+        if answer is None:
+            raise KafkaError("Failed to acquire metadata")
+        return answer
+
+    def _command(self) -> list[str]:
+        return ["sh", "-c", f"echo {self.started_text}; exec sleep 60"]
+
+    def _format(self) -> None:
+        """Do without a configuration."""
+
+
+def test_a_broker_has_started_only_when_its_metadata_names_a_controller(tmp_path: Path) -> None:
+    with ElectingBroker(tmp_path) as broker:
+        assert broker.answers == []
+
+
 def test_no_broker_outlives_a_killed_test_run(tmp_path: Path) -> None:
     script = """
         import os, pathlib, sys
