@@ -22,6 +22,7 @@ import pytest
 from hypothesis import settings
 from left_logs import damage_left
 from left_mounts import mounts_below, take_away
+from order_of_tests import group_by_session, longest_first
 
 CLASSES = ("unit", "fuzz", "crash", "mount", "interop", "spark")
 GOLDEN = Path(__file__).parent / "golden"
@@ -91,9 +92,9 @@ def pytest_configure(config: pytest.Config) -> None:
 # --- the class of a test
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests without a class among the unit tests, where they run and fail."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    """Put tests without a class among the unit tests, where they run and fail; those of a worker into its order."""
     for item in items:
         classes = [name for name in CLASSES if item.get_closest_marker(name)]
         if len(classes) != 1:
@@ -101,6 +102,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.stash[_CLASS_FAULT] = (
                 f"a test carries one of the markers {', '.join(CLASSES)}; this one has {classes or 'none'}"
             )
+    group_by_session(items)
+    yield
+    if hasattr(config, "workerinput"):
+        items[:] = longest_first(items)
 
 
 @pytest.hookimpl(tryfirst=True)

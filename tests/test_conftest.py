@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from order_of_tests import group_by_session, longest_first
 
 pytestmark = pytest.mark.unit
 pytest_plugins = ["pytester"]
@@ -141,6 +142,23 @@ def test_a_test_that_is_skipped_fails_in_ci_and_states_why(
     result = inner.runpytest_subprocess()
     result.assert_outcomes(passed=1, failed=1, errors=1)
     result.stdout.fnmatch_lines(["*nothing may be*no groff*", "*nothing may be*no strace*"], consecutive=False)
+
+
+def test_workers_begin_with_long_tests_and_go_on_with_large_files(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nmarkers =\n  long: l\n  xdist_group: g\n")
+    one = "def test_{}(): pass\n"
+    with_session = "import pytest\n@pytest.fixture\ndef spark(): pass\ndef test_{}(spark): pass\n"
+    pytester.makepyfile(
+        test_a=one.format("a"),
+        test_b=with_session.format("b") + one.format("without"),
+        test_c=one.format("c") + one.format("d") + one.format("e"),
+        test_f=one.format("f") + "import pytest\n@pytest.mark.long\n" + one.format("long"),
+        test_g=with_session.format("g"),
+    )
+    items, _ = pytester.inline_genitems()
+    group_by_session(items)
+    names = [item.name for item in longest_first(items)]
+    assert names == "test_f test_long test_c test_d test_e test_b test_g test_a test_without".split()
 
 
 def test_the_golden_copy_is_the_log_directory_alone(golden: Path, golden_copy: Path) -> None:
