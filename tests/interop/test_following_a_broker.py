@@ -50,49 +50,54 @@ def within(seconds: float, condition: Callable[[], bool]) -> bool:
     "A read-only mount of a running broker's directory shows a record of a partition with one "
     "replica within 100 ms of its acknowledgment, and does no work while no process reads it."
 )
-def test_a_record_is_seen_within_a_tenth_of_a_second_of_its_acknowledgement(kafka: KafkaBroker, tmp_path: Path) -> None:
-    kafka.create_topic("orders")
+def test_a_record_is_seen_within_a_tenth_of_a_second_of_its_acknowledgement(
+    kafka_module: KafkaBroker, tmp_path: Path
+) -> None:
+    kafka = kafka_module
+    kafka.create_topic("seen")
     with followed(kafka, tmp_path / "mnt") as mnt:
-        next_file, latest = mnt / "orders-0" / "next", mnt / "orders-0" / "latest"
+        next_file, latest = mnt / "seen-0" / "next", mnt / "seen-0" / "latest"
         for number in range(5):
-            kafka.produce("orders", b"line %d\n" % number)
+            kafka.produce("seen", b"line %d\n" % number)
             acknowledged = time.monotonic()
             assert within(SECONDS_MAX, functools.partial(is_number, next_file, number + 1))
             assert time.monotonic() - acknowledged <= 0.1
             assert latest.read_bytes() == b"line %d" % number
-            assert (mnt / "orders-0" / "values").read_bytes().count(b"\n") == number + 1
+            assert (mnt / "seen-0" / "values").read_bytes().count(b"\n") == number + 1
 
 
 @pytest.mark.promise(
     "A follower of `values` misses no record and sees none twice, across rolls, retention, deletion "
     "and a restart of the broker."
 )
-def test_a_producer_at_full_speed_over_rolls_and_tail_misses_nothing(kafka: KafkaBroker, tmp_path: Path) -> None:
-    kafka.create_topic("orders", configs={"segment.bytes": "1048576"})
+def test_a_producer_at_full_speed_over_rolls_and_tail_misses_nothing(kafka_module: KafkaBroker, tmp_path: Path) -> None:
+    kafka = kafka_module
+    kafka.create_topic("tailed", configs={"segment.bytes": "1048576"})
     lines = b"".join(b"line %07d of a producer in a hurry\n" % number for number in range(200_000))
-    kafka.produce("orders", b"begin\n")
+    kafka.produce("tailed", b"begin\n")
     with followed(kafka, tmp_path / "mnt") as mnt, (tmp_path / "seen").open("wb") as seen:
-        values = mnt / "orders-0" / "values"
+        values = mnt / "tailed-0" / "values"
         with subprocess.Popen(["tail", "-c", "+1", "-s", "0.05", "-f", values], stdout=seen) as tail:
-            kafka.produce("orders", lines)
+            kafka.produce("tailed", lines)
             size = len(b"begin\n" + lines)
             assert within(SECONDS_MAX, lambda: (tmp_path / "seen").stat().st_size >= size)
             tail.terminate()
         assert (tmp_path / "seen").read_bytes() == b"begin\n" + lines == values.read_bytes()
-        assert len(list((mnt / "orders-0" / "segments").glob("*.log"))) > 5
-    assert kafka.consume("orders") == b"begin\n" + lines
+        assert len(list((mnt / "tailed-0" / "segments").glob("*.log"))) > 5
+    assert kafka.consume("tailed") == b"begin\n" + lines
 
 
 def test_records_are_found_while_the_broker_cuts_the_index_of_each_segment_that_it_rolls(
-    kafka: KafkaBroker, tmp_path: Path
+    kafka_module: KafkaBroker, tmp_path: Path
 ) -> None:
+    kafka = kafka_module
     configs = {"segment.bytes": "1048576", "index.interval.bytes": "64", "message.timestamp.type": "LogAppendTime"}
-    kafka.create_topic("orders", configs=configs)
+    kafka.create_topic("cut", configs=configs)
     lines = [b"line %07d of a producer in a hurry\n" % number for number in range(200_000)]
-    kafka.produce("orders", lines[0])
+    kafka.produce("cut", lines[0])
     with followed(kafka, tmp_path / "mnt") as mnt, ThreadPoolExecutor(1) as pool:
-        partition, found = mnt / "orders-0", 0
-        producing = pool.submit(kafka.produce, "orders", b"".join(lines[1:]), "-X", "batch.size=2000")
+        partition, found = mnt / "cut-0", 0
+        producing = pool.submit(kafka.produce, "cut", b"".join(lines[1:]), "-X", "batch.size=2000")
         while not producing.done() or not found:
             end = int((partition / "next").read_text())
             for offset in {0, end // 3, end // 2, max(end - 100, 0), end - 1}:
@@ -105,33 +110,35 @@ def test_records_are_found_while_the_broker_cuts_the_index_of_each_segment_that_
 
 
 def test_cat_follow_prints_what_a_producer_at_full_speed_writes_once_and_in_order(
-    kafka: KafkaBroker, tmp_path: Path
+    kafka_module: KafkaBroker, tmp_path: Path
 ) -> None:
-    kafka.create_topic("orders", configs={"segment.bytes": "1048576"})
+    kafka = kafka_module
+    kafka.create_topic("catted", configs={"segment.bytes": "1048576"})
     lines = b"".join(b"line %07d of a producer in a hurry\n" % number for number in range(200_000))
-    kafka.produce("orders", b"before\n")
+    kafka.produce("catted", b"before\n")
     with followed(kafka, tmp_path / "mnt") as mnt, (tmp_path / "seen").open("wb") as seen:
-        command = ["timeout", "120", "cat", str(mnt / "orders-0" / "follow@0")]
+        command = ["timeout", "120", "cat", str(mnt / "catted-0" / "follow@0")]
         with subprocess.Popen(command, stdout=seen) as cat:
-            kafka.produce("orders", lines)
+            kafka.produce("catted", lines)
             assert within(SECONDS_MAX, lambda: (tmp_path / "seen").stat().st_size >= len(b"before\n" + lines))
             cat.terminate()
     assert (tmp_path / "seen").read_bytes() == b"before\n" + lines
 
 
-def test_topics_come_and_go_and_come_again(kafka: KafkaBroker, tmp_path: Path) -> None:
-    kafka.create_topic("orders")
-    kafka.produce("orders", b"old\n")
+def test_topics_come_and_go_and_come_again(kafka_module: KafkaBroker, tmp_path: Path) -> None:
+    kafka = kafka_module
+    kafka.create_topic("gone")
+    kafka.produce("gone", b"old\n")
     with followed(kafka, tmp_path / "mnt") as mnt:
-        assert (mnt / "orders-0" / "values").read_bytes() == b"old\n"
+        assert (mnt / "gone-0" / "values").read_bytes() == b"old\n"
         kafka.create_topic("payments")
         kafka.produce("payments", b"new topic\n")
         assert (mnt / "payments-0" / "values").read_bytes() == b"new topic\n"
-        kafka.tool("org.apache.kafka.tools.TopicCommand", "--delete", "--topic", "orders")
-        assert within(SECONDS_MAX, lambda: not (mnt / "orders-0").exists())
-        kafka.create_topic("orders")
-        kafka.produce("orders", b"another\n")
-        assert within(SECONDS_MAX, lambda: (mnt / "orders-0" / "values").read_bytes() == b"another\n")
+        kafka.tool("org.apache.kafka.tools.TopicCommand", "--delete", "--topic", "gone")
+        assert within(SECONDS_MAX, lambda: not (mnt / "gone-0").exists())
+        kafka.create_topic("gone")
+        kafka.produce("gone", b"another\n")
+        assert within(SECONDS_MAX, lambda: (mnt / "gone-0" / "values").read_bytes() == b"another\n")
 
 
 def test_retention_and_a_restart_are_followed(kafka: KafkaBroker, tmp_path: Path) -> None:
@@ -207,17 +214,18 @@ def kept(partition: Path) -> list[int]:
 
 
 def test_an_idle_mount_of_a_running_broker_costs_next_to_nothing(
-    kafka: KafkaBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kafka_module: KafkaBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kafka.create_topic("orders")
-    kafka.produce("orders", b"one\n")
+    kafka = kafka_module
+    kafka.create_topic("idle")
+    kafka.produce("idle", b"one\n")
     with followed(kafka, tmp_path / "mnt") as mnt:
-        assert (mnt / "orders-0" / "latest").read_bytes() == b"one"
+        assert (mnt / "idle-0" / "latest").read_bytes() == b"one"
         assert cli.run(["status", str(mnt), "--json"]) == 0
         pid = json.loads(capsys.readouterr().out)["mounts"][0]["pid"]
         before, begun = cpu_ticks(pid), time.monotonic()
-        kafka.console_consume("orders", count=1)  # something to wait for that is no sleep
-        kafka.console_consume("orders", count=1)
+        kafka.console_consume("idle", count=1)  # something to wait for that is no sleep
+        kafka.console_consume("idle", count=1)
         seconds = time.monotonic() - begun
         assert (cpu_ticks(pid) - before) / os.sysconf("SC_CLK_TCK") <= max(0.01 * seconds, 0.02)
 
@@ -227,14 +235,15 @@ def cpu_ticks(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
-def test_verify_beside_a_broker_that_writes_finds_nothing(kafka: KafkaBroker, tmp_path: Path) -> None:
-    kafka.create_topic("orders", configs={"segment.bytes": "1048576"})
+def test_verify_beside_a_broker_that_writes_finds_nothing(kafka_module: KafkaBroker, tmp_path: Path) -> None:
+    kafka = kafka_module
+    kafka.create_topic("verified", configs={"segment.bytes": "1048576"})
     lines = b"".join(b"line %07d\n" % number for number in range(300_000))
     with ThreadPoolExecutor(1) as pool:
-        producing = pool.submit(kafka.produce, "orders", lines)
+        producing = pool.submit(kafka.produce, "verified", lines)
         codes = [cli.run(["verify", str(kafka.log_dir)])]
         while not producing.done():
             codes.append(cli.run(["verify", str(kafka.log_dir)]))
         producing.result()
     assert set(codes) == {0}
-    assert kafka.consume("orders") == lines
+    assert kafka.consume("verified") == lines

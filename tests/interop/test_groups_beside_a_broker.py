@@ -44,9 +44,11 @@ def eventually(look: Callable[[], object], wanted: object) -> None:
 
 
 @pytest.mark.parametrize(("is_committed", "after"), [(True, 5), (False, 1)], ids=["committed", "aborted"])
-def test_offsets_of_a_transaction_count_when_it_commits(kafka: KafkaBroker, is_committed: bool, after: int) -> None:
+def test_offsets_of_a_transaction_count_when_it_commits(
+    kafka_module: KafkaBroker, is_committed: bool, after: int
+) -> None:
     """Once those of open and aborted transactions counted, so that a consumer would have skipped records."""
-    group = f"transactions-{is_committed}"
+    kafka, group = kafka_module, f"transactions-{is_committed}"
     kafka.create_topic(group)
     reader = Consumer({"bootstrap.servers": kafka.address, "group.id": group, "enable.auto.commit": False})
     reader.commit(offsets=[TopicPartition(group, 0, 1)], asynchronous=False)
@@ -70,7 +72,8 @@ def test_offsets_of_a_transaction_count_when_it_commits(kafka: KafkaBroker, is_c
     reader.close()
 
 
-def test_groups_have_the_members_that_kafka_has(kafka: KafkaBroker) -> None:
+def test_groups_have_the_members_that_kafka_has(kafka_module: KafkaBroker) -> None:
+    kafka = kafka_module
     kafka.create_topic("followed")
     with served(kafka.log_dir, "--read-only") as broker:
         member = Consumer({"bootstrap.servers": kafka.address, "group.id": "followed", "client.id": "reader"})
