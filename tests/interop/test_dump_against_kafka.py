@@ -5,17 +5,16 @@ ours has to say what was wrong. Where it does not end, standard output and stand
 """
 
 import io
-import os
+import logging
 import random
 import struct
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import pytest
+from java_tools import JavaTools
 from kafka_broker import KafkaBroker
-from kafka_tools import TOOL_SECONDS_MAX, java
 
 from offsetfs.storage.cluster import cluster_metadata
 from offsetfs.storage.cluster.kafka_messages import Field, Message
@@ -43,12 +42,26 @@ KINDS = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 # --- the two tools -------------------------------------------------------------------------------------------------
 
 
-def kafkas(files: Sequence[str], *options: str) -> tuple[bytes, list[str], bool]:
+Compare = Callable[[Sequence[str], Sequence[str], DumpOptions], int]
+
+
+@pytest.fixture(scope="module")
+def compare() -> Iterator[Compare]:
+    """Compares the two dumps of files with options, as `compare_dumps` does."""
+    with JavaTools() as java:
+        yield partial(compare_dumps, java)
+
+
+@pytest.fixture(autouse=True)
+def _log_of_py4j(caplog: pytest.LogCaptureFixture) -> None:
+    """py4j logs the exceptions by which a tool ends."""
+    caplog.set_level(logging.CRITICAL, logger="py4j")
+
+
+def kafkas(java: JavaTools, files: Sequence[str], *options: str) -> tuple[bytes, list[str], bool]:
     """Standard output and standard error of Kafka's tool, and whether it came to the end."""
-    command = java("kafka.tools.DumpLogSegments", *options, "--files", ",".join(files), log_level="off")
-    environment = os.environ | {"LC_ALL": "C.UTF-8"}
-    done = subprocess.run(command, capture_output=True, timeout=TOOL_SECONDS_MAX, env=environment, check=False)
-    return done.stdout, done.stderr.decode().splitlines(), done.returncode == 0
+    ended = java.call("kafka.tools.DumpLogSegments", *options, "--files", ",".join(files))
+    return ended.output, ended.errors.decode().splitlines(), ended.error is None
 
 
 def ours(files: Sequence[str], options: DumpOptions) -> tuple[bytes, list[str], int]:
@@ -62,11 +75,11 @@ def ours(files: Sequence[str], options: DumpOptions) -> tuple[bytes, list[str], 
     return written.getvalue(), [*errors, *report.findings()], report.unreadable
 
 
-def compare(files: Sequence[str], words: Sequence[str], options: DumpOptions) -> int:
+def compare_dumps(java: JavaTools, files: Sequence[str], words: Sequence[str], options: DumpOptions) -> int:
     """Hold both against each other, file by file where Kafka's tool ends early; return how often it did."""
     ends, rest = 0, list(files)
     while rest:
-        output, errors, is_whole = kafkas(rest, *words)
+        output, errors, is_whole = kafkas(java, rest, *words)
         if is_whole:
             our_output, our_errors, unreadable = ours(rest, options)
             assert our_output == output
@@ -94,12 +107,12 @@ DEEP = DumpOptions(LogOptions(records=True, data=True))
 
 
 @pytest.mark.parametrize("broker", BROKERS)
-def test_everything_that_a_broker_wrote_is_dumped_as_by_kafka(broker: str) -> None:
+def test_everything_that_a_broker_wrote_is_dumped_as_by_kafka(compare: Compare, broker: str) -> None:
     files = sorted(str(path) for path in (GOLDEN / broker).glob("*/*") if path.suffix in KINDS)
     assert compare(files, ["--print-data-log"], DEEP) == 0
 
 
-def test_what_a_killed_broker_left_is_dumped_as_by_kafka(unclean_copy: Path) -> None:
+def test_what_a_killed_broker_left_is_dumped_as_by_kafka(compare: Compare, unclean_copy: Path) -> None:
     files = sorted(str(path) for path in unclean_copy.glob("*/*") if path.suffix in KINDS)
     assert compare(files, ["--print-data-log"], DEEP) == 0
     indexes = [file for file in files if file.endswith("index")]
@@ -120,7 +133,7 @@ def test_what_a_killed_broker_left_is_dumped_as_by_kafka(unclean_copy: Path) -> 
     ],
     ids=str,
 )
-def test_options_mean_what_they_mean_to_kafka(words: str, options: LogOptions) -> None:
+def test_options_mean_what_they_mean_to_kafka(compare: Compare, words: str, options: LogOptions) -> None:
     names = ("kafka-4.1/transactions-0", "kafka-4.1/codec-zstd-0", "kafka-3.6.2/mixed-v0v1v2-0")
     files = sorted(str(path) for name in names for path in (GOLDEN / name).glob("*.log"))
     assert compare(files, words.split(), DumpOptions(options)) == 0
@@ -186,7 +199,7 @@ def repeated(chance: random.Random, data: bytearray, position: int, size: int) -
     ids=lambda damage: damage.__name__,
 )
 def test_damaged_logs_are_dumped_as_by_kafka_up_to_where_it_gives_up(
-    tmp_path: Path, damage: Callable[[random.Random, bytearray, int, int], None]
+    compare: Compare, tmp_path: Path, damage: Callable[[random.Random, bytearray, int, int], None]
 ) -> None:
     chance = random.Random(damage.__name__)
     files = []
@@ -204,7 +217,7 @@ def test_damaged_logs_are_dumped_as_by_kafka_up_to_where_it_gives_up(
 
 
 @pytest.mark.parametrize("kind", [".index", ".timeindex", ".snapshot", ".txnindex"])
-def test_damaged_indexes_and_snapshots_are_dumped_as_by_kafka(tmp_path: Path, kind: str) -> None:
+def test_damaged_indexes_and_snapshots_are_dumped_as_by_kafka(compare: Compare, tmp_path: Path, kind: str) -> None:
     chance = random.Random(kind)
     partition = GOLDEN / "kafka-4.1" / "transactions-0"
     source = next(path for path in sorted(partition.glob(f"*{kind}")) if path.stat().st_size > 20)
@@ -226,7 +239,7 @@ def test_damaged_indexes_and_snapshots_are_dumped_as_by_kafka(tmp_path: Path, ki
 # --- text ----------------------------------------------------------------------------------------------------------
 
 
-def test_bytes_that_are_no_text_are_shown_as_java_shows_them(tmp_path: Path) -> None:
+def test_bytes_that_are_no_text_are_shown_as_java_shows_them(compare: Compare, tmp_path: Path) -> None:
     """Every sequence of three of the bytes that decide how a decoder goes on, and long random ones."""
     chance = random.Random(0)
     edges = bytes.fromhex("41 80 8f 90 9f a0 bf c1 c2 df e0 ed ef f0 f4 f5 ff")
@@ -357,14 +370,16 @@ DECODERS: dict[str, tuple[Callable[[], Iterator[tuple[bytes | None, bytes | None
 
 
 @pytest.mark.parametrize("option", DECODERS)
-def test_decoders_read_what_kafkas_read_and_state_the_same_of_the_rest(tmp_path: Path, option: str) -> None:
+def test_decoders_read_what_kafkas_read_and_state_the_same_of_the_rest(
+    compare: Compare, tmp_path: Path, option: str
+) -> None:
     samples, decoder = DECODERS[option]
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(batch.build([(key, value, (), 0) for key, value in samples()]))
     assert compare([str(path)], [option], DumpOptions(LogOptions(records=True, data=True, decoder=decoder))) == 0
 
 
-def test_control_records_are_explained_as_by_kafka(tmp_path: Path) -> None:
+def test_control_records_are_explained_as_by_kafka(compare: Compare, tmp_path: Path) -> None:
     sample = Sample("control")
     log = bytearray()
     for offset, type_id in enumerate([*range(7), 77, -1] * 10):
@@ -378,20 +393,20 @@ def test_control_records_are_explained_as_by_kafka(tmp_path: Path) -> None:
     assert compare([str(path)], ["--print-data-log"], DEEP) == 0
 
 
-def test_the_internal_topics_of_a_running_broker_are_decoded_as_by_kafka(kafka: KafkaBroker) -> None:
+def test_the_internal_topics_of_a_running_broker_are_decoded_as_by_kafka(compare: Compare, kafka: KafkaBroker) -> None:
     kafka.create_topic("orders", partitions=2, configs={"retention.ms": "-1"})
     kafka.produce("orders", b"a\nb\n")
     kafka.kcat("-G", "billing", "-e", "-q", "orders", "-X", "auto.offset.reset=earliest")
     kafka.console_consume("orders", "--group", "newer", "--consumer-property", "group.protocol=consumer", count=2)
     kafka.stop()
     offsets = sorted(str(path) for path in kafka.log_dir.glob("__consumer_offsets-*/*.log"))
-    assert _same_with("--offsets-decoder", offsets) > 0
+    assert _same_with(compare, "--offsets-decoder", offsets) > 0
     metadata = sorted(str(path) for path in (kafka.folder / "metadata").rglob("*.log"))
     snapshots = sorted(str(path) for path in (kafka.folder / "metadata").rglob("*.checkpoint"))
-    assert metadata and _same_with("--cluster-metadata-decoder", [*metadata, *snapshots]) > 0
+    assert metadata and _same_with(compare, "--cluster-metadata-decoder", [*metadata, *snapshots]) > 0
 
 
-def _same_with(option: str, files: Sequence[str]) -> int:
+def _same_with(compare: Compare, option: str, files: Sequence[str]) -> int:
     """Compare, and return how many records were decoded."""
     options = DumpOptions(LogOptions(records=True, data=True, decoder=DECODERS[option][1]))
     assert compare(files, [option], options) == 0
