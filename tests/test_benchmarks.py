@@ -239,11 +239,13 @@ IN_SPARK = [row for row in ROWS if row.name.startswith("spark-")]
 
 
 @pytest.mark.interop
+@pytest.mark.long
 def test_every_row_runs_in_its_quick_size(tmp_path: Path) -> None:
     run_quickly([row for row in ROWS if row not in IN_SPARK], tmp_path)
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_every_row_in_spark_runs_in_its_quick_size(tmp_path: Path) -> None:
     run_quickly(IN_SPARK, tmp_path)
 

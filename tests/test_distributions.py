@@ -27,7 +27,7 @@ FOLDERS = (
 )
 GENERATED = {".so", ".c", ".pyc"}
 
-pytestmark = pytest.mark.mount
+pytestmark = [pytest.mark.mount, pytest.mark.long]
 
 
 def environment(**more: str) -> dict[str, str]:

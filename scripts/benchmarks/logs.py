@@ -2,8 +2,9 @@
 
 `lines` and `filled` make real logs. `sealed_segments` and `partitions` make many small but whole ones. `sparse` makes a
 partition of many segments of 1 GiB each in which only the batches that are going to be read exist: the rest of each
-`.log` is a hole, while both indexes are as long as a full segment's and true for every batch. A look-up thus touches
-what it would touch in a full log; a scan would meet the holes, and so is none of the bench's business.
+`.log` is a hole, while both indexes are as long as a full segment's and true for every batch, and each segment has its
+snapshot of producers. A look-up thus touches what it would touch in a full log; a scan would meet the holes, and so is
+none of the bench's business.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from offsetfs.storage import checkpoint
 from offsetfs.storage.checkpoint import CleanShutdown
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition, segment_name
+from offsetfs.storage.partition.producers import ProducerState
 from offsetfs.storage.records.format.batch import stamp
 from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
 
@@ -169,6 +171,8 @@ def sparse(directory: Path, segments: int, batches: int) -> SparseLog:
     offsets, times = array("q"), array("q")
     blob, time_blob = folder / "index.blob", folder / "timeindex.blob"
     blob.write_bytes(_index(each, per_segment))
+    snapshot_blob = folder / "snapshot.blob"
+    snapshot_blob.write_bytes(ProducerState.empty().dump())
     time_blob.write_bytes(_time_index(each, per_segment, TIME_MS))
     for segment in range(segments):
         base_offset, base_time = segment * per_segment * each.count, _base_time(segment, segments, per_segment)
@@ -180,12 +184,14 @@ def sparse(directory: Path, segments: int, batches: int) -> SparseLog:
             offsets.extend(range(base_offset + batch * each.count, base_offset + (batch + 1) * each.count))
         times.extend(base_time + batch for batch in readable)
         os.link(blob, path.with_suffix(".index"))
+        os.link(snapshot_blob, folder / segment_name(base_offset + per_segment * each.count, ".snapshot"))
         if segments <= TIMED_MAX:
             path.with_suffix(".timeindex").write_bytes(_time_index(each, per_segment, base_time))
         else:
             os.link(time_blob, path.with_suffix(".timeindex"))
     blob.unlink()
     time_blob.unlink()
+    snapshot_blob.unlink()
     next_offset = segments * per_segment * each.count
     last = bytearray(_batch(1, TIME_MS + segments * per_segment).data)
     stamp(last, next_offset, 0)

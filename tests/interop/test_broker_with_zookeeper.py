@@ -11,7 +11,7 @@ from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.format.batch_builder import BatchBuilder
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 
 CODECS = ["uncompressed", "lz4", "zstd"]
 COUNT = 300

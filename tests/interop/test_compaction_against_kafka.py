@@ -23,7 +23,7 @@ from offsetfs.storage.partition.producers import ABORT, COMMIT
 from offsetfs.storage.records.compression.compression import CODECS
 from offsetfs.storage.records.format.batch import Batch
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 
 WAIT_SECONDS_MAX = 60
 OFF = {"log.cleaner.backoff.ms": "3600000"}  # it looks once, before there is anything to clean
