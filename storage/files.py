@@ -130,14 +130,16 @@ class File:
 
     def is_cached(self, position: int, size: int) -> bool:
         """Whether the page cache probably holds a range: a byte in each `_PROBE_BYTES`, and the last one."""
-        probe, end = bytearray(1), position + size
+        probe, end = [bytearray(1)], position + size
         try:
-            return all(
-                self.read_into(memoryview(probe), each, nowait=True)
-                for each in (*range(position, end, _PROBE_BYTES), end - 1)
-            )
-        except WouldBlock:
-            return False
+            for each in (*range(position, end, _PROBE_BYTES), end - 1):
+                if not os.preadv(self.fd, probe, each, os.RWF_NOWAIT):
+                    return False
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
+                return False
+            raise
+        return True
 
     def load(self, position: int, size: int, ahead: int = 0) -> None:
         """Load a range into the page cache; waits for the disk. Begin to load `ahead` bytes after it."""

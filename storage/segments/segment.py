@@ -47,6 +47,7 @@ class Segment:
     """Batches from `base_offset` on, in `size` valid bytes."""
 
     __slots__ = (
+        "_appended_from",
         "_bytes_since_index_entry",
         "_files",
         "_is_preallocated",
@@ -99,6 +100,7 @@ class Segment:
             status = files.status(self.log_path)
             size, inode = status.st_size, inode if read_only else status.st_ino
         self.size = size
+        self._appended_from = size
         self.pool = pool
         self.inode = inode
         self.clock = clock
@@ -152,6 +154,16 @@ class Segment:
         """Record that the log file was unlinked: the kernel may reuse its inode number. `names_lock` is held."""
         self.inode = -1
 
+    # --- who wrote the batches ----------------------------------------------------------------------------------------
+
+    def is_appended_here(self, position: int) -> bool:
+        """Whether this process has written the batch at `position`, with a checksum that it had verified."""
+        return position >= self._appended_from and not self.read_only
+
+    def doubt(self) -> None:
+        """Record that a batch was damaged: from now on none counts as appended here."""
+        self._appended_from = LOG_BYTES_MAX + 1
+
     # --- reading -----------------------------------------------------------------------------------------------------
 
     @property
@@ -181,7 +193,10 @@ class Segment:
     def find_checked(
         self, offset: int, *, offset_end: int | None = None, nowait: bool = False
     ) -> batch_chain.CheckedBatch | None:
-        """Return what `find` returns, without the bytes of the batch: for those who send the file itself."""
+        """Return what `find` returns, without the bytes of the batch: for those who send the file itself.
+
+        With `nowait`, a large batch that `is_appended_here` is not verified again while the page cache has it.
+        """
         return offset_search.find_checked(self, offset, offset_end=offset_end, nowait=nowait)
 
     def batch_at_position(self, position: int, *, nowait: bool = False) -> Batch:

@@ -9,8 +9,9 @@ import pytest
 from fake_clock import FakeClock
 from small_logs import SmallLog, record
 
-from offsetfs.storage import BatchBuilder, BatchRange, Log, read_batch
+from offsetfs.storage import BatchBuilder, BatchRange, Log, LogDirectory, read_batch
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch, OffsetOutOfRange, WouldBlock
+from offsetfs.storage.files import File
 from offsetfs.storage.records import Compression
 from offsetfs.storage.records.format.batch_chain import CHECK_BYTES, INLINE_INFLATE_BYTES_MAX
 
@@ -88,12 +89,27 @@ def test_a_range_can_be_read_after_its_segment_was_deleted(log: Log) -> None:
 # --- the first batch is verified without being kept in memory ---------------------------------------------------------
 
 
-def append_large(log: Log) -> BatchRange:
-    """Append a batch of several blocks and a bit; return its range."""
-    log.append(record(NOW, bytes(3 * CHECK_BYTES + 1000)))
-    found = log.find_range(7, EVERYTHING, offset_end=8)
-    assert offsets(found) == [7] and found is not None
+@pytest.fixture
+def large(tmp_path: Path) -> Iterator[SmallLog]:
+    """Three batches of several blocks and a bit each."""
+    made = SmallLog(tmp_path / "log", FakeClock(NOW))
+    for _ in range(3):
+        made.log.append(record(NOW, bytes(3 * CHECK_BYTES + 1000)))
+    yield made
+    made.directory.close()
+
+
+def second(log: Log) -> BatchRange:
+    """Return the range of the second of three batches."""
+    found = log.find_range(1, 1, offset_end=3)
+    assert offsets(found) == [1] and found is not None
     return found
+
+
+def damage(found: BatchRange, back: int = 1) -> None:
+    with Path(found.file.path).open("r+b") as file:
+        file.seek(found.position + found.size - back)
+        file.write(b"x")
 
 
 def test_a_range_says_how_far_the_file_was_read(log: Log) -> None:
@@ -105,25 +121,25 @@ def test_a_range_says_how_far_the_file_was_read(log: Log) -> None:
 
 @pytest.mark.damages
 @pytest.mark.parametrize("back", [1, CHECK_BYTES, 2 * CHECK_BYTES])
-def test_damage_anywhere_in_a_large_first_batch_is_found(log: Log, back: int) -> None:
-    found = append_large(log)
-    assert found.read_to == found.position + found.size
-    with Path(found.file.path).open("r+b") as file:
-        file.seek(found.read_to - back)
-        file.write(b"x")
+def test_damage_anywhere_in_a_large_first_batch_is_found(large: SmallLog, back: int) -> None:
+    log = large.reopen()
+    found = second(log)
+    damage(found, back)
     for nowait in (False, True):
         with pytest.raises(CorruptBatch) as error:
-            log.find_range(7, EVERYTHING, offset_end=8, nowait=nowait)
-        assert (error.value.path, error.value.position, error.value.offset) == (found.file.path, found.position, 7)
+            log.find_range(1, 1, offset_end=3, nowait=nowait)
+        assert (error.value.path, error.value.position, error.value.offset) == (found.file.path, found.position, 1)
+    assert offsets(log.find_range(2, EVERYTHING, offset_end=3, nowait=True)) == [2]
 
 
 @pytest.mark.damages
-def test_a_large_first_batch_that_another_process_cut_is_an_error(log: Log) -> None:
-    found = append_large(log)
+def test_a_large_first_batch_that_another_process_cut_is_an_error(large: SmallLog) -> None:
+    log = large.reopen()
+    found = second(log)
     with Path(found.file.path).open("r+b") as file:
         file.truncate(found.read_to - 1)
     with pytest.raises(MalformedBatch):
-        log.find_range(7, EVERYTHING, offset_end=8)
+        log.find_range(1, 1, offset_end=3)
 
 
 def test_a_compressed_batch_is_not_inflated_for_its_range(log: Log) -> None:
@@ -134,3 +150,64 @@ def test_a_compressed_batch_is_not_inflated_for_its_range(log: Log) -> None:
     assert offsets(log.find_range(7, EVERYTHING, offset_end=8, nowait=True)) == [7]
     with pytest.raises(WouldBlock):
         log.batch_at(7, nowait=True)
+
+
+# --- a large batch that this process has appended is not verified again while it is in the page cache -----------------
+
+
+@pytest.mark.damages
+def test_a_batch_that_was_appended_here_is_verified_in_a_thread_and_doubted_after_damage(large: SmallLog) -> None:
+    damage(second(large.log))
+    assert large.log.find_range(1, 1, offset_end=3, nowait=True) is not None  # the page cache is trusted
+    for nowait in (False, True):
+        with pytest.raises(CorruptBatch):
+            large.log.find_range(1, 1, offset_end=3, nowait=nowait)
+
+
+@pytest.mark.damages
+def test_a_batch_that_was_appended_here_and_left_the_page_cache_is_verified_when_it_is_read(
+    large: SmallLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damage(second(large.log))
+    monkeypatch.setattr(File, "is_cached", lambda *_: False)
+    with pytest.raises(WouldBlock):
+        large.log.find_range(1, 1, offset_end=3, nowait=True)
+    with pytest.raises(CorruptBatch):
+        large.log.find_range(1, 1, offset_end=3)
+
+
+@pytest.mark.damages
+def test_a_batch_of_another_process_is_always_verified(large: SmallLog) -> None:
+    reader = LogDirectory.open(str(large.path), read_only=True)
+    log = reader.log(large.log.partition)
+    large.log.append(record(NOW, bytes(3 * CHECK_BYTES)))
+    log.refresh(is_forced=True)
+    found = log.find_range(3, EVERYTHING, offset_end=4)
+    assert offsets(found) == [3] and found is not None
+    damage(found)
+    with pytest.raises(CorruptBatch):
+        log.find_range(3, EVERYTHING, offset_end=4, nowait=True)
+    reader.close()
+
+
+@pytest.mark.damages
+def test_what_is_appended_after_a_recovery_that_cut_the_log_is_not_mistaken_for_what_was_there(large: SmallLog) -> None:
+    position = second(large.log).position
+    damage(second(large.log))
+    log = large.reopen(in_order=False)
+    assert log.next_offset == 1
+    for offset in (1, 2, 3):
+        log.append(record(NOW, b"%d" % offset * 2 * CHECK_BYTES))
+        found = log.find_range(offset, 1, offset_end=offset + 1, nowait=True)
+        assert offsets(found) == [offset] and found is not None
+        assert found.position >= position
+
+
+def test_a_range_after_a_truncation_has_the_batches_of_now(large: SmallLog) -> None:
+    """Offsets and positions of other batches than before; nothing of the look-up is remembered."""
+    assert offsets(large.log.find_range(1, EVERYTHING, offset_end=3, nowait=True)) == [1, 2]
+    large.log.truncate_to(1)
+    for value in (bytes(CHECK_BYTES + 1), bytes(2 * CHECK_BYTES), b"v"):
+        large.log.append(record(NOW, value))
+    assert offsets(large.log.find_range(1, EVERYTHING, offset_end=4, nowait=True)) == [1, 2, 3]
+    assert offsets(large.log.find_range(2, EVERYTHING, offset_end=4, nowait=True)) == [2, 3]
