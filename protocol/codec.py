@@ -17,6 +17,7 @@ Encoding (https://kafka.apache.org/protocol, KIP-482): numbers are big endian.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import itertools
@@ -25,7 +26,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from offsetfs.protocol.schemas import Layout, Schema, SchemaField, includes, schema
+from offsetfs.protocol.schemas import NEVER, Layout, Schema, SchemaField, includes, schema
 
 _FORMATS = {
     "bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d",
@@ -57,8 +58,8 @@ Write = Callable[[Any], list[Any]]
 def reader(name: str, version: int) -> Read:
     """Return the function that reads a version of the message `name`; KeyError for a version that there is not."""
     found = schema(name)
-    generated = _Reader(found, found.layout(version), version)
-    read: Read = _compiled(f"read_{name}_v{version}", generated.source(), generated.names)
+    generated = ReaderSource(found, found.layout(version), version)
+    read: Read = compiled(f"read_{name}_v{version}", generated.source(), generated.names)
     return read
 
 
@@ -66,12 +67,12 @@ def reader(name: str, version: int) -> Read:
 def writer(name: str, version: int) -> Write:
     """Return the function that writes a version of the message `name`; KeyError for a version that there is not."""
     found = schema(name)
-    generated = _Writer(found, found.layout(version), version)
-    write: Write = _compiled(f"write_{name}_v{version}", generated.source(), generated.names)
+    generated = _WriterSource(found, found.layout(version), version)
+    write: Write = compiled(f"write_{name}_v{version}", generated.source(), generated.names)
     return write
 
 
-def _compiled(name: str, source: str, names: dict[str, Any]) -> Any:
+def compiled(name: str, source: str, names: dict[str, Any]) -> Any:
     """Return the function `f` of `source`. Tracebacks show its lines."""
     filename = f"<offsetfs {name}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
@@ -94,6 +95,12 @@ def read_uvarint(data: memoryview, position: int) -> tuple[int, int]:
             return number, position + 1
         shift += 7
     raise InvalidMessage(f"a varint of more than 32 bits at byte {position}")
+
+
+def _read_length(data: memoryview, position: int) -> tuple[int, int]:
+    """Return the length or count at `position`, -1 for null, and the position behind it."""
+    number, position = read_uvarint(data, position)
+    return number - 1, position
 
 
 def uvarint(number: int) -> bytes:
@@ -138,7 +145,7 @@ def _unsupported(name: str, version: int) -> UnsupportedVersion:
     return UnsupportedVersion(f"{name} is set, which version {version} cannot carry")
 
 
-class _Source:
+class FunctionSource:
     """Lines of a function that is being generated, and the names that it uses."""
 
     def __init__(self, message: Schema, layout: Layout, version: int) -> None:
@@ -150,6 +157,7 @@ class _Source:
             "InvalidMessage": InvalidMessage,
             "error": struct.error,
             "null": _null,
+            "read_length": _read_length,
             "read_uvarint": read_uvarint,
             "size_of": size_of,
             "size": _size,
@@ -187,12 +195,6 @@ class _Source:
         self.names[name] = getattr(self._module, name)
         return name
 
-    def empty(self, field: SchemaField) -> str:
-        """Return the name of a struct with its defaults, only to compare with."""
-        name = f"empty_{self.type(field.struct)}"
-        self.names[name] = self.names[field.struct]()
-        return name
-
     def present(self, fields: tuple[SchemaField, ...]) -> tuple[list[SchemaField], list[SchemaField]]:
         """Return the fields of this version: those in the body, and the tagged ones."""
         there = [field for field in fields if includes(field.versions, self.version)]
@@ -202,9 +204,25 @@ class _Source:
     def may_be_null(self, field: SchemaField) -> bool:
         return includes(field.nullable, self.version)
 
+    def default(self, field: SchemaField) -> str:
+        """Return the expression of the value of a field that is not there."""
+        return f"{self.type(field.struct)}()" if self._is_new_struct(field) else repr(default_of(field))
+
+    def compared(self, field: SchemaField) -> str:
+        """Return the same value to compare with: it is made once."""
+        if not self._is_new_struct(field):
+            return repr(default_of(field))
+        name = f"empty_{self.type(field.struct)}"
+        self.names[name] = self.names[field.struct]()
+        return name
+
+    def _is_new_struct(self, field: SchemaField) -> bool:
+        is_struct = field.type == "struct" and not field.is_array
+        return is_struct and (field.default is not None or not self.may_be_null(field))
+
 
 class _Block:
-    def __init__(self, source: _Source) -> None:
+    def __init__(self, source: FunctionSource) -> None:
         self._source = source
 
     def __enter__(self) -> None:
@@ -214,21 +232,30 @@ class _Block:
         self._source.indent(-1)
 
 
-class _Reader(_Source):
+class ReaderSource(FunctionSource):
+    """The source of a reader. `kafka_reader` has other checks: what a subclass may override has a docstring."""
+
+    decoding = "str({}, 'utf-8')"
+    """The text of a piece of the message."""
+
     def source(self) -> str:
         self.line("n = len(d); c = 0")
         with self.block("try:"):
-            result = self._struct(self.message.name, self.layout.fields)
+            result = self.struct_at(self.message.name, self.layout.fields)
             self.line(f"return {result}, p")
         with self.block("except (error, IndexError):"):
-            self.line(f"raise InvalidMessage('{self.message.name} v{self.version} ends too early') from None")
+            self.line(f"raise InvalidMessage('{self.cut_off()}') from None")
         with self.block("except UnicodeDecodeError as bad:"):
             self.line(f"raise InvalidMessage(f'{self.message.name} v{self.version}: {{bad}}') from None")
         return "def f(d, p):\n" + "\n".join(self._lines) + "\n"
 
-    def _struct(self, name: str, fields: tuple[SchemaField, ...]) -> str:
+    def cut_off(self) -> str:
+        """Return the error for a message that ends too early."""
+        return f"{self.message.name} v{self.version} ends too early"
+
+    def struct_at(self, name: str, fields: tuple[SchemaField, ...]) -> str:
         """Read a struct; return the variable or expression that has it."""
-        body, tagged = self.present(fields)
+        body, _ = self.present(fields)
         values = {}
         run: list[SchemaField] = []
         for field in body:
@@ -240,7 +267,7 @@ class _Reader(_Source):
             values[field.name] = self._value(field)
         values.update(self._numbers_of(run))
         if self.is_flexible:
-            values.update(self._tagged(tagged))
+            values.update(self.tagged(fields))
         arguments = ", ".join(f"{field}={variable}" for field, variable in values.items())
         return f"{self.type(name)}({arguments})"
 
@@ -258,10 +285,9 @@ class _Reader(_Source):
         """Read a length or a count; return the variable, which is -1 for null."""
         length = self.variable("l")
         if is_flexible:
-            self.line(f"{length} = d[p]; p += 1")
-            with self.block(f"if {length} > 127:"):
-                self.line(f"{length}, p = read_uvarint(d, p - 1)")
-            self.line(f"{length} -= 1")
+            self.line(f"{length} = d[p] - 1; p += 1")
+            with self.block(f"if {length} > 126:"):
+                self.line(f"{length}, p = read_length(d, p - 1)")
         else:
             self.line(f"{length}, = {self.struct(plain_code, 'unpack_from')}(d, p); p += {struct.calcsize(plain_code)}")
         return length
@@ -270,15 +296,13 @@ class _Reader(_Source):
         """Read a field that is not a single number; return its variable."""
         is_flexible = self.is_flexible and field.is_flexible
         if not field.is_array:
-            return self._one(field, is_flexible, self.may_be_null(field))
+            return self._one(field, is_flexible)
         result, count = self.variable("v"), self._length("i", is_flexible)
         with self.block(f"if {count} < 0:"):
-            self._take_null(field, count, result)
+            self.take_null(field, count, result)
         with self.block("else:"):
             size_min = self._size_min(field)
-            bound = f"{count} * {size_min}" if size_min > 1 else count
-            with self.block(f"if {bound} > n - p:"):
-                self.line(f"raise too_long('{field.name}', {count}, n - p)")
+            self.check_count(field, count, size_min)
             self.line(f"c += {count}")
             with self.block(f"if c > {ELEMENTS_MAX}:"):
                 self.line(f"raise too_many('{field.name}')")
@@ -289,11 +313,27 @@ class _Reader(_Source):
                 self.line(f"p += {count} * {size_min}")
             else:
                 self.line(f"{result} = []")
+                element = dataclasses.replace(field, name=f"{field.name} element", is_array=False, nullable=NEVER)
                 with self.block(f"for _ in range({count}):"):
-                    self.line(f"{result}.append({self._one(field, is_flexible, False)})")
+                    self.line(f"{result}.append({self._one(element, is_flexible)})")
         return result
 
-    def _take_null(self, field: SchemaField, length: str, result: str) -> None:
+    def check_count(self, field: SchemaField, count: str, size_min: int) -> None:
+        """Refuse an array with more elements, of `size_min` bytes, than there can be in the bytes that remain."""
+        bound = f"{count} * {size_min}" if size_min > 1 else count
+        with self.block(f"if {bound} > n - p:"):
+            self.line(f"raise too_long('{field.name}', {count}, n - p)")
+
+    def check_size(self, field: SchemaField, size: str, is_flexible: bool) -> None:
+        """Refuse a string or bytes that are longer than what remains, or than a string may be."""
+        with self.block(f"if {size} > n - p:"):
+            self.line(f"raise too_long('{field.name}', {size}, n - p)")
+        if is_flexible and field.type == "string":
+            with self.block(f"if {size} > {STRING_BYTES_MAX}:"):
+                self.line(f"raise string_too_long('{field.name}', {size})")
+
+    def take_null(self, field: SchemaField, length: str, result: str) -> None:
+        """Make `result` null, or refuse that; `length` is below zero."""
         if self.may_be_null(field):
             with self.block(f"if {length} != -1:"):
                 self.line(f"raise too_long('{field.name}', {length}, n - p)")
@@ -301,38 +341,40 @@ class _Reader(_Source):
         else:
             self.line(f"raise null('{field.name}')")
 
-    def _one(self, field: SchemaField, is_flexible: bool, may_be_null: bool) -> str:
+    def _one(self, field: SchemaField, is_flexible: bool) -> str:
         if _code(field):
             return self._numbers_of([field])[field.name]
         result = self.variable("v")
         if field.type == "struct":
-            if not may_be_null:
-                self.line(f"{result} = {self._struct(field.struct, field.fields)}")
+            if not self.may_be_null(field):
+                self.line(f"{result} = {self.struct_at(field.struct, field.fields)}")
                 return result
             self.line(f"{result} = None")
-            self.line("p += 1")
-            with self.block("if d[p - 1] < 128:" if not includes(field.tagged, self.version) else "if d[p - 1]:"):
-                self.line(f"{result} = {self._struct(field.struct, field.fields)}")
+            if includes(field.tagged, self.version):
+                mark = self.variable("l")
+                self.line(f"{mark}, p = read_uvarint(d, p)")
+                is_there = f"{mark} > 0"
+            else:
+                self.line("p += 1")
+                is_there = "d[p - 1] < 128"
+            with self.block(f"if {is_there}:"):
+                self.line(f"{result} = {self.struct_at(field.struct, field.fields)}")
             return result
         length = self._length("h" if field.type == "string" else "i", is_flexible)
         with self.block(f"if {length} < 0:"):
-            self._take_null(field, length, result)
+            self.take_null(field, length, result)
         with self.block("else:"):
-            with self.block(f"if {length} > n - p:"):
-                self.line(f"raise too_long('{field.name}', {length}, n - p)")
-            if is_flexible and field.type == "string":
-                with self.block(f"if {length} > {STRING_BYTES_MAX}:"):
-                    self.line(f"raise string_too_long('{field.name}', {length})")
+            self.check_size(field, length, is_flexible)
             piece = f"d[p : p + {length}]"
-            form = {"string": f"str({piece}, 'utf-8')", "bytes": f"bytes({piece})", "records": piece}[field.type]
+            form = {"string": self.decoding.format(piece), "bytes": f"bytes({piece})", "records": piece}[field.type]
             self.line(f"{result} = {form}")
             self.line(f"p += {length}")
         return result
 
-    def _tagged(self, fields: list[SchemaField]) -> dict[str, str]:
-        variables = {field.name: self.variable("t") for field in fields}
-        for field in fields:
-            self.line(f"{variables[field.name]} = {self._default(field)}")
+    def tagged(self, of_struct: tuple[SchemaField, ...]) -> dict[str, str]:
+        """Read the tagged fields of a struct; return their variables."""
+        _, fields = self.present(of_struct)
+        variables = self.defaults(fields)
         count, tag, size, end = (self.variable("g") for _ in range(4))
         self.line(f"{count} = d[p]; p += 1")
         with self.block(f"if {count}:"):
@@ -348,21 +390,22 @@ class _Reader(_Source):
                     self.line(f"raise too_long('tagged field', {size}, n - p)")
                 for field in fields:
                     with self.block(f"if {tag} == {field.tag}:"):
-                        self.line(f"{variables[field.name]} = {self._value_or_number(field)}")
+                        self.line(f"{variables[field.name]} = {self.value_or_number(field)}")
                         with self.block(f"if p != {end}:"):
                             self.line(f"raise too_long('{field.name}', {size}, n - p)")
                 self.line(f"p = {end}")
         return variables
 
-    def _value_or_number(self, field: SchemaField) -> str:
+    def defaults(self, fields: list[SchemaField]) -> dict[str, str]:
+        variables = {field.name: self.variable("t") for field in fields}
+        for field in fields:
+            self.line(f"{variables[field.name]} = {self.default(field)}")
+        return variables
+
+    def value_or_number(self, field: SchemaField) -> str:
         if _code(field) and not field.is_array:
             return self._numbers_of([field])[field.name]
         return self._value(field)
-
-    def _default(self, field: SchemaField) -> str:
-        if field.type == "struct" and not field.is_array and not self.may_be_null(field):
-            return f"{self.type(field.struct)}()"
-        return repr(default_of(field))
 
     def _size_min(self, field: SchemaField) -> int:
         """Return the bytes that an element of an array takes at least."""
@@ -378,7 +421,7 @@ class _Reader(_Source):
         return max(sum(sizes) + (1 if self.is_flexible else 0), 1)
 
 
-class _Writer(_Source):
+class _WriterSource(FunctionSource):
     def source(self) -> str:
         self.line("o = []; w = o.append")
         self._struct("m", self.layout.fields)
@@ -478,10 +521,7 @@ class _Writer(_Source):
         outer, found = self.variable("o"), self.variable("g")
         self.line(f"{outer} = o; {found} = []")
         for field in fields:
-            condition = f"{variable}.{field.name} != {default_of(field)!r}"
-            if field.type == "struct" and not field.is_array:
-                condition = f"{variable}.{field.name} is not None and {variable}.{field.name} != {self.empty(field)}"
-            with self.block(f"if {condition}:"):
+            with self.block(f"if {variable}.{field.name} != {self.compared(field)}:"):
                 self.line("o = []; w = o.append")
                 self._value(f"{variable}.{field.name}", field)
                 self.line(f"{found}.append(({field.tag}, o))")
@@ -504,7 +544,7 @@ def default_of(field: SchemaField) -> object:
         return None if field.default is None else []
     if field.type == "bytes" and field.default is not None:
         return b""
-    return field.default
+    return None if field.type == "struct" else field.default
 
 
 def structs_of(message: Schema) -> Iterator[tuple[str, list[SchemaField]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 NEW: Any = object()
@@ -12,6 +13,13 @@ Records = Any
 
 NO_ID = bytes(16)
 """The id of a topic, directory or member that has none (Uuid.ZERO_UUID)."""
+
+_ID_CHARACTERS = 22
+
+
+def id_text(value: bytes) -> str:
+    """Return an id as Kafka prints it: base64 for URLs, without padding."""
+    return base64.urlsafe_b64encode(value)[:_ID_CHARACTERS].decode()
 
 
 class ProtocolMessage:

@@ -1,6 +1,7 @@
 """The keys and values of records in Kafka's internal topics. `scripts/protocol-schemas` writes this file.
 
-A field that a version does not have keeps its default. Ids have 16 bytes.
+They are those of coordinators, control records, and what clients add to the records of groups. A field that a version
+does not have keeps its default. Ids have 16 bytes.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class ConsumerGroupMemberMetadataValue(ProtocolMessage):
         subscribed_topic_regex: str | None = "",
         rebalance_timeout_ms: int = -1,
         server_assignor: str | None = "",
-        classic_member_metadata: ClassicMemberMetadata | None = None,
+        classic_member_metadata: ClassicMemberMetadata | None = NEW,
     ) -> None:
         self.instance_id = instance_id
         self.rack_id = rack_id
@@ -116,7 +117,9 @@ class ConsumerGroupMemberMetadataValue(ProtocolMessage):
         self.subscribed_topic_regex = subscribed_topic_regex
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.server_assignor = server_assignor
-        self.classic_member_metadata = classic_member_metadata
+        self.classic_member_metadata = (
+            ClassicMemberMetadata() if classic_member_metadata is NEW else classic_member_metadata
+        )
 
 
 class ConsumerGroupMetadataKey(ProtocolMessage):
@@ -238,6 +241,69 @@ class ConsumerGroupTargetAssignmentMetadataValue(ProtocolMessage):
         self.assignment_epoch = assignment_epoch
 
 
+class ConsumerProtocolAssignmentTopicPartition(ProtocolMessage):
+    __slots__ = ("partitions", "topic")
+
+    def __init__(self, topic: str = "", partitions: list[int] = NEW) -> None:
+        self.topic = topic
+        self.partitions = [] if partitions is NEW else partitions
+
+
+class ConsumerProtocolAssignment(ProtocolMessage):
+    __slots__ = (
+        "assigned_partitions",
+        "user_data",
+    )
+
+    def __init__(
+        self, assigned_partitions: list[ConsumerProtocolAssignmentTopicPartition] = NEW, user_data: bytes | None = None
+    ) -> None:
+        self.assigned_partitions = [] if assigned_partitions is NEW else assigned_partitions
+        self.user_data = user_data
+
+
+class ConsumerProtocolSubscriptionTopicPartition(ProtocolMessage):
+    __slots__ = ("partitions", "topic")
+
+    def __init__(self, topic: str = "", partitions: list[int] = NEW) -> None:
+        self.topic = topic
+        self.partitions = [] if partitions is NEW else partitions
+
+
+class ConsumerProtocolSubscription(ProtocolMessage):
+    __slots__ = ("generation_id", "owned_partitions", "rack_id", "topics", "user_data")
+
+    def __init__(
+        self,
+        topics: list[str] = NEW,
+        user_data: bytes | None = None,
+        owned_partitions: list[ConsumerProtocolSubscriptionTopicPartition] = NEW,
+        generation_id: int = -1,
+        rack_id: str | None = None,
+    ) -> None:
+        self.topics = [] if topics is NEW else topics
+        self.user_data = user_data
+        self.owned_partitions = [] if owned_partitions is NEW else owned_partitions
+        self.generation_id = generation_id
+        self.rack_id = rack_id
+
+
+class DefaultPrincipalData(ProtocolMessage):
+    __slots__ = ("name", "token_authenticated", "type")
+
+    def __init__(self, type: str = "", name: str = "", token_authenticated: bool = False) -> None:
+        self.type = type
+        self.name = name
+        self.token_authenticated = token_authenticated
+
+
+class EndTxnMarker(ProtocolMessage):
+    __slots__ = ("coordinator_epoch",)
+
+    def __init__(self, coordinator_epoch: int = 0) -> None:
+        self.coordinator_epoch = coordinator_epoch
+
+
 class GroupMetadataKey(ProtocolMessage):
     __slots__ = ("group",)
 
@@ -296,6 +362,38 @@ class GroupMetadataValue(ProtocolMessage):
         self.leader = leader
         self.current_state_timestamp = current_state_timestamp
         self.members = [] if members is NEW else members
+
+
+class KRaftVersionRecord(ProtocolMessage):
+    __slots__ = ("k_raft_version", "version")
+
+    def __init__(self, version: int = 0, k_raft_version: int = 0) -> None:
+        self.version = version
+        self.k_raft_version = k_raft_version
+
+
+class LeaderChangeMessageVoter(ProtocolMessage):
+    __slots__ = ("voter_directory_id", "voter_id")
+
+    def __init__(self, voter_id: int = 0, voter_directory_id: bytes = NO_ID) -> None:
+        self.voter_id = voter_id
+        self.voter_directory_id = voter_directory_id
+
+
+class LeaderChangeMessage(ProtocolMessage):
+    __slots__ = ("granting_voters", "leader_id", "version", "voters")
+
+    def __init__(
+        self,
+        version: int = 0,
+        leader_id: int = 0,
+        voters: list[LeaderChangeMessageVoter] = NEW,
+        granting_voters: list[LeaderChangeMessageVoter] = NEW,
+    ) -> None:
+        self.version = version
+        self.leader_id = leader_id
+        self.voters = [] if voters is NEW else voters
+        self.granting_voters = [] if granting_voters is NEW else granting_voters
 
 
 class LegacyOffsetCommitKey(ProtocolMessage):
@@ -592,6 +690,21 @@ class ShareUpdateValue(ProtocolMessage):
         self.leader_epoch = leader_epoch
         self.start_offset = start_offset
         self.state_batches = [] if state_batches is NEW else state_batches
+
+
+class SnapshotFooterRecord(ProtocolMessage):
+    __slots__ = ("version",)
+
+    def __init__(self, version: int = 0) -> None:
+        self.version = version
+
+
+class SnapshotHeaderRecord(ProtocolMessage):
+    __slots__ = ("last_contained_log_timestamp", "version")
+
+    def __init__(self, version: int = 0, last_contained_log_timestamp: int = 0) -> None:
+        self.version = version
+        self.last_contained_log_timestamp = last_contained_log_timestamp
 
 
 class StreamsGroupCurrentMemberAssignmentKey(ProtocolMessage):
@@ -938,3 +1051,49 @@ class TransactionLogValue(ProtocolMessage):
         self.transaction_last_update_timestamp_ms = transaction_last_update_timestamp_ms
         self.transaction_start_timestamp_ms = transaction_start_timestamp_ms
         self.client_transaction_version = client_transaction_version
+
+
+class VotersRecordEndpoint(ProtocolMessage):
+    __slots__ = ("host", "name", "port")
+
+    def __init__(self, name: str = "", host: str = "", port: int = 0) -> None:
+        self.name = name
+        self.host = host
+        self.port = port
+
+
+class VotersRecordKRaftVersionFeature(ProtocolMessage):
+    __slots__ = ("max_supported_version", "min_supported_version")
+
+    def __init__(self, min_supported_version: int = 0, max_supported_version: int = 0) -> None:
+        self.min_supported_version = min_supported_version
+        self.max_supported_version = max_supported_version
+
+
+class VotersRecordVoter(ProtocolMessage):
+    __slots__ = ("endpoints", "k_raft_version_feature", "voter_directory_id", "voter_id")
+
+    def __init__(
+        self,
+        voter_id: int = 0,
+        voter_directory_id: bytes = NO_ID,
+        endpoints: list[VotersRecordEndpoint] = NEW,
+        k_raft_version_feature: VotersRecordKRaftVersionFeature = NEW,
+    ) -> None:
+        self.voter_id = voter_id
+        self.voter_directory_id = voter_directory_id
+        self.endpoints = [] if endpoints is NEW else endpoints
+        self.k_raft_version_feature = (
+            VotersRecordKRaftVersionFeature() if k_raft_version_feature is NEW else k_raft_version_feature
+        )
+
+
+class VotersRecord(ProtocolMessage):
+    __slots__ = (
+        "version",
+        "voters",
+    )
+
+    def __init__(self, version: int = 0, voters: list[VotersRecordVoter] = NEW) -> None:
+        self.version = version
+        self.voters = [] if voters is NEW else voters

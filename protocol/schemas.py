@@ -3,6 +3,8 @@
 `schemas.json` has one or two layouts for each message: that of Kafka 4.1, and that of Kafka 2.8 for versions that
 Kafka 4 removed, because clients of the last ten years send them. A field is there in versions `versions`, as a tagged
 field (KIP-482) in versions `tagged`, and may be null in versions `nullable`; all of them are ranges with both ends.
+
+The file has a message on each line, and only those that are used are parsed: all of them take 3 MiB of memory.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 NEVER = (0, -1)
 """The range of versions that is empty."""
@@ -20,7 +22,10 @@ NEVER = (0, -1)
 
 @dataclass(frozen=True, slots=True)
 class SchemaField:
-    """One field of a message or struct. `type`: a primitive of Kafka's, or "struct" with `fields` and `struct`."""
+    """One field of a message or struct. `type`: a primitive of Kafka's, or "struct" with `fields` and `struct`.
+
+    The `default` of a struct that may be null is None, or {} for a struct with the defaults of its fields.
+    """
 
     name: str
     type: str
@@ -47,17 +52,15 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A message. `key`: its API key; for headers -1, for records of internal topics the type of the record."""
+    """A message. `key`: its API key; for headers -1, for records of internal topics the type of the record.
+
+    `module`: the module of this package that has its class.
+    """
 
     name: str
     key: int
     layouts: tuple[Layout, ...]
-    is_record: bool = False
-
-    @property
-    def module(self) -> str:
-        """The module of this package that has its class."""
-        return "records" if self.is_record else "messages"
+    module: str
 
     @property
     def versions(self) -> tuple[int, int]:
@@ -76,12 +79,19 @@ def includes(versions: tuple[int, int], version: int) -> bool:
     return versions[0] <= version <= versions[1]
 
 
+class RecordSchemas(NamedTuple):
+    """The names of the schemas of key and value of a record; the records of `__cluster_metadata` have no key."""
+
+    key: str | None
+    value: str
+
+
 @functools.cache
 def schema(name: str) -> Schema:
     """Return the schema of a message, such as `FetchRequest`; KeyError if there is none."""
-    entry = _entries()[name]
+    entry = json.loads(_entries()[name])
     layouts = tuple(_layout(layout) for layout in entry["layouts"])
-    return Schema(name, entry["key"], layouts, entry.get("is_record", False))
+    return Schema(name, entry["key"], layouts, entry.get("module", "messages"))
 
 
 def schema_names() -> list[str]:
@@ -90,10 +100,36 @@ def schema_names() -> list[str]:
 
 
 @functools.cache
-def _entries() -> dict[str, Any]:
+def record_schemas(topic: str) -> Mapping[int, RecordSchemas]:
+    """Return the schemas of the records of an internal topic by type, which is the number that their keys begin with.
+
+    The records of `__cluster_metadata` have the type in the value.
+    """
+    of_topic = (name for name, text in _entries().items() if f'"topic":"{topic}"' in text)
+    numbers = {name: int(json.loads(_entries()[name])["key"]) for name in of_topic}
+    keys = {number: name for name, number in numbers.items() if name.endswith("Key")}
+    values = {number: name for name, number in numbers.items() if not name.endswith("Key")}
+    return {number: RecordSchemas(keys.get(number), name) for number, name in values.items()}
+
+
+def known_version(name: str, version: int) -> int:
+    """Return the version, or the next one to the known ones: so what is generated for any number of them is limited."""
+    first, last = schema(name).versions
+    return max(first, min(version, last + 1))
+
+
+def camel(name: str) -> str:
+    """Return the name of a field as Kafka's JSON has it, such as `leaderEpoch`."""
+    first, *others = name.split("_")
+    return first + "".join(each.capitalize() for each in others)
+
+
+@functools.cache
+def _entries() -> dict[str, str]:
+    """Return the schema of each message as JSON, by name."""
     with open(os.path.join(os.path.dirname(__file__), "schemas.json"), encoding="utf-8") as file:
-        entries: dict[str, Any] = json.load(file)
-    return entries
+        lines = (line.partition(": ") for line in file.read().splitlines()[1:-1])
+    return {name.strip('"'): text.rstrip(",") for name, _, text in lines}
 
 
 def _layout(entry: Sequence[Any]) -> Layout:

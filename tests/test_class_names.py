@@ -12,7 +12,7 @@ import pytest
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[1]
-KAFKAS = ("protocol/messages/*.py", "protocol/records.py")
+KAFKAS = ("protocol/messages/*.py", "protocol/metadata_records.py", "protocol/records.py")
 """Classes that are generated, with the names that Kafka gives its messages."""
 PACKAGES = ("broker", "cli", "fs", "library", "pipeline", "protocol", "runtime", "storage", "scripts")
 

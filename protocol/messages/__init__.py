@@ -133,14 +133,6 @@ if TYPE_CHECKING:
         ConsumerGroupHeartbeatResponseAssignment,
         ConsumerGroupHeartbeatResponseTopicPartitions,
     )
-    from offsetfs.protocol.messages.consumer_protocol_assignment import (
-        ConsumerProtocolAssignment,
-        ConsumerProtocolAssignmentTopicPartition,
-    )
-    from offsetfs.protocol.messages.consumer_protocol_subscription import (
-        ConsumerProtocolSubscription,
-        ConsumerProtocolSubscriptionTopicPartition,
-    )
     from offsetfs.protocol.messages.controller_registration import (
         ControllerRegistrationRequest,
         ControllerRegistrationRequestFeature,
@@ -175,7 +167,6 @@ if TYPE_CHECKING:
         CreateTopicsRequest,
         CreateTopicsResponse,
     )
-    from offsetfs.protocol.messages.default_principal_data import DefaultPrincipalData
     from offsetfs.protocol.messages.delete_acls import (
         DeleteAclsFilter,
         DeleteAclsFilterResult,
@@ -329,7 +320,6 @@ if TYPE_CHECKING:
         ReplicaInfo,
     )
     from offsetfs.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-    from offsetfs.protocol.messages.end_txn_marker import EndTxnMarker
     from offsetfs.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
     from offsetfs.protocol.messages.expire_delegation_token import (
         ExpireDelegationTokenRequest,
@@ -391,8 +381,6 @@ if TYPE_CHECKING:
         JoinGroupResponse,
         JoinGroupResponseMember,
     )
-    from offsetfs.protocol.messages.k_raft_version_record import KRaftVersionRecord
-    from offsetfs.protocol.messages.leader_change_message import LeaderChangeMessage, LeaderChangeMessageVoter
     from offsetfs.protocol.messages.leave_group import (
         LeaveGroupRequest,
         LeaveGroupResponse,
@@ -545,8 +533,6 @@ if TYPE_CHECKING:
         ShareGroupHeartbeatResponseAssignment,
         ShareGroupHeartbeatResponseTopicPartitions,
     )
-    from offsetfs.protocol.messages.snapshot_footer_record import SnapshotFooterRecord
-    from offsetfs.protocol.messages.snapshot_header_record import SnapshotHeaderRecord
     from offsetfs.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
     from offsetfs.protocol.messages.txn_offset_commit import (
         TxnOffsetCommitRequest,
@@ -578,12 +564,6 @@ if TYPE_CHECKING:
         VoteResponseNodeEndpoint,
         VoteResponsePartitionData,
         VoteResponseTopicData,
-    )
-    from offsetfs.protocol.messages.voters_record import (
-        VotersRecord,
-        VotersRecordEndpoint,
-        VotersRecordKRaftVersionFeature,
-        VotersRecordVoter,
     )
     from offsetfs.protocol.messages.write_share_group_state import (
         WriteShareGroupStateRequest,
@@ -700,10 +680,6 @@ __all__ = [
     "ConsumerGroupHeartbeatResponse",
     "ConsumerGroupHeartbeatResponseAssignment",
     "ConsumerGroupHeartbeatResponseTopicPartitions",
-    "ConsumerProtocolAssignment",
-    "ConsumerProtocolAssignmentTopicPartition",
-    "ConsumerProtocolSubscription",
-    "ConsumerProtocolSubscriptionTopicPartition",
     "ControllerRegistrationRequest",
     "ControllerRegistrationRequestFeature",
     "ControllerRegistrationRequestListener",
@@ -729,7 +705,6 @@ __all__ = [
     "CreateableTopicConfig",
     "CredentialInfo",
     "CurrentLeader",
-    "DefaultPrincipalData",
     "DeletableGroupResult",
     "DeletableTopicResult",
     "DeleteAclsFilter",
@@ -833,7 +808,6 @@ __all__ = [
     "EndQuorumEpochResponseNodeEndpoint",
     "EndQuorumEpochResponsePartitionData",
     "EndQuorumEpochResponseTopicData",
-    "EndTxnMarker",
     "EndTxnRequest",
     "EndTxnResponse",
     "EnvelopeRequest",
@@ -888,9 +862,6 @@ __all__ = [
     "JoinGroupRequestProtocol",
     "JoinGroupResponse",
     "JoinGroupResponseMember",
-    "KRaftVersionRecord",
-    "LeaderChangeMessage",
-    "LeaderChangeMessageVoter",
     "LeaveGroupRequest",
     "LeaveGroupResponse",
     "ListConfigResourcesRequest",
@@ -1018,8 +989,6 @@ __all__ = [
     "ShareGroupHeartbeatResponse",
     "ShareGroupHeartbeatResponseAssignment",
     "ShareGroupHeartbeatResponseTopicPartitions",
-    "SnapshotFooterRecord",
-    "SnapshotHeaderRecord",
     "SupportedFeatureKey",
     "SyncGroupRequest",
     "SyncGroupRequestAssignment",
@@ -1051,10 +1020,6 @@ __all__ = [
     "VoteResponseNodeEndpoint",
     "VoteResponsePartitionData",
     "VoteResponseTopicData",
-    "VotersRecord",
-    "VotersRecordEndpoint",
-    "VotersRecordKRaftVersionFeature",
-    "VotersRecordVoter",
     "WritableTxnMarker",
     "WritableTxnMarkerPartitionResult",
     "WritableTxnMarkerResult",
@@ -1166,10 +1131,6 @@ _MODULES = {
     "ConsumerGroupHeartbeatResponseTopicPartitions": "consumer_group_heartbeat",
     "ConsumerGroupHeartbeatResponseAssignment": "consumer_group_heartbeat",
     "ConsumerGroupHeartbeatResponse": "consumer_group_heartbeat",
-    "ConsumerProtocolAssignmentTopicPartition": "consumer_protocol_assignment",
-    "ConsumerProtocolAssignment": "consumer_protocol_assignment",
-    "ConsumerProtocolSubscriptionTopicPartition": "consumer_protocol_subscription",
-    "ConsumerProtocolSubscription": "consumer_protocol_subscription",
     "ControllerRegistrationRequestListener": "controller_registration",
     "ControllerRegistrationRequestFeature": "controller_registration",
     "ControllerRegistrationRequest": "controller_registration",
@@ -1194,7 +1155,6 @@ _MODULES = {
     "CreatableTopicConfigs": "create_topics",
     "CreatableTopicResult": "create_topics",
     "CreateTopicsResponse": "create_topics",
-    "DefaultPrincipalData": "default_principal_data",
     "DeleteAclsFilter": "delete_acls",
     "DeleteAclsRequest": "delete_acls",
     "DeleteAclsMatchingAcl": "delete_acls",
@@ -1309,7 +1269,6 @@ _MODULES = {
     "EndQuorumEpochResponseTopicData": "end_quorum_epoch",
     "EndQuorumEpochResponseNodeEndpoint": "end_quorum_epoch",
     "EndQuorumEpochResponse": "end_quorum_epoch",
-    "EndTxnMarker": "end_txn_marker",
     "EndTxnRequest": "end_txn",
     "EndTxnResponse": "end_txn",
     "EnvelopeRequest": "envelope",
@@ -1364,9 +1323,6 @@ _MODULES = {
     "JoinGroupRequest": "join_group",
     "JoinGroupResponseMember": "join_group",
     "JoinGroupResponse": "join_group",
-    "KRaftVersionRecord": "k_raft_version_record",
-    "LeaderChangeMessageVoter": "leader_change_message",
-    "LeaderChangeMessage": "leader_change_message",
     "MemberIdentity": "leave_group",
     "LeaveGroupRequest": "leave_group",
     "MemberResponse": "leave_group",
@@ -1489,8 +1445,6 @@ _MODULES = {
     "ShareGroupHeartbeatResponseTopicPartitions": "share_group_heartbeat",
     "ShareGroupHeartbeatResponseAssignment": "share_group_heartbeat",
     "ShareGroupHeartbeatResponse": "share_group_heartbeat",
-    "SnapshotFooterRecord": "snapshot_footer_record",
-    "SnapshotHeaderRecord": "snapshot_header_record",
     "SyncGroupRequestAssignment": "sync_group",
     "SyncGroupRequest": "sync_group",
     "SyncGroupResponse": "sync_group",
@@ -1518,10 +1472,6 @@ _MODULES = {
     "VoteResponseTopicData": "vote",
     "VoteResponseNodeEndpoint": "vote",
     "VoteResponse": "vote",
-    "VotersRecordEndpoint": "voters_record",
-    "VotersRecordKRaftVersionFeature": "voters_record",
-    "VotersRecordVoter": "voters_record",
-    "VotersRecord": "voters_record",
     "WriteShareGroupStateRequestStateBatch": "write_share_group_state",
     "WriteShareGroupStateRequestPartitionData": "write_share_group_state",
     "WriteStateData": "write_share_group_state",

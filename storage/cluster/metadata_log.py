@@ -17,10 +17,9 @@ import re
 from collections.abc import Mapping
 from threading import Lock
 
-from offsetfs.storage import checkpoint, files
+from offsetfs.storage import checkpoint, cluster, files
 from offsetfs.storage.clock import Clock
 from offsetfs.storage.cluster.cluster_image import ClusterImage
-from offsetfs.storage.cluster.kafka_messages import MalformedMessage
 from offsetfs.storage.errors import InvalidCheckpoint, InvalidConfig, StorageError
 from offsetfs.storage.names import parse_segment_name, segment_name
 from offsetfs.storage.records.format import batch_chain
@@ -134,16 +133,9 @@ class MetadataLog:
             self._file = (name, status.st_ino, position)
 
     def _replay(self, image: ClusterImage, batch: Batch, offset_min: int) -> None:
-        if batch.header.is_control:
-            return
-        for record in batch.records():
-            if record.offset < offset_min or record.value is None:
-                continue
-            try:
-                image.replay(record.value)
-            except MalformedMessage as error:
-                failure = StorageError(f"a metadata record: {error}", path=batch.path, offset=record.offset)
-                self._unreadable = self._unreadable or failure
+        if not batch.header.is_control:
+            failure = cluster.replay(image, batch, offset_min)
+            self._unreadable = self._unreadable or failure
 
 
 def _has_footer(batch: Batch) -> bool:

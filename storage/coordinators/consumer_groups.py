@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from offsetfs.storage.cluster.kafka_messages import MalformedMessage, read
+from offsetfs.protocol import codec
+from offsetfs.protocol.codec import InvalidMessage
+from offsetfs.protocol.schemas import record_schemas
 from offsetfs.storage.coordinators import group_state
-from offsetfs.storage.coordinators.consumer_offsets import TYPES
 from offsetfs.storage.coordinators.topic_replay import (
     STEP_BYTES,
     Limits,
@@ -137,11 +138,9 @@ class ConsumerGroups:
     def _decoded(self, kept: dict[bytes, _StoredCommit]) -> Iterator[Commit]:
         for key, commit in kept.items():
             try:
-                fields, _ = read(TYPES[_COMMIT].key, key, 0)
-                topic, partition = fields["topic"], fields["partition"]
-                assert isinstance(topic, str) and isinstance(partition, int)
-                yield Commit(TopicPartition(topic, partition), commit.offset, commit.timestamp)
-            except (MalformedMessage, InvalidName):
+                named, _ = codec.reader("OffsetCommitKey", 0)(memoryview(key), 0)
+                yield Commit(TopicPartition(named.topic, named.partition), commit.offset, commit.timestamp)
+            except (InvalidMessage, InvalidName):
                 self._replay.omissions.report_once("a commit names no partition")
 
 
@@ -171,7 +170,7 @@ class _CommittedOffsets:
         if kind not in (_LEGACY_COMMIT, _COMMIT) and kind not in group_state.DESCRIBED:
             # Newer brokers add types (KIP-848, KIP-932, KIP-1071); a coordinator skips those that it does not know as
             # well.
-            if kind not in TYPES:
+            if kind not in record_schemas(OFFSETS_TOPIC):
                 self._omissions.report_once(f"a record of the unknown type {kind}")
             return
         group = key[_KEY_START.size : _KEY_START.size + size]

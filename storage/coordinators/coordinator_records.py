@@ -6,71 +6,84 @@
     key: {"type":"1","data":{"group":"billing","topic":"orders","partition":0}} payload: {"version":"4","data":{…}}
 
 An error is printed instead of the key, in Kafka's words. Follows Kafka's CoordinatorRecordSerde and the parsers of
-DumpLogSegments on top of it.
+DumpLogSegments on top of it. The types and their fields are those of Kafka's schemas (`offsetfs.protocol`).
+docs/internals/format/consumer-offsets.md lists them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from struct import Struct
+from typing import Any
 
-from offsetfs.storage.cluster.kafka_messages import Buffer, MalformedMessage, Message, json_text, read
+from offsetfs.protocol import json_text, kafka_reader
+from offsetfs.protocol.codec import InvalidMessage
+from offsetfs.protocol.records import GroupMetadataValue
+from offsetfs.protocol.schemas import includes, record_schemas, schema
 from offsetfs.storage.errors import MalformedBatch
 
 DELETED = "<DELETE>"
 
 _VERSION = Struct(">h")
+_CONSUMER_PROTOCOL = "consumer"
+_CLIENT_MESSAGES = {"subscription": "ConsumerProtocolSubscription", "assignment": "ConsumerProtocolAssignment"}
 
+Buffer = bytes | bytearray | memoryview
 RecordTexts = tuple[str | None, str | None]
 """The text of key and value; None prints nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordType:
-    """The key and value schemas of one record type. `expand` may change the fields of a value before printing."""
-
-    key: Message
-    value: Message
-    expand: Callable[[dict[str, object]], None] = lambda fields: None
-
-
-def show(types: Mapping[int, RecordType], offset: int, key: Buffer | None, value: Buffer | None) -> RecordTexts:
+def show(topic: str, offset: int, key: Buffer | None, value: Buffer | None) -> RecordTexts:
     """Return the texts of a record; `MalformedBatch` if it has no key, which no coordinator writes."""
     if key is None:
         raise MalformedBatch("the record has no key, and this decoder reads keys", offset=offset)
     try:
         type_id = _version(key, "key")
-        record_type = types.get(type_id)
-        if record_type is None:
+        schemas = record_schemas(topic).get(type_id)
+        if schemas is None or schemas.key is None:
             return f"Unknown record type {type_id} at offset {offset}, skipping.", None
-        fields = _fields(record_type.key, key, type_id, "key")
-        shown_key = json_text({"type": str(type_id), "data": fields})
-        return shown_key, DELETED if value is None else _value(record_type, type_id, value)
-    except MalformedMessage as error:
+        fields = json_text.json_writer(schemas.key, 0)(_message(schemas.key, 0, key, type_id, "key"))
+        shown_key = f'{{"type":"{type_id}","data":{fields}}}'
+        return shown_key, DELETED if value is None else _value(schemas.value, type_id, value)
+    except InvalidMessage as error:
         return f"Error at offset {offset}, skipping. {error}", None
 
 
-def _value(record_type: RecordType, type_id: int, value: Buffer) -> str:
+def _value(name: str, type_id: int, value: Buffer) -> str:
     version = _version(value, "value")
-    if not 0 <= version <= record_type.value.last_version:
-        raise MalformedMessage(f"Found an unknown record version {version} for {type_id} type")
-    fields = _fields(record_type.value, value, version, "value")
-    record_type.expand(fields)
-    return json_text({"version": str(version), "data": fields})
+    if not includes(schema(name).versions, version):
+        raise InvalidMessage(f"Found an unknown record version {version} for {type_id} type")
+    message = _message(name, version, value, version, "value")
+    is_of_consumers = isinstance(message, GroupMetadataValue) and message.protocol_type == _CONSUMER_PROTOCOL
+    bytes_text = _client_message_text if is_of_consumers else json_text.bytes_text
+    return f'{{"version":"{version}","data":{json_text.json_writer(name, version)(message, bytes_text)}}}'
 
 
 def _version(data: Buffer, what: str) -> int:
     if len(data) < _VERSION.size:
-        raise MalformedMessage(f"Could not read version from {what}'s buffer.")
+        raise InvalidMessage(f"Could not read version from {what}'s buffer.")
     version: int = _VERSION.unpack_from(data)[0]
     return version
 
 
-def _fields(message: Message, data: Buffer, version: int, what: str) -> dict[str, object]:
+def _message(name: str, version: int, data: Buffer, shown_version: int, what: str) -> Any:
     try:
-        return read(message, data, 0 if what == "key" else version, _VERSION.size)[0]
-    except MalformedMessage as error:
-        raise MalformedMessage(
-            f"Could not read record with version {version} from {what}'s buffer due to: {error}."
+        return kafka_reader.reader(name, version)(memoryview(data), _VERSION.size)[0]
+    except InvalidMessage as error:
+        raise InvalidMessage(
+            f"Could not read record with version {shown_version} from {what}'s buffer due to: {error}."
         ) from None
+
+
+def _client_message_text(field: str, data: bytes) -> str:
+    """Return what a member of a group of consumers subscribed to or got, which the coordinator keeps as bytes.
+
+    The bytes themselves where they are no such message.
+    """
+    if len(data) >= _VERSION.size:
+        name, version = _CLIENT_MESSAGES[field], _VERSION.unpack_from(data)[0]
+        try:
+            message, _ = kafka_reader.reader(name, version)(memoryview(data), _VERSION.size)
+            return json_text.json_writer(name, version)(message)
+        except InvalidMessage:
+            pass
+    return json_text.bytes_text(field, data)

@@ -11,9 +11,20 @@ from collections.abc import Iterable, Mapping
 from struct import Struct, error
 from typing import Any
 
-from offsetfs.storage.cluster.kafka_messages import MalformedMessage, read
-from offsetfs.storage.coordinators.consumer_offsets import TYPES
+from offsetfs.protocol import codec
+from offsetfs.protocol.codec import InvalidMessage
+from offsetfs.protocol.message import id_text
+from offsetfs.protocol.records import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    GroupMetadataValue,
+    MemberMetadata,
+    StreamsGroupCurrentMemberAssignmentValue,
+)
+from offsetfs.protocol.schemas import includes, record_schemas, schema
+from offsetfs.storage.names import OFFSETS_TOPIC
 
+_CONSUMER_PROTOCOL = "consumer"
 _NUMBER = Struct(">h")
 _CLASSIC = 2
 _PROTOCOLS = {"consumer": (3, 5, 6, 8), "share": (11, 10, 12, 14), "streams": (17, 19, 20, 22)}
@@ -45,76 +56,89 @@ def share_topics(records: Mapping[bytes, bytes]) -> dict[str, str]:
         topic
         for type_id, _, value in parsed
         if type_id == _SHARE_TOPICS
-        for topic in (*value["initializingTopics"], *value["initializedTopics"])
+        for topic in (*value.initializing_topics, *value.initialized_topics)
     )
-    return {topic["topicId"]: topic["topicName"] for topic in topics}
+    return {id_text(topic.topic_id): topic.topic_name for topic in topics}
 
 
-_Parsed = tuple[int, dict[str, Any], dict[str, Any]]
+_Parsed = tuple[int, Any, Any]
 
 
 def _parsed(key: bytes, value: bytes) -> _Parsed | None:
-    """Return type, fields of the key and fields of the value; None for a record that cannot be read."""
+    """Return type, message of the key and message of the value; None for a record that cannot be read."""
     try:
         type_id, version = _NUMBER.unpack_from(key)[0], _NUMBER.unpack_from(value)[0]
-        record_type = TYPES[type_id]
-        if not 0 <= version <= record_type.value.last_version:
+        schemas = record_schemas(OFFSETS_TOPIC).get(type_id)
+        if schemas is None or schemas.key is None or not includes(schema(schemas.value).versions, version):
             return None
-        fields = read(record_type.value, value, version, _NUMBER.size)[0]
-        record_type.expand(fields)
-        return type_id, read(record_type.key, key, 0, _NUMBER.size)[0], fields
-    except (MalformedMessage, KeyError, error):
+        return type_id, _read(schemas.key, 0, key), _read(schemas.value, version, value)
+    except (InvalidMessage, error):
         return None
 
 
-def _classic(value: dict[str, Any]) -> dict[str, object]:
+def _read(name: str, version: int, data: bytes) -> Any:
+    return codec.reader(name, version)(memoryview(data), _NUMBER.size)[0]
+
+
+def _classic(value: GroupMetadataValue) -> dict[str, object]:
     return {
         "type": "classic",
         # A rebalance is in the memory of the coordinator only; it writes the group when the rebalance is complete.
-        "state": "Stable" if value["members"] else "Empty",
-        "protocol_type": value["protocolType"],
-        "protocol": value["protocol"],
-        "generation": value["generation"],
-        "leader": value["leader"],
-        "members": [_classic_member(member) for member in value["members"]],
+        "state": "Stable" if value.members else "Empty",
+        "protocol_type": value.protocol_type,
+        "protocol": value.protocol,
+        "generation": value.generation,
+        "leader": value.leader,
+        "members": [_classic_member(value.protocol_type, member) for member in value.members],
     }
 
 
-def _classic_member(member: dict[str, Any]) -> dict[str, object]:
-    subscription, assignment = member["subscription"], member["assignment"]
-    assigned = assignment.get("assignedPartitions", []) if isinstance(assignment, dict) else []
+def _classic_member(protocol_type: str, member: MemberMetadata) -> dict[str, object]:
+    subscription: ConsumerProtocolSubscription | None = None
+    assignment: ConsumerProtocolAssignment | None = None
+    if protocol_type == _CONSUMER_PROTOCOL:
+        subscription = _client_message("ConsumerProtocolSubscription", member.subscription)
+        assignment = _client_message("ConsumerProtocolAssignment", member.assignment)
+    assigned = [] if assignment is None else assignment.assigned_partitions
     return {
-        "member_id": member["memberId"],
-        "instance_id": member.get("groupInstanceId"),
-        "client_id": member["clientId"],
-        "client_host": member["clientHost"],
-        "topics": subscription.get("topics", []) if isinstance(subscription, dict) else [],
-        "assignment": [{"topic": each["topic"], "partitions": each["partitions"]} for each in assigned],
+        "member_id": member.member_id,
+        "instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "topics": [] if subscription is None else subscription.topics,
+        "assignment": [{"topic": each.topic, "partitions": each.partitions} for each in assigned],
     }
+
+
+def _client_message(name: str, data: bytes) -> Any:
+    """Return what a consumer wrote; None where it is no such message. Later versions begin as the last known one."""
+    try:
+        first, last = schema(name).versions
+        return _read(name, min(max(_NUMBER.unpack_from(data)[0], first), last), data)
+    except (InvalidMessage, error):
+        return None
 
 
 def _of_protocol(kind: str, records: Iterable[_Parsed]) -> dict[str, object]:
     epoch_type, member_type, assignment_epoch_type, assignment_type = _PROTOCOLS[kind]
     found: dict[str, object] = {"type": kind, "state": "Empty", "epoch": None, "assignment_epoch": None}
-    members: dict[str, dict[str, Any]] = {}
-    current: dict[str, dict[str, Any]] = {}
+    members: dict[str, Any] = {}
+    current: dict[str, Any] = {}
     for type_id, key, value in records:
         if type_id == epoch_type:
-            found["epoch"] = value["epoch"]
+            found["epoch"] = value.epoch
         elif type_id == assignment_epoch_type:
-            found["assignment_epoch"] = value["assignmentEpoch"]
+            found["assignment_epoch"] = value.assignment_epoch
         elif type_id == member_type:
-            members[key["memberId"]] = value
+            members[key.member_id] = value
         elif type_id == assignment_type:
-            current[key["memberId"]] = value
+            current[key.member_id] = value
     found["state"] = _state(kind, found, members, current)
-    found["members"] = [_member(name, value, current.get(name, {})) for name, value in sorted(members.items())]
+    found["members"] = [_member(name, value, current.get(name)) for name, value in sorted(members.items())]
     return found
 
 
-def _state(
-    kind: str, group: Mapping[str, object], members: Mapping[str, object], current: Mapping[str, Mapping[str, Any]]
-) -> str:
+def _state(kind: str, group: Mapping[str, object], members: Mapping[str, object], current: Mapping[str, Any]) -> str:
     if not members:
         return "Empty"
     # A share group assigns without a handshake, so it has no state between Empty and Stable (KIP-932).
@@ -123,23 +147,29 @@ def _state(
     # KIP-848: a new group epoch is written first, the target assignment for it later.
     if group["epoch"] != group["assignment_epoch"]:
         return "Assigning"
-    reconciled = all(current.get(name, {}).get("memberEpoch") == group["assignment_epoch"] for name in members)
+    reconciled = all(_epoch(current.get(name)) == group["assignment_epoch"] for name in members)
     return "Stable" if reconciled else "Reconciling"
 
 
-def _member(name: str, value: dict[str, Any], current: dict[str, Any]) -> dict[str, object]:
-    assigned = current.get("assignedPartitions", current.get("activeTasks", []))
+def _member(name: str, value: Any, current: Any) -> dict[str, object]:
+    """Return a member. `value`: its message; `current`: that of its assignment, None if there is none."""
     return {
         "member_id": name,
-        "instance_id": value.get("instanceId"),
-        "client_id": value["clientId"],
-        "client_host": value["clientHost"],
-        "topics": value.get("subscribedTopicNames", []),
-        "epoch": current.get("memberEpoch"),
-        "assignment": [
-            {"subtopology": each["subtopologyId"], "partitions": each["partitions"]}
-            if "subtopologyId" in each
-            else {"topic_id": each["topicId"], "partitions": each["partitions"]}
-            for each in assigned
-        ],
+        "instance_id": getattr(value, "instance_id", None),
+        "client_id": value.client_id,
+        "client_host": value.client_host,
+        "topics": getattr(value, "subscribed_topic_names", []),
+        "epoch": _epoch(current),
+        "assignment": _assigned(current),
     }
+
+
+def _epoch(current: Any) -> int | None:
+    return None if current is None else int(current.member_epoch)
+
+
+def _assigned(current: Any) -> list[dict[str, object]]:
+    if isinstance(current, StreamsGroupCurrentMemberAssignmentValue):
+        return [{"subtopology": each.subtopology_id, "partitions": each.partitions} for each in current.active_tasks]
+    assigned = [] if current is None else current.assigned_partitions
+    return [{"topic_id": id_text(each.topic_id), "partitions": each.partitions} for each in assigned]

@@ -12,16 +12,23 @@ Threads: any, as for `topic_replay`.
 
 from __future__ import annotations
 
-import base64
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, NamedTuple
 
+from offsetfs.protocol import codec
+from offsetfs.protocol.codec import InvalidMessage
+from offsetfs.protocol.message import id_text
+from offsetfs.protocol.records import (
+    ShareSnapshotValue,
+    ShareSnapshotValueStateBatch,
+    ShareUpdateValue,
+    ShareUpdateValueStateBatch,
+)
+from offsetfs.protocol.schemas import includes, schema
 from offsetfs.storage import checkpoint
-from offsetfs.storage.cluster.kafka_messages import MalformedMessage, read
-from offsetfs.storage.coordinators.share_group_state import TYPES
 from offsetfs.storage.coordinators.state_batches import FINISHED, STATES, StateBatch, combined
 from offsetfs.storage.coordinators.topic_replay import (
     STEP_BYTES,
@@ -48,6 +55,7 @@ _UNCHANGED = -1
 _COMBINE_MIN = 100  # batches that are added before they are combined, so that each update costs little
 
 _Key = tuple[bytes, int]  # topic id, partition
+_WrittenBatch = ShareSnapshotValueStateBatch | ShareUpdateValueStateBatch
 _NOWAIT_BATCHES_MAX = 1000  # a millisecond or two of work
 
 
@@ -140,7 +148,7 @@ class ShareGroups:
                 raise WouldBlock("many state batches are to be combined", path=self._directory.path)
             for state in states:
                 for (topic_id, partition), kept in state.groups.get(group, {}).items():
-                    text = _id_text(topic_id)
+                    text = id_text(topic_id)
                     named = _named(names.get(text), partition)
                     end = None if named is None else log_end(self._directory, named, nowait=nowait)
                     batches = None if kept.batches is None else combined(kept.batches, kept.start_offset)
@@ -170,7 +178,7 @@ class ShareGroups:
             topic_id = checkpoint.read_topic_id(os.path.join(path, str(partition), checkpoint.PARTITION_METADATA))
         except (StorageError, OSError):
             return None
-        return None if topic_id is None else _id_text(topic_id)
+        return None if topic_id is None else id_text(topic_id)
 
 
 @dataclass(slots=True)
@@ -216,19 +224,20 @@ class _ShareStates:
             self.groups.pop(group, None)
 
     def _replace(self, of_group: dict[_Key, _ShareState], key: _Key, value: bytes | None) -> None:
-        fields = None if value is None else self._fields(_SNAPSHOT, value)
-        if value is not None and fields is None:
+        snapshot: ShareSnapshotValue | None = None if value is None else self._read("ShareSnapshotValue", value)
+        if value is not None and snapshot is None:
             return
         before = of_group.pop(key, None)
         if before is not None:
             self._budget.release(1 + len(before.batches or ()))
-        if fields is not None and self._budget.reserve(1):
-            of_group[key] = kept = _ShareState(fields["startOffset"], fields["stateEpoch"], fields["leaderEpoch"], [])
-            self._add(kept, fields["stateBatches"])
+        if snapshot is not None and self._budget.reserve(1):
+            kept = _ShareState(snapshot.start_offset, snapshot.state_epoch, snapshot.leader_epoch, [])
+            of_group[key] = kept
+            self._add(kept, snapshot.state_batches)
 
     def _update(self, of_group: dict[_Key, _ShareState], key: _Key, value: bytes) -> None:
-        fields = self._fields(_UPDATE, value)
-        if fields is None:
+        update: ShareUpdateValue | None = self._read("ShareUpdateValue", value)
+        if update is None:
             return
         kept = of_group.get(key)
         if kept is None:
@@ -236,13 +245,13 @@ class _ShareStates:
                 return
             kept = of_group[key] = _ShareState(-1, -1, -1, [])
         # An update contains only what changed; -1 stands for the rest (ShareUpdateValue).
-        if fields["startOffset"] != _UNCHANGED:
-            kept.start_offset = fields["startOffset"]
-        if fields["leaderEpoch"] != _UNCHANGED:
-            kept.leader_epoch = fields["leaderEpoch"]
-        self._add(kept, fields["stateBatches"])
+        if update.start_offset != _UNCHANGED:
+            kept.start_offset = update.start_offset
+        if update.leader_epoch != _UNCHANGED:
+            kept.leader_epoch = update.leader_epoch
+        self._add(kept, update.state_batches)
 
-    def _add(self, kept: _ShareState, batches: list[dict[str, int]]) -> None:
+    def _add(self, kept: _ShareState, batches: Sequence[_WrittenBatch]) -> None:
         if kept.batches is None:
             return
         added = list(self._sound(batches))
@@ -262,24 +271,23 @@ class _ShareStates:
         kept.combine_at = max(_COMBINE_MIN, 2 * len(kept.batches))
         self._budget.release(before - len(kept.batches))
 
-    def _sound(self, batches: list[dict[str, int]]) -> Iterable[StateBatch]:
-        for fields in batches:
-            batch = StateBatch(*fields.values())
+    def _sound(self, batches: Sequence[_WrittenBatch]) -> Iterable[StateBatch]:
+        for each in batches:
+            batch = StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
             if 0 <= batch.first_offset <= batch.last_offset and 0 <= batch.state < len(STATES):
                 yield batch
             else:
                 self._omissions.report_once("a state batch that is none")
 
-    def _fields(self, kind: int, value: bytes) -> dict[str, Any] | None:
-        """Return the fields of a value; None, reported, for one that cannot be read."""
-        message = TYPES[kind].value
+    def _read(self, name: str, value: bytes) -> Any:
+        """Return the message in a value; None, reported, for one that cannot be read."""
         version = _VERSION.unpack_from(value)[0] if len(value) >= _VERSION.size else -1
-        if not 0 <= version <= message.last_version:
+        if not includes(schema(name).versions, version):
             self._omissions.report_once(f"a state of the unknown version {version}")
             return None
         try:
-            return read(message, value, version, _VERSION.size)[0]
-        except MalformedMessage:
+            return codec.reader(name, version)(memoryview(value), _VERSION.size)[0]
+        except InvalidMessage:
             self._omissions.report_once("a state that ends too early, or is none")
             return None
 
@@ -290,7 +298,3 @@ def _named(topic: str | None, partition: int) -> TopicPartition | None:
         return None if topic is None else TopicPartition(topic, partition)
     except InvalidName:
         return None
-
-
-def _id_text(topic_id: bytes) -> str:
-    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from offsetfs.storage.cluster import cluster_metadata
-from offsetfs.storage.coordinators import (
-    consumer_offsets,
-    coordinator_records,
-    share_group_state,
-    transaction_state,
-)
+from offsetfs.storage.coordinators import coordinator_records, metadata_records
 from offsetfs.storage.dump.log import Decoder
+from offsetfs.storage.names import OFFSETS_TOPIC, SHARE_TOPIC
 
 DECODERS: dict[str, Decoder] = {
-    "offsets_decoder": partial(coordinator_records.show, consumer_offsets.TYPES),
-    "transaction_log_decoder": partial(coordinator_records.show, transaction_state.TYPES),
-    "cluster_metadata_decoder": lambda offset, _, value: cluster_metadata.show(offset, value),
-    "share_group_state_decoder": partial(coordinator_records.show, share_group_state.TYPES),
+    "offsets_decoder": partial(coordinator_records.show, OFFSETS_TOPIC),
+    "transaction_log_decoder": partial(coordinator_records.show, "__transaction_state"),
+    "cluster_metadata_decoder": lambda offset, _, value: metadata_records.show(offset, value),
+    "share_group_state_decoder": partial(coordinator_records.show, SHARE_TOPIC),
 }
 """By option; of several the first counts, as in Kafka."""

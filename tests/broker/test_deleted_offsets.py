@@ -12,6 +12,7 @@ from running_broker import Running
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol import codec
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.records import ConsumerProtocolSubscription
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import ConsumerGroups, delete_commits
 from offsetfs.storage.directory import LogChange
@@ -163,7 +164,7 @@ async def test_a_group_is_deleted_before_or_after_a_commit(groups: Groups, direc
 
 async def test_offsets_of_topics_that_no_member_reads_can_be_deleted(groups: Groups) -> None:
     """A group of consumers keeps the offsets of its topics only."""
-    subscription = m.ConsumerProtocolSubscription(topics=["other"], user_data=None)
+    subscription = ConsumerProtocolSubscription(topics=["other"], user_data=None)
     metadata = b"\0\0" + b"".join(map(bytes, codec.writer("ConsumerProtocolSubscription", 0)(subscription)))
     request = join_request()
     request.protocols = [m.JoinGroupRequestProtocol("range", metadata)]

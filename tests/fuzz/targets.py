@@ -19,13 +19,11 @@ from crc32c import crc32c
 
 from offsetfs.fs.naming.grammar import parse_offset, parse_time
 from offsetfs.storage import checkpoint, files
-from offsetfs.storage.cluster import cluster_metadata
 from offsetfs.storage.compaction import legacy_filter as compaction_legacy
 from offsetfs.storage.coordinators import (
-    consumer_offsets,
     control_records,
     coordinator_records,
-    transaction_state,
+    metadata_records,
 )
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition, parse_segment_name
@@ -230,11 +228,11 @@ def _coordinator(data: bytes) -> None:
     if not data:
         return
     key, value = data[1 : 1 + data[0]], data[1 + data[0] :]
-    for types in (consumer_offsets.TYPES, transaction_state.TYPES):
-        shown_key, _ = coordinator_records.show(types, 0, key, value)
+    for topic in ("__consumer_offsets", "__transaction_state", "__share_group_state"):
+        shown_key, _ = coordinator_records.show(topic, 0, key, value)
         assert isinstance(shown_key, str)
     control_records.show(key, value)
-    cluster_metadata.show(0, value)
+    metadata_records.show(0, value)
 
 
 def _write(data: bytes) -> None:

@@ -4,6 +4,7 @@ Kafka's tool ends with an exception at the first thing it cannot read. Up to the
 ours has to say what was wrong. Where it does not end, standard output and standard error must be the same.
 """
 
+import dataclasses
 import io
 import logging
 import random
@@ -16,15 +17,10 @@ import pytest
 from java_tools import JavaTools
 from kafka_broker import KafkaBroker
 
-from offsetfs.storage.cluster import cluster_metadata
-from offsetfs.storage.cluster.kafka_messages import Field, Message
-from offsetfs.storage.coordinators import (
-    consumer_offsets,
-    control_records,
-    coordinator_records,
-    share_group_state,
-    transaction_state,
-)
+from offsetfs.protocol import codec
+from offsetfs.protocol.records import GroupMetadataValue, MemberMetadata
+from offsetfs.protocol.schemas import NEVER, SchemaField, includes, record_schemas, schema
+from offsetfs.storage.coordinators import control_records, coordinator_records, metadata_records
 from offsetfs.storage.dump.dump import DumpOptions, dump_file
 from offsetfs.storage.dump.indexes import IndexOptions
 from offsetfs.storage.dump.lines import LineBuffer
@@ -261,34 +257,38 @@ class Sample:
     def __init__(self, seed: str) -> None:
         self.chance = random.Random(seed)
 
-    def message(self, message: Message, version: int) -> bytes:
-        return self._struct(message.fields, version, version >= message.flexible_since)
+    def message(self, name: str, version: int) -> bytes:
+        layout = schema(name).layout(min(version, schema(name).versions[1]))
+        return self._struct(layout.fields, version, version >= layout.flexible)
 
-    def _struct(self, fields: tuple[Field, ...], version: int, is_flexible: bool) -> bytes:
-        present = [field for field in fields if field.since <= version <= field.until]
-        plain = b"".join(self._value(field, version, is_flexible) for field in present if field.tag is None)
-        return plain + self._tagged(present, version) if is_flexible else plain
+    def _struct(self, fields: tuple[SchemaField, ...], version: int, is_flexible: bool) -> bytes:
+        present = [field for field in fields if includes(field.versions, version)]
+        tagged = [field for field in present if is_flexible and includes(field.tagged, version)]
+        plain = b"".join(self._value(field, version, is_flexible) for field in present if field not in tagged)
+        return plain + self._tagged(tagged, version) if is_flexible else plain
 
-    def _tagged(self, present: list[Field], version: int) -> bytes:
-        chosen = [field for field in present if field.tag is not None and self.chance.random() < 0.6]
-        items = [(field.tag or 0, self._value(field, version, True)) for field in chosen]
+    def _tagged(self, tagged: list[SchemaField], version: int) -> bytes:
+        chosen = [field for field in tagged if self.chance.random() < 0.6]
+        items = [(field.tag, self._value(field, version, True)) for field in chosen]
         items += [(77, b"unknown")] if self.chance.random() < 0.1 else []
+        items += [(8, b"\1")] if self.chance.random() < 0.02 else []
         return unsigned(len(items)) + b"".join(unsigned(tag) + unsigned(len(d)) + d for tag, d in sorted(items))
 
-    def _value(self, field: Field, version: int, is_flexible: bool) -> bytes:
-        if not field.many:
-            return self._one(field, version, is_flexible)
-        if field.nullable and self.chance.random() < 0.3:
+    def _value(self, field: SchemaField, version: int, is_flexible: bool) -> bytes:
+        is_null = includes(field.nullable, version) and self.chance.random() < 0.3
+        if not field.is_array:
+            return self._one(field, version, is_flexible, is_null=is_null)
+        if is_null:
             return self._length(-1, is_flexible, ">i")
-        element = Field(field.name, field.type)
+        element = dataclasses.replace(field, is_array=False, nullable=NEVER)
         each = [self._one(element, version, is_flexible) for _ in range(self.chance.randrange(4))]
         return self._length(len(each), is_flexible, ">i") + b"".join(each)
 
-    def _one(self, field: Field, version: int, is_flexible: bool) -> bytes:
-        is_null = field.nullable and self.chance.random() < 0.3
-        if isinstance(field.type, tuple):
-            mark = b"" if not field.nullable else b"\1" if not is_null else b"\xff" if field.tag is None else b"\0"
-            return mark if is_null else mark + self._struct(field.type, version, is_flexible)
+    def _one(self, field: SchemaField, version: int, is_flexible: bool, *, is_null: bool = False) -> bytes:
+        if field.type == "struct":
+            null_mark = b"\0" if includes(field.tagged, version) else b"\xff"
+            mark = b"" if field.nullable == NEVER else null_mark if is_null else b"\1"
+            return mark if is_null else mark + self._struct(field.fields, version, is_flexible)
         if field.type in ("string", "bytes"):
             form = ">h" if field.type == "string" else ">i"
             data = self._text() if field.type == "string" else self.chance.randbytes(self.chance.randrange(9))
@@ -327,45 +327,68 @@ def unsigned(number: int) -> bytes:
     return bytes([*encoded, number])
 
 
-def coordinator_samples(types: dict[int, coordinator_records.RecordType]) -> Iterator[tuple[bytes, bytes | None]]:
-    sample = Sample(str(sorted(types)))
+TYPES_MAX = 40
+"""More than the types of each topic have: Kafka's tool says of each number whether it knows it."""
+
+
+def coordinator_samples(topic: str) -> Iterator[tuple[bytes, bytes | None]]:
+    sample, types = Sample(topic), record_schemas(topic)
+    yield from ((struct.pack(">h", number), None) for number in range(TYPES_MAX))
     for _ in range(1000):
         type_id = sample.chance.choice(sorted(types))
-        record_type = types[type_id]
-        version = sample.chance.randrange(record_type.value.last_version + 1)
+        names = types[type_id]
+        assert names.key is not None
+        version = sample.chance.randrange(schema(names.value).versions[1] + 1)
         named = type_id if sample.chance.random() > 0.02 else sample.chance.choice([9, 18, 99, -1])
-        key = struct.pack(">h", named) + sample.message(record_type.key, 0)
+        key = struct.pack(">h", named) + sample.message(names.key, 0)
         value = struct.pack(">h", version if sample.chance.random() > 0.02 else 7)
-        value += sample.message(record_type.value, version)
+        value += sample.message(names.value, version)
         yield sample.mangled(key), None if sample.chance.random() < 0.1 else sample.mangled(value)
 
 
+def groups_of_consumers() -> Iterator[tuple[bytes, bytes]]:
+    """Classic groups of consumers: what they subscribed to and got is shown as well."""
+    sample = Sample("consumers")
+    for _ in range(300):
+        clients = []
+        for name in ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment"):
+            version = sample.chance.choice([-1, 0, 1, 2, 3, 4, 32767])
+            written = struct.pack(">h", version) + sample.message(name, min(max(version, 0), 3))
+            clients.append(sample.mangled(written))
+        member = MemberMetadata("m", "i", "c", "/h", 1, 2, *clients)
+        group = GroupMetadataValue("consumer", 1, "range", "m", 7, [member])
+        value = struct.pack(">h", 3) + b"".join(codec.writer("GroupMetadataValue", 3)(group))
+        yield b"\0\2\0\1g", value
+
+
 def metadata_samples() -> Iterator[tuple[None, bytes]]:
-    sample = Sample("metadata")
-    versions = {0: 3, 3: 2, 5: 2, 17: 2}
+    sample, types = Sample("metadata"), record_schemas("__cluster_metadata")
+    yield from ((None, unsigned(1) + unsigned(number) + unsigned(0)) for number in range(TYPES_MAX))
     for _ in range(1000):
-        type_id = sample.chance.choice(sorted(cluster_metadata.TYPES))
-        version = sample.chance.randrange(versions.get(type_id, 0) + 1)
-        fields = Message(cluster_metadata.TYPES[type_id][1], flexible_since=0)
+        type_id = sample.chance.choice(sorted(types))
+        name = types[type_id].value
+        version = sample.chance.randrange(schema(name).versions[1] + 1 + (sample.chance.random() < 0.1))
         frame = unsigned(sample.chance.choice([1] * 30 + [0, 2, 70_000]))
         head = frame + unsigned(sample.chance.choice([type_id] * 30 + [99])) + unsigned(version)
-        yield None, sample.mangled(head + sample.message(fields, version))
+        yield None, sample.mangled(head + sample.message(name, version))
+
+
+def offsets_samples() -> Iterator[tuple[bytes, bytes | None]]:
+    yield from coordinator_samples("__consumer_offsets")
+    yield from groups_of_consumers()
 
 
 DECODERS: dict[str, tuple[Callable[[], Iterator[tuple[bytes | None, bytes | None]]], Decoder]] = {
-    "--offsets-decoder": (
-        partial(coordinator_samples, consumer_offsets.TYPES),
-        partial(coordinator_records.show, consumer_offsets.TYPES),
-    ),
+    "--offsets-decoder": (offsets_samples, partial(coordinator_records.show, "__consumer_offsets")),
     "--transaction-log-decoder": (
-        partial(coordinator_samples, transaction_state.TYPES),
-        partial(coordinator_records.show, transaction_state.TYPES),
+        partial(coordinator_samples, "__transaction_state"),
+        partial(coordinator_records.show, "__transaction_state"),
     ),
     "--share-group-state-decoder": (
-        partial(coordinator_samples, share_group_state.TYPES),
-        partial(coordinator_records.show, share_group_state.TYPES),
+        partial(coordinator_samples, "__share_group_state"),
+        partial(coordinator_records.show, "__share_group_state"),
     ),
-    "--cluster-metadata-decoder": (metadata_samples, lambda offset, _, value: cluster_metadata.show(offset, value)),
+    "--cluster-metadata-decoder": (metadata_samples, lambda offset, _, value: metadata_records.show(offset, value)),
 }
 
 
@@ -385,7 +408,7 @@ def test_control_records_are_explained_as_by_kafka(compare: Compare, tmp_path: P
     for offset, type_id in enumerate([*range(7), 77, -1] * 10):
         value: bytes | None = struct.pack(">hi", sample.chance.choice([0, 1]), sample.chance.randrange(-5, 5))
         if type_id in control_records.MESSAGES:
-            value = sample.message(Message(control_records.MESSAGES[type_id][1], flexible_since=0), 0)
+            value = sample.message(control_records.MESSAGES[type_id][1], 0)
         key = struct.pack(">hh", sample.chance.choice([0, 1]), type_id)
         log += batch.build([(key, value, (), 0)], base_offset=offset, control=True)
     path = tmp_path / "00000000000000000000.log"

@@ -2,19 +2,14 @@
 
 import json
 import struct
-from collections.abc import Mapping
 
 import pytest
 
-from offsetfs.storage.cluster import cluster_metadata
 from offsetfs.storage.coordinators import (
-    consumer_offsets,
     control_records,
     coordinator_records,
-    share_group_state,
-    transaction_state,
+    metadata_records,
 )
-from offsetfs.storage.coordinators.coordinator_records import RecordType
 from offsetfs.storage.errors import MalformedBatch
 
 pytestmark = pytest.mark.unit
@@ -23,10 +18,8 @@ COMMIT_KEY = bytes.fromhex("0001000267310005746f70696300000003")
 GROUP_KEY = bytes.fromhex("000200026731")
 
 
-def shown(
-    key: bytes | None, value: bytes | None, types: Mapping[int, RecordType] = consumer_offsets.TYPES
-) -> tuple[str | None, str | None]:
-    return coordinator_records.show(types, 42, key, value)
+def shown(key: bytes | None, value: bytes | None, topic: str = "__consumer_offsets") -> tuple[str | None, str | None]:
+    return coordinator_records.show(topic, 42, key, value)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +117,7 @@ def test_a_transaction_is_shown_with_what_is_not_the_default() -> None:
     key = b"\0\0" + string("tx-1")
     value = b"\0\1" + struct.pack(">qhibBqq", 4, 0, 60000, 4, 1, 10, -1) + b"\2" + b"\0\x08" + struct.pack(">q", 3)
     value += b"\2\2" + struct.pack(">h", 0)
-    assert shown(key, value, transaction_state.TYPES) == (
+    assert shown(key, value, "__transaction_state") == (
         '{"type":"0","data":{"transactionalId":"tx-1"}}',
         '{"version":"1","data":{"producerId":4,"previousProducerId":3,"producerEpoch":0,"transactionTimeoutMs":60000,'
         '"transactionStatus":4,"transactionPartitions":[],"transactionLastUpdateTimestampMs":10,'
@@ -135,7 +128,7 @@ def test_a_transaction_is_shown_with_what_is_not_the_default() -> None:
 def test_the_state_of_a_share_group_is_shown() -> None:
     key = b"\0\1" + string("g") + bytes(16) + struct.pack(">i", 2)
     value = b"\0\0" + struct.pack(">iiq", 1, 2, 3) + b"\2" + struct.pack(">qqbh", 3, 5, 0, 1) + b"\0" + b"\0"
-    assert shown(key, value, share_group_state.TYPES) == (
+    assert shown(key, value, "__share_group_state") == (
         '{"type":"1","data":{"groupId":"g","topicId":"AAAAAAAAAAAAAAAAAAAAAA","partition":2}}',
         '{"version":"0","data":{"snapshotEpoch":1,"leaderEpoch":2,"startOffset":3,"stateBatches":'
         '[{"firstOffset":3,"lastOffset":5,"deliveryState":0,"deliveryCount":1}]}}',
@@ -160,7 +153,7 @@ def test_the_state_of_a_share_group_is_shown() -> None:
     ids=["topic", "nothing", "garbage", "cut", "frame", "type", "empty", "too large"],
 )
 def test_cluster_metadata_is_shown_as_its_value(value: bytes, text: str) -> None:
-    key, shown_value = cluster_metadata.show(42, value)
+    key, shown_value = metadata_records.show(42, value)
     assert key is None and shown_value is not None and shown_value.startswith(text)
 
 

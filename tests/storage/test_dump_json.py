@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from offsetfs.storage.coordinators import consumer_offsets, coordinator_records
+from offsetfs.storage.coordinators import coordinator_records
 from offsetfs.storage.dump.dump import DumpOptions, dump_file
 from offsetfs.storage.dump.lines import LineBuffer
 from offsetfs.storage.dump.log import LogOptions
@@ -125,7 +125,7 @@ def test_markers_are_distinguished_from_data() -> None:
 
 
 def test_what_a_decoder_reads_is_json_within_json() -> None:
-    decoder = LogOptions(data=True, decoder=lambda *record: coordinator_records.show(consumer_offsets.TYPES, *record))
+    decoder = LogOptions(data=True, decoder=lambda *record: coordinator_records.show("__consumer_offsets", *record))
     row = objects(logs("kafka-4.1/__consumer_offsets-1"), decoder)[0]
     assert row["key"]["data"] == {"group": "billing", "topic": "codec-lz4", "partition": 0}
     assert row["value"]["data"]["offset"] == 123

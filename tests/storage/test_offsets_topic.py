@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from offsetfs.storage.coordinators import offsets_topic
-from offsetfs.storage.coordinators.consumer_offsets import TYPES
 from offsetfs.storage.coordinators.coordinator_records import show
 from offsetfs.storage.coordinators.group_records import CommittedOffset, commit_key, commit_value
 from offsetfs.storage.coordinators.offsets_topic import partition_of, partition_of_group
@@ -25,7 +24,7 @@ def test_the_bytes_are_those_of_the_format() -> None:
 
 def test_a_dump_shows_them_as_it_shows_a_brokers() -> None:
     key, value = show(
-        TYPES,
+        "__consumer_offsets",
         0,
         commit_key("gr\u00fcn", TopicPartition("orders", 3)),
         commit_value(CommittedOffset(2**63 - 1, -1, "", 7)),

@@ -11,14 +11,16 @@ from __future__ import annotations
 import codecs
 
 REPLACEMENT = "\ufffd"
-_HANDLER = "offsetfs.java"
+HANDLER = "offsetfs.java"
+"""The handler of decoding errors with these rules, for `str(data, "utf-8", HANDLER)`."""
+
 
 Buffer = bytes | bytearray | memoryview
 
 
 def decoded(data: Buffer) -> str:
     """Return the text that Java reads from `data`."""
-    return str(data, "utf-8", _HANDLER)
+    return str(data, "utf-8", HANDLER)
 
 
 def printed(data: Buffer) -> bytes:
@@ -72,4 +74,4 @@ def _replace(error: UnicodeError) -> tuple[str, int]:
     return REPLACEMENT, error.start + malformed_size(error.object, error.start)
 
 
-codecs.register_error(_HANDLER, _replace)
+codecs.register_error(HANDLER, _replace)

@@ -1,0 +1,88 @@
+"""Replays the records of `__cluster_metadata` into a `ClusterImage`.
+
+A transaction of the controller (KIP-868) counts from its end on; an aborted one does not. The module is loaded for the
+first record: most log directories have no metadata log beside them, and reading one needs the schemas of its records.
+"""
+
+from __future__ import annotations
+
+from offsetfs.protocol.codec import InvalidMessage
+from offsetfs.protocol.message import ProtocolMessage
+from offsetfs.protocol.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from offsetfs.storage.cluster import cluster_metadata
+from offsetfs.storage.cluster.cluster_image import ClusterImage
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.records.format.batch import Batch
+
+_REPLAYED = frozenset(
+    each.__name__
+    for each in (
+        TopicRecord,
+        PartitionRecord,
+        PartitionChangeRecord,
+        RemoveTopicRecord,
+        ConfigRecord,
+        BeginTransactionRecord,
+        EndTransactionRecord,
+        AbortTransactionRecord,
+    )
+)
+
+
+def replay(image: ClusterImage, batch: Batch, offset_min: int) -> StorageError | None:
+    """Apply the records of a batch from `offset_min` on; return the first error of one that cannot be read.
+
+    Records of unknown types have no effect.
+    """
+    failure = None
+    for record in batch.records():
+        if record.offset < offset_min or record.value is None:
+            continue
+        try:
+            _replay_one(image, record.value)
+        except cluster_metadata.UnknownRecordType:
+            continue
+        except InvalidMessage as error:
+            failure = failure or StorageError(f"a metadata record: {error}", path=batch.path, offset=record.offset)
+    return failure
+
+
+def _replay_one(image: ClusterImage, value: bytes) -> None:
+    head = cluster_metadata.read_head(value)
+    if head.name not in _REPLAYED:
+        return
+    record = cluster_metadata.read_message(value, head)
+    match record:
+        case BeginTransactionRecord():
+            image.pending = []
+        case AbortTransactionRecord():
+            image.pending = None
+        case EndTransactionRecord():
+            pending, image.pending = image.pending or [], None
+            for each in pending:
+                _apply(image, each)
+        case _ if image.pending is not None:
+            image.pending.append(record)
+        case _:
+            _apply(image, record)
+
+
+def _apply(image: ClusterImage, record: ProtocolMessage) -> None:
+    match record:
+        case TopicRecord():
+            image.add_topic(record.name, record.topic_id)
+        case PartitionRecord() | PartitionChangeRecord() if record.replicas is not None:  # a change leaves out the rest
+            image.set_replicas(record.topic_id, record.partition_id, len(record.replicas))
+        case RemoveTopicRecord():
+            image.remove_topic(record.topic_id)
+        case ConfigRecord():
+            image.configure((record.resource_type, record.resource_name), record.name, record.value)
