@@ -24,7 +24,6 @@ from offsetfs.broker.report import BrokerReporter
 from offsetfs.broker.request_limits import RequestLimits
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.runtime.addresses import Address
-from offsetfs.runtime.change_feed import ChangeFeed
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import counted
 
@@ -49,7 +48,7 @@ class Broker:
         node = BrokerNode(settings.node_id, settings.cluster_id, host, port)
         self._groups = GroupCoordinator(directory, node, settings)
         # A mount of the directory, and commands beside the broker, delete topics, too.
-        ChangeFeed(directory).subscribe(self._groups.offsets.changed)
+        topics.changes.subscribe(self._groups.offsets.changed)
         self._metrics = BrokerMetrics()
         self.reporter = BrokerReporter(directory, self._metrics, self._groups.snapshot)
         self._apis = {each.key: each for each in apis(topics, node, self._groups, settings, self._metrics)}

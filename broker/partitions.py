@@ -51,7 +51,8 @@ class Topics:
         self.is_closing = False
         """Whether nothing may wait for records any more."""
         # A mount of the directory, or a coordinator, changes logs, too.
-        ChangeFeed(directory).subscribe(self._on_change)
+        self.changes = ChangeFeed(directory)
+        self.changes.subscribe(self._on_change)
 
     # --- look-up -----------------------------------------------------------------------------------------------------
 
