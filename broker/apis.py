@@ -15,21 +15,30 @@ from offsetfs.broker.leader_epochs import LeaderEpochs
 from offsetfs.broker.log_dirs import LogDirs
 from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.metrics import BrokerMetrics
-from offsetfs.broker.offsets import Offsets, ProducerIds, Producers
+from offsetfs.broker.offsets import Offsets, Producers
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.produce import Producing
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.topic_admin import TopicAdmin
+from offsetfs.broker.transaction_admin import TransactionAdmin
+from offsetfs.broker.transaction_coordinator import TransactionCoordinator
 from offsetfs.protocol.messages import JoinGroupRequest, JoinGroupResponse
 
 
 def apis(
-    topics: Topics, node: BrokerNode, groups: GroupCoordinator, settings: ServerSettings, metrics: BrokerMetrics
+    topics: Topics,
+    node: BrokerNode,
+    coordinators: tuple[GroupCoordinator, TransactionCoordinator],
+    settings: ServerSettings,
+    syncs: LogSync,
+    metrics: BrokerMetrics,
 ) -> list[Api]:
     """Return all APIs of a broker, with the objects that answer them."""
+    groups, transactions = coordinators
+    transaction_admin = TransactionAdmin(topics.directory, transactions)
     configs = Configs(topics, settings)
     admin = TopicAdmin(topics, configs, settings, groups.offsets.forget)
-    producing = Producing(topics, LogSync(), settings, metrics)
+    producing = Producing(topics, transactions, syncs, settings, metrics)
     fetching, offsets = Fetching(topics, node, settings, metrics), Offsets(topics)
     versions: dict[int, tuple[int, int]] = {}
     cluster = Cluster(topics, node, versions)
@@ -55,8 +64,13 @@ def apis(
         Api(19, "CreateTopics", 2, 7, _plain(admin.create_topics)),
         Api(20, "DeleteTopics", 1, 6, _plain(admin.delete_topics)),
         Api(21, "DeleteRecords", 0, 2, _plain(admin.delete_records)),
-        Api(22, "InitProducerId", 0, 5, _plain(ProducerIds().init_producer_id)),
+        Api(22, "InitProducerId", 0, 5, _plain(transactions.init_producer_id)),
         Api(23, "OffsetForLeaderEpoch", 2, 4, _plain(LeaderEpochs(topics).offset_for_leader_epoch)),
+        Api(24, "AddPartitionsToTxn", 0, 5, _plain(transactions.add_partitions)),
+        Api(25, "AddOffsetsToTxn", 0, 4, _plain(transactions.add_offsets)),
+        Api(26, "EndTxn", 0, 4, _plain(transactions.end)),
+        Api(27, "WriteTxnMarkers", 1, 1, _plain(transaction_admin.write_markers)),
+        Api(28, "TxnOffsetCommit", 0, 4, _plain(transactions.commit_offsets)),
         Api(32, "DescribeConfigs", 1, 4, _plain(configs.describe_configs)),
         Api(33, "AlterConfigs", 0, 2, _plain(configs.alter_configs)),
         Api(35, "DescribeLogDirs", 1, 4, _plain(LogDirs(topics.directory).describe_log_dirs)),
@@ -66,6 +80,8 @@ def apis(
         Api(47, "OffsetDelete", 0, 0, _plain(groups.offsets.delete)),
         Api(60, "DescribeCluster", 0, 2, _plain(cluster.describe_cluster)),
         Api(61, "DescribeProducers", 0, 0, _plain(Producers(topics).describe)),
+        Api(65, "DescribeTransactions", 0, 0, _plain(transaction_admin.describe)),
+        Api(66, "ListTransactions", 0, 1, _plain(transaction_admin.list)),
         Api(75, "DescribeTopicPartitions", 0, 0, _plain(cluster.describe_topic_partitions)),
     ]
     versions.update({each.key: (each.first, each.last) for each in found})

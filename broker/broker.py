@@ -17,12 +17,14 @@ from offsetfs.broker.connection import Connection, Shared
 from offsetfs.broker.group_coordinator import GroupCoordinator
 from offsetfs.broker.idle_connections import end_idle_connections, end_stalled_requests
 from offsetfs.broker.listeners import ADVERTISED, Listener
+from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.receive_buffers import ReceiveBuffers
 from offsetfs.broker.report import BrokerReporter
 from offsetfs.broker.request_limits import RequestLimits
 from offsetfs.broker.settings import ServerSettings
+from offsetfs.broker.transaction_coordinator import TransactionCoordinator
 from offsetfs.runtime.addresses import Address
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import counted
@@ -46,12 +48,15 @@ class Broker:
         host, port = self._listeners[0][1]
         self._topics = topics = Topics(directory, settings.num_partitions, creates=settings.auto_create_topics_enable)
         node = BrokerNode(settings.node_id, settings.cluster_id, host, port)
-        self._groups = GroupCoordinator(directory, node, settings)
+        syncs = LogSync()
+        self._groups = GroupCoordinator(directory, node, settings, syncs)
+        self._transactions = TransactionCoordinator(directory, self._groups, settings, syncs)
         # A mount of the directory, and commands beside the broker, delete topics, too.
         topics.changes.subscribe(self._groups.offsets.changed)
         self._metrics = BrokerMetrics()
         self.reporter = BrokerReporter(directory, self._metrics, self._groups.snapshot)
-        self._apis = {each.key: each for each in apis(topics, node, self._groups, settings, self._metrics)}
+        coordinators = self._groups, self._transactions
+        self._apis = {each.key: each for each in apis(topics, node, coordinators, settings, syncs, self._metrics)}
         self._closed_peers = ClosedPeers()
         limits = RequestLimits(settings.queued_max_requests, settings.queued_max_request_bytes)
         self._shared = Shared(self._apis, settings, limits, ReceiveBuffers(), self._closed_peers, self._metrics)
@@ -68,6 +73,7 @@ class Broker:
         try:
             async with trio.open_nursery() as background:
                 background.start_soon(self._groups.run)
+                background.start_soon(self._transactions.run)
                 background.start_soon(self._topics.load)
                 background.start_soon(self._metrics.watch_event_loop)
                 background.start_soon(self._closed_peers.run)

@@ -123,8 +123,6 @@ def _check_header(batch: Batch) -> None:
         raise MalformedBatch("clients write no control records")
     if header.producer_id >= 0 and header.base_sequence < 0:
         raise MalformedBatch(f"a sequence of {header.base_sequence} from producer {header.producer_id}")
-    if header.is_transactional:  # nothing would end the transaction: read_committed consumers would wait forever
-        raise Refused(ErrorCode.INVALID_TXN_STATE, "transactions are not supported")
 
 
 def _check_records(batch: Batch, found: Survey, log: Log) -> None:

@@ -13,7 +13,7 @@ from offsetfs.broker.group_table import GroupTable
 from offsetfs.protocol import messages as m
 from offsetfs.storage.coordinators import Change, describe
 
-_GROUP_KEY_TYPE = 0
+_KEY_TYPES = (0, 1)  # of groups and of transactional ids
 _CLASSIC = "classic"
 
 
@@ -25,9 +25,9 @@ class GroupAdmin:
         self._node = node
 
     async def find(self, request: m.FindCoordinatorRequest, version: int) -> m.FindCoordinatorResponse:
-        """Return this broker for every group."""
+        """Return this broker for every group and every transactional id."""
         node = self._node
-        if request.key_type != _GROUP_KEY_TYPE:
+        if request.key_type not in _KEY_TYPES:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             if version >= 4:
                 failed = [m.Coordinator(key, -1, "", -1, code) for key in request.coordinator_keys]

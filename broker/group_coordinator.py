@@ -14,16 +14,17 @@ from offsetfs.broker.group_admin import GroupAdmin
 from offsetfs.broker.group_membership import Membership
 from offsetfs.broker.group_offsets import GroupOffsets
 from offsetfs.broker.group_table import GroupTable
+from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.report import GroupSnapshot
 from offsetfs.broker.settings import ServerSettings
-from offsetfs.storage import LogDirectory
+from offsetfs.storage import LogDirectory, TopicPartition
 
 
 class GroupCoordinator:
     """The groups of one log directory."""
 
-    def __init__(self, directory: LogDirectory, node: BrokerNode, settings: ServerSettings) -> None:
-        self._table = GroupTable(directory, settings.offsets_topic_num_partitions)
+    def __init__(self, directory: LogDirectory, node: BrokerNode, settings: ServerSettings, syncs: LogSync) -> None:
+        self._table = GroupTable(directory, settings.offsets_topic_num_partitions, syncs)
         self.membership = Membership(self._table, settings)
         self.offsets = GroupOffsets(self._table, settings)
         self.admin = GroupAdmin(self._table, node)
@@ -40,6 +41,10 @@ class GroupCoordinator:
             nursery.start_soon(self.membership.run)
             nursery.start_soon(self.offsets.run)
             nursery.start_soon(self.offsets.forget_deleted)
+
+    async def home(self, group: str) -> TopicPartition:
+        """Return the partition that has the records of a group, as `GroupTable.home`; GroupError."""
+        return await self._table.home(group)
 
     def snapshot(self) -> list[GroupSnapshot]:
         """Return all groups, those with committed offsets alone included."""

@@ -16,6 +16,7 @@ from functools import partial
 
 import trio
 
+from offsetfs.broker.coordinator_log import ProducerEpoch
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import CONSUMER, GroupError, GroupState
 from offsetfs.broker.group_table import GroupTable
@@ -73,25 +74,35 @@ class GroupOffsets:
 
     def _checked(self, request: m.OffsetCommitRequest) -> tuple[m.OffsetCommitResponse, list[CommitChange]]:
         """Return the answer for partitions that cannot have a commit, and the commits of the others."""
-        now = self._table.directory.clock.now_ms()
-        expires = NO_EXPIRY if request.retention_time_ms < 0 else now + request.retention_time_ms
+        retention_ms = request.retention_time_ms
         response, changes = m.OffsetCommitResponse(), list[CommitChange]()
         for topic in request.topics:
             answer = m.OffsetCommitResponseTopic(name=topic.name)
             response.topics.append(answer)
             for each in topic.partitions:
-                metadata = each.committed_metadata or ""
-                partition = self._partition(topic.name, each.partition_index)
-                result = m.OffsetCommitResponsePartition(each.partition_index)
-                answer.partitions.append(result)
-                if partition is None:
-                    result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif len(metadata.encode()) > self._settings.offset_metadata_max_bytes:
-                    result.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                else:
-                    commit = CommittedOffset(each.committed_offset, each.committed_leader_epoch, metadata, now, expires)
-                    changes.append(CommitChange(request.group_id, partition, commit, 0))
+                code, change = self._commit_of(request.group_id, topic.name, each, retention_ms)
+                answer.partitions.append(m.OffsetCommitResponsePartition(each.partition_index, code))
+                changes += change
         return response, changes
+
+    def _commit_of(
+        self,
+        group: str,
+        topic: str,
+        asked: m.OffsetCommitRequestPartition | m.TxnOffsetCommitRequestPartition,
+        retention_ms: int,
+    ) -> tuple[ErrorCode, list[CommitChange]]:
+        """Return the code for a partition, and its commit unless that is an error."""
+        now = self._table.directory.clock.now_ms()
+        metadata = asked.committed_metadata or ""
+        partition = self._partition(topic, asked.partition_index)
+        if partition is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
+        if len(metadata.encode()) > self._settings.offset_metadata_max_bytes:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE, []
+        expires = NO_EXPIRY if retention_ms < 0 else now + retention_ms
+        commit = CommittedOffset(asked.committed_offset, asked.committed_leader_epoch, metadata, now, expires)
+        return ErrorCode.NONE, [CommitChange(group, partition, commit, 0)]
 
     def _partition(self, topic: str, index: int) -> TopicPartition | None:
         """Return a partition that is there, or None."""
@@ -123,6 +134,46 @@ class GroupOffsets:
                 raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
             is_code_known = version >= _NOT_FOUND_SINCE
             raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND if is_code_known else ErrorCode.ILLEGAL_GENERATION)
+
+    # --- TxnOffsetCommit ---------------------------------------------------------------------------------------------
+
+    async def commit_in_transaction(
+        self, request: m.TxnOffsetCommitRequest, producer: ProducerEpoch
+    ) -> m.TxnOffsetCommitResponse:
+        """Store offsets that count when the transaction of a producer commits; on disk when answered. GroupError."""
+        response, changes = m.TxnOffsetCommitResponse(), list[CommitChange]()
+        for topic in request.topics:
+            answer = m.TxnOffsetCommitResponseTopic(topic.name)
+            response.topics.append(answer)
+            for each in topic.partitions:
+                code, change = self._commit_of(request.group_id, topic.name, each, NO_EXPIRY)
+                answer.partitions.append(m.TxnOffsetCommitResponsePartition(each.partition_index, code))
+                changes += change
+
+        def make() -> list[Change]:
+            self._check_in_transaction(request)
+            return [each for each in changes if self._table.directory.has(each.partition)]
+
+        if not request.group_id:
+            raise GroupError(ErrorCode.INVALID_GROUP_ID)
+        await self._table.current(request.group_id)
+        await self._settled()
+        await self._table.append(request.group_id, make, producer)
+        return response
+
+    def _check_in_transaction(self, request: m.TxnOffsetCommitRequest) -> None:
+        """As OffsetMetadataManager.validateTransactionalOffsetCommit: old producers send no member."""
+        is_of_member = request.generation_id >= 0 or bool(request.member_id) or request.group_instance_id is not None
+        group = self._table.live.get(request.group_id)
+        if group is None:
+            if self._table.has_newer_members(request.group_id) and is_of_member:
+                raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if request.generation_id >= 0:
+                raise GroupError(ErrorCode.ILLEGAL_GENERATION)
+        elif is_of_member and (request.generation_id >= 0 or group.state != GroupState.EMPTY):
+            member = group.member(request.member_id, request.group_instance_id)
+            group.check_generation(request.generation_id)
+            member.seen_s = trio.current_time()
 
     # --- OffsetFetch -------------------------------------------------------------------------------------------------
 

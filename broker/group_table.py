@@ -6,16 +6,19 @@ or had, members of the classic protocol; a group of commits alone is stored only
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import trio
 
+from offsetfs.broker.coordinator_log import ProducerEpoch
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import NEVER_S, Group, GroupError, restored
 from offsetfs.broker.group_log import GroupLog, StoredGroup
+from offsetfs.broker.log_sync import LogSync
 from offsetfs.protocol.records import GroupMetadataValue
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import Change, ClassicGroupChange, CommitChange, newer_deletions
@@ -33,11 +36,11 @@ _NEWER_MEMBER_TYPES = (5, 10, 19)  # members of consumer, share and streams grou
 class GroupTable:
     """The groups of one log directory."""
 
-    def __init__(self, directory: LogDirectory, partitions: int) -> None:
+    def __init__(self, directory: LogDirectory, partitions: int, syncs: LogSync) -> None:
         """`partitions`: the number of partitions of a new `__consumer_offsets`."""
         self.directory = directory
         self.live: dict[str, Group] = {}
-        self._log = GroupLog(directory, partitions, self._restore)
+        self._log = GroupLog(directory, partitions, self._restore, syncs)
         self._deadlines: list[tuple[float, int, Group]] = []
         self._order = itertools.count()
         self._sooner = trio.Event()
@@ -62,7 +65,7 @@ class GroupTable:
 
     def names(self) -> list[str]:
         """Return all groups, sorted."""
-        return sorted({*self.live, *(name for name, _ in self._log.groups())})
+        return sorted({*self.live, *(name for name, _ in self._log.states())})
 
     def is_known(self, name: str) -> bool:
         """Return whether there is a group, or an id of a member that has not joined."""
@@ -81,10 +84,31 @@ class GroupTable:
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
-    async def append(self, name: str, make: Callable[[], list[Change]]) -> None:
-        """Append the changes that `make` returns, as `GroupLog.append`. GroupError, with a reason in the log."""
+    async def append(self, name: str, make: Callable[[], list[Change]], producer: ProducerEpoch | None = None) -> None:
+        """Append the changes that `make` returns, as `GroupLog.append`. GroupError, with a reason in the log.
+
+        In a transaction, of `producer`, they are on disk on return: its commit must not be there without them.
+        """
+        with self._reported(name):
+            await self._log.append(name, make, producer)
+            if producer is not None:
+                await self._log.sync(name)
+
+    async def home(self, name: str) -> TopicPartition:
+        """Return the partition of `__consumer_offsets` that has the records of a group, which is created if needed."""
+        with self._reported(name):
+            if self._log.partition_of(name) is None and not self.directory.read_only:
+                await self._log.create(name)
+        home = self._log.partition_of(name)
+        if home is None:
+            raise GroupError(_RETRIED)
+        return home
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _reported(name: str) -> Iterator[None]:
         try:
-            await self._log.append(name, make)
+            yield
         except (StorageError, OSError, MemoryError) as error:
             _log.error("group %s could not be stored: %s", name, error)
             raise GroupError(_code_of(error)) from error

@@ -13,8 +13,6 @@ from offsetfs.broker.shared_values import READ_COMMITTED
 from offsetfs.protocol.messages import (
     DescribeProducersRequest,
     DescribeProducersResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -32,7 +30,6 @@ _LEADER_EPOCH_VERSION = 4
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -3, -4, -5
 _FIRST_VERSIONS = {_LATEST: 1, _EARLIEST: 1, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
 """The version that brought each mark. Kafka: `ReplicaManager.timestampMinSupportedVersion`."""
-_NONE = -1
 
 ID_MIN = 1 << 40
 BLOCK_SIZE = 1 << 10
@@ -101,7 +98,7 @@ def _found(log: Log, timestamp: int, *, is_committed: bool) -> tuple[int, int, i
 
 
 class ProducerIds:
-    """Hands out producer ids to idempotent producers.
+    """Hands out producer ids to idempotent and transactional producers.
 
     A broker counts from 0 in its metadata. Here blocks of `BLOCK_SIZE` ids begin at random from `ID_MIN` on, which no
     broker reaches. Nothing is stored, so that a directory that is restored from a backup, or copied, hands out no id
@@ -112,21 +109,13 @@ class ProducerIds:
     def __init__(self) -> None:
         self._ids = iter(range(0))
 
-    async def init_producer_id(self, request: InitProducerIdRequest, version: int) -> InitProducerIdResponse:
-        """Return a new id with epoch 0. There are no transactions yet, so a transactional id gets an error."""
-        if request.transactional_id is not None:
-            return _no_id(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
-            return _no_id(ErrorCode.INVALID_REQUEST)
+    def next(self) -> int:
+        """Return a new id."""
         producer_id = next(self._ids, None)
         if producer_id is None:
             producer_id = ID_MIN + secrets.randbelow((2**63 - ID_MIN) // BLOCK_SIZE) * BLOCK_SIZE
             self._ids = iter(range(producer_id + 1, producer_id + BLOCK_SIZE))
-        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-
-
-def _no_id(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=code, producer_id=_NONE, producer_epoch=_NONE)
+        return producer_id
 
 
 class Producers:

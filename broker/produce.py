@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from contextlib import AbstractContextManager
 from functools import partial
 
 import trio
 
 from offsetfs.broker.client_batches import Refused, one_batch, sealed_batch
 from offsetfs.broker.connection import ProtocolError
+from offsetfs.broker.coordinator_log import ProducerEpoch
 from offsetfs.broker.error_codes import ErrorCode, code_of, message_of
 from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.metrics import BrokerMetrics
@@ -29,6 +31,8 @@ from offsetfs.broker.partitions import Topics
 from offsetfs.broker.response_queue import DelayedResponse
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.shared_values import TOPIC_IDS_VERSION, ZSTD
+from offsetfs.broker.transaction import TransactionError
+from offsetfs.broker.transaction_coordinator import TransactionCoordinator
 from offsetfs.protocol.messages import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -57,6 +61,7 @@ VERSION_MIN = 3
 """Older versions carry no v2 batches. They are advertised, and refused: librdkafka takes the absence of version 0 for
 that of compression (KAFKA-18659)."""
 
+_ABORTABLE_SINCE = 11  # clients know TRANSACTION_ABORTABLE (KIP-890)
 _ACKS_ALL = -1
 _ACKS = (_ACKS_ALL, 0, 1)
 
@@ -64,11 +69,12 @@ _ACKS = (_ACKS_ALL, 0, 1)
 class _Append:
     """The append to one partition, and its answer. `log` is None until the batch is appended."""
 
-    __slots__ = ("count", "data", "last_offset", "log", "result", "topic")
+    __slots__ = ("count", "data", "last_offset", "log", "result", "topic", "transactional_id")
 
-    def __init__(self, topic: str | None, data: PartitionProduceData) -> None:
+    def __init__(self, topic: str | None, data: PartitionProduceData, transactional_id: str | None) -> None:
         self.topic = topic
         self.data = data
+        self.transactional_id = transactional_id
         self.result = PartitionProduceResponse(data.index, base_offset=-1)
         self.log: Log | None = None
         self.last_offset = -1
@@ -93,8 +99,16 @@ class _Append:
 class Producing:
     """Answers Produce requests."""
 
-    def __init__(self, topics: Topics, commits: LogSync, settings: ServerSettings, metrics: BrokerMetrics) -> None:
+    def __init__(
+        self,
+        topics: Topics,
+        transactions: TransactionCoordinator,
+        commits: LogSync,
+        settings: ServerSettings,
+        metrics: BrokerMetrics,
+    ) -> None:
         self._topics = topics
+        self._transactions = transactions
         self._commits = commits
         self._metrics = metrics
         self._syncs = settings.acks_all == "disk"
@@ -105,12 +119,12 @@ class Producing:
 
         A `DelayedResponse` when they have to be synced: its connection may go on with the next request.
         """
-        refused = _refusal(request, version)
+        refused = _refusal(request, version) or await self._loaded(request.transactional_id)
         response, appends = ProduceResponse(), list[_Append]()
         self._topics.directory.refresh_config()  # offsetfs config may have changed settings
         for topic in request.topic_data:
             name = topic.name if version < TOPIC_IDS_VERSION else self._topics.name_of(topic.topic_id)
-            parts = [_Append(name, each) for each in topic.partition_data]
+            parts = [_Append(name, each, request.transactional_id) for each in topic.partition_data]
             response.responses.append(TopicProduceResponse(name or "", topic.topic_id, [each.result for each in parts]))
             appends += parts
         if refused is not None:
@@ -127,6 +141,15 @@ class Producing:
         failed = next((each for each in appends if each.result.error_code), None)
         if failed is not None:
             raise ProtocolError(f"acks=0, and an error in {failed.topic}: {failed.result.error_message}")
+        return None
+
+    async def _loaded(self, transactional_id: str | None) -> Refused | None:
+        """Read what is stored of a transactional id; return the error for a request that is to be sent again."""
+        if transactional_id is not None:
+            try:
+                await self._transactions.current(transactional_id)
+            except TransactionError as error:
+                return Refused(ErrorCode.NOT_ENOUGH_REPLICAS, f"the state of the transaction: {error.code.name}")
         return None
 
     async def _append_all(self, appends: list[_Append], version: int) -> None:
@@ -158,7 +181,8 @@ class Producing:
             batch = one_batch(memoryview(records), version, log.path)
             if not log.appends_at_once(batch.data) or not _is_quick(batch, log):
                 return False
-            self._append(append, batch, log)
+            with self._in_transaction(append, batch, log.partition, version):
+                self._append(append, batch, log)
             self._count(append)
         except (Refused, StorageError, OSError, MemoryError) as error:
             append.fail(error)
@@ -177,10 +201,29 @@ class Producing:
                 raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{append.topic} is written by the broker only")
             partition = self._topics.name(append.topic, append.data.index)
             work = partial(self._open_and_append, append, partition, version)
-            await in_thread(work, limiter=self._limiter)
+            batch = one_batch(memoryview(append.data.records or b""), version, str(partition))
+            with self._in_transaction(append, batch, partition, version):
+                await in_thread(work, limiter=self._limiter)
             self._count(append)
         except (Refused, StorageError, OSError, MemoryError) as error:
             append.fail(error)
+
+    def _in_transaction(
+        self, append: _Append, batch: Batch, partition: TopicPartition, version: int
+    ) -> AbstractContextManager[None]:
+        """Return a context in which the transaction of a batch does not end; Refused if it is not in one."""
+        header = batch.header
+        if not header.is_transactional:
+            return contextlib.nullcontext()
+        if append.transactional_id is None:
+            reason = "a transactional batch in a request without a transactional id"
+            raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, reason)
+        producer = ProducerEpoch(header.producer_id, header.producer_epoch)
+        code = self._transactions.verify(append.transactional_id, producer, partition)
+        if code != ErrorCode.NONE:
+            reason = f"{partition} is not in an ongoing transaction of this producer: {code.name}"
+            raise Refused(_produce_code(code, version), reason)
+        return self._transactions.appending(producer)
 
     def _open_and_append(self, append: _Append, partition: TopicPartition, version: int) -> None:
         log = self._topics.directory.writable_log(partition)
@@ -233,6 +276,15 @@ def _refusal(request: ProduceRequest, version: int) -> Refused | None:
     if request.acks not in _ACKS:
         return Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: must be -1, 0 or 1")
     return None
+
+
+def _produce_code(code: ErrorCode, version: int) -> ErrorCode:
+    """Return a code of the transaction coordinator as AddPartitionsToTxnManager and ReplicaManager return it."""
+    if code == ErrorCode.CONCURRENT_TRANSACTIONS:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if code == ErrorCode.INVALID_TXN_STATE and version >= _ABORTABLE_SINCE:
+        return ErrorCode.TRANSACTION_ABORTABLE
+    return code
 
 
 def _is_quick(batch: Batch, log: Log) -> bool:

@@ -63,6 +63,12 @@ class ServerSettings:
     offsets_retention_check_interval_ms: int = _whole(600_000, 1)
     offsets_topic_num_partitions: int = _whole(50, 1, 10_000)
     """Of a new `__consumer_offsets`; the partitions of one that exists are used as they are."""
+    transaction_max_timeout_ms: int = _whole(900_000, 1)
+    transactional_id_expiration_ms: int = _whole(7 * 24 * 3_600_000, 1)
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _whole(10_000, 1)
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = _whole(3_600_000, 1)
+    transaction_state_log_num_partitions: int = _whole(50, 1, 10_000)
+    """Of a new `__transaction_state`; the partitions of one that exists are used as they are."""
 
 
 def setting_name(field_name: str) -> str:

@@ -20,8 +20,9 @@ PARTITION_MAX = 2**31 - 1
 OFFSET_MAX = 2**63 - 1
 
 OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_TOPIC = "__share_group_state"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", SHARE_TOPIC, "__cluster_metadata"})
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_TOPIC, "__cluster_metadata"})
 """Topics whose records are a broker's own state: one that it cannot parse keeps it from starting."""
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+\Z")  # \Z: with $ a trailing newline would pass

@@ -254,8 +254,8 @@ class Log:
         holds for a MemoryError, after which the batch can be appended again, unless it is of an idempotent producer.
 
         With `checks_producer`, a batch of an idempotent producer that repeats one of its last five is not appended: the
-        offsets and the timestamp of the first time are returned. Raises `OutOfOrderSequence` or `InvalidProducerEpoch`
-        as Kafka does.
+        offsets and the timestamp of the first time are returned. Raises `OutOfOrderSequence`, `InvalidProducerEpoch` or
+        `InvalidTransactionState` as Kafka does, and for a marker of a transaction `CoordinatorFenced`.
         """
         segments = self._state.segments
         appended = self._append(sealed, checks_producer=checks_producer)

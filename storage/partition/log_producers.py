@@ -53,7 +53,8 @@ class LogProducers:
         return self._checks is not None and self._checks.state is self.state
 
     def repeated(self, log: ReadableLog, sealed: SealedBatch) -> Appended | None:
-        """Return where a batch was appended that repeats one; None if it may be appended. Raises as `checks.check`.
+        """Return where a batch was appended that repeats one; None if it may be appended. Raises as `checks.check`,
+        and for a marker as `checks.check_marker`.
 
         The first call reads the end of the log.
         """
@@ -62,7 +63,11 @@ class LogProducers:
         if self._checks is None or self._checks.state is not self.state:
             recent = producer_loading.recent_batches(log.snapshot()) if self.state.entries else ()
             self._checks = ProducerChecks(self.state, recent)
-        found = self._checks.check(parse_header(sealed.data))
+        header = parse_header(sealed.data)
+        marker = end_marker(read_batch(sealed.data, check=False)) if header.is_control else None
+        if marker is not None:
+            self._checks.check_marker(header, marker[1])
+        found = self._checks.check(header)
         return None if found is None else Appended(found.base_offset, found.last_offset, found.timestamp)
 
     def note(self, sealed: SealedBatch) -> None:

@@ -15,15 +15,11 @@ from typing import Any
 
 import pytest
 import trio
-from produce_requests import batch, produced, response_of
+from produce_requests import batch, produced, producing_of, response_of
 from running_broker import Running, framed
 from simdisk import ROOT, SimDisk
 from simsystem import System, simulated
 
-from offsetfs.broker.log_sync import LogSync
-from offsetfs.broker.metrics import BrokerMetrics
-from offsetfs.broker.partitions import Topics
-from offsetfs.broker.produce import Producing
 from offsetfs.broker.response_queue import DelayedResponse
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import codec
@@ -150,7 +146,7 @@ def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[System]:
 
 
 async def answered(directory: LogDirectory, settings: ServerSettings, acks: int, numbers: range) -> None:
-    producing = Producing(Topics(directory, 1, creates=False), LogSync(), settings, BrokerMetrics())
+    producing = producing_of(directory, settings)
     for number in numbers:
         response = await response_of(producing, request(numbered(number), acks))
         answer = response.responses[0].partition_responses[0]
@@ -180,7 +176,7 @@ async def test_a_power_cut_leaves_what_was_answered_with_acks_all(system: System
 async def test_a_power_cut_leaves_what_was_answered_while_later_batches_were_appended(system: System) -> None:
     """Requests of one connection overlap: a response must not come from a sync that began before its append."""
     directory = with_topic("/logs")
-    producing = Producing(Topics(directory, 1, creates=False), LogSync(), ServerSettings(), BrokerMetrics())
+    producing = producing_of(directory)
     waiting: deque[DelayedResponse] = deque()
     for number in range(12):
         response = await producing.produce(request(numbered(number), -1), 9)

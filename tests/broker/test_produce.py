@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import trio
-from produce_requests import GOOD, NOW, WRONG, altered, batch, produced, response_of
+from produce_requests import GOOD, NOW, WRONG, altered, batch, produced, producing_of, response_of
 from running_broker import Running
 from short_threads import no_threads
 from trio.testing import MockClock
@@ -17,11 +17,6 @@ from trio.testing import MockClock
 from offsetfs.broker import client_batches, produce
 from offsetfs.broker.client_batches import sealed_batch
 from offsetfs.broker.error_codes import ErrorCode
-from offsetfs.broker.log_sync import LogSync
-from offsetfs.broker.metrics import BrokerMetrics
-from offsetfs.broker.partitions import Topics
-from offsetfs.broker.produce import Producing
-from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
 from offsetfs.storage import LogDirectory, LogReader, SealedBatch, TopicPartition
 from offsetfs.storage.errors import StorageError
@@ -187,7 +182,7 @@ async def test_without_threads_batches_are_refused_or_answered(
     directory: LogDirectory, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     """A batch that was in the log was answered with UNKNOWN_SERVER_ERROR, because its sync found no thread."""
-    producing = Producing(Topics(directory, 1, creates=False), LogSync(), ServerSettings(), BrokerMetrics())
+    producing = producing_of(directory)
 
     async def answer(data: bytes) -> Any:
         topics = [m.TopicProduceData(name="t", partition_data=[m.PartitionProduceData(0, data)])]

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.storage.coordinators import offsets_topic
+from offsetfs.storage.coordinators import coordinator_topic
 from offsetfs.storage.coordinators.coordinator_records import show
+from offsetfs.storage.coordinators.coordinator_topic import partition_of
 from offsetfs.storage.coordinators.group_records import CommittedOffset, commit_key, commit_value
-from offsetfs.storage.coordinators.offsets_topic import partition_of, partition_of_group
+from offsetfs.storage.coordinators.offsets_topic import partition_of_group
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import NoOffsetsTopic
 from offsetfs.storage.names import TopicPartition
@@ -49,7 +50,7 @@ def test_a_group_has_the_partition_of_javas_hash(group: str, hashed: int) -> Non
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogDirectory]:
-    monkeypatch.setattr(offsets_topic, "PARTITIONS", 4)
+    monkeypatch.setattr(coordinator_topic, "PARTITIONS", 4)
     opened = LogDirectory.open(str(tmp_path))
     yield opened
     opened.close()

@@ -1,0 +1,89 @@
+"""The replay of one partition of a coordinator's topic for the coordinator itself.
+
+A coordinator must not answer from a part of the records: a consumer without its commit begins elsewhere, and a
+transaction that is missing is never ended. So damage is an error here, while `ConsumerGroups` reports it and goes on.
+Records of unknown types and versions are left out with a reason in the log, as Kafka's coordinators do.
+
+One thread at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from offsetfs.storage.coordinators.topic_replay import Limits, OmissionReport, PartitionReplay, StateBudget
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.format.record import Record
+
+_log = logging.getLogger(__name__)
+
+_NO_LIMITS = Limits("records", sys.maxsize, "records", sys.maxsize)
+
+C = TypeVar("C")
+
+
+class ChangesReplay(Generic[C]):
+    """What the records of one partition change, in order, as far as `reached`."""
+
+    def __init__(self, log: Log, change_of: Callable[[Record], C]) -> None:
+        """`change_of` raises ValueError with the reason for a record that is left out."""
+        self._changes = _Changes(OmissionReport(str(log.partition), _log.warning), change_of)
+        budget = StateBudget(self._changes.omissions)
+        budget.limit(_NO_LIMITS, [])
+        self._replay = PartitionReplay(log, self._changes, budget, _raise)
+
+    @property
+    def log(self) -> Log:
+        return self._replay.log
+
+    @property
+    def reached(self) -> int:
+        """The offset behind the last record that was processed."""
+        return self._replay.reached
+
+    @property
+    def is_complete(self) -> bool:
+        return self._replay.is_complete
+
+    def advance(self, bytes_max: int) -> list[C]:
+        """Process about `bytes_max` bytes of the log; return the changes. Raises what a damaged batch raises."""
+        self._replay.advance(bytes_max)
+        return self._changes.take()
+
+    def skip_own(self, first: int, end: int) -> bool:
+        """Process own records without reading them; False if others are before them."""
+        if self._replay.reached != first:
+            return False
+        self._replay.reached = end
+        return True
+
+    def pending(self) -> list[Record]:
+        """Return the records of open transactions, which do not count yet."""
+        return self._replay.pending()
+
+
+class _Changes(Generic[C]):
+    """Collects the changes of records."""
+
+    def __init__(self, omissions: OmissionReport, change_of: Callable[[Record], C]) -> None:
+        self.omissions = omissions
+        self._change_of = change_of
+        self._collected: list[C] = []
+
+    def apply(self, record: Record) -> None:
+        try:
+            self._collected.append(self._change_of(record))
+        except ValueError as reason:
+            self.omissions.report_once(str(reason))
+
+    def take(self) -> list[C]:
+        taken, self._collected = self._collected, []
+        return taken
+
+
+def _raise(error: StorageError) -> None:
+    raise error

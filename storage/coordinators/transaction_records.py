@@ -1,0 +1,157 @@
+"""The records of `__transaction_state` as a transaction coordinator writes and replays them.
+
+    key      i16 0, then the transactional id        value    i16 version, then the fields; none deletes the id
+
+Version 0 is written, which all brokers read. Version 1 (KIP-890), of a broker with `transaction.version` 1 or later, is
+read: there a transaction that is ending has the epoch of the next one already, or the next producer id. Follows
+TransactionLog and TransactionMetadata (KIP-98).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from struct import Struct, error
+from typing import NamedTuple
+
+from offsetfs.protocol import codec
+from offsetfs.protocol.codec import InvalidMessage
+from offsetfs.protocol.records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from offsetfs.storage.coordinators.changes_replay import ChangesReplay
+from offsetfs.storage.coordinators.coordinator_topic import partition_of_key
+from offsetfs.storage.directory.log_directories import AnyLogDirectory
+from offsetfs.storage.errors import InvalidName
+from offsetfs.storage.names import TRANSACTIONS_TOPIC, TopicPartition
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.format.record import Record
+
+NO_PRODUCER = -1
+"""The value for no producer id, no epoch and no start time."""
+
+_SETTINGS = {"cleanup.policy": "compact", "compression.type": "uncompressed", "segment.bytes": str(100 << 20)}
+_KEY_TYPE = 0
+_VERSION, _VERSION_MAX = 0, 1
+_SHORT = Struct(">h")
+
+
+class TransactionState(IntEnum):
+    """The states of a transactional id, by the numbers in its records."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def shown(self) -> str:
+        """Kafka's name of the state."""
+        return self.name.title().replace("_", "")
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the end is decided, and markers are to be written."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What the coordinator knows of a transactional id, its latest transaction included. Times are in milliseconds."""
+
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    state: TransactionState = TransactionState.EMPTY
+    partitions: frozenset[TopicPartition] = field(default=frozenset())
+    started_ms: int = NO_PRODUCER
+    updated_ms: int = NO_PRODUCER
+    previous_producer_id: int = NO_PRODUCER
+    next_producer_id: int = NO_PRODUCER
+    last_epoch: int = NO_PRODUCER
+    """The epoch before the latest one that a producer asked for (KIP-360). As in Kafka it is not stored."""
+
+
+class TransactionChange(NamedTuple):
+    """The new state of a transactional id, or None for its deletion."""
+
+    transactional_id: str
+    transaction: Transaction | None
+
+
+def transaction_key(transactional_id: str) -> bytes:
+    """Return the key of a transactional id; struct.error for one above 32,767 bytes."""
+    return _SHORT.pack(_KEY_TYPE) + b"".join(codec.writer("TransactionLogKey", 0)(TransactionLogKey(transactional_id)))
+
+
+def transaction_value(transaction: Transaction) -> bytes:
+    """Return the value of a transactional id."""
+    by_topic: dict[str, list[int]] = {}
+    for each in sorted(transaction.partitions):
+        by_topic.setdefault(each.topic, []).append(each.partition)
+    is_empty = transaction.state == TransactionState.EMPTY  # as TransactionLog.valueToBytes
+    value = TransactionLogValue(
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=transaction.state,
+        transaction_partitions=None if is_empty else [PartitionsSchema(*each) for each in by_topic.items()],
+        transaction_last_update_timestamp_ms=transaction.updated_ms,
+        transaction_start_timestamp_ms=transaction.started_ms,
+    )
+    return _SHORT.pack(_VERSION) + b"".join(codec.writer("TransactionLogValue", _VERSION)(value))
+
+
+def transaction_change_of(record: Record) -> TransactionChange:
+    """Return what a record changes; ValueError with the reason for one of an unknown type or version."""
+    try:
+        kind = _SHORT.unpack_from(record.key or b"")[0]
+        if kind != _KEY_TYPE:
+            raise InvalidMessage("the type is unknown")
+        key: TransactionLogKey = codec.reader("TransactionLogKey", 0)(memoryview(record.key or b""), _SHORT.size)[0]
+        return TransactionChange(key.transactional_id, None if record.value is None else _transaction(record.value))
+    except (InvalidMessage, InvalidName, error) as reason:
+        raise ValueError(f"a record of a transactional id: {reason}") from None
+
+
+def _transaction(data: bytes) -> Transaction | None:
+    version = _SHORT.unpack_from(data)[0]
+    if not 0 <= version <= _VERSION_MAX:
+        raise InvalidMessage(f"the version {version} is unknown")
+    value: TransactionLogValue = codec.reader("TransactionLogValue", version)(memoryview(data), _SHORT.size)[0]
+    if value.transaction_status not in TransactionState.__members__.values():
+        raise InvalidMessage(f"the state {value.transaction_status} is unknown")
+    state = TransactionState(value.transaction_status)
+    if state == TransactionState.DEAD:  # a broker deletes it next
+        return None
+    return Transaction(
+        producer_id=value.producer_id,
+        epoch=value.producer_epoch,
+        timeout_ms=value.transaction_timeout_ms,
+        state=state,
+        partitions=frozenset(
+            TopicPartition(topic.topic, each)
+            for topic in value.transaction_partitions or ()
+            for each in topic.partition_ids
+        ),
+        started_ms=value.transaction_start_timestamp_ms,
+        updated_ms=value.transaction_last_update_timestamp_ms,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+    )
+
+
+class TransactionsReplay(ChangesReplay[TransactionChange]):
+    """What the records of one partition of `__transaction_state` change."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(log, transaction_change_of)
+
+
+def partition_of_transaction(directory: AnyLogDirectory, transactional_id: str, partitions: int) -> TopicPartition:
+    """Return the partition of a transactional id; a missing topic is created, as by `partition_of_key`."""
+    return partition_of_key(
+        directory, TRANSACTIONS_TOPIC, transactional_id, _SETTINGS, may_create=True, partitions=partitions
+    )

@@ -1,0 +1,597 @@
+"""Transactions of producers: commit, abort, fencing, time limits, offsets, restarts in each state, damage."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from fake_clock import FakeClock
+from group_requests import FEW_PARTITIONS
+from produce_requests import altered, batch, produced
+from running_broker import Running
+from transaction_requests import TransactionalProducer, committed_offset, fetched
+
+from offsetfs.broker.coordinator_log import ProducerEpoch
+from offsetfs.broker.error_codes import ErrorCode
+from offsetfs.broker.settings import ServerSettings
+from offsetfs.broker.transaction import EPOCH_MAX, completed
+from offsetfs.broker.transaction_coordinator import TransactionCoordinator
+from offsetfs.broker.transaction_markers import Marker, TransactionMarkers
+from offsetfs.protocol import codec
+from offsetfs.protocol import messages as m
+from offsetfs.protocol.records import PartitionsSchema, TransactionLogValue
+from offsetfs.storage import CREATE_TIME, READ_COMMITTED, BatchBuilder, LogDirectory, LogReader, Record, TopicPartition
+from offsetfs.storage.coordinators import (
+    Transaction,
+    TransactionState,
+    partition_of,
+    transaction_key,
+    transaction_value,
+)
+from offsetfs.storage.coordinators.transaction_records import transaction_change_of
+from offsetfs.storage.units import Offset, Timestamp
+
+pytestmark = pytest.mark.unit
+
+T, U = TopicPartition("t", 0), TopicPartition("u", 0)
+NONE = ErrorCode.NONE
+
+
+@pytest.fixture
+def directory(directory: LogDirectory) -> LogDirectory:
+    directory.create_partitions([U])
+    return directory
+
+
+@pytest.fixture
+def producer(running: Running) -> TransactionalProducer:
+    return TransactionalProducer(running)
+
+
+@asynccontextmanager
+async def serving(path: str, clock: FakeClock | None = None) -> AsyncIterator[Running]:
+    """Open a directory again, with a broker that has no more than what is stored."""
+    directory = LogDirectory.open(path, clock=clock) if clock else LogDirectory.open(path)
+    try:
+        running = Running(directory, FEW_PARTITIONS)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(running.broker.run)
+            yield running
+            running.broker.stop()
+            running.listener.close()
+    finally:
+        directory.close()
+
+
+def coordinator_of(running: Running) -> TransactionCoordinator:
+    return running.broker._transactions
+
+
+def committed(directory: LogDirectory, partition: TopicPartition = T) -> list[bytes | None]:
+    """Return the values that a consumer of committed records gets."""
+    return [each.value for each in LogReader(directory.log(partition), isolation=READ_COMMITTED).records()]
+
+
+def is_stable(directory: LogDirectory, partition: TopicPartition = T) -> bool:
+    log = directory.log(partition)
+    return log.last_stable_offset() == log.next_offset
+
+
+async def begun(producer: TransactionalProducer, value: bytes = b"1") -> None:
+    """Let a producer write to both partitions in a new transaction."""
+    assert await producer.add("t", "u") == [NONE, NONE]
+    assert [await producer.send(value, topic) for topic in ("t", "u")] == [NONE, NONE]
+
+
+# --- commit and abort
+
+
+async def test_committed_records_are_seen_after_the_commit(
+    running: Running, directory: LogDirectory, producer: TransactionalProducer
+) -> None:
+    assert await producer.init() == NONE
+    await begun(producer)
+    assert (committed(directory), is_stable(directory), await producer.state()) == ([], False, "Ongoing")
+    assert await producer.end() == NONE
+    assert (committed(directory), committed(directory, U), is_stable(directory)) == ([b"1"], [b"1"], True)
+    assert await producer.state() == "CompleteCommit"
+    await begun(producer, b"2")  # the next transaction of the same epoch
+    assert await producer.end() == NONE
+    assert committed(directory) == [b"1", b"2"]
+    assert (await fetched(running)).last_stable_offset == 4
+
+
+async def test_aborted_records_are_named_to_consumers_of_committed_records(
+    running: Running, directory: LogDirectory, producer: TransactionalProducer
+) -> None:
+    await producer.init()
+    await begun(producer)
+    assert await producer.end(commits=False) == NONE
+    assert (committed(directory), is_stable(directory), await producer.state()) == ([], True, "CompleteAbort")
+    found = await fetched(running)
+    assert [(each.producer_id, each.first_offset) for each in found.aborted_transactions] == [(producer.producer_id, 0)]
+    assert found.last_stable_offset == 2
+
+
+async def test_aborted_transactions_are_found_after_a_roll_and_a_restart(
+    running: Running, directory: LogDirectory, producer: TransactionalProducer
+) -> None:
+    await producer.init()
+    await begun(producer, b"aborted")
+    assert await producer.end(commits=False) == NONE
+    directory.log(T).roll()
+    await begun(producer, b"committed")
+    assert await producer.end() == NONE
+    directory.log(T).roll()
+    running.broker.stop()
+    directory.close()
+    opened = LogDirectory.open(directory.path)
+    assert (committed(opened), is_stable(opened)) == ([b"committed"], True)
+    assert [each[1] for each in opened.log(T).aborted(0, 9)] == [0]
+    opened.close()
+
+
+async def test_the_end_of_a_transaction_can_be_sent_again(producer: TransactionalProducer) -> None:
+    await producer.init()
+    assert await producer.end() == ErrorCode.INVALID_TXN_STATE  # nothing has begun
+    await begun(producer)
+    assert [await producer.end(), await producer.end()] == [NONE, NONE]
+    assert await producer.end(commits=False) == ErrorCode.INVALID_TXN_STATE
+
+
+async def test_partitions_that_do_not_exist_are_not_added(producer: TransactionalProducer) -> None:
+    await producer.init()
+    missing = [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert await producer.add("t", "missing") == missing
+    assert await producer.state() == "Empty"
+
+
+async def test_a_partition_that_is_deleted_does_not_hold_up_the_end(
+    directory: LogDirectory, producer: TransactionalProducer
+) -> None:
+    await producer.init()
+    await begun(producer)
+    directory.delete_partition(U)
+    assert await producer.end() == NONE
+    assert (committed(directory), await producer.state()) == ([b"1"], "CompleteCommit")
+
+
+# --- appends that are not of the ongoing transaction
+
+
+async def test_batches_of_no_transaction_are_refused(
+    running: Running, directory: LogDirectory, producer: TransactionalProducer
+) -> None:
+    """Nothing would end the transaction: consumers of committed records would wait at it forever."""
+    await producer.init()
+    assert await producer.send(b"1") == ErrorCode.INVALID_TXN_STATE
+    assert await producer.send(b"1", version=11) == ErrorCode.TRANSACTION_ABORTABLE
+    await producer.add("u")
+    assert await producer.send(b"1") == ErrorCode.INVALID_TXN_STATE
+    await producer.add("t")
+    assert await producer.send(b"1") == NONE
+    await producer.end()
+    assert await producer.send(b"2") == ErrorCode.INVALID_TXN_STATE
+    stranger = TransactionalProducer(running, "another")
+    stranger.producer_id, stranger.epoch = producer.producer_id, producer.epoch
+    assert await stranger.send(b"2") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    data = altered(batch([(None, b"x")], producer_id=1, sequence=0), attributes=0x10)
+    refused = await produced(running, "t", data)
+    assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert committed(directory) == [b"1"]
+
+
+async def test_markers_wait_for_an_append_that_is_under_way(
+    running: Running, directory: LogDirectory, producer: TransactionalProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its records would be behind the marker, in a transaction that nothing ends."""
+    await producer.init()
+    await begun(producer)
+    written: list[Marker] = []
+    write_all = TransactionMarkers.write_all
+
+    async def noted(self: TransactionMarkers, marker: Marker, partitions: list[TopicPartition]) -> None:
+        written.append(marker)
+        await write_all(self, marker, partitions)
+
+    monkeypatch.setattr(TransactionMarkers, "write_all", noted)
+    coordinator = coordinator_of(running)
+    async with trio.open_nursery() as nursery:
+        found = await coordinator.find("tx")
+        assert found is not None
+        with coordinator.appending(ProducerEpoch(found.producer_id, found.epoch)):
+            nursery.start_soon(producer.end)
+            while await producer.state() != "PrepareCommit":
+                await trio.lowlevel.checkpoint()
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert (written, committed(directory)) == ([], [])
+    assert (len(written), committed(directory)) == (1, [b"1"])
+
+
+# --- fencing
+
+
+async def test_a_newer_instance_aborts_the_transaction_and_fences_the_older_one(
+    running: Running, directory: LogDirectory, producer: TransactionalProducer
+) -> None:
+    await producer.init()
+    await begun(producer)
+    newer = TransactionalProducer(running)
+    assert [await newer.init(), await newer.init()] == [ErrorCode.CONCURRENT_TRANSACTIONS, NONE]
+    assert (newer.producer_id, newer.epoch) == (producer.producer_id, 2)
+    assert (committed(directory), is_stable(directory)) == ([], True)
+    assert await producer.send(b"2") == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await producer.add("t") == [ErrorCode.PRODUCER_FENCED]
+    assert await producer.add("t", version=1) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert await producer.add_offsets() == ErrorCode.PRODUCER_FENCED
+    assert await producer.end() == ErrorCode.PRODUCER_FENCED
+    assert await producer.end(version=1) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await producer.init(recovers=True) == ErrorCode.PRODUCER_FENCED
+    assert await producer.init(recovers=True, version=3) == ErrorCode.INVALID_PRODUCER_EPOCH
+    await begun(newer, b"of the newer one")
+    assert await newer.end() == NONE
+    assert committed(directory) == [b"of the newer one"]
+
+
+async def test_a_producer_goes_on_with_the_next_epoch(producer: TransactionalProducer) -> None:
+    """KIP-360; a request whose answer was lost gets the same epoch again."""
+    await producer.init()
+    producer_id = producer.producer_id
+    assert [await producer.init(recovers=True), producer.epoch] == [NONE, 1]
+    producer.epoch = 0
+    assert [await producer.init(recovers=True), producer.epoch] == [NONE, 1]
+    assert [await producer.init(recovers=True), producer.epoch] == [NONE, 2]
+    assert producer.producer_id == producer_id
+
+
+async def test_epochs_that_have_run_out_give_a_new_producer_id(
+    directory: LogDirectory, producer: TransactionalProducer
+) -> None:
+    await producer.init()
+    first = producer.producer_id
+    store(directory, Transaction(first, EPOCH_MAX - 1, 60_000, updated_ms=1))
+    producer.epoch = EPOCH_MAX - 1
+    await begun(producer)
+    assert await producer.end() == NONE
+    assert await producer.init(recovers=True) == NONE
+    second = producer.producer_id
+    assert (second != first, producer.epoch) == (True, 0)
+    producer.producer_id, producer.epoch = first, EPOCH_MAX - 1  # the answer was lost
+    assert await producer.init(recovers=True) == NONE
+    assert (producer.producer_id, producer.epoch) == (second, 0)
+
+
+def store(directory: LogDirectory, transaction: Transaction, transactional_id: str = "tx") -> None:
+    """Store a state, as another coordinator does."""
+    log = directory.writable_log(TopicPartition("__transaction_state", partition_of(transactional_id, 2)))
+    builder = BatchBuilder(1 << 12)
+    builder.append(transaction_key(transactional_id), transaction_value(transaction), (), 1)
+    log.append(builder.seal())
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (m.InitProducerIdRequest("", 1000), ErrorCode.INVALID_REQUEST),
+        (m.InitProducerIdRequest("tx", 1000, producer_id=5), ErrorCode.INVALID_REQUEST),
+        (m.InitProducerIdRequest("tx", 0), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        (m.InitProducerIdRequest("tx", 900_001), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+    ],
+    ids=["no name", "half a producer", "no time", "too much time"],
+)
+async def test_requests_for_an_id_that_are_refused(
+    running: Running, request_: m.InitProducerIdRequest, code: ErrorCode
+) -> None:
+    response = await running.send(22, "InitProducerId", 5, request_)
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (code, -1, -1)
+
+
+async def test_an_id_that_is_not_known(producer: TransactionalProducer) -> None:
+    producer.producer_id, producer.epoch = 5, 0
+    assert await producer.add("t") == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+    assert await producer.end() == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert await producer.add_offsets() == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert (await producer.described()).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+# --- offsets in transactions
+
+
+async def test_offsets_count_when_their_transaction_commits(running: Running, producer: TransactionalProducer) -> None:
+    await producer.init()
+    assert await producer.commit_offset(3) == ErrorCode.INVALID_TXN_STATE  # the group is not in the transaction
+    assert [await producer.add_offsets(), await producer.commit_offset(3)] == [NONE, NONE]
+    assert await committed_offset(running) == -1
+    assert await committed_offset(running, is_stable_only=True) == -ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert await producer.end() == NONE
+    assert await committed_offset(running) == await committed_offset(running, is_stable_only=True) == 3
+    assert [await producer.add_offsets(), await producer.commit_offset(7)] == [NONE, NONE]
+    assert await producer.end(commits=False) == NONE
+    assert await committed_offset(running) == await committed_offset(running, is_stable_only=True) == 3
+
+
+async def test_offsets_of_a_member_that_is_gone_are_refused(running: Running, producer: TransactionalProducer) -> None:
+    await producer.init()
+    await producer.add_offsets()
+    assert await producer.commit_offset(3, generation=4, member="gone") == ErrorCode.ILLEGAL_GENERATION
+    assert await producer.commit_offset(3, group="") != NONE
+    assert await producer.commit_offset(3) == NONE
+
+
+# --- time limits
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+async def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(
+    tmp_path: Path, directory: LogDirectory, clock: FakeClock
+) -> None:
+    directory.close()
+    async with serving(str(tmp_path), clock) as running:
+        coordinator = coordinator_of(running)
+        producer = TransactionalProducer(running, timeout_ms=1000)
+        await producer.init()
+        await begun(producer)
+        clock.advance(1000)
+        await coordinator.abort_timed_out()
+        assert await producer.state() == "Ongoing"
+        clock.advance(1)
+        await coordinator.abort_timed_out()
+        assert await producer.state() == "CompleteAbort"
+        opened = running.broker._directory
+        assert (committed(opened), is_stable(opened), is_stable(opened, U)) == ([], True, True)
+        assert await producer.send(b"late") == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await producer.end() == ErrorCode.PRODUCER_FENCED
+        assert [await producer.init(), producer.epoch] == [NONE, 2]
+
+
+async def test_an_id_that_is_not_used_expires(tmp_path: Path, directory: LogDirectory, clock: FakeClock) -> None:
+    directory.close()
+    async with serving(str(tmp_path), clock) as running:
+        coordinator = coordinator_of(running)
+        used, idle = TransactionalProducer(running, "used"), TransactionalProducer(running, "idle")
+        assert [await used.init(), await idle.init()] == [NONE, NONE]
+        await used.add("t")
+        clock.advance(ServerSettings().transactional_id_expiration_ms)
+        await coordinator.remove_expired()
+        assert [each for each, _ in await coordinator.all()] == ["used"]
+    async with serving(str(tmp_path), clock) as running:
+        assert [each for each, _ in await coordinator_of(running).all()] == ["used"]
+
+
+# --- restarts and crashes
+
+
+@pytest.mark.parametrize("commits", [True, False])
+async def test_a_prepared_end_is_completed_after_a_restart(
+    tmp_path: Path, directory: LogDirectory, commits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory.close()
+    async with serving(str(tmp_path)) as running:
+        producer = TransactionalProducer(running)
+        await producer.init()
+        await begun(producer)
+        with monkeypatch.context() as patch:
+            patch.setattr(TransactionCoordinator, "_complete", _killed)
+            assert await producer.end(commits=commits) == NONE
+            running.broker._transactions._completing["tx"] = trio.Event()  # no later attempt, either
+            assert await producer.state() == ("PrepareCommit" if commits else "PrepareAbort")
+            assert await producer.add("t") == [ErrorCode.CONCURRENT_TRANSACTIONS]
+            assert await TransactionalProducer(running).init() == ErrorCode.CONCURRENT_TRANSACTIONS
+            assert await producer.send(b"late") == ErrorCode.NOT_ENOUGH_REPLICAS
+    async with serving(str(tmp_path)) as running:
+        again = TransactionalProducer(running)
+        await until_state(again, "CompleteCommit" if commits else "CompleteAbort")
+        opened = running.broker._directory
+        assert committed(opened) == committed(opened, U) == ([b"1"] if commits else [])
+        assert is_stable(opened) and is_stable(opened, U)
+
+
+async def _killed(self: TransactionCoordinator, transactional_id: str) -> None:
+    pass
+
+
+async def until_state(producer: TransactionalProducer, state: str) -> None:
+    with trio.fail_after(30):
+        while await producer.state() != state:
+            await trio.lowlevel.checkpoint()
+
+
+async def test_an_open_transaction_goes_on_after_a_restart(tmp_path: Path, directory: LogDirectory) -> None:
+    directory.close()
+    async with serving(str(tmp_path)) as running:
+        producer = TransactionalProducer(running)
+        await producer.init()
+        await begun(producer)
+        assert [await producer.add_offsets(), await producer.commit_offset(3)] == [NONE, NONE]
+    async with serving(str(tmp_path)) as running:
+        producer._running = running
+        assert await committed_offset(running) == -1
+        assert await producer.send(b"2") == NONE
+        assert await producer.end() == NONE
+        assert (committed(running.broker._directory), await committed_offset(running)) == ([b"1", b"2"], 3)
+    async with serving(str(tmp_path)) as running:
+        producer._running = running
+        assert (await producer.state(), await producer.end()) == ("CompleteCommit", NONE)
+        assert await committed_offset(running) == 3
+
+
+@pytest.mark.expect_log("is not in all partitions")
+async def test_markers_that_could_not_be_written_are_tried_again(
+    running: Running, directory: LogDirectory, producer: TransactionalProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await producer.init()
+    await begun(producer)
+    append = TransactionMarkers._append
+    with monkeypatch.context() as patch:
+        patch.setattr(TransactionMarkers, "_append", _full)
+        assert await producer.end() == NONE  # decided, and stored
+        assert (await producer.state(), committed(directory)) == ("PrepareCommit", [])
+    assert TransactionMarkers._append is append
+    await coordinator_of(running).complete_prepared()
+    assert (await producer.state(), committed(directory)) == ("CompleteCommit", [b"1"])
+
+
+def _full(self: TransactionMarkers, marker: Marker, partition: TopicPartition) -> None:
+    raise OSError(28, "No space left on device")
+
+
+async def test_an_end_that_another_coordinator_has_prepared_is_completed(
+    running: Running, directory: LogDirectory, producer: TransactionalProducer
+) -> None:
+    """With transaction.version 2 the decision has the epoch of the next transaction (KIP-890)."""
+    await producer.init()
+    await begun(producer)
+    partitions, state = frozenset({T, U}), TransactionState.PREPARE_COMMIT
+    store(directory, Transaction(producer.producer_id, producer.epoch + 1, 60_000, state, partitions, 1, 1))
+    assert await producer.state() == "PrepareCommit"
+    await coordinator_of(running).complete_prepared()
+    assert (await producer.state(), committed(directory)) == ("CompleteCommit", [b"1"])
+    assert await producer.send(b"late") == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def record(key: bytes | None, value: bytes) -> Record:
+    return Record(Offset(0), Timestamp(0), CREATE_TIME, key, value)
+
+
+def test_a_broker_with_transaction_version_2_has_stored_the_next_producer_id() -> None:
+    value = TransactionLogValue(
+        7, 6, 8, EPOCH_MAX, -1, 1000, TransactionState.PREPARE_ABORT, [PartitionsSchema("t", [0])], 5, 4, 2
+    )
+    data = b"\0\1" + b"".join(codec.writer("TransactionLogValue", 1)(value))
+    found = transaction_change_of(record(transaction_key("tx"), data)).transaction
+    assert found is not None and (found.partitions, found.previous_producer_id) == (frozenset({T}), 6)
+    done = completed(found, 9)
+    assert (done.producer_id, done.epoch, done.previous_producer_id, done.next_producer_id) == (8, 0, 7, -1)
+    assert (done.state, done.partitions, done.updated_ms) == (TransactionState.COMPLETE_ABORT, frozenset(), 9)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (None, b""),
+        (b"\0", b""),
+        (b"\0\1\0\1x", b""),
+        (transaction_key("tx"), b"\0\2"),
+        (transaction_key("tx"), b"\0\0x"),
+    ],
+    ids=["no key", "half a type", "another type", "another version", "half a value"],
+)
+def test_records_that_no_coordinator_has_written_are_named(key: bytes | None, value: bytes) -> None:
+    with pytest.raises(ValueError, match="a record of a transactional id"):
+        transaction_change_of(record(key, value))
+
+
+# --- damage
+
+
+@pytest.mark.damages
+@pytest.mark.expect_log("transactions are not available until it can be read again")
+async def test_ids_of_a_damaged_partition_get_an_error_and_the_others_are_served(
+    tmp_path: Path, directory: LogDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A transaction that is missing would never end, or its producer would not be fenced."""
+    directory.close()
+    other = next(name for name in "abcdefg" if partition_of(name, 2) != partition_of("tx", 2))
+    async with serving(str(tmp_path)) as running:
+        assert await TransactionalProducer(running).init() == NONE
+    path = tmp_path / f"__transaction_state-{partition_of('tx', 2)}" / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    async with serving(str(tmp_path)) as running:
+        producer = TransactionalProducer(running)
+        assert await producer.init() == ErrorCode.NOT_COORDINATOR
+        assert await producer.end() == ErrorCode.NOT_COORDINATOR
+        assert await producer.send(b"1") == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert (await producer.described()).error_code == ErrorCode.NOT_COORDINATOR
+        assert str(path) in caplog.text
+        served = TransactionalProducer(running, other)
+        assert await served.init() == NONE
+        await begun(served)
+        assert await served.end() == NONE
+
+
+# --- administration
+
+
+async def test_transactions_are_described_and_listed(running: Running, producer: TransactionalProducer) -> None:
+    await producer.init()
+    await begun(producer)
+    found = await producer.described()
+    assert (found.error_code, found.transaction_state, found.transaction_timeout_ms) == (NONE, "Ongoing", 60_000)
+    assert [(each.topic, each.partitions) for each in found.topics] == [("t", [0]), ("u", [0])]
+    await TransactionalProducer(running, "idle").init()
+    assert await listed(running) == [("idle", "Empty"), ("tx", "Ongoing")]
+    assert await listed(running, state_filters=["Ongoing"]) == [("tx", "Ongoing")]
+    assert await listed(running, state_filters=["unknown"]) == []
+    assert await listed(running, producer_id_filters=[producer.producer_id]) == [("tx", "Ongoing")]
+    assert await listed(running, duration_filter=1 << 40) == [("idle", "Empty")]
+
+
+async def listed(running: Running, **filters: object) -> list[tuple[str, str]]:
+    request = m.ListTransactionsRequest()
+    for name, value in filters.items():
+        setattr(request, name, value)
+    response = await running.send(66, "ListTransactions", 1, request)
+    return [(each.transactional_id, each.transaction_state) for each in response.transaction_states]
+
+
+async def test_an_administrator_ends_a_transaction(
+    running: Running, directory: LogDirectory, producer: TransactionalProducer
+) -> None:
+    await producer.init()
+    await begun(producer)
+    topics = [m.WritableTxnMarkerTopic("t", [0, 1])]
+
+    async def written(epoch: int, coordinator_epoch: int) -> list[int]:
+        marker = m.WritableTxnMarker(producer.producer_id, epoch, False, topics, coordinator_epoch)
+        response = await running.send(27, "WriteTxnMarkers", 1, m.WriteTxnMarkersRequest([marker]))
+        return [each.error_code for each in response.markers[0].topics[0].partitions]
+
+    assert await written(producer.epoch, 5) == [NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert (is_stable(directory), is_stable(directory, U)) == (True, False)
+    assert (await written(producer.epoch, 4))[0] == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert (await written(producer.epoch - 1, 5))[0] == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("version", [4, 5])
+async def test_another_broker_adds_and_verifies_partitions(
+    running: Running, producer: TransactionalProducer, version: int
+) -> None:
+    await producer.init()
+
+    async def asked(topic: str, *, only_verifies: bool) -> int:
+        topics = [m.AddPartitionsToTxnTopic(topic, [0])]
+        each = m.AddPartitionsToTxnTransaction("tx", producer.producer_id, producer.epoch, only_verifies, topics)
+        response = await running.send(24, "AddPartitionsToTxn", version, m.AddPartitionsToTxnRequest([each]))
+        result = response.results_by_transaction[0].topic_results[0].results_by_partition[0]
+        return int(result.partition_error_code)
+
+    missing = ErrorCode.INVALID_TXN_STATE if version == 4 else ErrorCode.TRANSACTION_ABORTABLE
+    assert await asked("t", only_verifies=True) == missing
+    assert await asked("t", only_verifies=False) == NONE
+    assert await asked("t", only_verifies=True) == NONE
+
+
+async def test_a_read_only_directory_takes_no_transactions(tmp_path: Path, directory: LogDirectory) -> None:
+    directory.close()
+    async with serving(str(tmp_path)) as running:
+        assert await TransactionalProducer(running).init() == NONE
+    opened = LogDirectory.open(str(tmp_path), read_only=True)
+    running = Running(opened, FEW_PARTITIONS)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(running.broker.run)
+        producer = TransactionalProducer(running)
+        assert await producer.init() == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert await producer.state() == "Empty"
+        running.broker.stop()
+        running.listener.close()
+    opened.close()
