@@ -48,7 +48,7 @@ class Broker:
         host, port = self._listeners[0][1]
         self._topics = topics = Topics(directory, settings.num_partitions, creates=settings.auto_create_topics_enable)
         node = BrokerNode(settings.node_id, settings.cluster_id, host, port)
-        syncs = LogSync()
+        syncs = LogSync(waits=settings.acks_all == "disk")
         self._groups = GroupCoordinator(directory, node, settings, syncs)
         self._transactions = TransactionCoordinator(directory, self._groups, settings, syncs)
         # A mount of the directory, and commands beside the broker, delete topics, too.

@@ -17,13 +17,15 @@ class LogSync:
     If no thread can be started, the sync runs on the event loop: the records are in the log, and must be answered.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, waits: bool = True) -> None:
+        """`waits` is False where the page cache is enough for an answer (`acks.all=page-cache`)."""
+        self._waits = waits
         self._running: dict[Log, trio.Event] = {}
         self._limiter = trio.CapacityLimiter(THREADS_MAX)
 
     async def sync(self, log: Log, offset: int) -> None:
         """Return when every record below `offset` is on disk; OSError, LogFailed if the sync failed."""
-        while log.recovery_point < offset:
+        while self._waits and log.recovery_point < offset:
             running = self._running.get(log)
             if running is not None:  # it may have begun before our records were in the file
                 await running.wait()

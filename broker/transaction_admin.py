@@ -19,7 +19,7 @@ from offsetfs.storage.errors import InvalidName, StorageError
 
 _log = logging.getLogger(__name__)
 
-_STATES = frozenset(each.shown for each in TransactionState)
+_STATES = frozenset((*(each.shown for each in TransactionState), "PrepareEpochFence"))
 
 
 class TransactionAdmin:
@@ -35,7 +35,6 @@ class TransactionAdmin:
         return m.DescribeTransactionsResponse(transaction_states=found)
 
     async def _described(self, transactional_id: str) -> m.DescribeTransactionsResponseTransactionState:
-        described = m.DescribeTransactionsResponseTransactionState(transactional_id=transactional_id)
         try:
             if not transactional_id:
                 raise TransactionError(ErrorCode.INVALID_REQUEST)
@@ -43,36 +42,35 @@ class TransactionAdmin:
             if found is None:
                 raise TransactionError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         except TransactionError as error:
-            described.error_code = error.code
-            return described
-        described.transaction_state = found.state.shown
-        described.transaction_timeout_ms = found.timeout_ms
-        described.transaction_start_time_ms = found.started_ms
-        described.producer_id, described.producer_epoch = found.producer_id, found.epoch
+            return m.DescribeTransactionsResponseTransactionState(error.code, transactional_id)
         by_topic: dict[str, list[int]] = {}
         for each in sorted(found.partitions):
             by_topic.setdefault(each.topic, []).append(each.partition)
-        described.topics = [m.DescribeTransactionsResponseTopicData(*each) for each in by_topic.items()]
-        return described
+        return m.DescribeTransactionsResponseTransactionState(
+            transactional_id=transactional_id,
+            transaction_state=found.state.shown,
+            transaction_timeout_ms=found.timeout_ms,
+            transaction_start_time_ms=found.started_ms,
+            producer_id=found.producer_id,
+            producer_epoch=found.epoch,
+            topics=[m.DescribeTransactionsResponseTopicData(*each) for each in by_topic.items()],
+        )
 
     async def list(self, request: m.ListTransactionsRequest, version: int) -> m.ListTransactionsResponse:
         """Return the transactional ids, of all states or of some."""
         states = set(request.state_filters)
-        response = m.ListTransactionsResponse(unknown_state_filters=sorted(states - _STATES))
-        if states and not states & _STATES:  # as Kafka: of filters that are all unknown, nothing
-            return response
+        unknown = sorted(states - _STATES)
         try:
             found = await self._coordinator.all()
         except TransactionError as error:
-            response.error_code = error.code
-            return response
+            return m.ListTransactionsResponse(error_code=error.code, unknown_state_filters=unknown)
         now = self._directory.clock.now_ms()
-        response.transaction_states = [
+        listed = [
             m.ListTransactionsResponseTransactionState(transactional_id, each.producer_id, each.state.shown)
             for transactional_id, each in found
             if _is_listed(each, request, states, now)
         ]
-        return response
+        return m.ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
 
     async def write_markers(self, request: m.WriteTxnMarkersRequest, version: int) -> m.WriteTxnMarkersResponse:
         """End transactions in the partitions that are named, on behalf of an administrator or another coordinator."""

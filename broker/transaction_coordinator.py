@@ -64,7 +64,6 @@ class TransactionCoordinator:
         self._directory = directory
         self._groups = groups
         self._settings = settings
-        self._is_synced = settings.acks_all == "disk"
         self._log = TransactionLog(directory, settings.transaction_state_log_num_partitions, syncs)
         self.markers = TransactionMarkers(directory, syncs)
         self._ids = ProducerIds()
@@ -124,7 +123,6 @@ class TransactionCoordinator:
 
     async def add_partitions(self, request: m.AddPartitionsToTxnRequest, version: int) -> m.AddPartitionsToTxnResponse:
         """Add partitions to transactions: of one producer, or of several that another broker asks for."""
-        response = m.AddPartitionsToTxnResponse()
         if version < _BATCHED_SINCE:
             asked = m.AddPartitionsToTxnTransaction(
                 transactional_id=request.v3_and_below_transactional_id,
@@ -132,12 +130,12 @@ class TransactionCoordinator:
                 producer_epoch=request.v3_and_below_producer_epoch,
                 topics=request.v3_and_below_topics,
             )
-            response.results_by_topic_v3_and_below = await self._add(asked, version)
-            return response
-        for each in request.transactions:
-            result = m.AddPartitionsToTxnResult(each.transactional_id, await self._add(each, version))
-            response.results_by_transaction.append(result)
-        return response
+            return m.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await self._add(asked, version))
+        results = [
+            m.AddPartitionsToTxnResult(each.transactional_id, await self._add(each, version))
+            for each in request.transactions
+        ]
+        return m.AddPartitionsToTxnResponse(results_by_transaction=results)
 
     async def _add(self, asked: m.AddPartitionsToTxnTransaction, version: int) -> list[m.AddPartitionsToTxnTopicResult]:
         named = [(topic.name, index) for topic in asked.topics for index in topic.partitions]
@@ -297,7 +295,7 @@ class TransactionCoordinator:
         while self._appending[found.producer_id]:
             await self._appended.wait()
             self._appended = trio.Event()
-        # Even if no other answer waits for the disk: partitions must not differ after a power loss.
+        # Partitions must not differ after a power loss. A decision that was read may not be on disk yet.
         await self._log.sync(transactional_id)
         is_commit = found.state == TransactionState.PREPARE_COMMIT
         epoch = self._log.epoch_of(transactional_id)
@@ -396,8 +394,7 @@ class TransactionCoordinator:
     async def _append(self, transactional_id: str, make: Callable[[], list[TransactionChange]]) -> None:
         try:
             await self._log.append(transactional_id, make)
-            if self._is_synced:
-                await self._log.sync(transactional_id)
+            await self._log.sync(transactional_id)
         except (StorageError, OSError, MemoryError) as error:
             _log.error("the transaction of %s could not be stored: %s", transactional_id, error)
             raise TransactionError(ErrorCode.COORDINATOR_NOT_AVAILABLE) from error

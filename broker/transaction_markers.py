@@ -1,8 +1,8 @@
 """The markers that end a transaction in the partitions it has written to.
 
-Markers are on disk on return: a transaction whose marker a power loss takes away would stay open forever, and consumers
-of committed records would wait at it. A partition may get the marker of a transaction twice; the second one changes
-nothing. Follows TransactionMarkerChannelManager and ReplicaManager.appendRecords.
+Markers are on disk on return (with `acks.all=disk`): a transaction whose marker a power loss takes away would stay open
+forever, and consumers of committed records would wait at it. A partition may get the marker of a transaction twice; the
+second one changes nothing. Follows TransactionMarkerChannelManager and ReplicaManager.appendRecords.
 """
 
 from __future__ import annotations

@@ -65,9 +65,9 @@ def command(
     """Serve LOGDIR to Kafka clients: one broker, without a JVM, for tests, laptops and backups. Runs until SIGTERM or
     Ctrl-C; then every acknowledged record is on disk, and a Kafka broker can take LOGDIR over.
 
-    Clients produce (also idempotently), consume, use consumer groups, and administer topics. Groups and offsets are in
-    __consumer_offsets, as a broker has them. Transactions, TLS, passwords and ACLs are not there yet: listen on
-    addresses that only you reach.
+    Clients produce (also idempotently and in transactions), consume, use consumer groups, and administer topics. Groups
+    and offsets are in __consumer_offsets, transactions in __transaction_state, as a broker has them. TLS, passwords and
+    ACLs are not there yet: listen on addresses that only you reach.
 
     acks=all answers when the records are on disk (-o acks.all=page-cache: as acks=1), acks=1 when they are in the
     segment file.

@@ -35,7 +35,7 @@ _SHORT = Struct(">h")
 
 
 class TransactionState(IntEnum):
-    """The states of a transactional id, by the numbers in its records."""
+    """The states of a transactional id, by the numbers in its records. PrepareEpochFence (7) is never stored."""
 
     EMPTY = 0
     ONGOING = 1
@@ -44,7 +44,6 @@ class TransactionState(IntEnum):
     COMPLETE_COMMIT = 4
     COMPLETE_ABORT = 5
     DEAD = 6
-    PREPARE_EPOCH_FENCE = 7
 
     @property
     def shown(self) -> str:

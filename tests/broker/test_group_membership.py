@@ -167,10 +167,15 @@ async def test_a_commit_that_could_not_be_stored_is_not_returned(groups: Groups)
     assert (await groups.commit(7), await groups.committed()) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, 3)
 
 
-async def test_a_transactional_producer_gets_an_error_for_its_coordinator(groups: Groups) -> None:
+@pytest.mark.parametrize(
+    ("key_type", "code"), [(1, ErrorCode.NONE), (2, ErrorCode.COORDINATOR_NOT_AVAILABLE)], ids=["transactions", "share"]
+)
+async def test_the_coordinators_of_other_keys(groups: Groups, key_type: int, code: ErrorCode) -> None:
     from offsetfs.protocol import codec
 
-    request = m.FindCoordinatorRequest(key_type=1, coordinator_keys=["transaction"])
+    request = m.FindCoordinatorRequest(key="tx", key_type=key_type, coordinator_keys=["tx"])
     for version in range(1, 7):
         response = await groups.coordinator.admin.find(request, version)
         assert codec.writer("FindCoordinatorResponse", version)(response)
+        found = response.coordinators[0] if version >= 4 else response
+        assert (found.error_code, found.node_id) == (code, 1 if code == ErrorCode.NONE else -1)

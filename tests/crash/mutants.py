@@ -314,12 +314,12 @@ MUTANTS = (
     ),
     Mutant(
         "a commit that could not be stored is returned",
-        "broker/group_log.py",
+        "broker/coordinator_log.py",
         _BROKER + "test_group_membership.py::test_a_commit_that_could_not_be_stored_is_not_returned",
         (
             (
                 "        first = await in_thread(write, limiter=self._appends)\n",
-                "        for change in changes:\n            self._apply(shard, change, is_own=True)\n"
+                "        for change in changes:\n            self._apply(shard, change, own_offset=0)\n"
                 "        first = await in_thread(write, limiter=self._appends)\n",
             ),
         ),
