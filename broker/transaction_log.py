@@ -39,7 +39,7 @@ class TransactionLog(CoordinatorLog[Transaction, TransactionChange]):
         return TransactionsReplay(log)
 
     def _create(self, key: str) -> None:
-        partition_of_transaction(self._directory, key, self._partitions)
+        partition_of_transaction(self._directory, key, may_create=True, partitions=self._partitions)
 
     def _record(self, change: TransactionChange) -> KeyValue:
         value = None if change.transaction is None else transaction_value(change.transaction)

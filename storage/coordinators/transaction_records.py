@@ -149,8 +149,10 @@ class TransactionsReplay(ChangesReplay[TransactionChange]):
         super().__init__(log, transaction_change_of)
 
 
-def partition_of_transaction(directory: AnyLogDirectory, transactional_id: str, partitions: int) -> TopicPartition:
-    """Return the partition of a transactional id; a missing topic is created, as by `partition_of_key`."""
+def partition_of_transaction(
+    directory: AnyLogDirectory, transactional_id: str, *, may_create: bool, partitions: int | None = None
+) -> TopicPartition:
+    """Return the partition of a transactional id, as `partition_of_key`."""
     return partition_of_key(
-        directory, TRANSACTIONS_TOPIC, transactional_id, _SETTINGS, may_create=True, partitions=partitions
+        directory, TRANSACTIONS_TOPIC, transactional_id, _SETTINGS, may_create=may_create, partitions=partitions
     )
