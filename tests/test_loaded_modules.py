@@ -11,7 +11,7 @@ import pytest
 
 from offsetfs.storage import LogDirectory, TopicPartition
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.reference]  # the references import the package crc32c
 
 MOUNT = """
 from offsetfs.cli.commands import mount
