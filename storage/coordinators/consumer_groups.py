@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from offsetfs.protocol import codec
+from offsetfs.protocol import kafka_reader
 from offsetfs.protocol.codec import InvalidMessage
 from offsetfs.protocol.schemas import record_schemas
 from offsetfs.storage.coordinators import group_state
@@ -138,7 +138,7 @@ class ConsumerGroups:
     def _decoded(self, kept: dict[bytes, _StoredCommit]) -> Iterator[Commit]:
         for key, commit in kept.items():
             try:
-                named, _ = codec.reader("OffsetCommitKey", 0)(memoryview(key), 0)
+                named, _ = kafka_reader.reader("OffsetCommitKey", 0)(memoryview(key), 0)
                 yield Commit(TopicPartition(named.topic, named.partition), commit.offset, commit.timestamp)
             except (InvalidMessage, InvalidName):
                 self._replay.omissions.report_once("a commit names no partition")

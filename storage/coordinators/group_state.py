@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from struct import Struct, error
 from typing import Any
 
-from offsetfs.protocol import codec
+from offsetfs.protocol import kafka_reader
 from offsetfs.protocol.codec import InvalidMessage
 from offsetfs.protocol.message import id_text
 from offsetfs.protocol.records import (
@@ -77,7 +77,7 @@ def _parsed(key: bytes, value: bytes) -> _Parsed | None:
 
 
 def _read(name: str, version: int, data: bytes) -> Any:
-    return codec.reader(name, version)(memoryview(data), _NUMBER.size)[0]
+    return kafka_reader.reader(name, version)(memoryview(data), _NUMBER.size)[0]
 
 
 def _classic(value: GroupMetadataValue) -> dict[str, object]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, NamedTuple
 
-from offsetfs.protocol import codec
+from offsetfs.protocol import kafka_reader
 from offsetfs.protocol.codec import InvalidMessage
 from offsetfs.protocol.message import id_text
 from offsetfs.protocol.records import (
@@ -286,7 +286,7 @@ class _ShareStates:
             self._omissions.report_once(f"a state of the unknown version {version}")
             return None
         try:
-            return codec.reader(name, version)(memoryview(value), _VERSION.size)[0]
+            return kafka_reader.reader(name, version)(memoryview(value), _VERSION.size)[0]
         except InvalidMessage:
             self._omissions.report_once("a state that ends too early, or is none")
             return None

@@ -61,6 +61,15 @@ def test_a_consumer_group_is_stable_when_all_members_have_the_assignment(
     assert member["instance_id"] == "i1" and member["assignment"] == [{"topic_id": TOPIC_ID_TEXT, "partitions": [1]}]
 
 
+def test_names_that_are_not_utf_8_are_shown_as_kafka_shows_them() -> None:
+    records = {
+        each.replace(b"\0\1g", b"\0\1\xff"): fields.replace(b"cli", b"c\xffi")
+        for each, fields in share_group("m").items()
+    }
+    found = describe(records)
+    assert found is not None and [member["client_id"] for member in found["members"]] == ["c\ufffdi"]  # type: ignore[attr-defined]
+
+
 def test_records_that_cannot_be_read_are_left_out() -> None:
     assert describe({}) is None and describe({b"\0": b"\0", key(99, "g"): value(b"")}) is None
     records = share_group("m1", "m2")
