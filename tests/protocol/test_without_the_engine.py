@@ -1,0 +1,32 @@
+"""Tests of messages reach no compiled module: `scripts/test pure` leaves this folder out."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+HERE = Path(__file__).parent
+FIXTURES = HERE.parent / "fixtures"
+
+
+def imported(path: Path) -> set[str]:
+    """Return the modules that a file imports, and those that its fixtures import."""
+    found = set[str]()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            found |= {node.module or ""}
+        elif isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+    fixtures = [FIXTURES / f"{name}.py" for name in found if (FIXTURES / f"{name}.py").exists()]
+    return found.union(*map(imported, fixtures))
+
+
+def test_tests_of_messages_import_nothing_of_the_engine() -> None:
+    """`offsetfs.protocol` imports nothing of it: a contract of import-linter."""
+    modules = set[str]().union(*map(imported, HERE.glob("*.py")))
+    ours = {name for name in modules if name.partition(".")[0] == "offsetfs"}
+    assert "offsetfs.protocol" in ours and {name.split(".")[1] for name in ours} == {"protocol"}
