@@ -113,4 +113,5 @@ def _range_in(
         if position + header.size - first.position > bytes_max or header.last_offset >= offset_end:
             break
         end, last_offset = position + header.size, header.last_offset
+    segment.note_end(last_offset + 1, end)
     return BatchRange(file, first.position, end - first.position, last_offset + 1, read_to)

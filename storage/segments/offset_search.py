@@ -69,6 +69,9 @@ def _search(
 ) -> _Found | None:
     opened = segment.open_files(nowait=nowait)
     direct = _find_directly(segment, opened, offset, offset_end, nowait, take)
+    if direct is None and (end := segment.end_before(offset)) is not None and end < segment.size:
+        # At the end of a log of small batches, half an index interval is walked without it: 20 µs instead of 65.
+        direct = _find_at(segment, opened.log, end, offset, offset_end, nowait, take)
     if direct is not None:
         return direct
     position = floor_position(segment, opened, offset, nowait)
@@ -111,12 +114,32 @@ def _find_directly(
     space = max(entries[1][1] - position, HEADER_SIZE) if len(entries) > 1 else batch_chain.PROBE_BYTES
     # Nothing is gained by the first bytes of a large batch.
     block_bytes = HEADER_SIZE if space > batch_chain.PROBE_BYTES else space + OFFSET_SIZE
+    return _find_at(segment, opened.log, position, offset, offset_end, nowait, take, block_bytes, last_offset)
+
+
+def _find_at(
+    segment: SearchableSegment,
+    log: File,
+    position: int,
+    offset: int,
+    offset_end: int | None,
+    nowait: bool,
+    take: _Take[_Found],
+    block_bytes: int = batch_chain.PROBE_BYTES,
+    last_offset: int | None = None,
+) -> _Found | None:
+    """Return the batch at `position` if it holds `offset` and ends with `last_offset`, or begins with `offset` where
+    that is not known; else None.
+    """
     try:
-        header, seen = batch_chain.header_at(opened.log, position, segment.size, block_bytes, nowait=nowait)
-        holds = header.base_offset <= offset <= header.last_offset == last_offset and not header.is_wrapper
+        header, seen = batch_chain.header_at(log, position, segment.size, block_bytes, nowait=nowait)
         # No checksum covers the base offset: a flipped bit there would return another batch for this offset.
-        if holds and ends_in_order(segment, opened.log, position, header, seen, offset_end, nowait):
-            return take(opened.log, position, header, seen, nowait=nowait)
+        if last_offset is None:
+            holds = header.base_offset == offset and not header.is_wrapper
+        else:
+            holds = header.base_offset <= offset <= header.last_offset == last_offset and not header.is_wrapper
+        if holds and ends_in_order(segment, log, position, header, seen, offset_end, nowait):
+            return take(log, position, header, seen, nowait=nowait)
     except (MalformedBatch, UnsupportedFormat):
         pass  # a wrong entry or a damaged batch: the slow search determines which
     return None

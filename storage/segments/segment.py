@@ -40,6 +40,9 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a full disk. The user can solve them, and the disk remains trustworthy."""
 
 LOG_BYTES_MAX = 2**31 - 1
+ENDS_MAX = 32
+"""How many ends of ranges a segment remembers. Readers whose offsets have the same place look up in the index."""
+
 REOPEN_BYTES = 1 << 20
 
 
@@ -49,6 +52,7 @@ class Segment:
     __slots__ = (
         "_appended_from",
         "_bytes_since_index_entry",
+        "_ends",
         "_files",
         "_is_preallocated",
         "_least_max_timestamp",
@@ -101,6 +105,7 @@ class Segment:
             size, inode = status.st_size, inode if read_only else status.st_ino
         self.size = size
         self._appended_from = size
+        self._ends: list[tuple[int, int]] = []  # a table: each offset has one place in it
         self.pool = pool
         self.inode = inode
         self.clock = clock
@@ -163,6 +168,24 @@ class Segment:
     def doubt(self) -> None:
         """Record that a batch was damaged: from now on none counts as appended here."""
         self._appended_from = LOG_BYTES_MAX + 1
+
+    # --- where readers go on ------------------------------------------------------------------------------------------
+
+    def note_end(self, offset: int, position: int) -> None:
+        """Remember that a reader has read up to `offset`, which is to begin at byte `position`.
+
+        Of this object only: a segment that was truncated, compacted or created again is another one.
+        """
+        if not self._ends:
+            self._ends = [(-1, 0)] * ENDS_MAX
+        self._ends[offset % ENDS_MAX] = offset, position
+
+    def end_before(self, offset: int) -> int | None:
+        """Return the byte position at which a reader ended that had read up to `offset`; None if it is not known."""
+        if not self._ends:
+            return None
+        known, position = self._ends[offset % ENDS_MAX]
+        return position if known == offset else None
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
