@@ -34,7 +34,7 @@ def small(tmp_path: Path) -> Iterator[SmallLog]:
 
 def ranges(log: Log, offset: int = 0, bytes_max: int = 1) -> list[tuple[int, int, bytes]]:
     """Read as a consumer; return for each range where it begins, the offset behind it, and its bytes."""
-    found = []
+    found: list[tuple[int, int, bytes]] = []
     while offset < log.next_offset:
         each = log.find_range(offset, bytes_max, offset_end=log.next_offset)
         assert each is not None
@@ -45,7 +45,8 @@ def ranges(log: Log, offset: int = 0, bytes_max: int = 1) -> list[tuple[int, int
 
 def expected(log: Log) -> list[tuple[int, int, bytes]]:
     """Return what `ranges` returns for batches that are looked up without what is remembered."""
-    found, offset = [], log.log_start_offset
+    found: list[tuple[int, int, bytes]] = []
+    offset = log.log_start_offset
     while (batch := log.batch_at(offset)) is not None:
         assert batch.position is not None
         found.append((batch.position, batch.header.next_offset, bytes(batch.data)))
