@@ -1,4 +1,4 @@
-"""Where a reader ended is remembered for its next look-up, and is wrong for nobody: `Segment.end_before`."""
+"""Where a reader ended is remembered for the next look-up, and no reader gets wrong batches: `Segment.end_before`."""
 
 from __future__ import annotations
 
