@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,10 @@ import pytest
 import trio
 from group_requests import FEW_PARTITIONS, Groups
 from running_broker import Running
+from simdisk import ROOT, SimDisk
+from simsystem import System, simulated
 
+from offsetfs.runtime.workers import workers
 from offsetfs.storage import LogDirectory, TopicPartition
 
 
@@ -33,3 +36,18 @@ async def running(directory: LogDirectory, nursery: trio.Nursery) -> AsyncIterat
 @pytest.fixture
 def groups(directory: LogDirectory) -> Groups:
     return Groups(directory)
+
+
+@pytest.fixture
+def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[System]:
+    async def here(work: Callable[[], Any], *_: object) -> Any:
+        """The simulated disk is for one thread."""
+        await trio.lowlevel.checkpoint()
+        return work()
+
+    monkeypatch.setattr(workers, "run", here)
+    disk = SimDisk()
+    disk.do("create", ROOT, "logs", True)
+    disk.do("sync", ROOT)
+    with simulated(disk) as system:
+        yield system

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,14 +16,13 @@ import pytest
 import trio
 from produce_requests import batch, produced, producing_of, response_of
 from running_broker import Running, framed
-from simdisk import ROOT, SimDisk
-from simsystem import System, simulated
+from simdisk import SimDisk
+from simsystem import System
 
 from offsetfs.broker.response_queue import DelayedResponse
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import codec
 from offsetfs.protocol import messages as m
-from offsetfs.runtime.workers import workers
 from offsetfs.storage import LogDirectory, LogReader, TopicPartition
 
 pytestmark = pytest.mark.unit
@@ -128,21 +126,6 @@ def with_topic(path: str) -> LogDirectory:
 
 
 # --- power loss, on a simulated disk
-
-
-@pytest.fixture
-def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[System]:
-    async def here(work: Callable[[], Any], *_: object) -> Any:
-        """The simulated disk is for one thread."""
-        await trio.lowlevel.checkpoint()
-        return work()
-
-    monkeypatch.setattr(workers, "run", here)
-    disk = SimDisk()
-    disk.do("create", ROOT, "logs", True)
-    disk.do("sync", ROOT)
-    with simulated(disk) as system:
-        yield system
 
 
 async def answered(directory: LogDirectory, settings: ServerSettings, acks: int, numbers: range) -> None:

@@ -8,14 +8,14 @@ from contextlib import closing
 
 import pytest
 from confluent_clients import SECONDS_MAX, create, messages
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from java_tools import JavaTools
 from served import Cluster
+from transactional_clients import committed, performed, transactional
 
 pytestmark = pytest.mark.interop
 
-PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 
 
@@ -29,23 +29,6 @@ def java() -> Iterator[JavaTools]:
 def _log_of_py4j(caplog: pytest.LogCaptureFixture) -> None:
     """py4j logs the exceptions by which a tool exits."""
     caplog.set_level(logging.CRITICAL, logger="py4j")
-
-
-def transactional(address: str, transactional_id: str) -> Producer:
-    producer = Producer({"bootstrap.servers": address, "transactional.id": transactional_id})
-    producer.init_transactions(SECONDS_MAX)
-    return producer
-
-
-def committed(address: str, topic: str, count: int) -> list[bytes | None]:
-    """Return what a consumer of committed records reads from partition 0 of a topic, and that it reads to its end."""
-    settings = {"group.id": f"{topic}-readers", "isolation.level": "read_committed", "enable.partition.eof": True}
-    with closing(Consumer({"bootstrap.servers": address, **settings})) as consumer:
-        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-        found = [each.value() for each in messages(consumer, count)]
-        end = consumer.poll(SECONDS_MAX)
-        assert end is not None and end.error() is not None, "more records than were committed"
-    return found
 
 
 # --- librdkafka
@@ -98,17 +81,6 @@ def test_an_older_instance_of_a_producer_is_fenced(cluster: Cluster) -> None:
 
 
 # --- Kafka's own clients
-
-
-def performed(java: JavaTools, address: str, topic: str, transactional_id: str) -> None:
-    """Write 200 records in transactions of some milliseconds."""
-    output = java.run(
-        PERFORMANCE,
-        *("--topic", topic, "--num-records", "200", "--record-size", "100", "--throughput", "2000"),
-        *("--transaction-duration-ms", "20", "--transactional-id", transactional_id),
-        *("--producer-props", f"bootstrap.servers={address}"),
-    )
-    assert "200 records sent" in output and "exit status" not in output, output
 
 
 def test_java_producers_and_the_administration_of_transactions(cluster: Cluster, java: JavaTools) -> None:
