@@ -18,6 +18,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from crc32c import crc32c
+
 from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.files import File
 from offsetfs.storage.records.format import batch_chain
@@ -29,7 +31,6 @@ from offsetfs.storage.records.format.batch_header import (
     MAGIC_END,
     BatchHeader,
 )
-from offsetfs.storage.records.format.checksum import crc32c
 from offsetfs.storage.reference.dump import LONG_MIN, incremented, wrapped
 from offsetfs.storage.units import NO_TIMESTAMP, Offset, Timestamp
 

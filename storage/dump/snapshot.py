@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
 
+from crc32c import crc32c
+
 from offsetfs.storage import files
 from offsetfs.storage.dump.printer import OptionalLong, Printer
 from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.errors import InvalidSnapshot
-from offsetfs.storage.records.format.checksum import crc32c
 from offsetfs.storage.segments import transaction_index
 
 SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX = ".snapshot", ".txnindex"

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # compiled modules have no stubs; their references have the types
     chain: ModuleType
-    checksum: ModuleType
     codec: ModuleType
     columns: ModuleType
     compaction: ModuleType

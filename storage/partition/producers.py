@@ -24,9 +24,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from struct import Struct
 
+from crc32c import crc32c
+
 from offsetfs.storage.errors import InvalidSnapshot, MalformedBatch
 from offsetfs.storage.records.format.batch import Batch, BatchHeader
-from offsetfs.storage.records.format.checksum import crc32c
 
 NONE = -1
 """The value for no sequence, no offset, no epoch, no open transaction."""

@@ -14,6 +14,8 @@ import struct
 from array import array
 from collections.abc import Iterator
 
+from crc32c import crc32c
+
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.records.format.batch_header import (
     CODEC_MASK,
@@ -34,7 +36,6 @@ from offsetfs.storage.records.format.batch_row import (
     POSITION,
     SIZE,
 )
-from offsetfs.storage.records.format.checksum import crc32c
 from offsetfs.storage.reference import codec
 from offsetfs.storage.units import I32_MAX
 

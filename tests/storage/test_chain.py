@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from array import array
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -132,6 +134,20 @@ def test_bounds_outside_of_the_block_are_refused(module: ModuleType, bounds: tup
         module.headers(bytes(100), *bounds, 1000, 0)
     with pytest.raises(ValueError):
         module.headers(bytes(100), 0, 50, 49, 0)
+
+
+# --- checksums --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by_tables", [False, True])
+def test_checksums_are_those_of_the_package(by_tables: bool) -> None:
+    assert native_chain.checksum(b"Some String", by_tables) == 608512271
+    noise = random.Random(5).randbytes(1 << 16)
+    sizes = [*range(70), *range(380, 390), 767, 768, 3071, 3072, 3073, 3456, 6144, 9999, 1 << 16]
+    for size in sizes:
+        for start in (0, 1, 7):
+            piece = noise[start : start + size]
+            assert native_chain.checksum(piece, by_tables) == crc32c(piece), (start, size)
 
 
 # --- indexes ----------------------------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator
 
+from crc32c import crc32c
+
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch, OffsetBeyondSegment, StorageError, UnsupportedFormat
 from offsetfs.storage.files import File
 from offsetfs.storage.names import segment_offset_max
@@ -28,7 +30,6 @@ from offsetfs.storage.records.format.batch_header import (
     Buffer,
     parse_header,
 )
-from offsetfs.storage.records.format.checksum import crc32c
 from offsetfs.storage.records.format.legacy import NO_RUNS, TIMELESS_RUNS
 
 BLOCK_BYTES = 4 << 20

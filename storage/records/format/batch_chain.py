@@ -17,6 +17,8 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from crc32c import crc32c
+
 from offsetfs.storage.errors import (
     CorruptBatch,
     DecompressionLimit,
@@ -38,7 +40,6 @@ from offsetfs.storage.records.format.batch import (
     parse_header,
 )
 from offsetfs.storage.records.format.batch_header import ATTRIBUTES_END, BATCH_SIZE_MIN, CRC_START, KEY_POSITIONS
-from offsetfs.storage.records.format.checksum import crc32c
 from offsetfs.storage.records.format.legacy import NO_RUNS, run_header
 from offsetfs.storage.units import Offset
 
