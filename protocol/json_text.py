@@ -92,9 +92,11 @@ class _JsonSource(FunctionSource):
             "words": {True: "true", False: "false"},
             "null": "null",
         }
+        self.indent(-1)
         name = self._function(self.layout.fields)
-        self.line(f"return {name}(m, b)")
-        return "def f(m, b=bytes_text):\n" + "\n".join(self._lines) + "\n"
+        with self.block("def f(m, b=bytes_text):"):
+            self.line(f"return {name}(m, b)")
+        return "\n".join(self._lines) + "\n"
 
     def _function(self, fields: tuple[SchemaField, ...]) -> str:
         """Define the function that writes a struct; return its name."""

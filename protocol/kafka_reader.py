@@ -2,10 +2,10 @@
 
     read(data, position)   memoryview in, (message, position behind it) out; InvalidMessage with Kafka's text
 
-Kafka's dump tool prints that text. Apart from it these readers differ from those of `codec`, which broker and engine
-use: bytes that are not UTF-8 become U+FFFD, the size of a known tagged field is not compared with the field, and a
-version after the last is read as the last, unless it has structs. Lengths and counts are checked before something is
-allocated all the same.
+They are for records that are on the disk already: a dump, the state of groups, the metadata log. Apart from the texts
+they differ from the readers of `codec`, which are for requests: bytes that are not UTF-8 become U+FFFD, the size of a
+known tagged field is not compared with the field, and a version after the last is read as the last, unless it has
+structs. Lengths and counts are checked before something is allocated all the same.
 """
 
 from __future__ import annotations

@@ -128,8 +128,8 @@ def camel(name: str) -> str:
 def _entries() -> dict[str, str]:
     """Return the schema of each message as JSON, by name."""
     with open(os.path.join(os.path.dirname(__file__), "schemas.json"), encoding="utf-8") as file:
-        lines = (line.partition(": ") for line in file.read().splitlines()[1:-1])
-    return {name.strip('"'): text.rstrip(",") for name, _, text in lines}
+        lines = (line.partition(": ") for line in file)
+        return {name.strip('"'): text.rstrip(",\n") for name, found, text in lines if found}
 
 
 def _layout(entry: Sequence[Any]) -> Layout:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import struct
+import tracemalloc
 
 import pytest
 from random_messages import random_message
@@ -50,6 +52,21 @@ def test_whatever_the_bytes_there_is_one_error(name: str) -> None:
                 continue
             assert position <= len(data)
             assert json_writer(name, version)(message).startswith("{")
+
+
+def test_a_count_beyond_the_bytes_that_remain_allocates_nothing() -> None:
+    tracemalloc.start()
+    try:
+        for name in STORED:
+            for body in (b"\xff\xff\xff\xff\x07" * 8, b"\x7f\xff\xff\xff" * 8, bytes(8) + b"\xff\xff\xff\x7f" * 8):
+                reader = kafka_reader.reader(name, 0)
+                tracemalloc.reset_peak()
+                before = tracemalloc.get_traced_memory()[0]
+                with contextlib.suppress(InvalidMessage):
+                    reader(memoryview(body), 0)
+                assert tracemalloc.get_traced_memory()[1] - before < 100_000
+    finally:
+        tracemalloc.stop()
 
 
 def text(value: str) -> bytes:
