@@ -30,7 +30,7 @@ trio.run = end if sys.argv[2] == "before the loop" else trio.run
 
 SELDOM = frozenset(
     (
-        *("argparse", "asyncio", "concurrent.futures", "prometheus_client", "rich", "sqlite3"),
+        *("asyncio", "concurrent.futures", "prometheus_client", "rich", "sqlite3"),
         *("offsetfs.storage.coordinators.consumer_groups", "offsetfs.storage.dump", "offsetfs.storage.verify"),
         *("offsetfs.storage.views.key_table", "offsetfs.fs.control.metrics", "offsetfs.broker.exporter"),
     )
