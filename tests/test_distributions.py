@@ -104,8 +104,8 @@ class Installed:
 @pytest.fixture(scope="module")
 def environment_of_the_wheel(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("installed") / "venv"
-    run(sys.executable, "-m", "venv", place, cwd=built)
-    run(place / "bin" / "python", "-m", "pip", "install", "-q", only(built, "*.whl"), cwd=built)
+    run(sys.executable, "-m", "venv", "--without-pip", place, cwd=built)
+    run(sys.executable, "-m", "pip", "--python", place, "install", "-q", only(built, "*.whl"), cwd=built)
     return place / "bin"
 
 
