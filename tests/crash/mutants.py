@@ -257,7 +257,7 @@ MUTANTS = (
         "a batch that was produced with acks=all is answered before it is on disk",
         "broker/produce.py",
         _BROKER + "test_answered_batches.py::test_a_power_cut_leaves_what_was_answered_with_acks_all",
-        (("                await self._sync(appends)\n", "                pass\n"),),
+        (("            await self._commits.sync(append.log, append.last_offset + 1)\n", "            pass\n"),),
     ),
     Mutant(
         "a sync that had begun before a batch was appended answers it",
