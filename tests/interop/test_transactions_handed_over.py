@@ -1,0 +1,78 @@
+"""A log directory with open and committed transactions that Kafka 4.1 and `offsetfs serve` have in turn."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from confluent_clients import SECONDS_MAX
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from java_tools import JavaTools
+from kafka_broker import KafkaBroker
+from served import served
+from transactional_clients import committed, performed, transactional
+
+pytestmark = pytest.mark.interop
+
+
+def committed_offset(consumer: Consumer) -> int:
+    """Return the committed offset of `orders-0`, 0 without one; a broker of Kafka may just make its topic."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while True:
+        try:
+            (found,) = consumer.committed([TopicPartition("orders", 0)], SECONDS_MAX)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            continue
+        return max(found.offset, 0)
+
+
+@pytest.fixture
+def java() -> Iterator[JavaTools]:
+    with JavaTools() as tools:
+        yield tools
+
+
+def test_open_and_committed_transactions_are_handed_over_and_back(kafka: KafkaBroker, java: JavaTools) -> None:
+    kafka.create_topic("orders", partitions=1)
+    written: list[bytes] = []
+    performed(java, kafka.address, "orders", "of java")  # with transaction.version 2
+    producers: list[Producer] = []  # without a destructor that would end what they leave
+
+    def live(address: str, life: str) -> None:
+        """Check what the other broker has left; commit, and leave a transaction open."""
+        performed(java, address, "orders", "of java")
+        producer = transactional(address, "of librdkafka")  # aborts what is open
+        settings = {"bootstrap.servers": address, "group.id": "g", "enable.auto.commit": False}
+        with closing(Consumer(settings)) as consumer:
+            assert committed_offset(consumer) == len(written)
+            written.append(life.encode())
+            for value in (b"committed " + written[-1], b"open"):
+                producer.begin_transaction()
+                producer.produce("orders", value)
+                position = [TopicPartition("orders", 0, len(written) if value != b"open" else 999)]
+                producer.send_offsets_to_transaction(position, consumer.consumer_group_metadata(), SECONDS_MAX)
+                assert producer.flush(SECONDS_MAX) == 0
+                if value != b"open":
+                    producer.commit_transaction(SECONDS_MAX)
+        producers.append(producer)
+
+    live(kafka.address, "theirs")
+    kafka.stop()
+    with served(kafka.log_dir) as broker:
+        live(broker.address, "ours")
+    kafka.start()
+    assert kafka.complaints() == []
+    assert re.findall(r"^\S+ (?:WARN|ERROR) .*[Tt]ransaction.*", kafka.log_text(), re.MULTILINE) == []
+    live(kafka.address, "theirs again")
+    kafka.stop()
+    with served(kafka.log_dir) as broker:
+        transactional(broker.address, "of librdkafka")
+        found = committed(broker.address, "orders", 200 * 4 + len(written))
+    assert [each for each in found if each is not None and each.startswith(b"committed ")] == [
+        b"committed " + each for each in written
+    ]
