@@ -22,7 +22,12 @@ from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.topic_admin import TopicAdmin
 from offsetfs.broker.transaction_admin import TransactionAdmin
 from offsetfs.broker.transaction_coordinator import TransactionCoordinator
-from offsetfs.protocol.messages import JoinGroupRequest, JoinGroupResponse
+from offsetfs.protocol.messages import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+)
 
 
 def apis(
@@ -46,6 +51,10 @@ def apis(
     async def join(request: JoinGroupRequest, version: int, client: Client) -> JoinGroupResponse:
         return await groups.membership.join(request, version, client.client_id, client.host)
 
+    async def find(request: FindCoordinatorRequest, version: int, client: Client) -> FindCoordinatorResponse:
+        groups.membership.note_lookup(request, (client.host, client.port))
+        return await groups.admin.find(request, version)
+
     found = [
         Api(0, "Produce", 0, 13, _plain(producing.produce)),
         Api(1, "Fetch", 4, 17, _plain(fetching.fetch)),
@@ -53,7 +62,7 @@ def apis(
         Api(3, "Metadata", 0, 13, _plain(cluster.metadata)),
         Api(8, "OffsetCommit", 2, 9, _plain(groups.offsets.commit)),
         Api(9, "OffsetFetch", 1, 9, _plain(groups.offsets.fetch)),
-        Api(10, "FindCoordinator", 0, 6, _plain(groups.admin.find)),
+        Api(10, "FindCoordinator", 0, 6, find),
         Api(11, "JoinGroup", 0, 9, join),
         Api(12, "Heartbeat", 0, 4, _plain(groups.membership.heartbeat)),
         Api(13, "LeaveGroup", 0, 5, _plain(groups.membership.leave)),

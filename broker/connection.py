@@ -19,7 +19,7 @@ import math
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import trio
@@ -48,6 +48,7 @@ class Client:
 
     client_id: str
     host: str
+    port: int
 
 
 Handle = Callable[[Any, int, Client], Awaitable[Any]]
@@ -173,7 +174,7 @@ class Connection:
         self._metrics = shared.metrics
         self._request_bytes_max = shared.settings.socket_request_max_bytes
         self.host = ""
-        self._client = Client("", "")
+        self._client = Client("", "", 0)
         self._ahead = bytearray()  # received, and not read yet
         self._is_draining = False
         self._is_receiving = False
@@ -207,8 +208,9 @@ class Connection:
         """Answer requests until the client closes the connection or breaks the protocol."""
         try:
             # Fails for a client that has reset the connection before it was accepted.
-            self.host = str(self._socket.getpeername()[0])
-            self._client = Client("", f"/{self.host}")
+            host, port, *_ = self._socket.getpeername()
+            self.host = str(host)
+            self._client = Client("", f"/{self.host}", port)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _log.debug("%s: connected", self.host)
             with self._serving:
@@ -405,7 +407,7 @@ class Connection:
     def _handle(self, call: _Call) -> Awaitable[Any]:
         client_id = call.header.client_id or ""
         if client_id != self._client.client_id:
-            self._client = Client(client_id, self._client.host)
+            self._client = replace(self._client, client_id=client_id)
         _log.debug("%s: %s v%d of %r", self.host, call.api.name, call.version, client_id)
         return call.api.handle(call.request, call.version, self._client)
 

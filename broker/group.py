@@ -118,9 +118,11 @@ class Group:
     """When the first phase of a rebalance ends, or members that have not synced are removed."""
     scheduled_s: float = NEVER_S
     """When the group is looked at next (`GroupTable.schedule`)."""
+    _initial_delay_s: float = 0.0
     _initial_left_s: float = 0.0
     _is_initial: bool = False
     _has_newcomers: bool = False
+    _expected: float = 0
     _topics: tuple[int, frozenset[str] | None] = (-1, None)
 
     # --- look-ups ----------------------------------------------------------------------------------------------------
@@ -246,7 +248,7 @@ class Group:
         """Begin a rebalance: members must join again, at the latest after the longest of their time-outs.
 
         An empty group waits `delay_s` for more members, and longer while there are new ones (`group.initial.rebalance.
-        delay.ms`).
+        delay.ms`), but no longer once it has as many as `expect` was called with.
         """
         if self.state == GroupState.COMPLETING:
             for member in self.members.values():
@@ -256,23 +258,28 @@ class Group:
                     member.syncing = None
         longest_s = self._rebalance_timeout_s()
         self._is_initial, self._has_newcomers = self.state == GroupState.EMPTY and delay_s > 0, False
-        self._initial_left_s = max(longest_s - delay_s, 0.0)
+        self._initial_delay_s, self._initial_left_s = delay_s, max(longest_s - delay_s, 0.0)
+        self._expected = NEVER_S
         self.rebalance_ends_s = now_s + (min(delay_s, longest_s) if self._is_initial else longest_s)
         self.state = GroupState.PREPARING
 
-    def extend_initial(self, now_s: float, delay_s: float) -> bool:
-        """Wait `delay_s` longer if members have joined the first rebalance meanwhile; return whether it waits."""
+    def expect(self, members: float) -> None:
+        """Set how many members the first rebalance of an empty group waits for, within its time."""
+        self._expected = members
+
+    def extend_initial(self, now_s: float) -> bool:
+        """Wait longer if members have joined the first rebalance meanwhile; return whether it waits."""
         if not (self._is_initial and self._has_newcomers and self._initial_left_s > 0):
             return False
         self._has_newcomers = False
-        self.rebalance_ends_s = now_s + min(delay_s, self._initial_left_s)
-        self._initial_left_s = max(self._initial_left_s - delay_s, 0.0)
+        self.rebalance_ends_s = now_s + min(self._initial_delay_s, self._initial_left_s)
+        self._initial_left_s = max(self._initial_left_s - self._initial_delay_s, 0.0)
         return True
 
     def have_all_joined(self) -> bool:
         """Return whether a rebalance need not wait any longer."""
         are_there = not self.pending and all(each.joining is not None for each in self.members.values())
-        return are_there and not (self._is_initial and self.members)
+        return are_there and not (self._is_initial and 0 < len(self.members) < self._expected)
 
     def complete_join(self, now_s: float, now_ms: int) -> bool:
         """End the first phase: a new generation of the members that have joined; return whether there are none.

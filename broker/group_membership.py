@@ -10,6 +10,7 @@ import logging
 
 import trio
 
+from offsetfs.broker.coordinator_lookups import LOOKUPS_OF_A_CLIENT, CoordinatorLookups, Peer
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import Answer, Group, GroupError, GroupState, Member, new_member_id
 from offsetfs.broker.group_table import GroupTable
@@ -17,6 +18,8 @@ from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
 
 _log = logging.getLogger(__name__)
+
+_LOOKED_UP_DELAY_S = 0.2  # how long an empty group waits for more members if several clients have looked it up
 
 _KNOWN_ID_SINCE = 4  # JoinGroup: a new member joins with the id that it got (KIP-394)
 _SKIP_SINCE = 9  # JoinGroup: a leader that comes back need not assign (KIP-814)
@@ -29,6 +32,7 @@ class Membership:
         self._table = table
         self._settings = settings
         self._delay_s = settings.group_initial_rebalance_delay_ms / 1000
+        self._lookups = CoordinatorLookups()
 
     # --- time-outs ---------------------------------------------------------------------------------------------------
 
@@ -67,10 +71,11 @@ class Membership:
     async def _go_on(self, group: Group, now_s: float) -> None:
         """End the first phase of a rebalance if it waits for nothing; store a group that is empty then. GroupError."""
         is_over = group.state == GroupState.PREPARING and now_s >= group.rebalance_ends_s
-        waits = not is_over or group.extend_initial(now_s, self._delay_s)
+        waits = not is_over or group.extend_initial(now_s)
         is_left_empty = not waits and group.complete_join(now_s, self._now_ms())
         self._table.schedule(group)
         if is_left_empty:
+            self._lookups.forget(group.group_id)
             # Without a check: what is stored of the next generation is behind it.
             await self._table.store(group, lambda: None)
 
@@ -87,7 +92,13 @@ class Membership:
     def _now_ms(self) -> int:
         return self._table.directory.clock.now_ms()
 
-    # --- JoinGroup ---------------------------------------------------------------------------------------------------
+    # --- FindCoordinator, JoinGroup ----------------------------------------------------------------------------------
+
+    def note_lookup(self, request: m.FindCoordinatorRequest, peer: Peer) -> None:
+        """Note that a client is about to join a group, if it has looked up the coordinator of one group."""
+        keys = request.coordinator_keys or [request.key]
+        if request.key_type == 0 and len(keys) == 1:  # administrators look up several
+            self._lookups.note(keys[0], peer, trio.current_time())
 
     async def join(self, request: m.JoinGroupRequest, version: int, client_id: str, host: str) -> m.JoinGroupResponse:
         """Let a member join; answered when all members have joined, or the rebalance time is over."""
@@ -185,8 +196,12 @@ class Membership:
         if member.joining is not None:  # an earlier request of the same member, on a connection that is gone
             member.joining.set(ErrorCode.UNKNOWN_MEMBER_ID)
         member.joining = answer = Answer()
+        lookups = self._lookups.count(group.group_id, now_s) if not self._delay_s else 0
         if group.state != GroupState.PREPARING:
-            group.prepare_rebalance(now_s, self._delay_s)
+            has_others = lookups > LOOKUPS_OF_A_CLIENT
+            group.prepare_rebalance(now_s, _LOOKED_UP_DELAY_S if has_others else self._delay_s)
+        if not self._delay_s:
+            group.expect(lookups)
         if group.have_all_joined():
             group.complete_join(now_s, self._now_ms())
         self._table.schedule(group)

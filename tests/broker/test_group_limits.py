@@ -10,6 +10,7 @@ import trio
 import trio.testing
 from group_requests import FEW_PARTITIONS, Groups
 
+from offsetfs.broker.coordinator_lookups import CoordinatorLookups
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import GroupState
 from offsetfs.broker.settings import ServerSettings
@@ -71,6 +72,59 @@ async def test_the_first_rebalance_waits_no_longer_than_a_rebalance(
     await groups.expire(11)  # `join_request` has 10 s
     await trio.testing.wait_all_tasks_blocked()
     assert joins.generations == [1]
+
+
+# --- clients that have looked up the coordinator
+
+
+def look_up(groups: Groups, *ports: int, keys: tuple[str, ...] = ("g",)) -> None:
+    for port in ports:
+        request = m.FindCoordinatorRequest(coordinator_keys=list(keys))
+        groups.membership.note_lookup(request, ("/host", port))
+
+
+async def test_several_clients_that_look_up_a_new_group_get_one_generation(groups: Groups, joins: Joins) -> None:
+    """Once the first ones had a generation of their own, and learned of the others after three seconds."""
+    look_up(groups, 1, 2, 3, 4)
+    await joins.begin()
+    now = trio.current_time()
+    assert groups.group.rebalance_ends_s == pytest.approx(now + 0.2, abs=0.1)
+    await joins.begin()
+    await groups.expire(0.3)  # the second member has come meanwhile: as long again
+    assert not joins.results
+    await groups.expire(0.6)
+    await trio.testing.wait_all_tasks_blocked()
+    assert joins.generations == [1, 1]
+
+
+async def test_a_new_group_waits_no_longer_once_each_client_has_joined(groups: Groups, joins: Joins) -> None:
+    look_up(groups, 1, 2, 3)
+    await joins.begin()
+    await joins.begin()
+    assert not joins.results
+    await joins.begin()
+    await trio.testing.wait_all_tasks_blocked()
+    assert joins.generations == [1, 1, 1]
+
+
+async def test_a_single_consumer_waits_for_nobody(groups: Groups) -> None:
+    """Not for its own lookups, those of an administrator for several groups, or those from before its group ended."""
+    look_up(groups, 1, 2, 1)
+    look_up(groups, 3, 4, keys=("g", "h"))
+    joined = await groups.join()
+    look_up(groups, 5, 6)
+    await groups.leave(joined.member_id)
+    assert (await groups.join()).generation_id == 3
+
+
+def test_lookups_are_bounded_and_age() -> None:
+    lookups = CoordinatorLookups()
+    for number in range(2000):
+        lookups.note("g", ("/host", number), 10.0)
+    assert lookups.count("g", 11.0) == 1000 and lookups.count("g", 15.1) == 0
+    for number in range(300):
+        lookups.note(f"other {number}", ("/host", 1), 10.0)
+    assert lookups.count("g", 11.0) == 0 and lookups.count("other 299", 11.0) == 1
 
 
 # --- group.max.size
