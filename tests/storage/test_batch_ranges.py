@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cached_reads import support_nowait
 from fake_clock import FakeClock
 from small_logs import SmallLog, record
 
@@ -19,6 +20,11 @@ pytestmark = pytest.mark.unit
 
 NOW = 1_800_000_000_000
 EVERYTHING = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def _memory_is_read_without_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    support_nowait(monkeypatch)
 
 
 @pytest.fixture
@@ -52,12 +58,9 @@ def test_a_range_has_whole_batches_from_the_offset_to_the_end_of_its_segment(log
     assert offsets(log.find_range(5, EVERYTHING, offset_end=7)) == [5, 6]
 
 
-def test_nowait_finds_the_same_range_or_reports_that_it_would_wait(log: Log) -> None:
+def test_nowait_finds_the_same_range_in_memory(log: Log) -> None:
     assert offsets(log.find_range(5, EVERYTHING, offset_end=7)) == [5, 6]
-    try:
-        assert offsets(log.find_range(5, EVERYTHING, offset_end=7, nowait=True)) == [5, 6]
-    except WouldBlock as error:
-        assert error.reason == "the file system does not support RWF_NOWAIT"
+    assert offsets(log.find_range(5, EVERYTHING, offset_end=7, nowait=True)) == [5, 6]
 
 
 def test_a_range_ends_before_the_end_that_is_asked_for(log: Log) -> None:
