@@ -423,6 +423,28 @@ async def test_a_file_that_ends_before_its_range_ends_the_connection(two: LogDir
     assert 40_000 < len(data) < 60_000
 
 
+@pytest.mark.damages
+@pytest.mark.promise(
+    "`offsetfs serve` sends batches as they are in the file, with their checksums, which clients verify as "
+    "with Kafka; it verifies the first batch of a response itself, except of a large one that it has appended since "
+    "its start."
+)
+async def test_a_damaged_batch_is_sent_with_its_checksum_and_never_as_the_first_one(two: LogDirectory) -> None:
+    append(two, FIRST, times=2)
+    client = Client(two)
+    one = sizes(await client.fetch([(0, 0)], partition_bytes=1))[0]
+    path = Path(two.path, str(FIRST), "00000000000000000000.log")
+    content = bytearray(path.read_bytes())
+    content[2 * one - 1] ^= 1  # the last byte of the second batch
+    path.write_bytes(content)
+    response = await client.fetch([(0, 0)])
+    records = response.responses[0].partitions[0].records
+    assert codes(response) == [ErrorCode.NONE]
+    assert records.file.read(records.position, records.size) == bytes(content)
+    assert codes(await client.fetch([(0, 1)])) == [ErrorCode.CORRUPT_MESSAGE]
+    assert codes(await client.fetch([(0, 2)])) == [ErrorCode.NONE]
+
+
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 
