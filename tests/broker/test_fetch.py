@@ -425,9 +425,10 @@ async def test_a_file_that_ends_before_its_range_ends_the_connection(two: LogDir
 
 @pytest.mark.damages
 @pytest.mark.promise(
-    "`offsetfs serve` sends batches with the checksums that they have in the file, which clients verify, as with Kafka.",
-    "`offsetfs serve` verifies the first batch of a response itself, except of a large one that it has appended since its "
-    "start.",
+    "`offsetfs serve` sends batches with the checksums that they have in the file, which clients verify, as with "
+    "Kafka.",
+    "`offsetfs serve` verifies the first batch of a response itself, except of a large one that it has appended since "
+    "its start.",
 )
 async def test_a_damaged_batch_is_sent_with_its_checksum_and_never_as_the_first_one(two: LogDirectory) -> None:
     append(two, FIRST, times=2)
