@@ -102,10 +102,10 @@ def killed_after(path: Path, batches: int) -> list[int]:
 )
 async def test_a_killed_broker_has_what_it_answered(tmp_path: Path, nursery: trio.Nursery) -> None:
     with_topic(str(tmp_path)).close()
-    former = await trio.to_thread.run_sync(killed_after, tmp_path, 10)
+    former = await trio.to_thread.run_sync(killed_after, tmp_path, 20)
     directory = LogDirectory.open(str(tmp_path))
     values = [each.value for each in LogReader(directory.log(T)).records()][::2]
-    assert 20 <= len(values) <= 30 and values == [b"%d" % number for number in range(len(values))]
+    assert 40 <= len(values) <= 60 and values == [b"%d" % number for number in range(len(values))]
     running = Running(directory)
     nursery.start_soon(running.broker.run)
     for number in range(len(values) - 4, len(values)):
@@ -113,7 +113,7 @@ async def test_a_killed_broker_has_what_it_answered(tmp_path: Path, nursery: tri
         assert (answer.error_code, answer.base_offset) == (0, 2 * number)
     assert (await produced(running, "t", numbered(len(values)))).base_offset == 2 * len(values)
     fresh = (await running.send(22, "InitProducerId", 4, m.InitProducerIdRequest(None))).producer_id
-    assert len({*former, fresh}) == 11
+    assert len({*former, fresh}) == 21
     running.broker.stop()
     running.listener.close()
     directory.close()

@@ -107,8 +107,8 @@ async def test_a_new_group_waits_no_longer_once_each_client_has_joined(groups: G
     assert joins.generations == [1, 1, 1]
 
 
-async def test_a_single_consumer_waits_for_nobody(groups: Groups) -> None:
-    """Not for its own lookups, those of an administrator for several groups, or those from before its group ended."""
+async def test_a_single_consumer_does_not_wait(groups: Groups) -> None:
+    """Its own lookups do not count, nor those for several groups at once, nor those from before its group was empty."""
     look_up(groups, 1, 2, 1)
     look_up(groups, 3, 4, keys=("g", "h"))
     joined = await groups.join()

@@ -103,10 +103,12 @@ def test_java_producers_and_the_administration_of_transactions(cluster: Cluster,
     described = dict(zip(head, row, strict=True))
     assert (described["TransactionState"], described["TransactionTimeoutMs"]) == ("Ongoing", "60000")
     assert described["TopicPartitions"] == f"{topic}-0"
-    first = next(
-        line[-1]
-        for line in lines_of("describe-producers", "--topic", topic, "--partition", "0")[1:]
-        if line[-1] != "None"
-    )
+
+    def open_since() -> set[str]:
+        """Return where transactions of the partition begin; None for each producer without one."""
+        return {line[-1] for line in lines_of("describe-producers", "--topic", topic, "--partition", "0")[1:]}
+
+    (first,) = open_since() - {"None"}
     lines_of("abort", "--topic", topic, "--partition", "0", "--start-offset", first)
+    assert open_since() == {"None"}
     assert len(committed(cluster.address, topic, 200)) == 200

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.interop
 
 
 def committed_offset(consumer: Consumer) -> int:
-    """Return the committed offset of `orders-0`, 0 without one; a broker of Kafka may just make its topic."""
+    """Return the committed offset of `orders-0`, 0 without one. Try again while Kafka creates `__consumer_offsets`."""
     deadline = time.monotonic() + SECONDS_MAX
     while True:
         try:

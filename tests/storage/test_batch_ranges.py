@@ -159,9 +159,9 @@ def test_a_compressed_batch_is_not_inflated_for_its_range(log: Log) -> None:
 
 
 @pytest.mark.damages
-def test_a_batch_that_was_appended_here_is_verified_in_a_thread_and_doubted_after_damage(large: SmallLog) -> None:
+def test_after_damage_a_batch_that_was_appended_here_is_verified_by_each_look_up(large: SmallLog) -> None:
     damage(second(large.log))
-    assert large.log.find_range(1, 1, offset_end=3, nowait=True) is not None  # the page cache is trusted
+    assert large.log.find_range(1, 1, offset_end=3, nowait=True) is not None  # in the page cache: not verified
     for nowait in (False, True):
         with pytest.raises(CorruptBatch):
             large.log.find_range(1, 1, offset_end=3, nowait=nowait)
@@ -194,7 +194,7 @@ def test_a_batch_of_another_process_is_always_verified(large: SmallLog) -> None:
 
 
 @pytest.mark.damages
-def test_what_is_appended_after_a_recovery_that_cut_the_log_is_not_mistaken_for_what_was_there(large: SmallLog) -> None:
+def test_what_is_appended_after_a_recovery_that_cut_the_log_is_found(large: SmallLog) -> None:
     position = second(large.log).position
     damage(second(large.log))
     log = large.reopen(in_order=False)

@@ -1,4 +1,4 @@
-"""The records of Kafka's internal topics: all that Kafka 4.1 knows, from Kafka's own schemas and from nowhere else."""
+"""The records of Kafka's internal topics: every type of Kafka 4.1, by Kafka's own schemas."""
 
 from __future__ import annotations
 
