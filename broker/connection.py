@@ -178,9 +178,9 @@ class Connection:
         self._ahead = bytearray()  # received, and not read yet
         self._is_draining = False
         self._is_receiving = False
-        self._has_waited = False  # for the client, since the response is being sent
+        self._has_waited = False  # for the client, since the response began to be sent
         self._serving = trio.CancelScope()
-        self._reading = trio.CancelScope()  # ends no response that waits
+        self._reading = trio.CancelScope()  # of requests; delayed responses go on
         self._waiting: trio.CancelScope | None = None
         self._responses = ResponseQueue(self._send)
         self._receiving_since = self._sending_since = math.inf
@@ -326,7 +326,7 @@ class Connection:
         return body
 
     async def _large_body(self, size: int) -> bytearray | None:
-        """Return the same. A new buffer grows with what arrives, so that a size alone takes no memory."""
+        """As `_body`, in a kept buffer. A new one grows with what arrives, so that a size alone takes no memory."""
         begin = self._ahead[4 : size + 4]
         del self._ahead[: size + 4]
         done, buffer = len(begin), self._buffers.take(size)
@@ -432,7 +432,7 @@ class Connection:
         """Answer in a task of its own. The request counts for `queued.max.requests` until then."""
         size = DECODED_FACTOR * (len(received.data) - delayed.freed_bytes)
         reserved = 0
-        if size > FREE_BYTES_MAX:  # else its memory is free with its records
+        if size > FREE_BYTES_MAX:  # the rest of a small one needs no reservation
             reserved, received.reserved = received.reserved, 0
         nursery.start_soon(self._respond, call, delayed, self._responses.add(size), reserved)
 

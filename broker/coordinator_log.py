@@ -29,7 +29,7 @@ from offsetfs.storage.errors import StorageError
 _log = logging.getLogger(__name__)
 
 RETRY_S = 10.0
-"""How long a partition that could not be read is left alone."""
+"""The pause before a partition that could not be read is tried again."""
 
 LOAD_WAIT_S = 5.0
 """How long a request waits for its partition to be loaded, before clients are asked to try again."""

@@ -1,6 +1,6 @@
 """What the group coordinator keeps on disk: commits and groups in `__consumer_offsets`, in Kafka's format.
 
-Reading and writing is that of `CoordinatorLog`. Commits in a transaction count when its marker is in the log.
+`CoordinatorLog` reads and writes. Commits in a transaction count when its marker is in the log.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ class ReceiveBuffers:
     """The kept buffers of one broker. Used by the event loop only."""
 
     def __init__(self) -> None:
-        self._kept: list[bytearray] = []  # the one that was used last comes last: it is in the processor's cache
+        self._kept: list[bytearray] = []  # the last used comes last: it is in the processor's cache
         self._bytes = 0
 
     def take(self, size: int) -> bytearray | None:

@@ -31,7 +31,7 @@ class DelayedResponse:
 
     wait: Callable[[], Awaitable[Any]]
     freed_bytes: int
-    """Bytes of the request that are needed no more."""
+    """Bytes of the request that are no longer needed."""
 
 
 class PendingResponse:

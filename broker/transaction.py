@@ -68,7 +68,7 @@ def initialized(
 
 
 def _is_of(found: Transaction, asked: ProducerEpoch) -> bool:
-    """Return whether a producer id is that of now, or one whose epochs ran out (the answer to that may be lost)."""
+    """Return whether a producer id is the current one, or one whose epochs ran out (the answer may have been lost)."""
     if asked.producer_id == found.producer_id:
         return True
     return asked.producer_id == found.previous_producer_id and _is_exhausted(asked.epoch)

@@ -1,6 +1,6 @@
 """What the transaction coordinator keeps on disk: transactional ids in `__transaction_state`, in Kafka's format.
 
-Reading and writing is that of `CoordinatorLog`.
+`CoordinatorLog` reads and writes.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class TransactionMarkers:
             except UnknownPartition:
                 return  # its records are gone, too
             except (InvalidProducerEpoch, CoordinatorFenced) as error:
-                # As TransactionMarkerRequestCompletionHandler: of a newer coordinator or producer, so there is no
-                # transaction of ours to end.
+                # As TransactionMarkerRequestCompletionHandler: of a newer coordinator or producer, so the
+                # transaction has ended there.
                 _log.warning("%s: no end of a transaction of producer %d: %s", partition, marker.producer_id, error)
             except (StorageError, OSError, MemoryError) as error:
                 failures.append(error)
