@@ -41,7 +41,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 LOG_BYTES_MAX = 2**31 - 1
 ENDS_MAX = 32
-"""How many ends of ranges a segment remembers. Readers whose offsets have the same place look up in the index."""
+"""How many ends of ranges a segment remembers. The end of offset N takes the place of that of N - ENDS_MAX."""
 
 REOPEN_BYTES = 1 << 20
 
