@@ -246,7 +246,8 @@ class TransactionCoordinator:
             self._appending[producer.producer_id] -= 1
             if not self._appending[producer.producer_id]:
                 del self._appending[producer.producer_id]
-                self._appended.set()
+                self._appended.set()  # several ends may wait, and each looks for its own producer
+                self._appended = trio.Event()
 
     # --- EndTxn ------------------------------------------------------------------------------------------------------
 
@@ -294,7 +295,6 @@ class TransactionCoordinator:
             return
         while self._appending[found.producer_id]:
             await self._appended.wait()
-            self._appended = trio.Event()
         # Partitions must not differ after a power loss. A decision that was read may not be on disk yet.
         await self._log.sync(transactional_id)
         is_commit = found.state == TransactionState.PREPARE_COMMIT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -210,6 +211,30 @@ async def test_markers_wait_for_an_append_that_is_under_way(
             await trio.testing.wait_all_tasks_blocked(0.01)
             assert (written, committed(directory)) == ([], [])
     assert (len(written), committed(directory)) == (1, [b"1"])
+
+
+async def test_ends_of_several_producers_wait_for_appends_at_the_same_time(
+    running: Running, directory: LogDirectory, producer: TransactionalProducer
+) -> None:
+    """The end of one append was hidden from an end that waited for another: its EndTxn was never answered."""
+    others = [TransactionalProducer(running, f"tx-{number}") for number in range(6)]
+    for each in (producer, *others):
+        assert [await each.init(), await each.add("t"), await each.send(b"1")] == [NONE, [NONE], NONE]
+    coordinator = coordinator_of(running)
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            with coordinator.appending(ProducerEpoch(producer.producer_id, producer.epoch)):
+                with contextlib.ExitStack() as appends:
+                    for each in others:
+                        appends.enter_context(coordinator.appending(ProducerEpoch(each.producer_id, each.epoch)))
+                    for each in (producer, *others):
+                        nursery.start_soon(each.end)
+                        while await each.state() != "PrepareCommit":
+                            await trio.lowlevel.checkpoint()
+                    await trio.testing.wait_all_tasks_blocked(0.01)
+                for each in others:
+                    await until_state(each, "CompleteCommit")
+    assert (committed(directory), is_stable(directory)) == ([b"1"] * 7, True)
 
 
 # --- fencing
