@@ -69,6 +69,8 @@ class TransactionCoordinator:
         self._ids = ProducerIds()
         self._completing: dict[str, trio.Event] = {}
         self._reported: dict[str, str] = {}
+        self._missing: dict[str, tuple[Transaction, set[TopicPartition]]] = {}
+        """The partitions that have not got the marker of an end; it counts for this very object only."""
         self._appending: Counter[int] = Counter()
         self._appended = trio.Event()
 
@@ -300,7 +302,12 @@ class TransactionCoordinator:
         is_commit = found.state == TransactionState.PREPARE_COMMIT
         epoch = self._log.epoch_of(transactional_id)
         marker = Marker(found.producer_id, found.epoch, is_commit, epoch)
-        await self.markers.write_all(marker, sorted(found.partitions))
+        # A partition that takes no marker for a day would otherwise let all others grow with each attempt.
+        tried, missing = self._missing.get(transactional_id, (None, set[TopicPartition]()))
+        if tried is not found:
+            missing = set(found.partitions)
+            self._missing[transactional_id] = found, missing
+        await self.markers.write_all(marker, missing)
 
         def make() -> list[TransactionChange]:
             latest = self._log.find(transactional_id)
@@ -309,6 +316,7 @@ class TransactionCoordinator:
             return [TransactionChange(transactional_id, completed(latest, self._now()))]
 
         await self._log.append(transactional_id, make)
+        del self._missing[transactional_id]
 
     # --- background --------------------------------------------------------------------------------------------------
 

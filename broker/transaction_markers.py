@@ -8,7 +8,6 @@ second one changes nothing. Follows TransactionMarkerChannelManager and ReplicaM
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
@@ -42,10 +41,10 @@ class TransactionMarkers:
         self._syncs = syncs
         self._appends = trio.CapacityLimiter(_APPENDS_MAX)
 
-    async def write_all(self, marker: Marker, partitions: Iterable[TopicPartition]) -> None:
+    async def write_all(self, marker: Marker, missing: set[TopicPartition]) -> None:
         """Write a marker to all partitions, except those that are deleted; StorageError, OSError, MemoryError.
 
-        All are tried before an error is raised.
+        All are tried before an error is raised. Those that need no further attempt are removed from `missing`.
         """
         failures: list[Exception] = []
 
@@ -53,16 +52,18 @@ class TransactionMarkers:
             try:
                 await self.write(marker, partition)
             except UnknownPartition:
-                return  # its records are gone, too
+                pass  # its records are gone, too
             except (InvalidProducerEpoch, CoordinatorFenced) as error:
                 # As TransactionMarkerRequestCompletionHandler: of a newer coordinator or producer, so the
                 # transaction has ended there.
                 _log.warning("%s: no end of a transaction of producer %d: %s", partition, marker.producer_id, error)
             except (StorageError, OSError, MemoryError) as error:
                 failures.append(error)
+                return
+            missing.remove(partition)
 
         async with trio.open_nursery() as nursery:
-            for each in partitions:
+            for each in sorted(missing):
                 nursery.start_soon(write, each)
         if failures:
             raise failures[0]

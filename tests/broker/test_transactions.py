@@ -195,9 +195,9 @@ async def test_markers_wait_for_an_append_that_is_under_way(
     written: list[Marker] = []
     write_all = TransactionMarkers.write_all
 
-    async def noted(self: TransactionMarkers, marker: Marker, partitions: list[TopicPartition]) -> None:
+    async def noted(self: TransactionMarkers, marker: Marker, missing: set[TopicPartition]) -> None:
         written.append(marker)
-        await write_all(self, marker, partitions)
+        await write_all(self, marker, missing)
 
     monkeypatch.setattr(TransactionMarkers, "write_all", noted)
     coordinator = coordinator_of(running)
@@ -462,6 +462,33 @@ async def test_markers_that_could_not_be_written_are_tried_again(
     assert TransactionMarkers._append is append
     await coordinator_of(running).complete_prepared()
     assert (await producer.state(), committed(directory)) == ("CompleteCommit", [b"1"])
+
+
+@pytest.mark.expect_log("is not in all partitions")
+async def test_a_partition_gets_one_marker_while_another_one_takes_none(
+    running: Running, directory: LogDirectory, producer: TransactionalProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It got one with each attempt, one a second."""
+    await producer.init()
+    await begun(producer)
+    append = TransactionMarkers._append
+
+    def full(self: TransactionMarkers, marker: Marker, partition: TopicPartition) -> object:
+        return _full(self, marker, partition) if partition == U else append(self, marker, partition)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TransactionMarkers, "_append", full)
+        assert await producer.end() == NONE
+        for _ in range(3):
+            await coordinator_of(running).complete_prepared()
+        assert (await producer.state(), directory.log(T).next_offset) == ("PrepareCommit", 2)
+    await coordinator_of(running).complete_prepared()
+    assert (await producer.state(), committed(directory, U), directory.log(T).next_offset) == (
+        "CompleteCommit", [b"1"], 2,
+    )  # fmt: skip
+    await begun(producer, b"2")  # the same producer and epoch: another transaction gets markers of its own
+    assert await producer.end() == NONE
+    assert (committed(directory), is_stable(directory), is_stable(directory, U)) == ([b"1", b"2"], True, True)
 
 
 def _full(self: TransactionMarkers, marker: Marker, partition: TopicPartition) -> None:
