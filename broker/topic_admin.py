@@ -18,12 +18,10 @@ from offsetfs.broker.partitions import Topics
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.message import NO_ID
-from offsetfs.storage import LogConfig, TopicPartition, check_topic
+from offsetfs.storage import METADATA_TOPIC, LogConfig, TopicPartition, check_topic
 
 PARTITIONS_MAX = 10_000
 """How many partitions a topic may have: each takes files, and syncs of the disk."""
-
-_METADATA_TOPIC = "__cluster_metadata"
 
 
 class TopicAdmin:
@@ -75,7 +73,7 @@ class TopicAdmin:
 
     def _check_new_name(self, name: str) -> None:
         check_topic(name)
-        if name == _METADATA_TOPIC:
+        if name == METADATA_TOPIC:
             raise Rejected(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
         known = self._topics.all()
         if name in known:

@@ -39,7 +39,7 @@ from offsetfs.broker.transaction import (
 from offsetfs.broker.transaction_log import TransactionLog
 from offsetfs.broker.transaction_markers import Marker, TransactionMarkers
 from offsetfs.protocol import messages as m
-from offsetfs.storage import LogDirectory, TopicPartition
+from offsetfs.storage import METADATA_TOPIC, LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import NO_PRODUCER, Transaction, TransactionChange, TransactionState
 from offsetfs.storage.errors import InvalidName, StorageError
 
@@ -183,7 +183,8 @@ class TransactionCoordinator:
             found = TopicPartition(topic, index)
         except InvalidName:
             return None
-        return found if self._directory.has(found) else None
+        # Kafka's metadata does not list the log of the cluster; it takes no marker, and no end would be complete.
+        return found if found.topic != METADATA_TOPIC and self._directory.has(found) else None
 
     async def extend(self, transactional_id: str, producer: ProducerEpoch, partitions: set[TopicPartition]) -> None:
         """Add partitions to the transaction of a producer; TransactionError. Durable on return."""
@@ -338,6 +339,8 @@ class TransactionCoordinator:
 
     async def complete_prepared(self) -> None:
         """Complete the ends that a crash, or an error, has interrupted."""
+        with contextlib.suppress(TransactionError):  # a partition that could not be read, and no client may ask for it
+            await self._log.current_all()
         for transactional_id, found in list(self._log.states()):
             if found.state.is_ending and transactional_id not in self._completing:
                 await self._complete(transactional_id)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from offsetfs.storage.clock import Clock
     from offsetfs.storage.directory.directory import LogDirectory
     from offsetfs.storage.directory.log_directories import AnyLogDirectory, LogDirectories
-    from offsetfs.storage.names import INTERNAL_TOPICS, OFFSET_MAX, TopicPartition, check_topic
+    from offsetfs.storage.names import INTERNAL_TOPICS, METADATA_TOPIC, OFFSET_MAX, TopicPartition, check_topic
     from offsetfs.storage.partition.batch_search import BatchRange
     from offsetfs.storage.partition.isolation import READ_COMMITTED, READ_UNCOMMITTED, LogView
     from offsetfs.storage.partition.log import Log
@@ -34,6 +34,7 @@ __all__ = [
     "INTERNAL_TOPICS",
     "JSON_VALUES",
     "LOG_APPEND_TIME",
+    "METADATA_TOPIC",
     "OFFSET_MAX",
     "RAW",
     "READ_COMMITTED",
@@ -72,6 +73,7 @@ __getattr__ = lazy_names(
         "INTERNAL_TOPICS": "names",
         "JSON_VALUES": "records.json.json_values",
         "LOG_APPEND_TIME": "records.format.record",
+        "METADATA_TOPIC": "names",
         "OFFSET_MAX": "names",
         "RAW": "partition.log_reader",
         "READ_COMMITTED": "partition.isolation",

@@ -22,7 +22,10 @@ OFFSET_MAX = 2**63 - 1
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_TOPIC = "__share_group_state"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_TOPIC, "__cluster_metadata"})
+METADATA_TOPIC = "__cluster_metadata"
+"""The metadata log of a KRaft controller. It can be read, but is never written or recovered: the controller owns it."""
+
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_TOPIC, METADATA_TOPIC})
 """Topics whose records are a broker's own state: one that it cannot parse keeps it from starting."""
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+\Z")  # \Z: with $ a trailing newline would pass

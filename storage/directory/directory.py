@@ -41,7 +41,7 @@ from offsetfs.storage.errors import (
     UnknownPartition,
 )
 from offsetfs.storage.lock import DirectoryLock, holder
-from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.names import METADATA_TOPIC, TopicPartition
 from offsetfs.storage.partition.damage_registry import OnDamage
 from offsetfs.storage.partition.log import Damage, Log
 from offsetfs.storage.partition.log_context import LogContext
@@ -55,9 +55,6 @@ from offsetfs.storage.segments.segment_files import SegmentFiles
 from offsetfs.storage.settings.config import LogConfig
 from offsetfs.storage.settings.directory_config import DIRECTORY_DEFAULTS, DirectoryConfig
 from offsetfs.storage.settings.topic_settings import Changes, TopicSettings
-
-METADATA_TOPIC = "__cluster_metadata"
-"""The metadata log of a KRaft controller. It can be read, but is never written or recovered: the controller owns it."""
 
 OPEN_SEGMENTS_MAX = 128
 """The default for the number of sealed segments that stay open. Each uses three descriptors."""

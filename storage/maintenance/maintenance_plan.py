@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from offsetfs.storage import files
 from offsetfs.storage.compaction.compaction import DirtyRange, find_dirty_range
 from offsetfs.storage.directory import partition_deletion
-from offsetfs.storage.directory.directory import METADATA_TOPIC, LogDirectory
-from offsetfs.storage.names import TopicPartition, parse_segment_name
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.names import METADATA_TOPIC, TopicPartition, parse_segment_name
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.retention import expired_segments
 from offsetfs.storage.segments import removed_names

@@ -16,11 +16,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 
-from offsetfs.storage.directory.directory import METADATA_TOPIC, LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError, UnknownPartition
 from offsetfs.storage.maintenance.cleaner import PartitionClaims
 from offsetfs.storage.maintenance.partition_stat import PartitionStat
-from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.names import METADATA_TOPIC, TopicPartition
 from offsetfs.storage.partition import retention
 from offsetfs.storage.settings.config import LogConfig
 

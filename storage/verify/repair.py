@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from offsetfs.storage import checkpoint, files, lock
 from offsetfs.storage.checkpoint import CleanShutdown
-from offsetfs.storage.directory.directory import METADATA_TOPIC, LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import InvalidCheckpoint, LogDirectoryLocked, StorageError, sentence
-from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.names import METADATA_TOPIC, TopicPartition
 from offsetfs.storage.partition.log import Damage, Log
 from offsetfs.storage.recovery.recover_all import OnRecovery
 from offsetfs.storage.segments import segment_indexes

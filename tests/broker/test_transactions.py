@@ -474,7 +474,9 @@ async def test_a_partition_gets_one_marker_while_another_one_takes_none(
     append = TransactionMarkers._append
 
     def full(self: TransactionMarkers, marker: Marker, partition: TopicPartition) -> object:
-        return _full(self, marker, partition) if partition == U else append(self, marker, partition)
+        if partition == U:
+            _full(self, marker, partition)
+        return append(self, marker, partition)
 
     with monkeypatch.context() as patch:
         patch.setattr(TransactionMarkers, "_append", full)
@@ -489,6 +491,35 @@ async def test_a_partition_gets_one_marker_while_another_one_takes_none(
     await begun(producer, b"2")  # the same producer and epoch: another transaction gets markers of its own
     assert await producer.end() == NONE
     assert (committed(directory), is_stable(directory), is_stable(directory, U)) == ([b"1", b"2"], True, True)
+
+
+async def test_the_log_of_the_cluster_is_in_no_transaction(
+    running: Running, directory: LogDirectory, producer: TransactionalProducer
+) -> None:
+    """It takes no marker: the end of the transaction was tried again forever."""
+    directory.create_partitions([TopicPartition("__cluster_metadata", 0)])
+    await producer.init()
+    unknown, not_tried = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+    assert await producer.add("__cluster_metadata", "t") == [unknown, not_tried]
+    assert await producer.state() == "Empty"
+
+
+@pytest.mark.expect_log("are not available until it can be read again")
+async def test_an_open_transaction_times_out_after_its_partition_could_not_be_read(
+    running: Running, directory: LogDirectory, producer: TransactionalProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client is gone, so that no request reads the partition again."""
+    producer.timeout_ms = 1
+    await producer.init()
+    await begun(producer)
+    coordinator = coordinator_of(running)
+    monkeypatch.setattr("offsetfs.broker.coordinator_log.RETRY_S", 0)
+    for shard in coordinator._log._shards.values():
+        coordinator._log._failed(shard, OSError(24, "Too many open files"))
+    await coordinator.complete_prepared()
+    await trio.sleep(0.01)
+    await coordinator.abort_timed_out()
+    assert (await producer.state(), is_stable(directory)) == ("CompleteAbort", True)
 
 
 def _full(self: TransactionMarkers, marker: Marker, partition: TopicPartition) -> None:

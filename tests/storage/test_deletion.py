@@ -25,10 +25,10 @@ from offsetfs.storage.checkpoint import (
     read_offsets,
     read_topic_id,
 )
-from offsetfs.storage.directory.directory import METADATA_TOPIC, LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.directory.partition_deletion import deletion_name, is_deleted
 from offsetfs.storage.errors import LogFailed, PartitionExists, ReadOnlyLog, UnknownPartition
-from offsetfs.storage.names import TOPIC_LENGTH_MAX, TopicPartition
+from offsetfs.storage.names import METADATA_TOPIC, TOPIC_LENGTH_MAX, TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.retention import sweep
 from offsetfs.storage.segments.deletions import RETRY_MS, Deletions
