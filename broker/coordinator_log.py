@@ -61,6 +61,7 @@ class Shard(Generic[S, C]):
     states: dict[str, S] = field(default_factory=dict)
     lock: trio.Lock = field(default_factory=trio.Lock)
     replay: ChangesReplay[C] | None = None
+    is_catching_up: bool = False
     loaded_s: float | None = None
     failure: str = ""
     failed_s: float = 0.0
@@ -189,6 +190,9 @@ class CoordinatorLog(ABC, Generic[S, C]):
         raise self._refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def _is_behind(self, shard: Shard[S, C]) -> bool:
+        # A thread may have read to the end, with changes that are not applied yet: its lock says when they are.
+        if shard.is_catching_up:
+            return True
         if shard.failure:
             return trio.current_time() >= shard.failed_s + RETRY_S
         replay = shard.replay
@@ -199,6 +203,7 @@ class CoordinatorLog(ABC, Generic[S, C]):
     async def _catch_up(self, shard: Shard[S, C]) -> None:
         """Read a partition to its end; call with its lock. An error is a state of the partition and is not raised."""
         with trio.CancelScope(shield=True):
+            shard.is_catching_up = True
             try:
                 log = await in_thread(partial(self._directory.log, shard.partition))
                 replay = shard.replay
@@ -209,6 +214,8 @@ class CoordinatorLog(ABC, Generic[S, C]):
                 self._failed(shard, error)
             else:
                 self._succeeded(shard)
+            finally:
+                shard.is_catching_up = False
 
     def _begin(self, shard: Shard[S, C], log: Log) -> None:
         """Begin at the start of a log: of a partition that was created, created again, or could not be read."""

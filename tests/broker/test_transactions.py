@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -27,6 +29,7 @@ from offsetfs.protocol import messages as m
 from offsetfs.protocol.records import PartitionsSchema, TransactionLogValue
 from offsetfs.storage import CREATE_TIME, READ_COMMITTED, BatchBuilder, LogDirectory, LogReader, Record, TopicPartition
 from offsetfs.storage.coordinators import (
+    ChangesReplay,
     Transaction,
     TransactionState,
     partition_of,
@@ -446,6 +449,48 @@ async def test_an_open_transaction_goes_on_after_a_restart(tmp_path: Path, direc
         producer._running = running
         assert (await producer.state(), await producer.end()) == ("CompleteCommit", NONE)
         assert await committed_offset(running) == 3
+
+
+async def test_nothing_is_answered_from_a_part_of_the_records(
+    tmp_path: Path, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread has read a partition to its end, and what it has read is not applied yet."""
+    directory.close()
+    async with serving(str(tmp_path)) as running:
+        producer = TransactionalProducer(running)
+        await producer.init()
+        await begun(producer)
+        assert [await producer.add_offsets(), await producer.commit_offset(3), await producer.end()] == [NONE] * 3
+    has_read, may_return = threading.Semaphore(0), threading.Event()
+    advance = ChangesReplay.advance
+
+    def advance_slowly(self: ChangesReplay[Any], bytes_max: int) -> list[Any]:
+        changes = advance(self, bytes_max)
+        if changes:
+            has_read.release()
+            assert may_return.wait(60)
+        return changes
+
+    monkeypatch.setattr(ChangesReplay, "advance", advance_slowly)
+    found: dict[str, object] = {}
+    async with serving(str(tmp_path)) as running:
+        producer._running = running
+
+        async def ask_for_state() -> None:
+            found["state"] = await producer.state()
+
+        async def ask_for_offset() -> None:
+            found["offset"] = await committed_offset(running)
+
+        async with trio.open_nursery() as nursery:
+            await trio.to_thread.run_sync(has_read.acquire)
+            nursery.start_soon(ask_for_state)
+            nursery.start_soon(ask_for_offset)
+            await trio.sleep(0.05)  # without the wait both are answered by then
+            answered_early = dict(found)
+            may_return.set()
+    assert answered_early == {}
+    assert found == {"state": "CompleteCommit", "offset": 3}
 
 
 @pytest.mark.expect_log("is not in all partitions")
