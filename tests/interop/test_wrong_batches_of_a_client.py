@@ -22,7 +22,6 @@ STRICTER = {
     "the time type of the log",  # Kafka stores it, unless the topic has LogAppendTime
     "a codec that there is not",  # UNKNOWN_SERVER_ERROR
     "records that are not gzip",  # UNKNOWN_SERVER_ERROR
-    "a transaction",  # Kafka has transactions
 }
 
 
