@@ -92,6 +92,18 @@ def pytest_configure(config: pytest.Config) -> None:
 # --- the class of a test
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out, without importing it, a file whose tests are all of other classes than the selected one.
+
+    A file that names no class is collected: its tests have to fail.
+    """
+    selected = re.fullmatch(rf"({'|'.join(CLASSES)})( and not \w+)?", config.option.markexpr)
+    if selected is None or not re.fullmatch(r"test_\w+\.py", collection_path.name):
+        return None
+    named = set(_CLASS_MARKER.findall(collection_path.read_text(encoding="utf-8")))
+    return True if named and selected[1] not in named else None
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
     """Put tests without a class among the unit tests, where they run and fail; those of a worker into its order."""
@@ -122,6 +134,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 _CLASS_FAULT = pytest.StashKey[str]()
+_CLASS_MARKER = re.compile(rf"\bmark\.({'|'.join(CLASSES)})\b")
 
 
 # --- the log

@@ -123,6 +123,18 @@ def test_a_test_fails_for_what_it_logs_unexpectedly_and_for_having_no_class(inne
     assert {name: {outcome for outcome, test in found if test == name} for _, name in found} == OUTCOMES
 
 
+def test_a_file_of_another_class_is_not_imported(inner: pytest.Pytester) -> None:
+    inner.makepyfile(
+        test_a="import pytest\npytestmark = pytest.mark.unit\ndef test_it(): pass",
+        test_b="import pytest\npytestmark = pytest.mark.mount\nraise AssertionError",
+        test_c="import pytest\n@pytest.mark.mount\ndef test_it(): pass\n@pytest.mark.unit\ndef test_other(): pass",
+    )
+    inner.runpytest_subprocess("-m", "unit").assert_outcomes(passed=2, deselected=1)
+    inner.runpytest_subprocess("-m", "unit and not slow").assert_outcomes(passed=2, deselected=1)
+    for expression in ("mount", "unit or mount", "not mount"):
+        inner.runpytest_subprocess("-m", expression).assert_outcomes(errors=1)
+
+
 def test_a_run_that_skipped_everything_counts_as_empty(inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CI", raising=False)
     inner.makepyfile("import pytest\npytestmark = pytest.mark.unit\ndef test_it(): pytest.skip()")

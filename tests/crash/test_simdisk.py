@@ -11,7 +11,7 @@ from simsystem import SHORT, System, simulated
 
 from offsetfs.storage import files
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.crash
 
 CUTS = 300
 OLD, NEW = b"o" * 1024, b"n" * 1024
