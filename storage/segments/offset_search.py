@@ -58,7 +58,7 @@ def find_checked(
         try:
             return batch_chain.check(file, position, header, seen, nowait=nowait)
         except CorruptBatch:
-            segment.doubt()
+            segment.note_damage()
             raise
 
     return _search(segment, offset, offset_end, nowait, check)

@@ -159,17 +159,17 @@ class Segment:
         """Record that the log file was unlinked: the kernel may reuse its inode number. `names_lock` is held."""
         self.inode = -1
 
-    # --- who wrote the batches ----------------------------------------------------------------------------------------
+    # --- batches of this process -------------------------------------------------------------------------------------
 
     def is_appended_here(self, position: int) -> bool:
         """Whether this process has written the batch at `position`, with a checksum that it had verified."""
         return position >= self._appended_from and not self.read_only
 
-    def doubt(self) -> None:
-        """Record that a batch was damaged: from now on none counts as appended here."""
+    def note_damage(self) -> None:
+        """Record that a batch is damaged: from now on none counts as appended here."""
         self._appended_from = LOG_BYTES_MAX + 1
 
-    # --- where readers go on ------------------------------------------------------------------------------------------
+    # --- ends of earlier reads ---------------------------------------------------------------------------------------
 
     def note_end(self, offset: int, position: int) -> None:
         """Remember that a reader has read up to `offset`, which is to begin at byte `position`.
@@ -216,7 +216,7 @@ class Segment:
     def find_checked(
         self, offset: int, *, offset_end: int | None = None, nowait: bool = False
     ) -> batch_chain.CheckedBatch | None:
-        """Return what `find` returns, without the bytes of the batch: for those who send the file itself.
+        """Return what `find` returns, without the bytes of the batch, for a caller that sends the file itself.
 
         With `nowait`, a large batch that `is_appended_here` is not verified again while the page cache has it.
         """

@@ -9,6 +9,7 @@ import signal
 import socket
 import struct
 import threading
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -299,8 +300,14 @@ async def test_a_request_whose_client_leaves_while_it_waits_for_memory_takes_non
 
 async def test_a_size_alone_takes_no_memory(running: Running) -> None:
     stream = await trio.open_tcp_stream(*running.address)
-    await stream.send_all(struct.pack(">ihhi", 100 << 20, 0, 9, 1))
-    await until(lambda: bool(running.broker._shared.limits._bytes))
+    tracemalloc.start()
+    try:
+        await stream.send_all(struct.pack(">ihhi", 100 << 20, 0, 9, 1))
+        await until(lambda: bool(running.broker._shared.limits._bytes))
+        await trio.testing.wait_all_tasks_blocked()  # the connection waits for the rest
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
     await stream.aclose()
     await until(lambda: not running.broker._shared.limits._bytes)
 

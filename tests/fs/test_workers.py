@@ -102,6 +102,10 @@ async def test_an_idle_worker_ends_unless_it_is_kept(monkeypatch: pytest.MonkeyP
     (worker,) = map(weakref.ref, workers._idle)
     while worker() is not None:  # its thread refers to it
         await trio.sleep(0.001)
+    assert workers.keep(1)
+    kept = list(workers._idle)
+    await trio.sleep(0.02)
+    assert list(workers._idle) == kept
 
 
 async def test_a_worker_that_lacks_memory_for_its_result_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
