@@ -28,6 +28,7 @@ from offsetfs.broker.closed_peers import ClosedPeers
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.failure_responses import failure_response
 from offsetfs.broker.metrics import BrokerMetrics
+from offsetfs.broker.principal import ANONYMOUS, Principal
 from offsetfs.broker.receive_buffers import ReceiveBuffers
 from offsetfs.broker.request_limits import DECODED_FACTOR, FREE_BYTES_MAX, RequestLimits
 from offsetfs.broker.response_queue import DelayedResponse, PendingResponse, ResponseQueue
@@ -49,6 +50,7 @@ class Client:
     client_id: str
     host: str
     port: int
+    principal: Principal = ANONYMOUS
 
 
 Handle = Callable[[Any, int, Client], Awaitable[Any]]
@@ -408,7 +410,7 @@ class Connection:
         client_id = call.header.client_id or ""
         if client_id != self._client.client_id:
             self._client = replace(self._client, client_id=client_id)
-        _log.debug("%s: %s v%d of %r", self.host, call.api.name, call.version, client_id)
+        _log.debug("%s: %s v%d of %r, %s", self.host, call.api.name, call.version, client_id, self._client.principal)
         return call.api.handle(call.request, call.version, self._client)
 
     async def _handled(self, call: _Call, response: Awaitable[Any]) -> list[Any] | DelayedResponse:
