@@ -26,12 +26,15 @@ from offsetfs.broker.request_limits import RequestLimits
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.transaction_coordinator import TransactionCoordinator
 from offsetfs.runtime.addresses import Address
+from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import counted
+from offsetfs.storage.security import SecurityStore
 
 _log = logging.getLogger(__name__)
 
 REFUSALS_LOGGED_S = 10.0
+_CLUSTER_CHECK_S = 1.0
 
 DRAIN_S = 5.0
 """How long requests that are being answered may take when the broker ends."""
@@ -41,9 +44,11 @@ class Broker:
     """Serves one open log directory."""
 
     def __init__(self, directory: LogDirectory, settings: ServerSettings, listeners: Sequence[Listener]) -> None:
-        """Let clients connect to `listeners`, which `run` closes; ListenError."""
+        """Let clients connect to `listeners`, which `run` closes; ListenError, `InvalidSecurityFile`, OSError."""
         self._directory = directory
         self._settings = settings
+        # Before a client can connect: a broker that cannot read its ACLs must not start.
+        self._security = SecurityStore.open(directory.path, directory.metadata, read_only=directory.read_only)
         self._listeners = [(each.listen(), each.advertised) for each in listeners]
         host, port = self._listeners[0][1]
         self._topics = topics = Topics(directory, settings.num_partitions, creates=settings.auto_create_topics_enable)
@@ -77,6 +82,7 @@ class Broker:
                 background.start_soon(self._topics.load)
                 background.start_soon(self._metrics.watch_event_loop)
                 background.start_soon(self._closed_peers.run)
+                background.start_soon(self._follow_cluster)
                 background.start_soon(end_idle_connections, self._connections, self._idle_s)
                 background.start_soon(end_stalled_requests, self._connections, self._shared.limits)
                 with self._serving:
@@ -88,6 +94,16 @@ class Broker:
                 background.cancel_scope.cancel()
         finally:
             self._closed_peers.close()
+
+    async def _follow_cluster(self) -> None:
+        """Take over the credentials and ACLs that a controller of the cluster writes meanwhile."""
+        problem = None
+        while self._security.follows_cluster:
+            await in_thread(self._security.refresh)
+            before, problem = problem, self._security.problem
+            if problem is not None and str(problem) != str(before):
+                _log.error("credentials and ACLs of the cluster cannot be read; the last ones apply: %s", problem)
+            await trio.sleep(_CLUSTER_CHECK_S)
 
     def stop(self) -> None:
         """Accept nothing more; end connections when they have been answered, after `DRAIN_S` at the latest."""

@@ -35,6 +35,8 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
+SECURITY_FILE = "00000000000000000000-0000000000.offsetfs-security.checkpoint"
+"""SCRAM credentials and ACLs; not text, see `security.security_file`."""
 
 TOPIC_ID_SIZE = 16
 BYTES_MAX = 1 << 26

@@ -50,6 +50,14 @@ class InvalidCheckpoint(StorageError):
     """A small text file has invalid content. Cure: the message says what is lost and what is used instead."""
 
 
+class InvalidSecurityFile(StorageError):
+    """The file with credentials and ACLs is damaged or too large. Cure: the message names the file and what to do."""
+
+
+class InheritedSecurity(StorageError):
+    """A credential or ACL is that of the cluster. Cure: change it with Kafka's tools at a broker of the cluster."""
+
+
 class InvalidSnapshot(StorageError):
     """A producer snapshot does not match its checksum. Cure: none needed, an older one is used."""
 

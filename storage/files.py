@@ -222,27 +222,29 @@ def open_file(path: str, *, writable: bool = False, create: bool = False) -> Fil
     return file
 
 
-def create_file(path: str) -> File:
+def create_file(path: str, *, is_private: bool = False) -> File:
     """Create an empty file, open for writing; its name is durable after `sync_directory`.
+
+    With `is_private`, only its owner can open it.
 
     An existing file is removed and never opened, because a planted hard or symbolic link would lead to a foreign file.
     FileExistsError if another process creates one at the same moment.
     """
     # O_EXCL, because a hard link that was planted under the name of a new file would be written through.
-    flags = _FLAGS | os.O_RDWR | os.O_CREAT | os.O_EXCL
+    flags, mode = _FLAGS | os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600 if is_private else 0o640
     try:
-        file = File(path, _open(path, flags, 0o640))
+        file = File(path, _open(path, flags, mode))
     except FileExistsError:
         os.unlink(path)
-        file = File(path, _open(path, flags, 0o640))
+        file = File(path, _open(path, flags, mode))
     give_to_owner(path, file.fd)
     return file
 
 
 @contextlib.contextmanager
-def created(path: str) -> Iterator[File]:
+def created(path: str, *, is_private: bool = False) -> Iterator[File]:
     """`create_file` that closes at the end of the block."""
-    file = create_file(path)
+    file = create_file(path, is_private=is_private)
     try:
         yield file
     finally:
@@ -280,16 +282,18 @@ def read_file(path: str, bytes_max: int = 1 << 26) -> bytes:
         return bytes(file.read(0, size))
 
 
-def replace_file(path: str, data: bytes, *, sync_name: bool = True) -> None:
+def replace_file(path: str, data: bytes, *, sync_name: bool = True, is_private: bool = False) -> None:
     """Replace the content of `path` atomically. Durable on return; a crash before leaves the old or the new content.
 
-    With `sync_name` false, the new content is durable once the caller has synced the directory.
+    With `sync_name` false, the new content is durable once the caller has synced the directory. With `is_private`, only
+    the owner can open the file.
     """
     temporary = path + ".tmp"
-    with created(temporary) as file:
+    with created(temporary, is_private=is_private) as file:
         # The new file gets the permissions of the old one, so that the programs that could read it still can.
         with contextlib.suppress(FileNotFoundError):
-            os.fchmod(file.fd, stat.S_IMODE(os.lstat(path).st_mode))
+            if not is_private:
+                os.fchmod(file.fd, stat.S_IMODE(os.lstat(path).st_mode))
         file.write(0, data)
         # The data must be on disk before the rename is: ext4 may write the rename first, and a power cut would leave an
         # empty file under the final name.

@@ -1,6 +1,6 @@
-"""The state of a cluster that KRaft's metadata records describe: topics, their replicas, the settings of both.
+"""The state of a cluster that KRaft's metadata records describe: topics, replicas, settings, credentials, ACLs.
 
-Only what the engine needs is kept: the replicas of each partition, and the settings of topics and brokers. Follows
+Only what the engine and its brokers need is kept. Follows
 TopicsDelta, TopicDelta and ConfigurationsDelta of Kafka's metadata module.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from offsetfs.storage.cluster.security_image import SecurityState
 from offsetfs.storage.names import TopicPartition
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _DEFAULT_BROKER = ""
 
 
 class ClusterImage:
-    """Topics, replicas and settings of a cluster, as of the last record that was replayed."""
+    """Topics, replicas, settings, credentials and ACLs of a cluster, as of the last record that was replayed."""
 
     def __init__(self) -> None:
         self._topic_ids: dict[str, bytes] = {}
@@ -32,6 +33,8 @@ class ClusterImage:
         self._settings: dict[tuple[int, str], dict[str, str]] = {}
         self.settings_version = 0
         """Changes whenever a topic or a setting does."""
+        self.security = SecurityState()
+        """Credentials and ACLs."""
         self.pending: list[ProtocolMessage] | None = None
         """The records of an open transaction of the controller."""
 

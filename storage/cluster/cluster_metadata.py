@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from offsetfs.protocol import kafka_reader
+from offsetfs.protocol import codec, kafka_reader
 from offsetfs.protocol.codec import InvalidMessage
 from offsetfs.protocol.message import ProtocolMessage
-from offsetfs.protocol.schemas import record_schemas
+from offsetfs.protocol.schemas import record_schemas, schema
 
 _TOPIC = "__cluster_metadata"
 _FRAME_VERSION = 1
@@ -69,6 +69,13 @@ def read_message(value: Buffer, head: RecordHead) -> ProtocolMessage:
     if position < len(data):
         raise InvalidMessage(f"Found {len(data) - position} byte(s) of garbage after {head.type_id}")
     return message
+
+
+def write_record(record: ProtocolMessage) -> bytes:
+    """Return the value of a record, in version 0."""
+    name = type(record).__name__
+    head = codec.uvarint(_FRAME_VERSION) + codec.uvarint(schema(name).key) + codec.uvarint(0)
+    return b"".join([head, *codec.writer(name, 0)(record)])
 
 
 def _short(data: memoryview, position: int, what: str) -> tuple[int, int]:

@@ -10,15 +10,19 @@ from offsetfs.protocol.codec import InvalidMessage
 from offsetfs.protocol.message import ProtocolMessage
 from offsetfs.protocol.metadata_records import (
     AbortTransactionRecord,
+    AccessControlEntryRecord,
     BeginTransactionRecord,
     ConfigRecord,
     EndTransactionRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
-from offsetfs.storage.cluster import cluster_metadata
+from offsetfs.storage.cluster import cluster_metadata, security_records
 from offsetfs.storage.cluster.cluster_image import ClusterImage
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records.format.batch import Batch
@@ -31,6 +35,10 @@ _REPLAYED = frozenset(
         PartitionChangeRecord,
         RemoveTopicRecord,
         ConfigRecord,
+        UserScramCredentialRecord,
+        RemoveUserScramCredentialRecord,
+        AccessControlEntryRecord,
+        RemoveAccessControlEntryRecord,
         BeginTransactionRecord,
         EndTransactionRecord,
         AbortTransactionRecord,
@@ -86,3 +94,5 @@ def _apply(image: ClusterImage, record: ProtocolMessage) -> None:
             image.remove_topic(record.topic_id)
         case ConfigRecord():
             image.configure((record.resource_type, record.resource_name), record.name, record.value)
+        case _:
+            security_records.apply(image.security, record)

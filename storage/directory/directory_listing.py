@@ -14,6 +14,7 @@ from offsetfs.storage.checkpoint import (
     LOG_STARTS,
     META_PROPERTIES,
     RECOVERY_POINTS,
+    SECURITY_FILE,
 )
 from offsetfs.storage.directory import partition_deletion
 from offsetfs.storage.errors import InvalidName, NotALogDirectory
@@ -21,7 +22,16 @@ from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.recovery.log_loader import belongs_to_partition
 from offsetfs.storage.settings.topic_settings import TOPICS
 
-_MARKER_FILES = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS, META_PROPERTIES, CLEAN_SHUTDOWN, TOPICS)
+_MARKER_FILES = (
+    RECOVERY_POINTS,
+    LOG_STARTS,
+    HIGH_WATERMARKS,
+    CLEANER_OFFSETS,
+    META_PROPERTIES,
+    CLEAN_SHUTDOWN,
+    SECURITY_FILE,
+    TOPICS,
+)
 
 _FUTURE = re.compile(r"(?P<partition>.+)\.[0-9a-f]{32}-future\Z")
 

@@ -29,7 +29,7 @@ Decoder = Callable[[int, Buffer | None, Buffer | None], tuple[str | None, str | 
 """Converts offset, key and value of a record to the texts to print for key and value; None prints nothing."""
 
 _BOOTSTRAP = "bootstrap.checkpoint"
-_CHECKPOINT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint\Z")
+_CHECKPOINT = re.compile(r"([0-9]{20}).([0-9]{10}).*\.checkpoint\Z")  # as Kafka's Snapshots.parse
 _BASE_OFFSET = re.compile(r"0*[0-9]{1,19}\Z")
 
 

@@ -28,11 +28,12 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from offsetfs.storage import checkpoint, files, lock
-from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, META_PROPERTIES, CleanShutdown
+from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, META_PROPERTIES, SECURITY_FILE, CleanShutdown
 from offsetfs.storage.directory.directory_listing import check_log_directory
 from offsetfs.storage.errors import InvalidCheckpoint, InvalidName, StorageError, UnknownPartition
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.format.batch import PAYLOAD_BYTES_MAX
+from offsetfs.storage.security.security_file import read_security_file
 from offsetfs.storage.settings.topic_settings import TOPICS, TopicSettings
 from offsetfs.storage.verify.finding import FindingReporter, Report
 from offsetfs.storage.verify.partition import PartitionCheck
@@ -162,6 +163,10 @@ class Verification:
         if problem is not None:
             reason = problem.reason if isinstance(problem, StorageError) else str(problem.strerror)
             self._reporter(TOPICS).damage("checkpoint", reason)
+        try:
+            read_security_file(self.path)
+        except StorageError as error:
+            self._reporter(SECURITY_FILE).damage("security", error.reason)
         self._topic_ids()
         if is_live:
             return

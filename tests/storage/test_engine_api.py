@@ -26,6 +26,7 @@ PACKAGES = {
         "dump",
         "maintenance",
         "records",
+        "security",
         "segments",
         "settings",
         "verify",
