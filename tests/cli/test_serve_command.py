@@ -237,7 +237,9 @@ def test_verbose_logs_connections_and_requests(
     monkeypatch.setattr(serve, "_report", ask)
     assert run(["serve", str(logs), "--listen", "127.0.0.1:0", "-v"]) == exit_codes.DONE
     messages = [each.getMessage() for each in caplog.records if each.name == "offsetfs.broker.connection"]
-    assert messages == [f"127.0.0.1: {each}" for each in ("connected", "ApiVersions v0 of 'abc', User:ANONYMOUS", "disconnected")]
+    assert messages == [
+        f"127.0.0.1: {each}" for each in ("connected", "ApiVersions v0 of 'abc', User:ANONYMOUS", "disconnected")
+    ]
 
 
 def test_the_limit_of_open_files_is_raised(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
