@@ -25,7 +25,6 @@ from offsetfs.broker.report import BrokerReporter
 from offsetfs.broker.request_limits import RequestLimits
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.transaction_coordinator import TransactionCoordinator
-from offsetfs.runtime.addresses import Address
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import counted
@@ -49,8 +48,8 @@ class Broker:
         self._settings = settings
         # Before a client can connect: a broker that cannot read its ACLs must not start.
         self._security = SecurityStore.open(directory.path, directory.metadata, read_only=directory.read_only)
-        self._listeners = [(each.listen(), each.advertised) for each in listeners]
-        host, port = self._listeners[0][1]
+        self._listeners = [(each.listen(), each) for each in listeners]
+        host, port = listeners[0].advertised
         self._topics = topics = Topics(directory, settings.num_partitions, creates=settings.auto_create_topics_enable)
         node = BrokerNode(settings.node_id, settings.cluster_id, host, port)
         syncs = LogSync(waits=settings.acks_all == "disk")
@@ -89,8 +88,8 @@ class Broker:
                     async with trio.open_nursery() as connections:
                         with self._accepting:
                             async with trio.open_nursery() as listeners:
-                                for listener, advertised in self._listeners:
-                                    listeners.start_soon(self._accept, listener, advertised, connections)
+                                for accepting, listener in self._listeners:
+                                    listeners.start_soon(self._accept, accepting, listener, connections)
                 background.cancel_scope.cancel()
         finally:
             self._closed_peers.close()
@@ -114,15 +113,17 @@ class Broker:
         for each in self._connections:
             each.drain()
 
-    async def _accept(self, listener: trio.socket.SocketType, advertised: Address, connections: trio.Nursery) -> None:
-        ADVERTISED.set(advertised)  # the tasks of its connections inherit it
-        with listener:
-            await self._accept_from(listener, connections)
+    async def _accept(self, accepting: trio.socket.SocketType, listener: Listener, connections: trio.Nursery) -> None:
+        ADVERTISED.set(listener.advertised)  # the tasks of its connections inherit it
+        with accepting:
+            await self._accept_from(accepting, listener, connections)
 
-    async def _accept_from(self, listener: trio.socket.SocketType, connections: trio.Nursery) -> None:
+    async def _accept_from(
+        self, accepting: trio.socket.SocketType, listener: Listener, connections: trio.Nursery
+    ) -> None:
         while True:
             try:
-                peer, address = await listener.accept()
+                peer, address = await accepting.accept()
             except OSError as error:
                 remedy = "; raise the limit of open files (ulimit -n)" if error.errno == errno.EMFILE else ""
                 _log.error("a connection could not be accepted: %s%s", error.strerror, remedy)
@@ -136,7 +137,7 @@ class Broker:
                 peer.close()
                 continue
             # Counted before the task begins: several connections may be accepted before it runs.
-            connection = Connection(peer, self._shared)
+            connection = Connection(peer, self._shared, listener)
             self._connections.add(connection)
             self._addresses[host] += 1
             connections.start_soon(self._serve, connection, host)

@@ -27,6 +27,7 @@ import trio
 from offsetfs.broker.closed_peers import ClosedPeers
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.failure_responses import failure_response
+from offsetfs.broker.listeners import Listener
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.principal import ANONYMOUS, Principal
 from offsetfs.broker.receive_buffers import ReceiveBuffers
@@ -164,7 +165,7 @@ class _Received:
 class Connection:
     """Serves one client until it leaves."""
 
-    def __init__(self, peer: trio.socket.SocketType, shared: Shared) -> None:
+    def __init__(self, peer: trio.socket.SocketType, shared: Shared, listener: Listener) -> None:
         # A socket of trio attempts each call first and then yields to the event loop even if the call succeeded. Here a
         # request waits once, before its bytes are received: a third of the time of a small request.
         self._socket = socket.socket(fileno=peer.detach())
@@ -175,6 +176,7 @@ class Connection:
         self._closed_peers = shared.closed_peers
         self._metrics = shared.metrics
         self._request_bytes_max = shared.settings.socket_request_max_bytes
+        self.listener = listener
         self.host = ""
         self._client = Client("", "", 0)
         self._ahead = bytearray()  # received, and not read yet

@@ -12,16 +12,17 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 
 import trio
 
+from offsetfs.broker.listener_settings import check_authentication
 from offsetfs.broker.listeners import Listener, open_listeners
 from offsetfs.broker.server import serve_until
 from offsetfs.broker.settings import ServerSettings
-from offsetfs.broker.settings_file import load_settings
-from offsetfs.runtime.addresses import Address, address_text, check_loopback, parse_address
+from offsetfs.broker.settings_file import LISTENERS, load_settings
+from offsetfs.runtime.addresses import Address, address_text, listeners_text, parse_endpoint
 from offsetfs.storage import LogDirectory
+from offsetfs.storage.errors import InvalidConfig
 
 END_S = 60.0
 """How long `close` waits. Requests have 5 s to end (`DRAIN_S`); the rest is for the last flush."""
@@ -35,15 +36,20 @@ def serve(
     listen: str,
     settings: Mapping[str, str | int | bool],
     read_only: bool,
+    allow_anonymous: bool,
 ) -> EmbeddedBroker:
     """Start a broker for the directory at `path`; the implementation of `offsetfs.serve`."""
-    address = parse_address(listen, _ANY_PORT)
-    check_loopback([address], "--allow-anonymous to `offsetfs serve`")
+    endpoint = parse_endpoint(listen, _ANY_PORT)
+    if LISTENERS in settings:
+        raise InvalidConfig(f"settings: {LISTENERS} has no effect here; give the address as listen=")
+    options = [f"{name}={_text(value)}" for name, value in settings.items()]
+    options.append(f"{LISTENERS}={listeners_text([endpoint])}")
+    loaded = load_settings(None, options, os.fspath(path), origin="settings")
+    if not allow_anonymous:
+        check_authentication(loaded.server.listeners, "allow_anonymous=True")
     if not read_only:
         os.makedirs(path, exist_ok=True)
-    options = [f"{name}={_text(value)}" for name, value in settings.items()]
-    loaded = load_settings(None, options, os.fspath(path), origin="settings")
-    (listener,) = open_listeners((address,), loaded.server.advertised[:1], "listen=")
+    (listener,) = open_listeners(loaded.server.listeners, "listen=")
     try:
         directory = LogDirectory.open(
             os.fspath(path),
@@ -55,8 +61,7 @@ def serve(
     except BaseException:
         listener.close()
         raise
-    server = replace(loaded.server, listeners=(address,), advertised=loaded.server.advertised[:1])
-    return EmbeddedBroker(directory, server, listener).start()
+    return EmbeddedBroker(directory, loaded.server, listener).start()
 
 
 def _text(value: str | int | bool) -> str:

@@ -5,12 +5,15 @@ A listener has its port from its creation on, before logs are recovered. Connect
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
+from collections.abc import Iterable
 from contextvars import ContextVar
 
 import trio
 
+from offsetfs.broker.listener_settings import ListenerSettings
 from offsetfs.runtime.addresses import Address
 
 _BACKLOG = 1024
@@ -24,12 +27,13 @@ class ListenError(OSError):
 
 
 class Listener:
-    """A listener on one address; `advertised` is the address that its clients get if it is another one."""
+    """A listener on one address."""
 
-    def __init__(self, address: Address, option: str, advertised: Address | None = None) -> None:
+    def __init__(self, settings: ListenerSettings, option: str) -> None:
         """ListenError, which names `option` for another port."""
+        address = settings.address
+        self.settings = settings
         self._option = option
-        self._advertised = advertised
         self._socket = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_STREAM)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -43,8 +47,8 @@ class Listener:
     @property
     def advertised(self) -> Address:
         """The address for clients: the name of this machine for a listener on all addresses."""
-        if self._advertised is not None:
-            return self._advertised
+        if self.settings.advertised is not None:
+            return self.settings.advertised
         host, port = self.address
         return (socket.getfqdn() if host in ("0.0.0.0", "::") else host), port
 
@@ -61,18 +65,15 @@ class Listener:
         self._socket.close()
 
 
-def open_listeners(
-    addresses: tuple[Address, ...], advertised: tuple[Address | None, ...], option: str
-) -> list[Listener]:
-    """Return a listener for each address; ListenError."""
+def open_listeners(settings: Iterable[ListenerSettings], option: str) -> list[Listener]:
+    """Return the listeners with these settings; ListenError."""
     found: list[Listener] = []
-    try:
-        for number, address in enumerate(addresses):
-            found.append(Listener(address, option, advertised[number] if advertised else None))
-    except BaseException:
-        for each in found:
-            each.close()
-        raise
+    with contextlib.ExitStack() as opened:
+        for each in settings:
+            listener = Listener(each, option)
+            opened.callback(listener.close)
+            found.append(listener)
+        opened.pop_all()
     return found
 
 

@@ -8,10 +8,12 @@ engine (offsetfs.storage.settings).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
 from typing import Any
 
-from offsetfs.runtime.addresses import Address
+from offsetfs.broker.listener_settings import ListenerSettings
+from offsetfs.runtime.addresses import Address, Endpoint, listeners_text
 from offsetfs.storage.errors import InvalidConfig, counted
 from offsetfs.storage.settings import INT_MAX, BooleanType, ChoiceType, IntegerType, SettingType
 
@@ -24,10 +26,9 @@ def _whole(default: int, low: int, high: int = INT_MAX) -> Any:
 class ServerSettings:
     """The settings of one broker. Times are in the unit that ends the name. A plain number is 0 or greater."""
 
-    listeners: tuple[Address, ...] = (("127.0.0.1", 9092),)
-    """Addresses and ports; port 0 is any free one."""
-    advertised: tuple[Address | None, ...] = ()
-    """`advertised.listeners`: the address for clients of each listener; None or (): that of the listener."""
+    listeners: tuple[ListenerSettings, ...] = (ListenerSettings(("127.0.0.1", 9092)),)
+    security: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """The security settings that were given, also those of single listeners, by Kafka's names."""
     metrics_listener: Address | None = None
     """Address and port of the metrics, over HTTP; None for no such server."""
     cluster_id: str = "offsetfs"
@@ -73,12 +74,12 @@ class ServerSettings:
 
 def setting_name(field_name: str) -> str:
     """Return Kafka's name of a field: `num.partitions` for `num_partitions`."""
-    return "advertised.listeners" if field_name == "advertised" else field_name.replace("_", ".")
+    return field_name.replace("_", ".")
 
 
 def field_of(name: str) -> str:
     """Return the field of a setting: `num_partitions` for `num.partitions`."""
-    return "advertised" if name == "advertised.listeners" else name.replace(".", "_")
+    return name.replace(".", "_")
 
 
 def _kinds() -> dict[str, SettingType]:
@@ -98,14 +99,26 @@ SETTING_KINDS: Mapping[str, SettingType] = _kinds()
 
 
 def values_of(settings: ServerSettings) -> dict[str, str]:
-    """Return the settings by Kafka's names and as Kafka writes them."""
+    """Return the settings by Kafka's names and as Kafka writes them; some are secrets (`is_secret`)."""
     values = {name: kind.format(getattr(settings, field_of(name))) for name, kind in SETTING_KINDS.items()}
     values["broker.id"] = values["node.id"]
-    values["listeners"] = ",".join(_endpoint(*each) for each in settings.listeners)
-    advertised = settings.advertised or (None,) * len(settings.listeners)
-    pairs = zip(advertised, settings.listeners, strict=True)
-    values["advertised.listeners"] = ",".join(_endpoint(*(given or listener)) for given, listener in pairs)
-    return values
+    listeners = settings.listeners
+    values["listeners"] = listeners_text([Endpoint(each.name, each.address) for each in listeners])
+    values["advertised.listeners"] = listeners_text(
+        [Endpoint(each.name, each.advertised or each.address) for each in listeners]
+    )
+    protocols = {each.name: each.protocol for each in listeners}
+    values["listener.security.protocol.map"] = ",".join(f"{name}:{each}" for name, each in protocols.items())
+    return {**values, **settings.security}
+
+
+def advertised_at(settings: ServerSettings, addresses: Sequence[Address], option: str) -> ServerSettings:
+    """Return `settings` with an advertised address for each listener, in their order, or one for all; InvalidConfig."""
+    if not addresses:
+        return settings
+    given = for_each_listener(len(settings.listeners), addresses, option)
+    pairs = zip(settings.listeners, given, strict=True)
+    return replace(settings, listeners=tuple(replace(each, advertised=address) for each, address in pairs))
 
 
 def for_each_listener(count: int, addresses: Sequence[Address], name: str) -> tuple[Address, ...]:
@@ -118,7 +131,3 @@ def for_each_listener(count: int, addresses: Sequence[Address], name: str) -> tu
             "give one for each of them, or one for all"
         )
     return tuple(addresses)
-
-
-def _endpoint(host: str, port: int) -> str:
-    return f"PLAINTEXT://[{host}]:{port}" if ":" in host else f"PLAINTEXT://{host}:{port}"

@@ -19,6 +19,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from offsetfs.broker.listener_settings import (
+    PROTOCOL_MAP,
+    SASL_MECHANISMS,
+    ListenerSettings,
+    SecurityProtocol,
+    is_security_setting,
+    settings_of_listener,
+)
 from offsetfs.broker.settings import SETTING_KINDS, ServerSettings, field_of, for_each_listener
 from offsetfs.runtime.addresses import Address
 from offsetfs.storage.errors import InvalidConfig
@@ -36,12 +44,10 @@ from offsetfs.storage.settings import (
 
 LISTENERS, ADVERTISED, NODE_ID, BROKER_ID = "listeners", "advertised.listeners", "node.id", "broker.id"
 LOG_DIRS, LOG_DIR = "log.dirs", "log.dir"
-PROTOCOL_MAP, CONTROLLER_NAMES = "listener.security.protocol.map", "controller.listener.names"
+CONTROLLER_NAMES = "controller.listener.names"
 
 _LISTENER_NAMES = (LISTENERS, ADVERTISED, PROTOCOL_MAP, CONTROLLER_NAMES)
 _WITH_EFFECT = frozenset((*SETTING_KINDS, *BROKER_SETTING_NAMES, *_LISTENER_NAMES, BROKER_ID, LOG_DIRS, LOG_DIR))
-_PLAINTEXT = "PLAINTEXT"
-_PROTOCOLS = (_PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _ENDPOINT = re.compile(
     r"(?P<name>\w[\w.-]*)://(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^:/\[\]]*)):(?P<port>[0-9]{1,5})\Z"
 )
@@ -143,16 +149,9 @@ def _loaded(properties: Mapping[str, str], places: Mapping[str, str]) -> LoadedS
         values["node_id"] = _node_id(BROKER_ID, properties[BROKER_ID])
         if NODE_ID in properties and properties[NODE_ID].strip() != properties[BROKER_ID].strip():
             raise InvalidConfig(f"{places[BROKER_ID]}: {BROKER_ID} and {NODE_ID} differ; remove one of them")
-    listeners = [_Endpoint(_PLAINTEXT, *each) for each in ServerSettings().listeners]
-    if LISTENERS in properties:
-        listeners = _plaintext(LISTENERS, properties, places)
-        values["listeners"] = tuple((each.host or "0.0.0.0", each.port) for each in listeners)
-    if properties.get(ADVERTISED):
-        try:
-            values["advertised"] = _advertised(listeners, _plaintext(ADVERTISED, properties, places))
-        except InvalidConfig as error:
-            raise InvalidConfig(f"{places[ADVERTISED]}: {error}") from None
-    server = replace(ServerSettings(), **values, given=frozenset(properties))
+    security = {name: value for name, value in properties.items() if is_security_setting(name) and name != PROTOCOL_MAP}
+    listeners = _listeners(properties, places, security)
+    server = replace(ServerSettings(), **values, listeners=listeners, security=security, given=frozenset(properties))
     _check_limits(server)
     of_engine = {name: value for name, value in properties.items() if name in BROKER_SETTING_NAMES}
     resolved = resolve_broker_settings(of_engine)
@@ -162,7 +161,7 @@ def _loaded(properties: Mapping[str, str], places: Mapping[str, str]) -> LoadedS
         DirectoryConfig.from_properties(resolved.directory),
         of_engine,
         properties.get(METADATA_LOG_DIR),
-        tuple(name for name in properties if name not in _WITH_EFFECT),
+        tuple(name for name in properties if name not in _WITH_EFFECT and not is_security_setting(name)),
     )
 
 
@@ -186,20 +185,64 @@ def _endpoints(name: str, value: str) -> list[_Endpoint]:
     return found
 
 
-def _plaintext(name: str, properties: Mapping[str, str], places: Mapping[str, str]) -> list[_Endpoint]:
-    """Return the endpoints for clients; InvalidConfig if one is not PLAINTEXT, or there is none."""
-    protocols = dict(zip(_PROTOCOLS, _PROTOCOLS, strict=True))
+def _listeners(
+    properties: Mapping[str, str], places: Mapping[str, str], security: Mapping[str, str]
+) -> tuple[ListenerSettings, ...]:
+    """Return the listeners of clients; InvalidConfig."""
+    protocols = _protocols(properties, places)
+    found = [_Endpoint(each.name, *each.address) for each in ServerSettings().listeners]
+    if LISTENERS in properties:
+        found = _of_clients(LISTENERS, properties, protocols, places)
+    place = places.get(LISTENERS, LISTENERS)
+    advertised: tuple[Address | None, ...] = (None,) * len(found)
+    if properties.get(ADVERTISED):
+        try:
+            advertised = _advertised(found, _of_clients(ADVERTISED, properties, protocols, places))
+        except InvalidConfig as error:
+            raise InvalidConfig(f"{places[ADVERTISED]}: {error}") from None
+    return tuple(
+        _listener(each, protocols[each.name], address, settings_of_listener(security, each.name), place)
+        for each, address in zip(found, advertised, strict=True)
+    )
+
+
+def _listener(
+    endpoint: _Endpoint, protocol: SecurityProtocol, advertised: Address | None, security: dict[str, str], place: str
+) -> ListenerSettings:
+    name = endpoint.name
+    if protocol.has_sasl:
+        if not security.get(SASL_MECHANISMS, "").strip():
+            raise InvalidConfig(
+                f"{place}: listener {name} has no mechanism to authenticate with; set {SASL_MECHANISMS}"
+            )
+        raise InvalidConfig(f"{place}: security protocol {protocol} of listener {name} is not supported yet")
+    if protocol.has_tls:
+        raise InvalidConfig(f"{place}: security protocol {protocol} of listener {name} is not supported yet")
+    return ListenerSettings((endpoint.host or "0.0.0.0", endpoint.port), name, protocol, advertised, security)
+
+
+def _protocols(properties: Mapping[str, str], places: Mapping[str, str]) -> dict[str, SecurityProtocol]:
+    """Return the security protocol of each name; InvalidConfig."""
+    found = {each.value: each for each in SecurityProtocol}
     for pair in filter(None, (each.strip() for each in properties.get(PROTOCOL_MAP, "").split(","))):
-        listener, _, protocol = pair.partition(":")
-        protocols[listener.strip().upper()] = protocol.strip().upper()
+        name, _, protocol = (each.strip().upper() for each in pair.partition(":"))
+        try:
+            found[name] = SecurityProtocol(protocol)
+        except ValueError:
+            reason = f"{PROTOCOL_MAP}: {printable(pair)} has no security protocol; write NAME:PROTOCOL with"
+            raise InvalidConfig(f"{places[PROTOCOL_MAP]}: {reason} {', '.join(SecurityProtocol)}") from None
+    return found
+
+
+def _of_clients(
+    name: str, properties: Mapping[str, str], protocols: Mapping[str, SecurityProtocol], places: Mapping[str, str]
+) -> list[_Endpoint]:
+    """Return the endpoints that are not for controllers; InvalidConfig if there is none."""
     of_controllers = {each.strip().upper() for each in properties.get(CONTROLLER_NAMES, "").split(",")}
     found = [each for each in _endpoints(name, properties[name]) if each.name not in of_controllers]
     for each in found:
         if each.name not in protocols:
             reason = f"{name}: {each.name} has no security protocol; add it to {PROTOCOL_MAP}"
-            raise InvalidConfig(f"{places[name]}: {reason}")
-        if protocols[each.name] != _PLAINTEXT:
-            reason = f"{name}: security protocol {protocols[each.name]} is not supported yet; use PLAINTEXT"
             raise InvalidConfig(f"{places[name]}: {reason}")
     if not found:
         raise InvalidConfig(f"{places[name]}: {name} has no listener for clients; add PLAINTEXT://127.0.0.1:9092")

@@ -19,7 +19,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
-from offsetfs.runtime.addresses import Address, AddressError, address_text, check_loopback, parse_address
+from offsetfs.runtime.addresses import (
+    Address,
+    AddressError,
+    Endpoint,
+    address_text,
+    endpoint_text,
+    parse_address,
+    parse_endpoint,
+)
 from offsetfs.storage import JSON_VALUES, READ_COMMITTED, READ_UNCOMMITTED, LogConfig
 from offsetfs.storage.directory import holds_metadata_log
 from offsetfs.storage.errors import InvalidConfig
@@ -157,14 +165,16 @@ class MountOptions:
     """Where a mount that may not write to its log directory keeps what it worked out; None: nowhere. No option."""
     threads_max: int = 16
     """How many threads may append or sync at a time: fewer where few files may be open. Not an option."""
-    listeners: tuple[Address, ...] = ()
+    listeners: tuple[Endpoint, ...] = ()
     """Where clients of the Kafka protocol connect; none: nowhere."""
     advertised: tuple[Address, ...] = ()
     """The addresses that these clients are given: one for each listener, or one for all; none: the listener's own."""
     server_settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of the server for these clients, by Kafka's names."""
+    security_settings: Mapping[str, str] = field(default_factory=dict)
+    """Its settings for the security of listeners. Some are secrets: `texts` has none of them."""
     allow_anonymous: bool = False
-    """Whether addresses that other machines reach may be listeners."""
+    """Whether addresses that other machines reach may be listeners without authentication."""
     request_timeout_s: float | None = None
     """How long the kernel lets a request wait before it ends the mount; not an option, the mount reads it."""
 
@@ -190,25 +200,33 @@ class MountOptions:
         return self.isolation == READ_COMMITTED
 
     @classmethod
-    def parse(cls, texts: Iterable[str], *, sloppy: bool = False, server_names: Collection[str] = ()) -> MountOptions:
+    def parse(
+        cls,
+        texts: Iterable[str],
+        *,
+        sloppy: bool = False,
+        server_names: Collection[str] = (),
+        is_security_setting: Callable[[str], bool] = lambda _: False,
+    ) -> MountOptions:
         """Read option lists such as `ro,linger-ms=10`; a value with commas stands in double quotes. Last one wins.
 
         Sizes take a suffix k, m or g (powers of 1024). With `sloppy` unknown options are ignored, as mount(8) -s
-        requires. Several `listen` or `advertise` add up; with `listen`, the broker settings in `server_names` have an
-        effect. Raises `MountOptionError`.
+        requires. Several `listen` or `advertise` add up; with `listen`, the broker settings in `server_names`, and
+        those that are security settings, have an effect. Raises `MountOptionError`.
         """
         items = list(_items(texts))
         values: dict[str, Any] = {}
         topic_defaults: dict[str, str] = {}
-        broker = _Broker(server_names if any(name == "listen" for name, _ in items) else ())
+        listens = any(name == "listen" for name, _ in items)
+        broker = _Broker(server_names if listens else (), is_security_setting if listens else lambda _: False)
         for path in [value for name, value in items if name == "config"][-1:]:
             values |= broker.read(_absolute_path("config", path))
         for name, value in items:
             if name in TOPIC_SETTING_NAMES:
                 topic_defaults[name] = _required(name, value)
             elif name in ("listen", "advertise"):
-                target, _ = _OPTIONS[name]
-                values[target] = (*values.get(target, ()), *_addresses(name, value))
+                target, read = _OPTIONS[name]
+                values[target] = (*values.get(target, ()), *read(name, value))
             elif name in _OPTIONS:
                 target, read = _OPTIONS[name]
                 values[target] = read(name, value)
@@ -224,6 +242,7 @@ class MountOptions:
             directory_settings=broker.of_directory,
             broker_settings=broker.of_topics,
             server_settings=broker.of_server,
+            security_settings=broker.of_security,
             without_effect=tuple(broker.without_effect),
         )
         options._check()
@@ -240,11 +259,6 @@ class MountOptions:
                 raise MountOptionError(f"ro and {name} exclude each other")
         if not self.listeners and (self.advertised or self.allow_anonymous):
             raise MountOptionError("advertise and allow-anonymous need an address to listen on: add listen=HOST:PORT")
-        try:
-            if not self.allow_anonymous:
-                check_loopback(self.listeners, "the option allow-anonymous")
-        except AddressError as error:
-            raise MountOptionError(f"listen={error}") from error
         try:
             LogConfig.from_properties(self.topic_defaults)
             DirectoryConfig.from_properties(self.directory_settings)
@@ -281,7 +295,7 @@ class MountOptions:
             **({} if self.log_file is None else {"log-file": self.log_file}),
             **({} if self.config_file is None else {"config": self.config_file}),
             **({} if self.metadata_log_directory is None else {"metadata.log.dir": self.metadata_log_directory}),
-            **({} if not self.listeners else {"listen": ",".join(map(address_text, self.listeners))}),
+            **({} if not self.listeners else {"listen": ",".join(map(endpoint_text, self.listeners))}),
             **({} if not self.advertised else {"advertise": ",".join(map(address_text, self.advertised))}),
             **self.server_settings,
             **self.topic_defaults,
@@ -292,8 +306,10 @@ class MountOptions:
 class _Broker:
     """A broker's settings, sorted by what they concern, as they are read."""
 
-    def __init__(self, server_names: Collection[str]) -> None:
+    def __init__(self, server_names: Collection[str], is_security_setting: Callable[[str], bool]) -> None:
         self._server_names = server_names
+        self._is_security_setting = is_security_setting
+        self.of_security: dict[str, str] = {}
         self.of_server: dict[str, str] = {}
         self.of_topics: dict[str, str] = {}
         self.of_directory: dict[str, str] = {}
@@ -306,6 +322,8 @@ class _Broker:
             self.of_topics[name] = value
         elif name in self._server_names:
             self.of_server[name] = value
+        elif self._is_security_setting(name):
+            self.of_security[name] = value
         else:
             self.without_effect[name] = None
 
@@ -402,6 +420,13 @@ def _absolute_path(name: str, value: str | None) -> str:
     return path
 
 
+def _endpoints(name: str, value: str | None) -> tuple[Endpoint, ...]:
+    try:
+        return tuple(map(parse_endpoint, _required(name, value).split(",")))
+    except AddressError as error:
+        raise MountOptionError(f"{name}: {error}") from error
+
+
 def _addresses(name: str, value: str | None) -> tuple[Address, ...]:
     try:
         return tuple(map(parse_address, _required(name, value).split(",")))
@@ -435,7 +460,7 @@ _OPTIONS: dict[str, tuple[str, _Reader]] = {
     "gid": ("gid", _number(0, 2**32 - 2)),
     "umask": ("umask", _umask),
     "allow_other": ("allow_other", _flag),
-    "listen": ("listeners", _addresses),
+    "listen": ("listeners", _endpoints),
     "advertise": ("advertised", _addresses),
     "allow-anonymous": ("allow_anonymous", _flag),
     "isolation": ("isolation", _one_of(*_WORDS["isolation"])),

@@ -1,18 +1,30 @@
-"""Addresses of listeners: their text, and which of them other machines reach."""
+"""Addresses and names of listeners: their text, and which of them other machines reach."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 PORT = 9092
 LOOPBACK = "127.0.0.1"
+PLAINTEXT = "PLAINTEXT"
+"""The name, and the security protocol, of a listener without another one."""
 
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^:\[\]]*))(?::(?P<port>[0-9]{1,5}))?\Z")
 
+_NAME = re.compile(r"\w[\w.-]*\Z")
+
 Address = tuple[str, int]
 """Host and port; port 0 is any free one."""
+
+
+class Endpoint(NamedTuple):
+    """The name of a listener, which stands for a security protocol, and its address."""
+
+    name: str
+    address: Address
 
 
 class AddressError(ValueError):
@@ -34,15 +46,35 @@ def address_text(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def parse_endpoint(text: str, default_port: int = PORT) -> Endpoint:
+    """Return the listener in `HOST:PORT`, `PROTOCOL://HOST:PORT` or `NAME://HOST:PORT`; AddressError."""
+    name, separator, address = text.rpartition("://")
+    if separator and _NAME.match(name) is None:
+        raise AddressError(f"{text!r} is not a listener; write HOST:PORT, or PROTOCOL://HOST:PORT, such as SSL://:9093")
+    return Endpoint(name.upper() or PLAINTEXT, parse_address(address, default_port))
+
+
+def endpoint_text(endpoint: Endpoint) -> str:
+    """Return the text that `parse_endpoint` takes, without the name if it is PLAINTEXT."""
+    address = address_text(endpoint.address)
+    return address if endpoint.name == PLAINTEXT else f"{endpoint.name}://{address}"
+
+
+def listeners_text(endpoints: Sequence[Endpoint]) -> str:
+    """Return the value of Kafka's `listeners`."""
+    return ",".join(f"{each.name}://{address_text(each.address)}" for each in endpoints)
+
+
 def check_loopback(addresses: Iterable[Address], permission: str) -> None:
     """Raise AddressError if other machines reach one of the addresses. `permission`: the option that permits it."""
     for host, _ in addresses:
-        if not _is_loopback(host):
+        if not is_loopback(host):
             reason = "everyone who reaches it could read and write: there is no authentication"
             raise AddressError(f"{host}: {reason}; listen on {LOOPBACK}, or add {permission}")
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether only programs of this machine reach the address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

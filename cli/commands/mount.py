@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from offsetfs.broker.listener_settings import is_security_setting
 from offsetfs.broker.settings import SETTING_KINDS
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.log_directories import log_directories
@@ -27,7 +28,7 @@ from offsetfs.cli.terminal.directory_warnings import directory_warnings
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.cli.terminal.progress import RecoveryReporter, cut_sentences
 from offsetfs.fs.options import MountOptionError, MountOptions
-from offsetfs.runtime.addresses import address_text
+from offsetfs.runtime.addresses import endpoint_text
 from offsetfs.storage import LogDirectories, LogDirectory
 from offsetfs.storage.directory import RecoveryProgress, left_out_message, metadata_directory_among
 from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, NotALogDirectory, StorageError
@@ -96,7 +97,7 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
     flush-messages=N, flush-ms=N
                     records or milliseconds after which a partition is synced
                     (off, 1000); flush-ms=0: each batch before the next
-    listen=HOST:PORT
+    listen=[PROTOCOL://]HOST:PORT
                     serve the same logs over the Kafka protocol, as offsetfs
                     serve does; may be repeated. Only for one LOGDIR. Settings
                     such as num.partitions apply to it
@@ -127,7 +128,12 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
 def parse_options(texts: Sequence[str], log_directory: str, *, sloppy: bool = False) -> MountOptions:
     """Parse the values of -o, and LOGDIR if it is a broker's settings; `Failure` if an option is invalid."""
     try:
-        return MountOptions.parse(with_file(tuple(texts), log_directory), sloppy=sloppy, server_names=SETTING_KINDS)
+        return MountOptions.parse(
+            with_file(tuple(texts), log_directory),
+            sloppy=sloppy,
+            server_names=SETTING_KINDS,
+            is_security_setting=is_security_setting,
+        )
     except MountOptionError as error:
         raise Failure(str(error), WRONG_CALL) from error
 
@@ -208,7 +214,7 @@ class _Daemon:
         from offsetfs.fs.mounting.mount import MountError, serve
 
         if broker is not None:
-            self._options = dataclasses.replace(self._options, listeners=broker.addresses)
+            self._options = dataclasses.replace(self._options, listeners=broker.endpoints)
         os.chdir("/")
         os.umask(0o077)
         descriptors = descriptor_limits.raise_limit()
@@ -232,7 +238,7 @@ class _Daemon:
         def ready(device: int) -> None:
             self._daemon = self._registered(device)
             if self._options.listeners:
-                addresses = ", ".join(map(address_text, self._options.listeners))
+                addresses = ", ".join(map(endpoint_text, self._options.listeners))
                 _log.info("%s is served at %s", self._log_directory, addresses)
             _log.info("%s is mounted at %s", self._log_directory, self._mount_point)
             parent.ready()

@@ -16,7 +16,15 @@ from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.mounts import daemon_registry, serving_process
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
 from offsetfs.cli.terminal.repeated_messages import RepetitionFilter
-from offsetfs.runtime.addresses import Address, AddressError, address_text, check_loopback, parse_address
+from offsetfs.runtime.addresses import (
+    Address,
+    AddressError,
+    address_text,
+    check_loopback,
+    listeners_text,
+    parse_address,
+    parse_endpoint,
+)
 from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, StorageError, counted
 
 if TYPE_CHECKING:
@@ -34,7 +42,11 @@ _log = logging.getLogger(__name__)
 @click.option("--config", metavar="FILE", type=click.Path(), help="Take settings from a broker's server.properties.")
 @click.option("-o", "options", metavar="NAME=VALUE", multiple=True, help="A setting by Kafka's name, over --config.")
 @click.option(
-    "--listen", "listeners", metavar="HOST:PORT", multiple=True, help="Where clients connect; default 127.0.0.1:9092."
+    "--listen",
+    "listeners",
+    metavar="[PROTOCOL://]HOST:PORT",
+    multiple=True,
+    help="Where clients connect; default 127.0.0.1:9092, without encryption.",
 )
 @click.option(
     "--advertise",
@@ -89,16 +101,17 @@ def command(
     try:
         if listeners:
             # The advertised addresses in the file belong to the listeners in the file.
-            short += [f"listeners={_endpoints(listeners)}", "advertised.listeners="]
-        if advertised:
-            short.append(f"advertised.listeners={_endpoints(advertised)}")
+            short += [f"listeners={listeners_text([*map(parse_endpoint, listeners)])}", "advertised.listeners="]
+        addresses = [*map(parse_address, advertised)]
         metrics_listener = None if metrics is None else parse_address(metrics, METRICS_PORT)
     except AddressError as error:
         raise Failure(str(error), WRONG_CALL) from error
-    loaded = _settings(config, (*short, *options), log_directory)
+    if any(each.startswith("advertised.listeners=") for each in options):
+        addresses = []
+    loaded = _settings(config, (*short, *options), addresses, log_directory)
     loaded = replace(loaded, server=replace(loaded.server, metrics_listener=metrics_listener))
     if not allow_anonymous:
-        _check_loopback(loaded.server)
+        _check_authentication(loaded.server)
     preflight.check_directory(log_directory, read_only=read_only, may_be_empty=not read_only)
     handler = logging.StreamHandler()
     handler.addFilter(RepetitionFilter())
@@ -111,17 +124,16 @@ def command(
     return DONE
 
 
-def _endpoints(texts: Sequence[str]) -> str:
-    """Return addresses as the value of Kafka's `listeners`; AddressError."""
-    return ",".join(f"PLAINTEXT://{address_text(parse_address(each))}" for each in texts)
-
-
-def _settings(path: str | None, options: tuple[str, ...], log_directory: str) -> LoadedSettings:
+def _settings(
+    path: str | None, options: tuple[str, ...], advertised: Sequence[Address], log_directory: str
+) -> LoadedSettings:
     """Return the settings of the file and of `options`, of which the last one counts; `Failure` for a wrong one."""
+    from offsetfs.broker.settings import advertised_at
     from offsetfs.broker.settings_file import load_settings
 
     try:
-        return load_settings(path, options, log_directory)
+        loaded = load_settings(path, options, log_directory)
+        return replace(loaded, server=advertised_at(loaded.server, advertised, "--advertise"))
     except InvalidConfig as error:
         raise Failure(str(error), WRONG_CALL) from error
     except OSError as error:
@@ -132,6 +144,7 @@ def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool, is_br
     """Serve until a signal; `Failure` where it cannot begin."""
     import trio
 
+    from offsetfs.broker.listener_settings import ListenerSettings
     from offsetfs.broker.listeners import Listener, ListenError, open_listeners
     from offsetfs.broker.server import serve
     from offsetfs.cli.terminal.progress import recovery_progress
@@ -146,9 +159,9 @@ def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool, is_br
             raise LogDirectoryLocked(f"in use by process {holder}", path=log_directory, pid=holder)
         descriptor_limits.raise_limit()  # each connection needs one, and 1,024 is the usual limit
         # Before the recovery, which may take long.
-        listeners = open_listeners(server.listeners, server.advertised, "--listen HOST:PORT")
+        listeners = open_listeners(server.listeners, "--listen HOST:PORT")
         if server.metrics_listener is not None:
-            Listener(server.metrics_listener, "--metrics HOST:PORT").close()
+            Listener(ListenerSettings(server.metrics_listener), "--metrics HOST:PORT").close()
         with recovery_progress() as on_progress:
             directory = LogDirectory.open(
                 log_directory,
@@ -179,10 +192,13 @@ def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool, is_br
             each.close()
 
 
-def _check_loopback(settings: ServerSettings) -> None:
+def _check_authentication(settings: ServerSettings) -> None:
+    from offsetfs.broker.listener_settings import check_authentication
+
     metrics = settings.metrics_listener
     try:
-        check_loopback([*settings.listeners, *([metrics] if metrics else [])], "--allow-anonymous")
+        check_authentication(settings.listeners, "--allow-anonymous")
+        check_loopback([metrics] if metrics else [], "--allow-anonymous")
     except AddressError as error:
         raise Failure(str(error), WRONG_CALL) from error
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from offsetfs.broker.broker import Broker
+from offsetfs.broker.listener_settings import check_authentication
 from offsetfs.broker.listeners import Listener, ListenError, open_listeners
 from offsetfs.broker.report import BrokerReport
-from offsetfs.broker.settings import ServerSettings, for_each_listener
+from offsetfs.broker.settings import ServerSettings, advertised_at
 from offsetfs.broker.settings_file import load_settings
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.fs.options import MountOptions
-from offsetfs.runtime.addresses import Address
+from offsetfs.runtime.addresses import AddressError, Endpoint, listeners_text
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import InvalidConfig
 
@@ -31,9 +31,9 @@ class MountedBroker:
         self._is_stopped = False
 
     @property
-    def addresses(self) -> tuple[Address, ...]:
+    def endpoints(self) -> tuple[Endpoint, ...]:
         """Where it listens: port 0 is replaced by the one that the system has chosen."""
-        return tuple(each.address for each in self._listeners)
+        return tuple(Endpoint(each.settings.name, each.address) for each in self._listeners)
 
     async def run(self, directory: LogDirectory) -> None:
         """Serve `directory` until `stop`; connections have been answered then."""
@@ -59,7 +59,7 @@ def mounted_broker(options: MountOptions, log_directory: str) -> Iterator[Mounte
     settings = _settings(options, log_directory)
     with contextlib.ExitStack() as opened:
         try:
-            listeners = open_listeners(settings.listeners, settings.advertised, "-o listen=HOST:PORT")
+            listeners = open_listeners(settings.listeners, "-o listen=HOST:PORT")
             for each in listeners:
                 opened.callback(each.close)
                 each.listen()
@@ -71,9 +71,13 @@ def mounted_broker(options: MountOptions, log_directory: str) -> Iterator[Mounte
 def _settings(options: MountOptions, log_directory: str) -> ServerSettings:
     """Return the settings of the broker among the options; `Failure` for an illegal value."""
     try:
-        given = [f"{name}={value}" for name, value in options.server_settings.items()]
-        found = load_settings(None, given, log_directory).server
-        advertised = for_each_listener(len(options.listeners), options.advertised, "advertise")
+        settings = {**options.server_settings, **options.security_settings}
+        given = [f"{name}={value}" for name, value in settings.items()]
+        found = load_settings(None, [*given, f"listeners={listeners_text(options.listeners)}"], log_directory).server
+        if not options.allow_anonymous:
+            check_authentication(found.listeners, "the option allow-anonymous")
+        return advertised_at(found, options.advertised, "advertise")
+    except AddressError as error:
+        raise Failure(f"listen={error}", WRONG_CALL) from error
     except InvalidConfig as error:
         raise Failure(str(error), WRONG_CALL) from error
-    return replace(found, listeners=options.listeners, advertised=advertised)

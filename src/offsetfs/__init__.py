@@ -76,6 +76,7 @@ def serve(
     listen: str = "127.0.0.1:0",
     settings: Mapping[str, str | int | bool] = MappingProxyType({}),
     read_only: bool = False,
+    allow_anonymous: bool = False,
 ) -> EmbeddedBroker:
     """Serve the log directory at `path` over the Kafka protocol, from a thread of this process; return when it accepts.
 
@@ -84,13 +85,16 @@ def serve(
 
     The directory is created if it is missing. `listen`: an address of this machine; port 0 is any free one. `settings`:
     by the names in Kafka's server.properties, such as `{"num.partitions": 4}`. With `read_only` nothing is written:
-    over a backup, or beside a running broker.
+    over a backup, or beside a running broker. `allow_anonymous`: also listen on an address that other machines reach
+    without authentication.
 
-    Raises ValueError for an address that is not of this machine alone, `errors.NotALogDirectory`,
+    Raises ValueError for such an address without it, `errors.NotALogDirectory`,
     `errors.LogDirectoryLocked`, `errors.InvalidConfig`, and OSError, also for an address that cannot be used.
     """
     home = importlib.import_module("offsetfs.broker.embedded")
-    broker: EmbeddedBroker = home.serve(path, listen=listen, settings=settings, read_only=read_only)
+    broker: EmbeddedBroker = home.serve(
+        path, listen=listen, settings=settings, read_only=read_only, allow_anonymous=allow_anonymous
+    )
     return broker
 
 

@@ -25,6 +25,7 @@ from offsetfs.broker import idle_connections
 from offsetfs.broker.broker import _Refusals
 from offsetfs.broker.closed_peers import ClosedPeers
 from offsetfs.broker.error_codes import ErrorCode
+from offsetfs.broker.listener_settings import ListenerSettings
 from offsetfs.broker.listeners import open_listeners
 from offsetfs.broker.request_limits import FREE_BYTES_MAX, RequestLimits
 from offsetfs.broker.server import serve, serve_until
@@ -359,7 +360,7 @@ async def test_a_signal_while_the_directory_is_closed_does_not_end_the_process(
     served = LogDirectory.open(os.fspath(tmp_path))
     served.create_partitions([TopicPartition("t", 0)])
     monkeypatch.setattr(LogDirectory, "close", interrupted)
-    listeners = open_listeners((("127.0.0.1", 0),), (), "port")
+    listeners = open_listeners((ListenerSettings(("127.0.0.1", 0)),), "port")
     with trio.fail_after(30):
         await serve(served, ServerSettings(), listeners, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     assert (tmp_path / ".kafka_cleanshutdown").exists()
@@ -383,7 +384,7 @@ async def test_what_runs_beside_a_broker_runs_as_long_as_it(tmp_path: Path) -> N
             await began.wait()
         os.kill(os.getpid(), signal.SIGTERM)
 
-    listeners = open_listeners((("127.0.0.1", 0),), (), "port")
+    listeners = open_listeners((ListenerSettings(("127.0.0.1", 0)),), "port")
     async with trio.open_nursery() as nursery:
         directory = LogDirectory.open(os.fspath(tmp_path))
         await serve(directory, ServerSettings(), listeners, lambda *_: nursery.start_soon(end_it), beside)
@@ -398,7 +399,7 @@ async def test_an_error_of_the_last_flush_is_raised(tmp_path: Path, monkeypatch:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(LogDirectory, "close", fails)
-    listeners = open_listeners((("127.0.0.1", 0),), (), "port")
+    listeners = open_listeners((ListenerSettings(("127.0.0.1", 0)),), "port")
     served = LogDirectory.open(os.fspath(tmp_path))
     with pytest.raises(OSError, match="No space left"), trio.fail_after(30):
         await serve(served, ServerSettings(), listeners, lambda *_: os.kill(os.getpid(), signal.SIGINT))
@@ -491,7 +492,7 @@ async def test_a_broker_that_fails_stops_its_background_tasks(
     monkeypatch.setattr(TaskQueue, "next_due", lambda _: 0.0)
     monkeypatch.setattr(TaskQueue, "run_due", lambda _: ended.wait(10))
     monkeypatch.setattr(TaskRunner, "stop", lambda _: ended.set())
-    listeners = open_listeners((("127.0.0.1", 0),), (), "port")
+    listeners = open_listeners((ListenerSettings(("127.0.0.1", 0)),), "port")
 
     async def fail() -> None:
         await trio.sleep(0.05)

@@ -19,6 +19,7 @@ from offsetfs.broker.cluster import BrokerNode
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.failure_responses import failure_response
 from offsetfs.broker.fetch import Fetching
+from offsetfs.broker.listener_settings import ListenerSettings
 from offsetfs.broker.listeners import open_listeners
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.settings import ServerSettings
@@ -27,6 +28,8 @@ from offsetfs.protocol.schemas import schema
 from offsetfs.storage import LogDirectory
 
 pytestmark = pytest.mark.unit
+
+LOCAL = ListenerSettings(("127.0.0.1", 0))
 
 
 async def test_a_client_that_resets_the_connection_at_once_does_not_end_the_broker(running: Running) -> None:
@@ -159,7 +162,7 @@ async def test_metadata_does_not_create_internal_topics(running: Running, direct
 
 async def test_clients_of_each_listener_get_an_address_that_they_reach(tmp_path: Path, nursery: trio.Nursery) -> None:
     """All clients once got the address of the first listener: 127.0.0.1 in another network."""
-    first, second = open_listeners((("127.0.0.1", 0), ("127.0.0.1", 0)), (None, ("public", 9)), "port")
+    first, second = open_listeners((LOCAL, replace(LOCAL, advertised=("public", 9))), "port")
     broker = Broker(LogDirectory.open(os.fspath(tmp_path)), ServerSettings(), [first, second])
     nursery.start_soon(broker.run)
     for listener, expected in ((first, first.address), (second, ("public", 9))):
@@ -176,7 +179,7 @@ async def test_clients_of_each_listener_get_an_address_that_they_reach(tmp_path:
 
 async def test_clients_are_refused_until_the_broker_serves(tmp_path: Path) -> None:
     """A script that waits for the port would go on during a recovery."""
-    (listener,) = open_listeners((("127.0.0.1", 0),), (), "port")
+    (listener,) = open_listeners((LOCAL,), "port")
     with pytest.raises(OSError):
         await trio.open_tcp_stream(*listener.address)
     listener.close()

@@ -20,7 +20,7 @@ from offsetfs.storage.settings import BROKER_SETTING_NAMES, INT_MAX
 pytestmark = pytest.mark.unit
 
 PAGE = (Path(__file__).parents[2] / "docs" / "use" / "kafka-protocol.md").read_text()
-OTHER_SETTINGS = ("listeners", "advertised.listeners", "log.dirs")
+OTHER_SETTINGS = ("listeners", "advertised.listeners", "listener.security.protocol.map", "log.dirs")
 WORDS = ("disk", "page-cache")
 UNITS = {"": 1, "MiB": 1 << 20, "minutes": 60_000, "days": 86_400_000}
 

@@ -11,6 +11,7 @@ import trio
 from running_broker import Running
 
 from offsetfs.broker.error_codes import ErrorCode
+from offsetfs.broker.listener_settings import ListenerSettings
 from offsetfs.broker.settings import SETTING_KINDS, ServerSettings, values_of
 from offsetfs.broker.settings_file import load_settings
 from offsetfs.protocol import messages as m
@@ -48,7 +49,7 @@ def test_the_file_that_kafka_ships_is_accepted(file: Path, tmp_path: Path) -> No
     file.write_text(DEFAULT_FILE + f"log.dirs={tmp_path}\n")
     loaded = load_settings(os.fspath(file), [], os.fspath(tmp_path))
     server = loaded.server
-    assert (server.listeners, server.advertised) == ((("0.0.0.0", 9092),), (("localhost", 9092),))
+    assert server.listeners == (ListenerSettings(("0.0.0.0", 9092), advertised=("localhost", 9092)),)
     assert (server.node_id, server.num_partitions, server.socket_request_max_bytes) == (7, 4, 1048576)
     assert loaded.of_engine["log.retention.hours"] == "168"
     assert loaded.directory.log_cleaner_threads == 2
@@ -68,7 +69,15 @@ def test_the_file_that_kafka_ships_is_accepted(file: Path, tmp_path: Path) -> No
         ("num.partition=1", "'num.partition' is not a setting of a Kafka broker, did you mean num.partitions?"),
         ("num.partitions=0", "num.partitions is 0, but must be a whole number from 1 to 10000"),
         ("auto.create.topics.enable=yes", "auto.create.topics.enable is 'yes', but must be true or false"),
-        ("listeners=SSL://127.0.0.1:9093", "listeners: security protocol SSL is not supported yet; use PLAINTEXT"),
+        ("listeners=SSL://127.0.0.1:9093", "security protocol SSL of listener SSL is not supported yet"),
+        (
+            "listeners=SASL_SSL://127.0.0.1:9093",
+            "listener SASL_SSL has no mechanism to authenticate with; set sasl.enabled.mechanisms",
+        ),
+        (
+            "listener.security.protocol.map=OWN:TLS",
+            "'OWN:TLS' has no security protocol; write NAME:PROTOCOL with PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
+        ),
         ("listeners=OWN://127.0.0.1:9093", "OWN has no security protocol; add it to listener.security.protocol.map"),
         ("listeners=127.0.0.1:9092", "'127.0.0.1:9092' is not a listener; write PLAINTEXT://HOST:PORT"),
         (
@@ -99,7 +108,7 @@ def test_an_option_has_precedence_over_all_synonyms_in_the_file(file: Path, tmp_
     loaded = load_settings(os.fspath(file), options, os.fspath(tmp_path))
     assert loaded.of_engine == {"log.retention.hours": "1"}
     assert loaded.server.node_id == 3
-    assert loaded.server.listeners == (("::1", 0), ("127.0.0.1", 0))
+    assert loaded.server.listeners == (ListenerSettings(("::1", 0)), ListenerSettings(("127.0.0.1", 0)))
 
 
 def test_each_listener_advertises_the_address_of_its_name(tmp_path: Path) -> None:
@@ -107,21 +116,26 @@ def test_each_listener_advertises_the_address_of_its_name(tmp_path: Path) -> Non
     listeners = "listeners=IN://:9092,OUT://:19092,LOCAL://127.0.0.1:9093"
     advertised = "advertised.listeners=OUT://public:19092,IN://private:9092"
     loaded = load_settings(None, [names, listeners, advertised], os.fspath(tmp_path))
-    assert loaded.server.advertised == (("private", 9092), ("public", 19092), None)
+    assert [each.advertised for each in loaded.server.listeners] == [("private", 9092), ("public", 19092), None]
     assert values_of(loaded.server)["advertised.listeners"] == (
-        "PLAINTEXT://private:9092,PLAINTEXT://public:19092,PLAINTEXT://127.0.0.1:9093"
+        "IN://private:9092,OUT://public:19092,LOCAL://127.0.0.1:9093"
     )
 
 
 @pytest.mark.parametrize(
     ("advertised", "expected"),
-    [("PLAINTEXT://a:1", (("a", 1), ("a", 1))), ("PLAINTEXT://a:1,PLAINTEXT://b:2", (("a", 1), ("b", 2))), ("", ())],
+    [
+        ("PLAINTEXT://a:1", (("a", 1), ("a", 1))),
+        ("PLAINTEXT://a:1,PLAINTEXT://b:2", (("a", 1), ("b", 2))),
+        ("", (None, None)),
+    ],
 )
 def test_listeners_of_one_name_advertise_in_their_order(
-    tmp_path: Path, advertised: str, expected: tuple[tuple[str, int], ...]
+    tmp_path: Path, advertised: str, expected: tuple[tuple[str, int] | None, ...]
 ) -> None:
     options = ["listeners=PLAINTEXT://127.0.0.1:1,PLAINTEXT://[::1]:1", f"advertised.listeners={advertised}"]
-    assert load_settings(None, options, os.fspath(tmp_path)).server.advertised == expected
+    server = load_settings(None, options, os.fspath(tmp_path)).server
+    assert tuple(each.advertised for each in server.listeners) == expected
 
 
 def test_more_advertised_addresses_than_listeners_are_refused(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from offsetfs.broker.listener_settings import ListenerSettings
 from offsetfs.cli import exit_codes, run
 from offsetfs.cli.commands import serve
 from offsetfs.storage import LogDirectory
@@ -105,8 +106,8 @@ def test_listen_replaces_the_advertised_listeners_of_the_file(tmp_path: Path) ->
     file = tmp_path / "server.properties"
     file.write_text("listeners=PLAINTEXT://:9092\nadvertised.listeners=PLAINTEXT://public:9092\nnum.partitions=3\n")
     short = ("num.partitions=4", "listeners=PLAINTEXT://127.0.0.1:19092", "advertised.listeners=")
-    server = serve._settings(str(file), short, str(tmp_path)).server
-    assert (server.listeners, server.advertised, server.num_partitions) == ((("127.0.0.1", 19092),), (), 4)
+    server = serve._settings(str(file), short, (), str(tmp_path)).server
+    assert (server.listeners, server.num_partitions) == ((ListenerSettings(("127.0.0.1", 19092)),), 4)
 
 
 def test_more_advertised_addresses_than_listeners_are_a_wrong_call(
@@ -114,7 +115,7 @@ def test_more_advertised_addresses_than_listeners_are_a_wrong_call(
 ) -> None:
     options = ["--listen", "127.0.0.1:0", "--advertise", "a:1", "--advertise", "b:2"]
     assert run(["serve", str(logs), *options]) == exit_codes.WRONG_CALL
-    assert "advertised.listeners: PLAINTEXT: 2 addresses for 1 listener; give one" in capsys.readouterr().err
+    assert "--advertise: 2 addresses for 1 listener; give one" in capsys.readouterr().err
 
 
 def test_a_second_start_names_the_process_and_not_its_port(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -80,7 +80,7 @@ def test_an_unknown_setting_is_an_error(tmp_path: Path) -> None:
 
 
 def test_an_address_that_others_reach_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"0\.0\.0\.0: .*--allow-anonymous"):
+    with pytest.raises(ValueError, match=r"0\.0\.0\.0: .*allow_anonymous=True"):
         offsetfs.serve(tmp_path, listen="0.0.0.0:0")
     with pytest.raises(ValueError, match="HOST:PORT"):
         offsetfs.serve(tmp_path, listen="127.0.0.1:http")
