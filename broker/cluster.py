@@ -27,11 +27,13 @@ from offsetfs.protocol.messages import (
     DescribeTopicPartitionsResponseCursor,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    FinalizedFeatureKey,
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
+    SupportedFeatureKey,
 )
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import INTERNAL_TOPICS, check_topic
@@ -48,6 +50,11 @@ DESCRIBED_PARTITIONS_MAX = 2000
 """The partitions in a response to DescribeTopicPartitions. Kafka: `max.request.partition.size.limit`."""
 
 _BROKERS, _CONTROLLERS = 1, 2
+
+_FEATURES = {"transaction.version": 2}
+"""The features of a cluster that clients ask for, with their levels: transactions as of KIP-890."""
+
+_FEATURES_EPOCH = 1  # it would rise with each change of the levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +85,14 @@ class Cluster:
         self._versions = versions
 
     async def api_versions(self, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
-        """Return the APIs and their versions."""
+        """Return the APIs and their versions, and the features (version 3 and later)."""
         keys = [ApiVersion(key, first, last) for key, (first, last) in sorted(self._versions.items())]
-        return ApiVersionsResponse(api_keys=keys)
+        return ApiVersionsResponse(
+            api_keys=keys,
+            supported_features=[SupportedFeatureKey(name, 0, level) for name, level in _FEATURES.items()],
+            finalized_features_epoch=_FEATURES_EPOCH,
+            finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in _FEATURES.items()],
+        )
 
     async def metadata(self, request: MetadataRequest, version: int) -> MetadataResponse:
         """Return the broker and the topics that were asked for: all of them for null, and for an empty list in v0."""

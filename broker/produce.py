@@ -31,7 +31,7 @@ from offsetfs.broker.partitions import Topics
 from offsetfs.broker.response_queue import DelayedResponse
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.shared_values import TOPIC_IDS_VERSION, ZSTD
-from offsetfs.broker.transaction import TransactionError
+from offsetfs.broker.transaction import BUMPS_EPOCHS, TransactionError
 from offsetfs.broker.transaction_coordinator import TransactionCoordinator
 from offsetfs.protocol.messages import (
     BatchIndexAndErrorMessage,
@@ -62,6 +62,12 @@ VERSION_MIN = 3
 that of compression (KAFKA-18659)."""
 
 _ABORTABLE_SINCE = 11  # clients know TRANSACTION_ABORTABLE (KIP-890)
+_ADDS_PARTITIONS_SINCE = 12  # to the transaction, without AddPartitionsToTxn: clients with transaction.version 2
+_TRY_AGAIN = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
 _ACKS_ALL = -1
 _ACKS = (_ACKS_ALL, 0, 1)
 
@@ -131,7 +137,9 @@ class Producing:
             for each in appends:
                 each.fail(refused)
         else:
-            await self._append_all(appends, version)
+            if request.transactional_id is not None and version >= _ADDS_PARTITIONS_SINCE:
+                await self._add_to_transaction(appends, request.transactional_id, version)
+            await self._append_all([each for each in appends if not each.result.error_code], version)
             if request.acks == _ACKS_ALL and self._syncs:
                 unsynced = [each for each in appends if each.is_unsynced]
                 if unsynced:
@@ -151,6 +159,30 @@ class Producing:
             except TransactionError as error:
                 return Refused(ErrorCode.NOT_ENOUGH_REPLICAS, f"the state of the transaction: {error.code.name}")
         return None
+
+    async def _add_to_transaction(self, appends: list[_Append], transactional_id: str, version: int) -> None:
+        """Add the partitions of transactional batches to the transaction of their producer.
+
+        That is on disk before the first batch: a partition with records of a transaction that does not know it would
+        never get a marker.
+        """
+        added: dict[ProducerEpoch, list[tuple[_Append, TopicPartition]]] = {}
+        for each in appends:
+            partition = self._transactions.partition(each.topic or "", each.data.index)
+            if partition is None or each.topic in INTERNAL_TOPICS:
+                continue  # the append refuses it
+            with contextlib.suppress(Refused, MalformedBatch):  # the same
+                header = one_batch(memoryview(each.data.records or b""), version, str(partition)).header
+                producer = ProducerEpoch(header.producer_id, header.producer_epoch)
+                if header.is_transactional and not self._transactions.contains(transactional_id, producer, partition):
+                    added.setdefault(producer, []).append((each, partition))
+        for producer, batches in added.items():
+            partitions = {partition for _, partition in batches}
+            try:
+                await self._transactions.extend(transactional_id, producer, partitions, client_version=BUMPS_EPOCHS)
+            except TransactionError as error:
+                for each, partition in batches:
+                    each.fail(_not_in_transaction(partition, error.code, version))
 
     async def _append_all(self, appends: list[_Append], version: int) -> None:
         """Append in the order of the request within each partition."""
@@ -182,7 +214,7 @@ class Producing:
             if not log.appends_at_once(batch.data) or not _is_quick(batch, log):
                 return False
             with self._in_transaction(append, batch, log.partition, version):
-                self._append(append, batch, log)
+                self._append(append, batch, log, version)
             self._count(append)
         except (Refused, StorageError, OSError, MemoryError) as error:
             append.fail(error)
@@ -221,20 +253,20 @@ class Producing:
         producer = ProducerEpoch(header.producer_id, header.producer_epoch)
         code = self._transactions.verify(append.transactional_id, producer, partition)
         if code != ErrorCode.NONE:
-            reason = f"{partition} is not in an ongoing transaction of this producer: {code.name}"
-            raise Refused(_produce_code(code, version), reason)
+            raise _not_in_transaction(partition, code, version)
         return self._transactions.appending(producer)
 
     def _open_and_append(self, append: _Append, partition: TopicPartition, version: int) -> None:
         log = self._topics.directory.writable_log(partition)
         with inflation_scope(contextlib.nullcontext):
             batch = one_batch(memoryview(append.data.records or b""), version, log.path)
-            self._append(append, batch, log)
+            self._append(append, batch, log, version)
 
     @staticmethod
-    def _append(append: _Append, batch: Batch, log: Log) -> None:
+    def _append(append: _Append, batch: Batch, log: Log, version: int) -> None:
         append.result.log_start_offset = log.log_start_offset
-        appended = log.append(sealed_batch(batch, log), checks_producer=True)
+        bumps_epochs = version >= _ADDS_PARTITIONS_SINCE
+        appended = log.append(sealed_batch(batch, log), checks_producer=True, bumps_epochs=bumps_epochs)
         append.log, append.last_offset, append.count = log, appended.last_offset, batch.header.count
         append.result.base_offset = appended.base_offset
         if log.config.message_timestamp_type == LOG_APPEND_TIME:
@@ -278,13 +310,16 @@ def _refusal(request: ProduceRequest, version: int) -> Refused | None:
     return None
 
 
-def _produce_code(code: ErrorCode, version: int) -> ErrorCode:
+def _not_in_transaction(partition: TopicPartition, code: ErrorCode, version: int) -> Refused:
     """Return a code of the transaction coordinator as AddPartitionsToTxnManager and ReplicaManager return it."""
-    if code == ErrorCode.CONCURRENT_TRANSACTIONS:
-        return ErrorCode.NOT_ENOUGH_REPLICAS
-    if code == ErrorCode.INVALID_TXN_STATE and version >= _ABORTABLE_SINCE:
-        return ErrorCode.TRANSACTION_ABORTABLE
-    return code
+    reason = f"{partition} is not in an ongoing transaction of this producer: {code.name}"
+    if code in _TRY_AGAIN or (code == ErrorCode.CONCURRENT_TRANSACTIONS and version < _ADDS_PARTITIONS_SINCE):
+        code = ErrorCode.NOT_ENOUGH_REPLICAS  # older clients know it as one that is tried again
+    elif code == ErrorCode.INVALID_TXN_STATE and version >= _ABORTABLE_SINCE:
+        code = ErrorCode.TRANSACTION_ABORTABLE
+    elif code == ErrorCode.PRODUCER_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return Refused(code, reason)
 
 
 def _is_quick(batch: Batch, log: Log) -> bool:

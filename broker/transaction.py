@@ -6,8 +6,10 @@
       └──────────────────────────────────────── InitProducerId ───────────────────────────────────────────┘
 
 A transaction that another instance of the producer, or the time limit, aborts gets the next epoch: the markers have it,
-so that partitions refuse the older instance. Follows TransactionCoordinator and TransactionMetadata as with
-`transaction.version` 1 (KIP-98, KIP-360). Pure functions.
+so that partitions refuse the older instance. With `transaction.version` 2 each end does so, and EndTxn returns the
+epoch of the next transaction; a late batch of one that has ended is then in no other. Such clients may also abort when
+no partition was added. Follows TransactionCoordinator and TransactionMetadata (KIP-98, KIP-360, KIP-890). Pure
+functions.
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ from offsetfs.storage.coordinators import NO_PRODUCER, Transaction, TransactionS
 
 EPOCH_MAX = 2**15 - 1
 """The last epoch only fences: a producer gets a smaller one, or a new id."""
+
+BUMPS_EPOCHS = 2
+"""The `transaction.version` with an epoch for each transaction (KIP-890)."""
 
 
 class TransactionError(Exception):
@@ -81,15 +86,22 @@ def _is_exhausted(epoch: int) -> bool:
 def fenced(found: Transaction, now_ms: int) -> Transaction:
     """Return the state in which an ongoing transaction is aborted, and its producer fenced by the next epoch."""
     epoch = min(found.epoch + 1, EPOCH_MAX)
-    return replace(found, state=TransactionState.PREPARE_ABORT, epoch=epoch, last_epoch=NO_PRODUCER, updated_ms=now_ms)
+    state = TransactionState.PREPARE_ABORT
+    return replace(found, state=state, epoch=epoch, last_epoch=found.epoch, updated_ms=now_ms)
 
 
 def extended(
-    found: Transaction | None, producer: ProducerEpoch, partitions: Set[TopicPartition], now_ms: int
+    found: Transaction | None,
+    producer: ProducerEpoch,
+    partitions: Set[TopicPartition],
+    now_ms: int,
+    *,
+    client_version: int = 0,
 ) -> Transaction | None:
     """Return the state with these partitions in the transaction; None if they are in it.
 
-    INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+    `client_version`: the `transaction.version` of the client. INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
+    CONCURRENT_TRANSACTIONS.
     """
     current = _of_producer(found, producer)
     if current.state.is_ending:
@@ -103,22 +115,70 @@ def extended(
         partitions=current.partitions | partitions,
         started_ms=current.started_ms if is_ongoing else now_ms,
         updated_ms=now_ms,
+        client_version=client_version,
     )
 
 
 def ended(found: Transaction | None, producer: ProducerEpoch, now_ms: int, *, is_commit: bool) -> Transaction | None:
     """Return the state after EndTxn, in which the markers are to be written; None if that is done.
 
-    INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
+    For clients without `transaction.version` 2. INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
+    INVALID_TXN_STATE.
     """
     current = _of_producer(found, producer)
     state = current.state
     prepared = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
     if state == TransactionState.ONGOING:
-        return replace(current, state=prepared, updated_ms=now_ms)
+        return replace(current, state=prepared, updated_ms=now_ms, client_version=0)
     if state == (TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT):
         return None  # the answer to the first request was lost
     raise TransactionError(ErrorCode.CONCURRENT_TRANSACTIONS if state == prepared else ErrorCode.INVALID_TXN_STATE)
+
+
+def ended_with_next_epoch(
+    found: Transaction | None, producer: ProducerEpoch, now_ms: int, *, is_commit: bool, new_producer_id: int
+) -> Transaction | None:
+    """Return the state after EndTxn of a client with `transaction.version` 2; None if its markers are written.
+
+    It has the epoch of the next transaction; when epochs run out, `new_producer_id` follows. Errors as of `ended`.
+    """
+    if found is None:
+        raise TransactionError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    is_of_previous_id = (
+        found.previous_producer_id == producer.producer_id and producer.epoch == EPOCH_MAX - 1 and found.epoch == 0
+    )
+    if found.producer_id != producer.producer_id and not is_of_previous_id:
+        raise TransactionError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    state = found.state
+    # With the epoch of the next transaction stored, the one before is that of a request whose answer was lost.
+    is_again = is_of_previous_id or found.epoch == producer.epoch + 1
+    if state.is_ending:
+        is_valid = found.epoch == producer.epoch + 1
+    elif state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
+        is_valid = is_again or found.epoch == producer.epoch
+    else:
+        is_valid = found.epoch == producer.epoch
+    if not is_valid:
+        raise TransactionError(ErrorCode.PRODUCER_FENCED)
+    prepared = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
+    if state == prepared:
+        raise TransactionError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if is_again and state == (TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT):
+        return None
+    is_ongoing = state == TransactionState.ONGOING
+    # A client may abort what it has not begun: it cannot know whether a batch has added its partition.
+    if not is_ongoing and (is_commit or is_again):
+        raise TransactionError(ErrorCode.INVALID_TXN_STATE)
+    return replace(
+        found,
+        state=prepared,
+        epoch=min(found.epoch + 1, EPOCH_MAX),
+        last_epoch=found.epoch,
+        started_ms=found.started_ms if is_ongoing else now_ms,
+        updated_ms=now_ms,
+        next_producer_id=new_producer_id if _is_exhausted(found.epoch) else NO_PRODUCER,
+        client_version=BUMPS_EPOCHS,
+    )
 
 
 def completed(found: Transaction, now_ms: int) -> Transaction:
@@ -131,9 +191,9 @@ def completed(found: Transaction, now_ms: int) -> Transaction:
         updated_ms=now_ms,
         next_producer_id=NO_PRODUCER,
     )
-    if found.next_producer_id == NO_PRODUCER or found.epoch < EPOCH_MAX:
+    if found.next_producer_id == NO_PRODUCER or found.client_version < BUMPS_EPOCHS:
         return done
-    # Of a broker with transaction.version 2: epochs have run out with this transaction (KIP-890).
+    # Epochs have run out with this transaction (KIP-890).
     return replace(done, producer_id=found.next_producer_id, previous_producer_id=found.producer_id, epoch=0)
 
 

@@ -28,10 +28,12 @@ from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.offsets import ProducerIds
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.transaction import (
+    BUMPS_EPOCHS,
     TransactionError,
     check_contains,
     completed,
     ended,
+    ended_with_next_epoch,
     extended,
     fenced,
     initialized,
@@ -52,6 +54,9 @@ _FENCED_SINCE = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "AddOffsetsToTxn"
 """The versions whose clients know PRODUCER_FENCED; older ones get INVALID_PRODUCER_EPOCH (KIP-588)."""
 _BATCHED_SINCE = 4  # AddPartitionsToTxn of brokers, of several transactions (KIP-890)
 _ABORTABLE_SINCE = 5
+_OFFSETS_ABORTABLE_SINCE = 4  # TxnOffsetCommit
+_ADDS_OFFSETS_SINCE = 5  # without AddOffsetsToTxn: a client with transaction.version 2
+_BUMPS_EPOCHS_SINCE = 5  # EndTxn of such a client
 _SETTLED = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
@@ -71,6 +76,8 @@ class TransactionCoordinator:
         self._reported: dict[str, str] = {}
         self._missing: dict[str, tuple[Transaction, set[TopicPartition]]] = {}
         """The partitions that have not got the marker of an end; it counts for this very object only."""
+        self._storing: Counter[str] = Counter()
+        """The transactional ids with a state that may not be on disk yet."""
         self._appending: Counter[int] = Counter()
         self._appended = trio.Event()
 
@@ -141,7 +148,7 @@ class TransactionCoordinator:
 
     async def _add(self, asked: m.AddPartitionsToTxnTransaction, version: int) -> list[m.AddPartitionsToTxnTopicResult]:
         named = [(topic.name, index) for topic in asked.topics for index in topic.partitions]
-        partitions = {each: self._partition(*each) for each in named}
+        partitions = {each: self.partition(*each) for each in named}
         unknown = {each for each, partition in partitions.items() if partition is None}
         codes: dict[tuple[str, int], ErrorCode]
         if unknown:
@@ -157,7 +164,8 @@ class TransactionCoordinator:
                 if asked.verify_only:
                     codes = await self._verified(asked.transactional_id, producer, named, version)
                 else:
-                    await self.extend(asked.transactional_id, producer, wanted)
+                    client_version = BUMPS_EPOCHS if version >= _BATCHED_SINCE else 0
+                    await self.extend(asked.transactional_id, producer, wanted, client_version=client_version)
                     codes = dict.fromkeys(named, ErrorCode.NONE)
             except TransactionError as error:
                 codes = dict.fromkeys(named, _known(error.code, "AddPartitionsToTxn", version))
@@ -178,7 +186,8 @@ class TransactionCoordinator:
             return {each: _abortable(code) for each, code in codes.items()}
         return codes
 
-    def _partition(self, topic: str, index: int) -> TopicPartition | None:
+    def partition(self, topic: str, index: int) -> TopicPartition | None:
+        """Return a partition that can be in a transaction; None if there is none of this name."""
         try:
             found = TopicPartition(topic, index)
         except InvalidName:
@@ -186,9 +195,18 @@ class TransactionCoordinator:
         # Kafka's metadata does not list the log of the cluster; it takes no marker, and no end would be complete.
         return found if found.topic != METADATA_TOPIC and self._directory.has(found) else None
 
-    async def extend(self, transactional_id: str, producer: ProducerEpoch, partitions: set[TopicPartition]) -> None:
-        """Add partitions to the transaction of a producer; TransactionError. Durable on return."""
-        await self._change(transactional_id, lambda found: extended(found, producer, partitions, self._now()))
+    async def extend(
+        self, transactional_id: str, producer: ProducerEpoch, partitions: set[TopicPartition], *, client_version: int
+    ) -> None:
+        """Add partitions to the transaction of a producer; TransactionError. Durable on return.
+
+        `client_version`: the `transaction.version` of the client.
+        """
+
+        def change(found: Transaction | None) -> Transaction | None:
+            return extended(found, producer, partitions, self._now(), client_version=client_version)
+
+        await self._change(transactional_id, change)
 
     async def add_offsets(self, request: m.AddOffsetsToTxnRequest, version: int) -> m.AddOffsetsToTxnResponse:
         """Add the offsets of a group to a transaction: the partition of `__consumer_offsets` that has them."""
@@ -196,7 +214,7 @@ class TransactionCoordinator:
         try:
             self._check_id(request.transactional_id)
             home = await self._groups.home(request.group_id)
-            await self.extend(request.transactional_id, producer, {home})
+            await self.extend(request.transactional_id, producer, {home}, client_version=0)
         except TransactionError as error:
             return m.AddOffsetsToTxnResponse(error_code=_known(error.code, "AddOffsetsToTxn", version))
         except GroupError as error:
@@ -212,7 +230,11 @@ class TransactionCoordinator:
             self._check_id(request.transactional_id)
             home = await self._groups.home(request.group_id)
             await self._log.current(request.transactional_id)
+            if version >= _ADDS_OFFSETS_SINCE:
+                await self.extend(request.transactional_id, producer, {home}, client_version=BUMPS_EPOCHS)
             code = self.verify(request.transactional_id, producer, home)
+            if version >= _OFFSETS_ABORTABLE_SINCE:
+                code = _abortable(code)
             if code != ErrorCode.NONE:
                 raise TransactionError(code)
             with self.appending(producer):
@@ -236,6 +258,11 @@ class TransactionCoordinator:
             return ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else error.code
         return ErrorCode.NONE
 
+    def contains(self, transactional_id: str, producer: ProducerEpoch, partition: TopicPartition) -> bool:
+        """Return whether a partition is in the ongoing transaction of a producer, also after a power loss."""
+        is_stored = transactional_id not in self._storing
+        return is_stored and self.verify(transactional_id, producer, partition) == ErrorCode.NONE
+
     @contextlib.contextmanager
     def appending(self, producer: ProducerEpoch) -> Iterator[None]:
         """Let the markers of a producer wait until the block is left. Call `verify` right before.
@@ -256,18 +283,30 @@ class TransactionCoordinator:
 
     async def end(self, request: m.EndTxnRequest, version: int) -> m.EndTxnResponse:
         """Commit or abort a transaction."""
+        transactional_id, is_commit = request.transactional_id, request.committed
         producer = ProducerEpoch(request.producer_id, request.producer_epoch)
+        following = ProducerEpoch(NO_PRODUCER, NO_PRODUCER)
 
         def change(found: Transaction | None) -> Transaction | None:
-            return ended(found, producer, self._now(), is_commit=request.committed)
+            if version < _BUMPS_EPOCHS_SINCE:
+                return ended(found, producer, self._now(), is_commit=is_commit)
+            nonlocal following
+            changed = ended_with_next_epoch(
+                found, producer, self._now(), is_commit=is_commit, new_producer_id=self._ids.next()
+            )
+            done = found if changed is None else completed(changed, self._now())
+            assert done is not None
+            following = ProducerEpoch(done.producer_id, done.epoch)
+            return changed
 
         try:
-            self._check_id(request.transactional_id)
-            if await self._change(request.transactional_id, change) is not None:
-                await self._complete(request.transactional_id)
+            self._check_id(transactional_id)
+            if await self._change(transactional_id, change) is not None:
+                await self._complete(transactional_id)
         except TransactionError as error:
-            return m.EndTxnResponse(error_code=_known(error.code, "EndTxn", version))
-        return m.EndTxnResponse()
+            code = _known(error.code, "EndTxn", version)
+            return m.EndTxnResponse(error_code=code, producer_id=NO_PRODUCER, producer_epoch=NO_PRODUCER)
+        return m.EndTxnResponse(producer_id=following.producer_id, producer_epoch=following.epoch)
 
     async def _complete(self, transactional_id: str) -> None:
         """Write the markers of a prepared end, then its completion. What fails is in the log, and tried again later."""
@@ -403,12 +442,17 @@ class TransactionCoordinator:
         return changed
 
     async def _append(self, transactional_id: str, make: Callable[[], list[TransactionChange]]) -> None:
+        self._storing[transactional_id] += 1
         try:
             await self._log.append(transactional_id, make)
             await self._log.sync(transactional_id)
         except (StorageError, OSError, MemoryError) as error:
             _log.error("the transaction of %s could not be stored: %s", transactional_id, error)
             raise TransactionError(ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
+        finally:
+            self._storing[transactional_id] -= 1
+            if not self._storing[transactional_id]:
+                del self._storing[transactional_id]
 
 
 async def _periodically(seconds: float, work: Callable[[], Awaitable[None]]) -> None:

@@ -2,9 +2,9 @@
 
     key      i16 0, then the transactional id        value    i16 version, then the fields; none deletes the id
 
-Version 0 is written, which all brokers read. Version 1 (KIP-890), of a broker with `transaction.version` 1 or later, is
-read: there a transaction that is ending has the epoch of the next one already, or the next producer id. Follows
-TransactionLog and TransactionMetadata (KIP-98).
+Version 1 has tagged fields: the `transaction.version` of the client, and the producer ids before and after this one
+(KIP-890). With `transaction.version` 2, a transaction that is ending has the epoch of the next one already. Version 0,
+which all brokers read, is written for older clients. Follows TransactionLog and TransactionMetadata (KIP-98).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_PRODUCER = -1
 
 _SETTINGS = {"cleanup.policy": "compact", "compression.type": "uncompressed", "segment.bytes": str(100 << 20)}
 _KEY_TYPE = 0
-_VERSION, _VERSION_MAX = 0, 1
+_VERSION_MAX = 1
 _SHORT = Struct(">h")
 
 
@@ -71,6 +71,8 @@ class Transaction:
     next_producer_id: int = NO_PRODUCER
     last_epoch: int = NO_PRODUCER
     """The epoch before the latest one that a producer asked for (KIP-360). As in Kafka it is not stored."""
+    client_version: int = 0
+    """The `transaction.version` of the client: with 2, each transaction has an epoch of its own (KIP-890)."""
 
 
 class TransactionChange(NamedTuple):
@@ -99,8 +101,14 @@ def transaction_value(transaction: Transaction) -> bytes:
         transaction_partitions=None if is_empty else [PartitionsSchema(*each) for each in by_topic.items()],
         transaction_last_update_timestamp_ms=transaction.updated_ms,
         transaction_start_timestamp_ms=transaction.started_ms,
+        client_transaction_version=transaction.client_version,
     )
-    return _SHORT.pack(_VERSION) + b"".join(codec.writer("TransactionLogValue", _VERSION)(value))
+    version = 0
+    if transaction.client_version:
+        version = 1
+        value.previous_producer_id = transaction.previous_producer_id
+        value.next_producer_id = transaction.next_producer_id
+    return _SHORT.pack(version) + b"".join(codec.writer("TransactionLogValue", version)(value))
 
 
 def transaction_change_of(record: Record) -> TransactionChange:
@@ -139,6 +147,7 @@ def _transaction(data: bytes) -> Transaction | None:
         updated_ms=value.transaction_last_update_timestamp_ms,
         previous_producer_id=value.previous_producer_id,
         next_producer_id=value.next_producer_id,
+        client_version=value.client_transaction_version,
     )
 
 

@@ -245,7 +245,7 @@ class Log:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def append(self, sealed: SealedBatch, *, checks_producer: bool = False) -> Appended:
+    def append(self, sealed: SealedBatch, *, checks_producer: bool = False, bumps_epochs: bool = False) -> Appended:
         """Write one batch at the end: offset and leader epoch are stamped into `sealed.data`, in place.
 
         After return it is in the segment file, visible to every reader, not yet on disk (`flush`). Raises
@@ -255,17 +255,18 @@ class Log:
 
         With `checks_producer`, a batch of an idempotent producer that repeats one of its last five is not appended: the
         offsets and the timestamp of the first time are returned. Raises `OutOfOrderSequence`, `InvalidProducerEpoch` or
-        `InvalidTransactionState` as Kafka does, and for a marker of a transaction `CoordinatorFenced`.
+        `InvalidTransactionState` as Kafka does, and for a marker of a transaction `CoordinatorFenced`. `bumps_epochs`:
+        the producer has another epoch in each transaction, and begins it with the sequence 0 (KIP-890).
         """
         segments = self._state.segments
-        appended = self._append(sealed, checks_producer=checks_producer)
+        appended = self._append(sealed, checks_producer=checks_producer, bumps_epochs=bumps_epochs)
         with contextlib.suppress(MemoryError):  # the batch is in the log: its writer must not append it again
             self.context.on_append()
             if self._state.segments is not segments:
                 self.context.on_roll()
         return appended
 
-    def _append(self, sealed: SealedBatch, *, checks_producer: bool) -> Appended:
+    def _append(self, sealed: SealedBatch, *, checks_producer: bool, bumps_epochs: bool) -> Appended:
         with self._lock:
             self._check_writable()
             # Kafka refuses a batch above `segment.bytes` as well (UnifiedLog.append, RecordBatchTooLargeException).
@@ -277,8 +278,10 @@ class Log:
             if sealed.count > OFFSET_MAX - base_offset:
                 raise OffsetOutOfRange(base_offset, log_start_offset, OFFSET_MAX, self.path)
             segment = self._prepare_for_change()
-            if checks_producer and (repeated := self._producers.repeated(self, sealed)) is not None:
-                return repeated
+            if checks_producer:
+                repeated = self._producers.repeated(self, sealed, bumps_epochs=bumps_epochs)
+                if repeated is not None:
+                    return repeated
             timestamp = self._stamp(sealed, base_offset)
             last_offset = base_offset + sealed.count - 1
             if segment.must_roll(sealed.size, last_offset, timestamp):

@@ -52,9 +52,9 @@ class LogProducers:
         """Whether `repeated` needs not to read the log."""
         return self._checks is not None and self._checks.state is self.state
 
-    def repeated(self, log: ReadableLog, sealed: SealedBatch) -> Appended | None:
+    def repeated(self, log: ReadableLog, sealed: SealedBatch, *, bumps_epochs: bool) -> Appended | None:
         """Return where a batch was appended that repeats one; None if it may be appended. Raises as `checks.check`,
-        and for a marker as `checks.check_marker`.
+        which has `bumps_epochs`, and for a marker as `checks.check_marker`.
 
         The first call reads the end of the log.
         """
@@ -67,7 +67,7 @@ class LogProducers:
         marker = end_marker(read_batch(sealed.data, check=False)) if header.is_control else None
         if marker is not None:
             self._checks.check_marker(header, marker[1])
-        found = self._checks.check(header)
+        found = self._checks.check(header, bumps_epochs=bumps_epochs)
         return None if found is None else Appended(found.base_offset, found.last_offset, found.timestamp)
 
     def note(self, sealed: SealedBatch) -> None:

@@ -65,10 +65,12 @@ class ProducerChecks:
             elif kept is None or kept[-1].last_offset != entry.last_offset:
                 self._taken[producer_id] = deque([_last_of(entry)], BATCHES_KEPT)
 
-    def check(self, header: BatchHeader) -> AppendedBatch | None:
+    def check(self, header: BatchHeader, *, bumps_epochs: bool = False) -> AppendedBatch | None:
         """Return the earlier batch that this one repeats, None if it may be appended; raise if it may not.
 
-        `InvalidProducerEpoch`, `OutOfOrderSequence`, `InvalidTransactionState`. Batches without a producer id pass.
+        `bumps_epochs`: the producer has another epoch in each transaction, so that the first batch of an epoch begins
+        with 0 even if the producer is not known (KIP-890). `InvalidProducerEpoch`, `OutOfOrderSequence`,
+        `InvalidTransactionState`. Batches without a producer id pass.
         """
         if header.producer_id < 0 or header.is_control:
             return None
@@ -77,7 +79,7 @@ class ProducerChecks:
             return repeated
         entry = self.state.entries.get(header.producer_id, _UNKNOWN)
         _check_epoch(entry, header)
-        self._check_sequence(entry, header)
+        self._check_sequence(entry, header, bumps_epochs=bumps_epochs)
         if entry.current_txn_first_offset != NONE and not header.is_transactional:
             raise InvalidTransactionState(f"producer {header.producer_id} has a transaction open")
         return None
@@ -117,10 +119,10 @@ class ProducerChecks:
         found = (each for each in kept if (each.producer_epoch, each.first_sequence, each.last_sequence) == wanted)
         return next(found, None)
 
-    def _check_sequence(self, entry: ProducerEntry, header: BatchHeader) -> None:
+    def _check_sequence(self, entry: ProducerEntry, header: BatchHeader, *, bumps_epochs: bool) -> None:
         first = header.base_sequence
         if header.producer_epoch != entry.producer_epoch:
-            if first != 0 and entry.producer_epoch != NONE:
+            if first != 0 and (entry.producer_epoch != NONE or (bumps_epochs and header.is_transactional)):
                 raise OutOfOrderSequence(f"producer {header.producer_id} begins an epoch with {first} instead of 0")
         # As ProducerAppendInfo.inSequence: without a batch in its epoch, which a marker has raised, it begins with 0.
         elif entry.producer_epoch != NONE and first != (expected := _next_sequence(entry)):
