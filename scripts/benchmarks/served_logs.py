@@ -11,6 +11,7 @@ import selectors
 import socket
 import struct
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,13 +23,14 @@ from pathlib import Path
 import kafka_tools
 import logs
 import mounted
+import socket_costs
 from bench import Bench
 from commands import UNWAITING, seconds
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from crowds import side_by_side
 from kafka_broker import KafkaBroker
-from measuring import Contender, Goal, Measure, Peer, Row, times_as_fast, times_as_long
+from measuring import Contender, Goal, Measure, Opened, Peer, Row, times_as_fast, times_as_long
 from running_broker import framed
 from served import served
 
@@ -120,6 +122,25 @@ def server_cpu(work: Work) -> Work:
                 return (server.cpu_seconds() - before) / (bench.count * logs.LINE_BYTES / 1e9)
 
             yield measure
+
+    return opened
+
+
+def system_calls_alone(direction: str) -> Opened:
+    """Return the CPU seconds for a gigabyte of what no broker can do without; see `socket_costs`."""
+
+    @contextlib.contextmanager
+    def opened(bench: Bench) -> Iterator[Measure]:
+        path, size = bench.new("pieces"), bench.count * logs.LINE_BYTES
+        pieces = max(size // socket_costs.PIECE_BYTES, 1)
+        path.write_bytes(os.urandom(socket_costs.PIECE_BYTES) * min(pieces, 256))
+
+        def measure(number: int) -> float:
+            size_sent = pieces * socket_costs.PIECE_BYTES
+            command = (sys.executable, socket_costs.__file__, direction, path, str(size_sent))
+            return float(subprocess.check_output(command, timeout=SECONDS_MAX)) / (size_sent / 1e9)
+
+        yield measure
 
     return opened
 
@@ -507,7 +528,11 @@ def _row(
     limit: float | None = None,
     record_bytes: int = logs.LINE_BYTES,
     is_goal: bool = True,
+    floor: Contender | None = None,
 ) -> Row:
+    peers = [Peer(Contender(KAFKA, functools.partial(work, kafka)), goal, is_goal)]
+    if floor is not None:
+        peers.append(Peer(floor, times_as_long(1.0), is_goal=False))
     return Row(
         name,
         what,
@@ -516,7 +541,7 @@ def _row(
         count=count,
         count_quick=count_quick,
         ours=Contender(OURS, functools.partial(work, offsetfs_serve)),
-        peers=(Peer(Contender(KAFKA, functools.partial(work, kafka)), goal, is_goal),),
+        peers=tuple(peers),
         limit=limit,
         record_bytes=record_bytes,
     )
@@ -536,6 +561,7 @@ ROWS = (
         server_cpu(kcat_in()),
         times_as_long(0.4),
         unit="s/GB",
+        floor=Contender("receive, CRC and write alone", system_calls_alone("in")),
     ),
     _records(
         "serve-in-perf",
@@ -571,6 +597,7 @@ ROWS = (
         server_cpu(kcat_out),
         times_as_long(0.3),
         unit="s/GB",
+        floor=Contender("sendfile alone", system_calls_alone("out")),
     ),
     _records("serve-out-cold", "The same, not in the page cache", kcat_out_cold, _QUICKER),
     _records("serve-out-8", "8 × `kcat -C -e` of it at once", eight_out, _QUICKER, record_bytes=8 * logs.LINE_BYTES),
