@@ -178,7 +178,7 @@ class Cluster:
                 break
             topic = known.get(name)
             if topic is None:
-                described.append(_undescribed(_missing_code(name), name))
+                described.append(_undescribed(_missing_code(name), name, TOPIC_OPERATIONS))
                 continue
             numbers = [number for number in topic.partitions if number >= first]
             first = 0
@@ -230,8 +230,10 @@ class Cluster:
         )
 
 
-def _undescribed(code: ErrorCode, name: str) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(code, name)
+def _undescribed(
+    code: ErrorCode, name: str, operations: int = UNKNOWN_OPERATIONS
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(code, name, topic_authorized_operations=operations)
 
 
 def _missing_code(name: str) -> ErrorCode:

@@ -1,106 +1,144 @@
-"""The same requests to Kafka 4.1 and to `offsetfs serve` have the same answers, field by field."""
+"""The same requests to Kafka 4.1 and to `offsetfs serve` have the same answers, field by field.
+
+The requests are those of real clients, recorded at a proxy in front of a Kafka, and those of `admin_requests`. What may
+differ is in docs/evidence/differences.md.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from admin_requests import Request, requests
+from admin_requests import requests
+from decoded_messages import Asked
 from kafka_broker import KafkaBroker
-from running_broker import decoded, framed, received
-from served import served
+from recorded_clients import CLIENTS
+from recording_proxy import API_VERSIONS, Event, RecordingProxy, next_frame
+from replay import Found, Side, pair
+from running_broker import framed, sent
+from served import Cluster, Served, served
 
-from offsetfs.protocol.message import NO_ID, ProtocolMessage
+from offsetfs.protocol import messages as m
 
 pytestmark = pytest.mark.interop
 
-DIFFERENT = {
-    "min.insync.replicas",  # a dynamic default of Kafka since its clusters have eligible leader replicas
-    "message.timestamp.after.max.ms",  # without a limit here
-    "follower.replication.throttled.replicas",  # one broker has no replicas
-    "leader.replication.throttled.replicas",
-}
-"""Settings that are left out of the comparison."""
+SECONDS_MAX = 60
+SETTINGS = {"auto.create.topics.enable": "true"}
+OPTIONS = ("offsets.topic.num.partitions=2", "transaction.state.log.num.partitions=2")
+NAMES_OF_ALL_PARTITIONS = ("a", "b")
+"""Groups and transactional ids in each of the two partitions of the internal topics."""
 
-CHANGES = re.compile("Create|Delete|Alter|Incremental")
-"""Names of requests that change something."""
-
-SECONDS_MAX = 10
-
-OF_ONE_BROKER = {
-    "error_message",
-    "host",
-    "port",
-    "rack",
-    "cluster_id",
-    "throttle_time_ms",
-    "topic_authorized_operations",
-}
-"""Fields whose values are texts for people, or differ by their nature."""
+PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "differences.md"
 
 
-def comparable(value: Any) -> Any:
-    """Return a message as values that can be compared: lists of structs sorted, topic ids as whether there is one."""
-    if isinstance(value, ProtocolMessage):
-        fields = {name: getattr(value, name) for name in value.__slots__ if name not in OF_ONE_BROKER}
-        return {name: _field(name, each) for name, each in fields.items()}
-    if isinstance(value, list):
-        kept = [each for each in value if getattr(each, "name", None) not in DIFFERENT]
-        return sorted((comparable(each) for each in kept), key=repr) if kept and _is_struct(kept[0]) else kept
-    return bytes(value) if isinstance(value, memoryview) else value
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with KafkaBroker(tmp_path_factory.mktemp("kafka"), settings=SETTINGS) as broker:
+        trio.run(start_coordinators, broker.address)
+        yield broker
 
 
-def _field(name: str, value: Any) -> Any:
-    return value != NO_ID if name == "topic_id" else comparable(value)
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("logs"), *(word for each in OPTIONS for word in ("-o", each))) as found:
+        trio.run(start_coordinators, found.address)
+        yield found
 
 
-def _is_struct(value: object) -> bool:
-    return isinstance(value, ProtocolMessage)
+@pytest.fixture(scope="module")
+def recording(broker: Served, tmp_path_factory: pytest.TempPathFactory) -> list[Event]:
+    """What the clients and a Kafka have sent to each other. The clients send what `broker` offers."""
+    with RecordingProxy(trio.run(offered, broker.address)) as proxy:
+        folder, address = tmp_path_factory.mktemp("recorded"), f"127.0.0.1:{proxy.port}"
+        with KafkaBroker(folder, settings=SETTINGS, advertised=address) as kafka:
+            proxy.target = ("127.0.0.1", kafka.port)
+            trio.run(start_coordinators, kafka.address)
+            for client in CLIENTS:
+                proxy.client = client.__name__
+                client(Cluster("kafka-4.1", address))
+    return proxy.events
 
 
-class Client:
-    """A connection that asks one request after the other."""
-
-    def __init__(self, stream: trio.SocketStream) -> None:
-        self._stream = stream
-
-    async def ask(self, asked: Request) -> Any:
-        """Return the response as values that can be compared."""
-        key, name, version, request = asked
-        await self._stream.send_all(framed(key, name, version, request))
-        return comparable(decoded(key, name, version, await received(self._stream)))
-
-    async def ask_until(self, asked: Request, expected: Any) -> Any:
-        """Repeat a request that changes nothing until the response is the expected one; return the last one.
-
-        A broker of Kafka applies what its controller has answered a moment later.
-        """
-        deadline = trio.current_time() + (0 if CHANGES.match(asked[1]) else SECONDS_MAX)
-        while (found := await self.ask(asked)) != expected and trio.current_time() < deadline:
-            await trio.sleep(0.02)
-        return found
-
-
-@asynccontextmanager
-async def connected(address: str) -> AsyncIterator[Client]:
+async def offered(address: str) -> dict[int, bytes]:
+    """Return the bodies of what a broker answers to ApiVersions, by version."""
+    found = {}
     host, port = address.rsplit(":", 1)
-    async with await trio.open_tcp_stream(host, int(port)) as stream:
-        yield Client(stream)
+    for version in range(5):
+        async with await trio.open_tcp_stream(host, int(port)) as stream:
+            await stream.send_all(framed(API_VERSIONS, "ApiVersions", version, m.ApiVersionsRequest("test", "1")))
+            found[version] = (await next_frame(stream))[4:]
+    return found
 
 
-async def test_kafka_answers_the_same(kafka: KafkaBroker, tmp_path: Path) -> None:
-    (tmp_path / "logs").mkdir()
-    different = []
-    with served(tmp_path / "logs") as broker:
-        async with connected(broker.address) as ours, connected(kafka.address) as kafkas:
-            for number, asked in enumerate(requests()):
-                found = await ours.ask(asked)
-                expected = await kafkas.ask_until(asked, found)
-                if found != expected:
-                    different.append(f"{number} {asked}\nKafka    {expected}\noffsetfs {found}\n")
-    assert not different, "\n".join(different)
+async def start_coordinators(address: str) -> None:
+    """Wait until groups and producers have coordinators: a broker makes their topics when the first one is wanted."""
+    host, port = address.rsplit(":", 1)
+
+    async def until_done(key: int, name: str, version: int, request: Any, code: Callable[[Any], int]) -> None:
+        while code(await sent((host, int(port)), key, name, version, request)):
+            await trio.sleep(0.05)
+
+    topics = [m.OffsetCommitRequestTopic("any", partitions=[m.OffsetCommitRequestPartition(0, 1)])]
+    with trio.fail_after(SECONDS_MAX):
+        await until_done(19, "CreateTopics", 5, m.CreateTopicsRequest([m.CreatableTopic("any", 1, 1)]), lambda _: 0)
+        for name in NAMES_OF_ALL_PARTITIONS:
+            for kind in (0, 1):
+                find = m.FindCoordinatorRequest(key_type=kind, coordinator_keys=[name])
+                await until_done(10, "FindCoordinator", 4, find, lambda found: found.coordinators[0].error_code)
+            commit = m.OffsetCommitRequest(name, topics=topics)
+            await until_done(8, "OffsetCommit", 7, commit, lambda found: found.topics[0].partitions[0].error_code)
+            begin = m.InitProducerIdRequest(name, 10_000)
+            await until_done(22, "InitProducerId", 2, begin, lambda found: found.error_code)
+        begin = m.InitProducerIdRequest(None)
+        await until_done(22, "InitProducerId", 2, begin, lambda found: found.error_code)
+
+
+def accepted() -> list[tuple[str, str]]:
+    """Return the rows of the table: API and field."""
+    return re.findall(r"^\| (\w+) \| `([^`]+)` \|", PAGE.read_text(), re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def recorded(kafka: KafkaBroker, broker: Served, recording: Sequence[Event]) -> list[Found]:
+    """The differences of the recorded requests."""
+
+    async def replay() -> list[Found]:
+        async with pair(Side(kafka.address), Side(broker.address), accepted()) as brokers:
+            await brokers.replay(recording)
+        return brokers.found
+
+    return trio.run(replay)
+
+
+@pytest.fixture(scope="module")
+def administered(kafka: KafkaBroker, broker: Served) -> list[Found]:
+    """The differences of the requests in `admin_requests`."""
+
+    async def ask() -> list[Found]:
+        async with pair(Side(kafka.address, is_reference=True), Side(broker.address), accepted()) as brokers:
+            for key, _, version, message in requests():
+                await brokers.ask("admin", Asked(m.RequestHeader(key, version, 7, "test"), message))
+        return brokers.found
+
+    return trio.run(ask)
+
+
+def other(found: Sequence[Found]) -> str:
+    """Return the differences that are not accepted, the last one of each field."""
+    return "\n".join({each.row: str(each) for each in found if each.row not in accepted()}.values())
+
+
+def test_recorded_requests_of_clients_have_the_same_answers(recorded: Sequence[Found]) -> None:
+    assert not other(recorded)
+
+
+def test_requests_of_administrators_have_the_same_answers(administered: Sequence[Found]) -> None:
+    assert not other(administered)
+
+
+def test_the_page_has_no_difference_that_is_not_there(recorded: Sequence[Found], administered: Sequence[Found]) -> None:
+    assert set(accepted()) - {each.row for each in (*recorded, *administered)} == set()
