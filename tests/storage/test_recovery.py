@@ -368,9 +368,9 @@ def test_a_compacted_log_is_on_disk_up_to_where_it_rolled(
     happened: list[str] = []
     made, wrote = files.create_file, files.File.write
 
-    def create_file(path: str) -> files.File:
+    def create_file(path: str, *, is_private: bool = False) -> files.File:
         happened.append(f"made {Path(path).name}")
-        return made(path)
+        return made(path, is_private=is_private)
 
     def write(file: files.File, position: int, data: bytes) -> None:
         happened.append(f"wrote {Path(file.path).name}")
