@@ -1,4 +1,4 @@
-"""The server's side of a login: messages of the client in, messages of the server out, until it is known who it is.
+"""The server's side of a login: answers messages of the client until it is authenticated.
 
 A mechanism is a class with the methods of `Exchange`. Nothing here reads a file or a socket. What a client learns of a
 failed login is what Kafka says; the reason in the log says more, but never contains a secret.
@@ -40,6 +40,6 @@ OTHER_AUTHORIZATION_ID = "Authentication failed: Client requested an authorizati
 
 
 def check_authorization_id(authorization_id: str, user: str) -> None:
-    """LoginFailed for a client that wants to act for somebody else."""
+    """LoginFailed for a client that requests to act for another user."""
     if authorization_id and authorization_id != user:
         raise LoginFailed("the authorization id is not the user", OTHER_AUTHORIZATION_ID)

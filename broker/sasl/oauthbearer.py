@@ -1,4 +1,4 @@
-"""OAUTHBEARER (RFC 7628): a client sends a token, which somebody else has issued.
+"""OAUTHBEARER (RFC 7628): a client sends a token that an OAuth server has issued.
 
     message    n,[a=authorization id], %x01 auth=Bearer TOKEN %x01 [key=value %x01 …] %x01
     answer     nothing, or {"status":"invalid_token"}, after which the client sends %x01 and the login fails
@@ -151,7 +151,7 @@ class TokenKeys:
 
 
 def unsecured_token(token: str, rules: TokenRules, now_s: float) -> Token:
-    """Return what a token without signature says; LoginFailed. Anybody can make one: for tests."""
+    """Return what a token without signature says; LoginFailed. Any program can make one: for tests."""
     parts = token.split(".")
     if len(parts) != 3 or parts[2]:
         raise LoginFailed("the token is not one without signature")

@@ -13,8 +13,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from dataclasses import dataclass
 from enum import Enum
+
+from offsetfs.storage.security import ScramCredential
 
 SALT_BYTES = 32
 ITERATIONS_MAX = 16384
@@ -47,19 +48,6 @@ ITERATIONS_MIN = 4096
 it, so that it looks like that of others."""
 
 BY_NAME = {each.sasl_name: each for each in ScramMechanism}
-
-
-@dataclass(frozen=True, slots=True)
-class ScramCredential:
-    """What is stored of the password of a user, for one mechanism."""
-
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-    iterations: int
-
-    def __repr__(self) -> str:
-        return f"ScramCredential(iterations={self.iterations})"  # no key reaches a log or a traceback
 
 
 def credential_of(

@@ -13,12 +13,12 @@ from offsetfs.broker.sasl.plain import PlainExchange
 from offsetfs.broker.sasl.scram import ScramExchange
 from offsetfs.broker.sasl.scram_credentials import (
     ITERATIONS_MIN,
-    ScramCredential,
     ScramMechanism,
     UnknownUsers,
     credential_of,
 )
 from offsetfs.storage.errors import InvalidConfig
+from offsetfs.storage.security import ScramCredential
 
 pytestmark = pytest.mark.unit
 
