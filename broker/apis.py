@@ -18,25 +18,24 @@ from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.offsets import Offsets, Producers
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.produce import Producing
-from offsetfs.broker.scram_users import ScramUsers, refuse_authentication, refuse_handshake
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.topic_admin import TopicAdmin
 from offsetfs.broker.transaction_admin import TransactionAdmin
 from offsetfs.broker.transaction_coordinator import TransactionCoordinator
 from offsetfs.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     JoinGroupRequest,
     JoinGroupResponse,
 )
-from offsetfs.storage.security import SecurityStore
 
 
 def apis(
     topics: Topics,
     node: BrokerNode,
     coordinators: tuple[GroupCoordinator, TransactionCoordinator],
-    security: SecurityStore,
     settings: ServerSettings,
     syncs: LogSync,
     metrics: BrokerMetrics,
@@ -48,7 +47,6 @@ def apis(
     admin = TopicAdmin(topics, configs, settings, groups.offsets.forget)
     producing = Producing(topics, transactions, syncs, settings, metrics)
     fetching, offsets = Fetching(topics, node, settings, metrics), Offsets(topics)
-    users = ScramUsers(security)
     versions: dict[int, tuple[int, int]] = {}
     cluster = Cluster(topics, node, versions)
 
@@ -58,6 +56,11 @@ def apis(
     async def find(request: FindCoordinatorRequest, version: int, client: Client) -> FindCoordinatorResponse:
         groups.membership.note_lookup(request, (client.host, client.port))
         return await groups.admin.find(request, version)
+
+    async def consumer_heartbeat(
+        request: ConsumerGroupHeartbeatRequest, version: int, client: Client
+    ) -> ConsumerGroupHeartbeatResponse:
+        return await groups.consumers.heartbeat(request, version, client.client_id, client.host)
 
     found = [
         Api(0, "Produce", 0, 13, _plain(producing.produce)),
@@ -73,7 +76,6 @@ def apis(
         Api(14, "SyncGroup", 0, 5, _plain(groups.membership.sync)),
         Api(15, "DescribeGroups", 0, 6, _plain(groups.admin.describe)),
         Api(16, "ListGroups", 0, 5, _plain(groups.admin.list)),
-        Api(17, "SaslHandshake", 0, 1, _plain(refuse_handshake)),
         Api(18, "ApiVersions", 0, 4, _plain(cluster.api_versions)),
         Api(19, "CreateTopics", 2, 7, _plain(admin.create_topics)),
         Api(20, "DeleteTopics", 1, 6, _plain(admin.delete_topics)),
@@ -88,17 +90,16 @@ def apis(
         Api(32, "DescribeConfigs", 1, 4, _plain(configs.describe_configs)),
         Api(33, "AlterConfigs", 0, 2, _plain(configs.alter_configs)),
         Api(35, "DescribeLogDirs", 1, 4, _plain(LogDirs(topics.directory).describe_log_dirs)),
-        Api(36, "SaslAuthenticate", 0, 2, _plain(refuse_authentication)),
         Api(37, "CreatePartitions", 0, 3, _plain(admin.create_partitions)),
         Api(42, "DeleteGroups", 0, 2, _plain(groups.admin.delete)),
         Api(44, "IncrementalAlterConfigs", 0, 1, _plain(configs.incremental_alter_configs)),
         Api(47, "OffsetDelete", 0, 0, _plain(groups.offsets.delete)),
-        Api(50, "DescribeUserScramCredentials", 0, 0, _plain(users.describe)),
-        Api(51, "AlterUserScramCredentials", 0, 0, _plain(users.alter)),
         Api(60, "DescribeCluster", 0, 2, _plain(cluster.describe_cluster)),
         Api(61, "DescribeProducers", 0, 0, _plain(Producers(topics).describe)),
         Api(65, "DescribeTransactions", 0, 0, _plain(transaction_admin.describe)),
         Api(66, "ListTransactions", 0, 1, _plain(transaction_admin.list)),
+        Api(68, "ConsumerGroupHeartbeat", 0, 1, consumer_heartbeat),
+        Api(69, "ConsumerGroupDescribe", 0, 1, _plain(groups.consumers.describe)),
         Api(75, "DescribeTopicPartitions", 0, 0, _plain(cluster.describe_topic_partitions)),
     ]
     versions.update({each.key: (each.first, each.last) for each in found})

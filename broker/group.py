@@ -17,13 +17,13 @@ from enum import StrEnum
 
 import trio
 
+from offsetfs.broker.deadline_queue import NEVER_S
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.metrics import waiting
 from offsetfs.protocol import codec
 from offsetfs.protocol.codec import InvalidMessage
 from offsetfs.protocol.records import GroupMetadataValue, MemberMetadata
 
-NEVER_S = float("inf")
 _ID_CHARACTERS_MAX = 8000  # of four bytes at most
 CONSUMER = "consumer"
 """The protocol type of groups of consumers."""
@@ -40,11 +40,12 @@ class GroupState(StrEnum):
 
 
 class GroupError(Exception):
-    """A request that is not granted. `member_id`: the id that the client gets with the error."""
+    """A request that is not granted. `member_id`: the id that the client gets with the error; `message`: the reason."""
 
-    def __init__(self, code: ErrorCode, member_id: str = "") -> None:
-        super().__init__(code.name)
+    def __init__(self, code: ErrorCode, member_id: str = "", message: str = "") -> None:
+        super().__init__(message or code.name)
         self.code = code
+        self.message = message or None
         self.member_id = member_id
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from offsetfs.broker.cluster import BrokerNode
 from offsetfs.broker.error_codes import ErrorCode
-from offsetfs.broker.group import Group, GroupError, GroupState
+from offsetfs.broker.group import CONSUMER, Group, GroupError, GroupState
 from offsetfs.broker.group_table import GroupTable
 from offsetfs.protocol import messages as m
 from offsetfs.storage.coordinators import Change, describe
@@ -87,6 +87,9 @@ class GroupAdmin:
         group = self._table.live.get(name)
         if group is not None:
             return _CLASSIC, group.protocol_type, group.state
+        consumers = self._table.consumer(name)
+        if consumers is not None:
+            return CONSUMER, CONSUMER, consumers.state
         found = describe(self._table.stored(name).newer)
         if found is None:
             return _CLASSIC, "", GroupState.EMPTY

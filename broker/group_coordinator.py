@@ -9,23 +9,26 @@ from __future__ import annotations
 import trio
 
 from offsetfs.broker.cluster import BrokerNode
+from offsetfs.broker.consumer_membership import ConsumerMembership
 from offsetfs.broker.group import Group
 from offsetfs.broker.group_admin import GroupAdmin
 from offsetfs.broker.group_membership import Membership
 from offsetfs.broker.group_offsets import GroupOffsets
 from offsetfs.broker.group_table import GroupTable
 from offsetfs.broker.log_sync import LogSync
+from offsetfs.broker.partitions import Topics
 from offsetfs.broker.report import GroupSnapshot
 from offsetfs.broker.settings import ServerSettings
-from offsetfs.storage import LogDirectory, TopicPartition
+from offsetfs.storage import TopicPartition
 
 
 class GroupCoordinator:
     """The groups of one log directory."""
 
-    def __init__(self, directory: LogDirectory, node: BrokerNode, settings: ServerSettings, syncs: LogSync) -> None:
-        self._table = GroupTable(directory, settings.offsets_topic_num_partitions, syncs)
+    def __init__(self, topics: Topics, node: BrokerNode, settings: ServerSettings, syncs: LogSync) -> None:
+        self._table = GroupTable(topics.directory, settings.offsets_topic_num_partitions, syncs)
         self.membership = Membership(self._table, settings)
+        self.consumers = ConsumerMembership(self._table, topics, settings)
         self.offsets = GroupOffsets(self._table, settings)
         self.admin = GroupAdmin(self._table, node)
 
@@ -39,6 +42,7 @@ class GroupCoordinator:
             return
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.membership.run)
+            nursery.start_soon(self.consumers.run)
             nursery.start_soon(self.offsets.run)
             nursery.start_soon(self.offsets.forget_deleted)
 
@@ -51,7 +55,7 @@ class GroupCoordinator:
         return [self._snapshot(name) for name in self._table.names()]
 
     def _snapshot(self, name: str) -> GroupSnapshot:
-        group = self._table.live.get(name) or Group(name)
+        group = self._table.live.get(name) or self._table.consumer(name) or Group(name)
         offsets = {partition: each.offset for partition, each in self._table.stored(name).offsets.items()}
         return GroupSnapshot(name, group.state, len(group.members), offsets)
 

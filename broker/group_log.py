@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from offsetfs.broker.consumer_group import ConsumerGroup, ConsumerMember
 from offsetfs.broker.coordinator_log import CoordinatorLog, KeyValue, Shard
 from offsetfs.broker.group import GroupError
 from offsetfs.broker.log_sync import LogSync
@@ -19,22 +21,32 @@ from offsetfs.storage.coordinators import (
     ClassicGroupChange,
     CommitChange,
     CommittedOffset,
+    ConsumerGroupRecord,
+    ConsumerRecord,
+    NewerGroupChange,
     OffsetsReplay,
     commit_key,
     commit_value,
+    consumer_record,
     group_key,
     group_value,
     partition_of_group,
 )
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(slots=True, eq=False)
 class StoredGroup:
-    """What the log has of a group. `newer`: the records of a group of a newer protocol, values by keys."""
+    """What the log has of a group. `newer`: the records of a group of a newer protocol, values by keys.
+
+    `consumer`: what they say of a consumer group; None of other groups.
+    """
 
     metadata: GroupMetadataValue | None = None
     offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
     newer: dict[bytes, bytes] = field(default_factory=dict)
+    consumer: ConsumerGroup | None = None
     _at: dict[TopicPartition, int] = field(default_factory=dict)
 
     @property
@@ -52,9 +64,25 @@ class StoredGroup:
             self.offsets[change.partition] = change.commit
             self._at[change.partition] = change.at
 
+    def note_newer(self, change: NewerGroupChange) -> ConsumerGroupRecord | None:
+        """Take a record of a group of a newer protocol; return what it says of a consumer group."""
+        if change.value is None:
+            self.newer.pop(change.key, None)
+        else:
+            self.newer[change.key] = change.value
+        record = consumer_record(change)
+        if record is not None:
+            if self.consumer is None:
+                self.consumer = ConsumerGroup(change.group)
+            self.consumer.apply(record)
+        if not self.newer:
+            self.consumer = None
+        return record
+
 
 _Shard = Shard[StoredGroup, Change]
 OnGroup = Callable[[str, GroupMetadataValue | None], None]
+OnMember = Callable[[str, str, ConsumerMember | None], None]
 
 
 def commit_record(group: str, partition: TopicPartition, commit: CommittedOffset | None) -> KeyValue:
@@ -70,13 +98,15 @@ def group_record(group: str, value: GroupMetadataValue | None) -> KeyValue:
 class GroupLog(CoordinatorLog[StoredGroup, Change]):
     """Reads and writes `__consumer_offsets` of one directory."""
 
-    def __init__(self, directory: LogDirectory, partitions: int, on_group: OnGroup, syncs: LogSync) -> None:
-        """`partitions`: the number of partitions of a new topic. `on_group` is called with each classic group that
-        another coordinator has written or deleted.
+    def __init__(
+        self, directory: LogDirectory, partitions: int, handlers: tuple[OnGroup, OnMember], syncs: LogSync
+    ) -> None:
+        """`partitions`: the number of partitions of a new topic. The handlers are called with each classic group that
+        another coordinator has written or deleted, and with each member of a consumer group that has changed.
         """
         super().__init__(directory, OFFSETS_TOPIC, "groups and committed offsets", syncs, GroupError)
         self._partitions = partitions
-        self._on_group = on_group
+        self._on_group, self._on_member = handlers
 
     def loaded_s(self, group: str) -> float:
         """Return when the partition of a group was loaded."""
@@ -114,11 +144,19 @@ class GroupLog(CoordinatorLog[StoredGroup, Change]):
             # In a writing process no other coordinator writes groups: later ones that are read are our own.
             if own_offset is None and (shard.loaded_s is None or self._directory.read_only):
                 self._on_group(change.group, change.value)
-        elif change.value is None:
-            stored.newer.pop(change.key, None)
         else:
-            stored.newer[change.key] = change.value
+            self._apply_newer(stored, change)
         if stored.is_empty:
             shard.states.pop(change.group, None)
         else:
             shard.states[change.group] = stored
+
+    def _apply_newer(self, stored: StoredGroup, change: NewerGroupChange) -> None:
+        try:
+            record = stored.note_newer(change)
+        except ValueError as reason:  # of a later version: the group goes on without it
+            _log.warning("group %s: %s", change.group, reason)
+            return
+        if record is not None and record.kind in (ConsumerRecord.MEMBER, ConsumerRecord.CURRENT):
+            members = {} if stored.consumer is None else stored.consumer.members
+            self._on_member(change.group, record.detail, members.get(record.detail))

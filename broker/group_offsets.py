@@ -16,6 +16,7 @@ from functools import partial
 
 import trio
 
+from offsetfs.broker.consumer_group import ConsumerGroup
 from offsetfs.broker.coordinator_log import ProducerEpoch
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import CONSUMER, GroupError, GroupState
@@ -127,6 +128,14 @@ class GroupOffsets:
             raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def _check_commit_without_group(self, request: m.OffsetCommitRequest, version: int) -> None:
+        epoch, consumers = request.generation_id_or_member_epoch, self._table.consumer(request.group_id)
+        if consumers is not None:
+            if epoch >= 0 or consumers.members:
+                member = consumers.member(request.member_id, None)
+                if member.classic is None and version < _NOT_FOUND_SINCE:
+                    raise GroupError(ErrorCode.UNSUPPORTED_VERSION)
+                consumers.check_epoch(request.member_id, epoch)
+            return
         if self._table.has_newer_members(request.group_id):
             raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
         if request.generation_id_or_member_epoch >= 0:
@@ -164,8 +173,10 @@ class GroupOffsets:
     def _check_in_transaction(self, request: m.TxnOffsetCommitRequest) -> None:
         """As OffsetMetadataManager.validateTransactionalOffsetCommit: old producers send no member."""
         is_of_member = request.generation_id >= 0 or bool(request.member_id) or request.group_instance_id is not None
-        group = self._table.live.get(request.group_id)
-        if group is None:
+        group, consumers = self._table.live.get(request.group_id), self._table.consumer(request.group_id)
+        if group is None and consumers is not None:
+            self._check_consumer_in_transaction(consumers, request, is_of_member=is_of_member)
+        elif group is None:
             if self._table.has_newer_members(request.group_id) and is_of_member:
                 raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
             if request.generation_id >= 0:
@@ -174,6 +185,18 @@ class GroupOffsets:
             member = group.member(request.member_id, request.group_instance_id)
             group.check_generation(request.generation_id)
             member.seen_s = trio.current_time()
+
+    @staticmethod
+    def _check_consumer_in_transaction(
+        group: ConsumerGroup, request: m.TxnOffsetCommitRequest, *, is_of_member: bool
+    ) -> None:
+        if not is_of_member or (request.generation_id < 0 and not group.members):
+            return
+        try:
+            group.check_epoch(request.member_id, request.generation_id)
+        except GroupError as error:  # clients of TxnOffsetCommit do not know the other code
+            is_stale = error.code == ErrorCode.STALE_MEMBER_EPOCH
+            raise GroupError(ErrorCode.ILLEGAL_GENERATION if is_stale else error.code) from None
 
     # --- OffsetFetch -------------------------------------------------------------------------------------------------
 
@@ -192,7 +215,7 @@ class GroupOffsets:
             return response
         for group in request.groups:
             wanted = None if group.topics is None else [(each.name, each.partition_indexes) for each in group.topics]
-            code, found = await self._fetched(group.group_id, wanted, request.require_stable)
+            code, found = await self._fetched(group.group_id, wanted, request.require_stable, group)
             answer = m.OffsetFetchResponseGroup(group.group_id, error_code=code)
             for name, rows in found:
                 answers = [m.OffsetFetchResponsePartitions(*each) for each in _of_version(rows, version)]
@@ -201,11 +224,16 @@ class GroupOffsets:
         return response
 
     async def _fetched(
-        self, group: str, topics: list[tuple[str, list[int]]] | None, is_stable_only: bool
+        self,
+        group: str,
+        topics: list[tuple[str, list[int]]] | None,
+        is_stable_only: bool,
+        member: m.OffsetFetchRequestGroup | None = None,
     ) -> tuple[ErrorCode, list[tuple[str, list[_Row]]]]:
         """Return the code of a group, and for each topic the rows of its partitions."""
         try:
             await self._table.current(group)
+            self._check_fetch(member)
             await self._settled()
         except GroupError as error:
             # Not -1 without an error: the consumer would begin elsewhere, and repeat or lose records.
@@ -221,6 +249,14 @@ class GroupOffsets:
         return ErrorCode.NONE, [
             (name, [_row(_named(name, index), index, known, unstable) for index in indexes]) for name, indexes in topics
         ]
+
+    def _check_fetch(self, request: m.OffsetFetchRequestGroup | None) -> None:
+        """Check the member epoch of a consumer (KIP-848); administrators and classic consumers send none."""
+        if request is None or (request.member_id is None and request.member_epoch < 0):
+            return
+        group = self._table.consumer(request.group_id)
+        if group is not None and request.group_id not in self._table.live:
+            group.check_epoch(request.member_id or "", request.member_epoch)
 
     # --- OffsetDelete ------------------------------------------------------------------------------------------------
 
@@ -250,12 +286,13 @@ class GroupOffsets:
             raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND)
         group = self._table.live.get(name)
         is_busy = group is not None and group.state != GroupState.EMPTY and group.protocol_type != CONSUMER
-        if is_busy or self._table.has_newer_members(name):
+        is_other = self._table.consumer(name) is None and self._table.has_newer_members(name)
+        if is_busy or is_other:
             raise GroupError(ErrorCode.NON_EMPTY_GROUP)
 
     def _deleted(self, request: m.OffsetDeleteRequest) -> tuple[list[m.OffsetDeleteResponseTopic], list[Change]]:
         topics, changes = list[m.OffsetDeleteResponseTopic](), list[Change]()
-        group = self._table.live.get(request.group_id)
+        group = self._table.live.get(request.group_id) or self._table.consumer(request.group_id)
         known = self._table.stored(request.group_id).offsets
         for topic in request.topics:
             is_read = group is not None and group.is_subscribed(topic.name) and bool(group.members)
@@ -397,7 +434,9 @@ class GroupOffsets:
 
     def _unused_since(self, name: str, partition: TopicPartition, commit: CommittedOffset) -> int | None:
         """Return the time from which a commit ages (KIP-211); None while its group may use it."""
-        group = self._table.live.get(name)
+        group, consumers = self._table.live.get(name), self._table.consumer(name)
+        if group is None and consumers is not None:
+            return None if consumers.is_subscribed(partition.topic) else commit.timestamp
         if group is None or not group.protocol_type:  # of consumers that assign partitions to themselves
             return None if self._table.has_newer_members(name) else commit.timestamp
         if group.state == GroupState.EMPTY:

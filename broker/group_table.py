@@ -7,16 +7,16 @@ or had, members of the classic protocol; a group of commits alone is stored only
 from __future__ import annotations
 
 import contextlib
-import heapq
-import itertools
 import logging
 from collections.abc import Callable, Iterator
 
 import trio
 
+from offsetfs.broker.consumer_group import ConsumerGroup, ConsumerMember
 from offsetfs.broker.coordinator_log import ProducerEpoch
+from offsetfs.broker.deadline_queue import DeadlineQueue
 from offsetfs.broker.error_codes import ErrorCode
-from offsetfs.broker.group import NEVER_S, Group, GroupError, restored
+from offsetfs.broker.group import Group, GroupError, restored
 from offsetfs.broker.group_log import GroupLog, StoredGroup
 from offsetfs.broker.log_sync import LogSync
 from offsetfs.protocol.records import GroupMetadataValue
@@ -27,10 +27,9 @@ from offsetfs.storage.errors import RecordTooLarge, StorageError
 _log = logging.getLogger(__name__)
 
 NEWER_SESSION_S = 45.0
-"""How long members of the newer protocols, which cannot reach this broker, count as members after the load (Kafka:
-group.consumer.session.timeout.ms)."""
+"""How long members of share and streams groups, which cannot reach this broker, count as members after the load."""
 
-_NEWER_MEMBER_TYPES = (5, 10, 19)  # members of consumer, share and streams groups
+_NEWER_MEMBER_TYPES = (5, 10, 19)  # members of share and streams groups, and of consumer groups that cannot be read
 
 
 class GroupTable:
@@ -40,10 +39,10 @@ class GroupTable:
         """`partitions`: the number of partitions of a new `__consumer_offsets`."""
         self.directory = directory
         self.live: dict[str, Group] = {}
-        self._log = GroupLog(directory, partitions, self._restore, syncs)
-        self._deadlines: list[tuple[float, int, Group]] = []
-        self._order = itertools.count()
-        self._sooner = trio.Event()
+        self.on_member: Callable[[str, str, ConsumerMember | None], None] = lambda group, member_id, member: None
+        """Called with each member of a consumer group whose record was stored or read; None for one that is gone."""
+        self._log = GroupLog(directory, partitions, (self._restore, self._note_member), syncs)
+        self._deadlines = DeadlineQueue[Group]()
 
     # --- look-ups ----------------------------------------------------------------------------------------------------
 
@@ -73,10 +72,17 @@ class GroupTable:
 
     def has_newer_members(self, name: str) -> bool:
         """Return whether a group has members of a newer protocol: they may have partitions assigned."""
-        newer = self.stored(name).newer
+        stored = self.stored(name)
+        if stored.consumer is not None:
+            return bool(stored.consumer.members)
+        newer = stored.newer
         if not any(int.from_bytes(key[:2], "big") in _NEWER_MEMBER_TYPES for key in newer):
             return False
         return self.directory.read_only or trio.current_time() < self._log.loaded_s(name) + NEWER_SESSION_S
+
+    def consumer(self, name: str) -> ConsumerGroup | None:
+        """Return a consumer group, or None."""
+        return self.stored(name).consumer
 
     def unstable(self, name: str) -> set[TopicPartition]:
         """Return the partitions for which open transactions commit an offset of the group."""
@@ -120,6 +126,8 @@ class GroupTable:
 
         def make() -> list[Change]:
             check()
+            if self.has_newer_members(group.group_id):  # they have joined meanwhile
+                raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
             # As Kafka does when a classic member joins an empty group of another protocol.
             gone = newer_deletions(group.group_id, self.stored(group.group_id).newer)
             return [*gone, ClassicGroupChange(group.group_id, value)]
@@ -147,6 +155,10 @@ class GroupTable:
                 self.live.setdefault(name, group)
             raise
 
+    async def convert(self, name: str, make: Callable[[], list[Change]]) -> None:
+        """Append changes of a consumer group, which takes the place of a classic one, as `delete`. GroupError."""
+        await self.delete(name, make)
+
     def deletions(self, name: str) -> list[Change]:
         """Return the deletion of everything that is stored of a group."""
         stored = self.stored(name)
@@ -155,6 +167,9 @@ class GroupTable:
         if stored.metadata is not None:
             changes.append(ClassicGroupChange(name, None))
         return changes
+
+    def _note_member(self, name: str, member_id: str, member: ConsumerMember | None) -> None:
+        self.on_member(name, member_id, member)
 
     def _restore(self, name: str, value: GroupMetadataValue | None) -> None:
         self.live.pop(name, None)
@@ -167,31 +182,15 @@ class GroupTable:
 
     def schedule(self, group: Group) -> None:
         """Note that the deadline of a group may be sooner. A later one needs no note."""
-        deadline_s = group.deadline_s()
-        if deadline_s < group.scheduled_s:
-            group.scheduled_s = deadline_s
-            heapq.heappush(self._deadlines, (deadline_s, next(self._order), group))
-            self._sooner.set()
+        self._deadlines.schedule(group)
 
     def due(self, now_s: float) -> list[Group]:
         """Return the groups whose deadline may be over; each has to be scheduled again."""
-        found = []
-        while self._deadlines and self._deadlines[0][0] <= now_s:
-            deadline_s, _, group = heapq.heappop(self._deadlines)
-            if group.scheduled_s == deadline_s and self.live.get(group.group_id) is group:
-                group.scheduled_s = NEVER_S
-                found.append(group)
-        return found
+        return [each for each in self._deadlines.due(now_s) if self.live.get(each.group_id) is each]
 
     async def wait_due(self) -> None:
         """Wait for the next deadline."""
-        while True:
-            self._sooner = trio.Event()
-            next_s = self._deadlines[0][0] if self._deadlines else NEVER_S
-            with trio.move_on_at(next_s):
-                await self._sooner.wait()
-                continue
-            return
+        await self._deadlines.wait()
 
 
 def _code_of(error: Exception) -> ErrorCode:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from offsetfs.broker.listener_settings import ListenerSettings, is_secret
+from offsetfs.broker.listener_settings import ListenerSettings
 from offsetfs.runtime.addresses import Address, Endpoint, listeners_text
 from offsetfs.storage.errors import InvalidConfig, counted
 from offsetfs.storage.settings import INT_MAX, BooleanType, ChoiceType, IntegerType, SettingType
@@ -22,12 +22,15 @@ def _whole(default: int, low: int, high: int = INT_MAX) -> Any:
     return field(default=default, metadata={"kind": IntegerType(low, high)})
 
 
+_ASSIGNORS = ("uniform", "range", "uniform,range", "range,uniform")
+
+
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
     """The settings of one broker. Times are in the unit that ends the name. A plain number is 0 or greater."""
 
     listeners: tuple[ListenerSettings, ...] = (ListenerSettings(("127.0.0.1", 9092)),)
-    security: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    security: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """The security settings that were given, also those of single listeners, by Kafka's names."""
     metrics_listener: Address | None = None
     """Address and port of the metrics, over HTTP; None for no such server."""
@@ -44,9 +47,6 @@ class ServerSettings:
     max_connections_per_ip: int = INT_MAX
     connections_max_idle_ms: int = _whole(600_000, -1)
     """-1: a connection may be idle forever."""
-    connection_failed_authentication_delay_ms: int = 100
-    sasl_server_max_receive_size: int = _whole(512 << 10, 1)
-    """The largest request before a client is authenticated."""
     queued_max_requests: int = _whole(500, 1)
     queued_max_request_bytes: int = _whole(512 << 20, -1, 2**63 - 1)
     """Kafka has no limit by default; -1: no limit."""
@@ -55,6 +55,15 @@ class ServerSettings:
     group_initial_rebalance_delay_ms: int = 0
     """Kafka's default is 3,000; its own test configurations set 0 as well."""
     group_max_size: int = _whole(INT_MAX, 1)
+    group_consumer_session_timeout_ms: int = _whole(45_000, 1)
+    group_consumer_min_session_timeout_ms: int = _whole(45_000, 1)
+    group_consumer_max_session_timeout_ms: int = _whole(60_000, 1)
+    group_consumer_heartbeat_interval_ms: int = _whole(5000, 1)
+    group_consumer_min_heartbeat_interval_ms: int = _whole(5000, 1)
+    group_consumer_max_heartbeat_interval_ms: int = _whole(15_000, 1)
+    group_consumer_max_size: int = _whole(INT_MAX, 1)
+    group_consumer_assignors: str = field(default="uniform,range", metadata={"kind": ChoiceType(_ASSIGNORS)})
+    """The first one is that of groups whose members do not prefer another one."""
     offset_metadata_max_bytes: int = 4096
     acks_all: str = field(default="disk", metadata={"kind": ChoiceType(("disk", "page-cache"))})
     """When acks=all is answered: once a batch is on disk, or once it is in the segment file, as by Kafka.
@@ -73,6 +82,11 @@ class ServerSettings:
     transaction_remove_expired_transaction_cleanup_interval_ms: int = _whole(3_600_000, 1)
     transaction_state_log_num_partitions: int = _whole(50, 1, 10_000)
     """Of a new `__transaction_state`; the partitions of one that exists are used as they are."""
+
+    @property
+    def consumer_assignors(self) -> Sequence[str]:
+        """The assignors of consumer groups."""
+        return self.group_consumer_assignors.split(",")
 
 
 def setting_name(field_name: str) -> str:
@@ -112,7 +126,7 @@ def values_of(settings: ServerSettings) -> dict[str, str]:
     )
     protocols = {each.name: each.protocol for each in listeners}
     values["listener.security.protocol.map"] = ",".join(f"{name}:{each}" for name, each in protocols.items())
-    return {**values, **{name: value for name, value in settings.security.items() if not is_secret(name)}}
+    return {**values, **settings.security}
 
 
 def advertised_at(settings: ServerSettings, addresses: Sequence[Address], option: str) -> ServerSettings:

@@ -17,16 +17,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from offsetfs.broker.listener_settings import (
     PROTOCOL_MAP,
+    SASL_MECHANISMS,
     ListenerSettings,
     SecurityProtocol,
     is_security_setting,
     settings_of_listener,
 )
-from offsetfs.broker.sasl.sasl_settings import sasl_settings
 from offsetfs.broker.settings import SETTING_KINDS, ServerSettings, field_of, for_each_listener
 from offsetfs.runtime.addresses import Address
 from offsetfs.storage.errors import InvalidConfig
@@ -169,6 +170,20 @@ def _check_limits(server: ServerSettings) -> None:
     lowest, highest = server.group_min_session_timeout_ms, server.group_max_session_timeout_ms
     if lowest > highest:
         raise InvalidConfig(f"group.min.session.timeout.ms {lowest} is above group.max.session.timeout.ms {highest}")
+    for what, values in (
+        ("session.timeout", (
+            server.group_consumer_min_session_timeout_ms, server.group_consumer_session_timeout_ms,
+            server.group_consumer_max_session_timeout_ms,
+        )),
+        ("heartbeat.interval", (
+            server.group_consumer_min_heartbeat_interval_ms, server.group_consumer_heartbeat_interval_ms,
+            server.group_consumer_max_heartbeat_interval_ms,
+        )),
+    ):  # fmt: skip
+        names = [f"group.consumer.{kind}{what}.ms" for kind in ("min.", "", "max.")]
+        for (lower, low), (higher, high) in pairwise(zip(names, values, strict=True)):
+            if low > high:
+                raise InvalidConfig(f"{lower} {low} is above {higher} {high}")
 
 
 # --- listeners -------------------------------------------------------------------------------------------------------
@@ -210,15 +225,15 @@ def _listener(
     endpoint: _Endpoint, protocol: SecurityProtocol, advertised: Address | None, security: dict[str, str], place: str
 ) -> ListenerSettings:
     name = endpoint.name
+    if protocol.has_sasl:
+        if not security.get(SASL_MECHANISMS, "").strip():
+            raise InvalidConfig(
+                f"{place}: listener {name} has no mechanism to authenticate with; set {SASL_MECHANISMS}"
+            )
+        raise InvalidConfig(f"{place}: security protocol {protocol} of listener {name} is not supported yet")
     if protocol.has_tls:
         raise InvalidConfig(f"{place}: security protocol {protocol} of listener {name} is not supported yet")
-    found = ListenerSettings((endpoint.host or "0.0.0.0", endpoint.port), name, protocol, advertised, security)
-    if protocol.has_sasl:
-        try:
-            sasl_settings(found)
-        except InvalidConfig as error:
-            raise InvalidConfig(f"{place}: {error}") from None
-    return found
+    return ListenerSettings((endpoint.host or "0.0.0.0", endpoint.port), name, protocol, advertised, security)
 
 
 def _protocols(properties: Mapping[str, str], places: Mapping[str, str]) -> dict[str, SecurityProtocol]:

@@ -9,6 +9,12 @@ from offsetfs.storage.lazy_names import lazy_names
 if TYPE_CHECKING:
     from offsetfs.storage.coordinators.changes_replay import ChangesReplay
     from offsetfs.storage.coordinators.commit_deletion import delete_commits
+    from offsetfs.storage.coordinators.consumer_group_records import (
+        ConsumerGroupRecord,
+        ConsumerRecord,
+        consumer_change,
+        consumer_record,
+    )
     from offsetfs.storage.coordinators.consumer_groups import Commit, ConsumerGroups, Lag
     from offsetfs.storage.coordinators.coordinator_topic import partition_of
     from offsetfs.storage.coordinators.group_records import (
@@ -53,7 +59,9 @@ __all__ = [
     "Commit",
     "CommitChange",
     "CommittedOffset",
+    "ConsumerGroupRecord",
     "ConsumerGroups",
+    "ConsumerRecord",
     "Lag",
     "NewerGroupChange",
     "OffsetsReplay",
@@ -65,6 +73,8 @@ __all__ = [
     "TransactionsReplay",
     "commit_key",
     "commit_value",
+    "consumer_change",
+    "consumer_record",
     "delete_commits",
     "describe",
     "end_marker_batch",
@@ -92,7 +102,9 @@ __getattr__ = lazy_names(
         "Commit": "coordinators.consumer_groups",
         "CommitChange": "coordinators.group_records",
         "CommittedOffset": "coordinators.group_records",
+        "ConsumerGroupRecord": "coordinators.consumer_group_records",
         "ConsumerGroups": "coordinators.consumer_groups",
+        "ConsumerRecord": "coordinators.consumer_group_records",
         "Lag": "coordinators.consumer_groups",
         "NewerGroupChange": "coordinators.group_records",
         "OffsetsReplay": "coordinators.offsets_replay",
@@ -105,6 +117,8 @@ __getattr__ = lazy_names(
         "TransactionsReplay": "coordinators.transaction_records",
         "commit_key": "coordinators.group_records",
         "commit_value": "coordinators.group_records",
+        "consumer_change": "coordinators.consumer_group_records",
+        "consumer_record": "coordinators.consumer_group_records",
         "delete_commits": "coordinators.commit_deletion",
         "describe": "coordinators.group_state",
         "end_marker_batch": "coordinators.transaction_batches",

@@ -34,7 +34,7 @@ async def running(directory: LogDirectory, nursery: trio.Nursery) -> AsyncIterat
 
 
 @pytest.fixture
-def groups(directory: LogDirectory) -> Groups:
+async def groups(directory: LogDirectory) -> Groups:
     return Groups(directory)
 
 

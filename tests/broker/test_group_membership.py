@@ -14,6 +14,7 @@ from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import GroupState
 from offsetfs.broker.group_coordinator import GroupCoordinator
 from offsetfs.broker.log_sync import LogSync
+from offsetfs.broker.partitions import Topics
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
 from offsetfs.storage import LogDirectory, TopicPartition
@@ -133,7 +134,7 @@ async def test_joins_and_commits_of_a_read_only_directory_get_an_error(tmp_path:
     with_topic.create_partitions([TopicPartition("t", 0)])
     with_topic.close()
     directory = LogDirectory.open(str(tmp_path), read_only=True)
-    groups = GroupCoordinator(directory, NODE, ServerSettings(), LogSync())
+    groups = GroupCoordinator(Topics(directory, 1, creates=False), NODE, ServerSettings(), LogSync())
     try:
         joined = await groups.membership.join(join_request(), OLD, "client", "/host")
         assert joined.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED

@@ -71,6 +71,10 @@ def test_the_file_that_kafka_ships_is_accepted(file: Path, tmp_path: Path) -> No
         ("auto.create.topics.enable=yes", "auto.create.topics.enable is 'yes', but must be true or false"),
         ("listeners=SSL://127.0.0.1:9093", "security protocol SSL of listener SSL is not supported yet"),
         (
+            "listeners=SASL_SSL://127.0.0.1:9093",
+            "listener SASL_SSL has no mechanism to authenticate with; set sasl.enabled.mechanisms",
+        ),
+        (
             "listener.security.protocol.map=OWN:TLS",
             "'OWN:TLS' has no security protocol; write NAME:PROTOCOL with PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
         ),
@@ -158,6 +162,8 @@ def test_settings_that_contradict_each_other_are_refused(tmp_path: Path) -> None
         load_settings(None, ["node.id=1", "broker.id=2"], os.fspath(tmp_path))
     with pytest.raises(InvalidConfig, match=r"group.min.session.timeout.ms 9 is above group.max"):
         load_settings(None, ["group.min.session.timeout.ms=9", "group.max.session.timeout.ms=8"], os.fspath(tmp_path))
+    with pytest.raises(InvalidConfig, match=r"group.consumer.min.session.timeout.ms 45000 is above group.consumer.ses"):
+        load_settings(None, ["group.consumer.session.timeout.ms=9000"], os.fspath(tmp_path))
 
 
 def test_acks_all_may_be_answered_as_early_as_by_kafka(tmp_path: Path) -> None:

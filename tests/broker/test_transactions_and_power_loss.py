@@ -36,9 +36,9 @@ class Direct:
     def __init__(self, directory: LogDirectory) -> None:
         self.directory = directory
         syncs = LogSync()
-        groups = GroupCoordinator(directory, NODE, SETTINGS, syncs)
-        self.transactions = TransactionCoordinator(directory, groups, SETTINGS, syncs)
         topics = Topics(directory, 1, creates=False)
+        groups = GroupCoordinator(topics, NODE, SETTINGS, syncs)
+        self.transactions = TransactionCoordinator(directory, groups, SETTINGS, syncs)
         self._producing = Producing(topics, self.transactions, syncs, SETTINGS, BrokerMetrics())
         self._handlers: dict[int, Callable[[Any, int], Awaitable[Any]]] = {
             9: groups.offsets.fetch,

@@ -1,42 +1,83 @@
-"""A group of the newer protocol (KIP-848) of a Kafka broker: `serve` deletes it, and Kafka loads what that wrote."""
+"""Groups of the newer protocol (KIP-848) go from a Kafka broker to `serve` and back, with their members and offsets."""
 
 from __future__ import annotations
 
 import time
 from contextlib import closing
+from typing import Any
 
 import pytest
+from confluent_clients import poll_until, settled
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka_broker import KafkaBroker
 
 import offsetfs
-from offsetfs.broker import group_table
 from offsetfs.storage.coordinators import partition_of
 
 pytestmark = pytest.mark.interop
 
 SECONDS_MAX = 30
 GROUP = "newer"
+RECONCILING = "UNKNOWN"  # librdkafka has no name for this state
 
 
-def test_kafka_loads_the_deletion_of_a_group(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def member(address: str, group: str = GROUP, **settings: Any) -> Consumer:
+    given = {"bootstrap.servers": address, "group.id": group, "group.protocol": "consumer", **settings}
+    return Consumer({**given, "auto.offset.reset": "earliest"})
+
+
+def state_of(client: AdminClient, group: str) -> tuple[str, int]:
+    found = client.describe_consumer_groups([group])[group].result(SECONDS_MAX)
+    return found.state.name, len(found.members)
+
+
+def test_kafka_loads_the_deletion_of_a_group(kafka: KafkaBroker) -> None:
     kafka.create_topic("orders", partitions=2)
-    member = Consumer({"bootstrap.servers": kafka.address, "group.id": GROUP, "group.protocol": "consumer"})
-    member.subscribe(["orders"])
-    deadline = time.monotonic() + SECONDS_MAX
-    while not member.assignment() and time.monotonic() < deadline:
-        member.poll(0.1)
-    assert member.assignment()
-    member.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
+    first = member(kafka.address)
+    first.subscribe(["orders"])
+    poll_until(lambda: len(first.assignment()) == 2, first)
+    first.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
     kafka.stop()  # the member has not left: its records stay
-    monkeypatch.setattr(group_table, "NEWER_SESSION_S", -1)
-    with offsetfs.serve(kafka.log_dir) as broker:
+    short = {f"group.consumer.{each}session.timeout.ms": "500" for each in ("min.", "")}
+    with offsetfs.serve(kafka.log_dir, settings=short) as broker:
         client = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        assert state_of(client, GROUP) == ("STABLE", 1)
+        assert settled(lambda: state_of(client, GROUP), lambda found: found[1] == 0) == ("EMPTY", 0)
         client.delete_consumer_groups([GROUP])[GROUP].result(SECONDS_MAX)
     kafka.start()
     neighbor = next(f"{number}" for number in range(100) if partition_of(f"{number}", 2) == partition_of(GROUP, 2))
     with closing(Consumer({"bootstrap.servers": kafka.address, "group.id": neighbor})) as other:
         other.commit(offsets=[TopicPartition("orders", 0, 2)], asynchronous=False)
-    member.close()
+    first.close()
+    assert "Failed to load" not in kafka.log_text()
+
+
+def test_members_go_on_with_the_other_broker(kafka: KafkaBroker) -> None:
+    """Ours reads what Kafka left, and Kafka what ours left, with a member of each that has not left."""
+    kafka.create_topic("orders", partitions=4)
+    kafka.produce("orders", b"one\ntwo\n")
+    first = member(kafka.address, **{"group.instance.id": "one"})
+    first.subscribe(["^or.*"])
+    poll_until(lambda: len(first.assignment()) == 4, first)
+    first.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
+    kafka.stop()
+    with offsetfs.serve(kafka.log_dir) as broker:
+        client = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        assert state_of(client, GROUP) == ("STABLE", 1)
+        second = member(broker.bootstrap_servers)
+        second.subscribe(["orders"])
+        deadline = time.monotonic() + SECONDS_MAX
+        while state_of(client, GROUP)[1] < 2 and time.monotonic() < deadline:
+            second.poll(0.05)
+        # The first one keeps its partitions: it cannot be asked.
+        assert state_of(client, GROUP) == (RECONCILING, 2)
+    kafka.start()
+    client = AdminClient({"bootstrap.servers": kafka.address})
+    assert state_of(client, GROUP) == (RECONCILING, 2)
+    poll_until(lambda: len(first.assignment()) == 2, first)
+    committed = first.committed([TopicPartition("orders", 0)], timeout=SECONDS_MAX)
+    assert committed[0].offset == 1
+    first.close()
+    second.close()
     assert "Failed to load" not in kafka.log_text()
