@@ -18,6 +18,7 @@ from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.offsets import Offsets, Producers
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.produce import Producing
+from offsetfs.broker.scram_users import ScramUsers, refuse_authentication, refuse_handshake
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.topic_admin import TopicAdmin
 from offsetfs.broker.transaction_admin import TransactionAdmin
@@ -30,12 +31,14 @@ from offsetfs.protocol.messages import (
     JoinGroupRequest,
     JoinGroupResponse,
 )
+from offsetfs.storage.security import SecurityStore
 
 
 def apis(
     topics: Topics,
     node: BrokerNode,
     coordinators: tuple[GroupCoordinator, TransactionCoordinator],
+    security: SecurityStore,
     settings: ServerSettings,
     syncs: LogSync,
     metrics: BrokerMetrics,
@@ -47,6 +50,7 @@ def apis(
     admin = TopicAdmin(topics, configs, settings, groups.offsets.forget)
     producing = Producing(topics, transactions, syncs, settings, metrics)
     fetching, offsets = Fetching(topics, node, settings, metrics), Offsets(topics)
+    users = ScramUsers(security)
     versions: dict[int, tuple[int, int]] = {}
     cluster = Cluster(topics, node, versions)
 
@@ -76,6 +80,7 @@ def apis(
         Api(14, "SyncGroup", 0, 5, _plain(groups.membership.sync)),
         Api(15, "DescribeGroups", 0, 6, _plain(groups.admin.describe)),
         Api(16, "ListGroups", 0, 5, _plain(groups.admin.list)),
+        Api(17, "SaslHandshake", 0, 1, _plain(refuse_handshake)),
         Api(18, "ApiVersions", 0, 4, _plain(cluster.api_versions)),
         Api(19, "CreateTopics", 2, 7, _plain(admin.create_topics)),
         Api(20, "DeleteTopics", 1, 6, _plain(admin.delete_topics)),
@@ -90,10 +95,13 @@ def apis(
         Api(32, "DescribeConfigs", 1, 4, _plain(configs.describe_configs)),
         Api(33, "AlterConfigs", 0, 2, _plain(configs.alter_configs)),
         Api(35, "DescribeLogDirs", 1, 4, _plain(LogDirs(topics.directory).describe_log_dirs)),
+        Api(36, "SaslAuthenticate", 0, 2, _plain(refuse_authentication)),
         Api(37, "CreatePartitions", 0, 3, _plain(admin.create_partitions)),
         Api(42, "DeleteGroups", 0, 2, _plain(groups.admin.delete)),
         Api(44, "IncrementalAlterConfigs", 0, 1, _plain(configs.incremental_alter_configs)),
         Api(47, "OffsetDelete", 0, 0, _plain(groups.offsets.delete)),
+        Api(50, "DescribeUserScramCredentials", 0, 0, _plain(users.describe)),
+        Api(51, "AlterUserScramCredentials", 0, 0, _plain(users.alter)),
         Api(60, "DescribeCluster", 0, 2, _plain(cluster.describe_cluster)),
         Api(61, "DescribeProducers", 0, 0, _plain(Producers(topics).describe)),
         Api(65, "DescribeTransactions", 0, 0, _plain(transaction_admin.describe)),

@@ -6,7 +6,8 @@ import errno
 import logging
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -28,7 +29,10 @@ from offsetfs.broker.transaction_coordinator import TransactionCoordinator
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import counted
-from offsetfs.storage.security import SecurityStore
+from offsetfs.storage.security import ScramCredential, SecurityStore
+
+if TYPE_CHECKING:
+    from offsetfs.broker.sasl.logins import Logins
 
 _log = logging.getLogger(__name__)
 
@@ -43,11 +47,15 @@ class Broker:
     """Serves one open log directory."""
 
     def __init__(self, directory: LogDirectory, settings: ServerSettings, listeners: Sequence[Listener]) -> None:
-        """Let clients connect to `listeners`, which `run` closes; ListenError, `InvalidSecurityFile`, OSError."""
+        """Let clients connect to `listeners`, which `run` closes.
+
+        Raises ListenError, `InvalidSecurityFile`, InvalidConfig, OSError.
+        """
         self._directory = directory
         self._settings = settings
-        # Before a client can connect: a broker that cannot read its ACLs must not start.
+        # Before a client can connect: a broker that cannot read its ACLs or its keys must not start.
         self._security = SecurityStore.open(directory.path, directory.metadata, read_only=directory.read_only)
+        self._logins = _logins(listeners, self._security)
         self._listeners = [(each.listen(), each) for each in listeners]
         host, port = listeners[0].advertised
         self._topics = topics = Topics(directory, settings.num_partitions, creates=settings.auto_create_topics_enable)
@@ -60,7 +68,9 @@ class Broker:
         self._metrics = BrokerMetrics()
         self.reporter = BrokerReporter(directory, self._metrics, self._groups.snapshot)
         coordinators = self._groups, self._transactions
-        self._apis = {each.key: each for each in apis(topics, node, coordinators, settings, syncs, self._metrics)}
+        self._apis = {
+            each.key: each for each in apis(topics, node, coordinators, self._security, settings, syncs, self._metrics)
+        }
         self._closed_peers = ClosedPeers()
         limits = RequestLimits(settings.queued_max_requests, settings.queued_max_request_bytes)
         self._shared = Shared(self._apis, settings, limits, ReceiveBuffers(), self._closed_peers, self._metrics)
@@ -137,10 +147,19 @@ class Broker:
                 peer.close()
                 continue
             # Counted before the task begins: several connections may be accepted before it runs.
-            connection = Connection(peer, self._shared, listener)
+            connection = self._connection(peer, listener)
             self._connections.add(connection)
             self._addresses[host] += 1
             connections.start_soon(self._serve, connection, host)
+
+    def _connection(self, peer: trio.socket.SocketType, listener: Listener) -> Connection:
+        logins = self._logins.get(listener.settings.name)
+        if logins is None:
+            return Connection(peer, self._shared, listener)
+        # A tenth of the imports of a broker without SASL.
+        from offsetfs.broker.authenticated_connection import AuthenticatedConnection
+
+        return AuthenticatedConnection(peer, self._shared, listener, logins)
 
     def _limit_reached(self, host: str) -> str | None:
         """Return the setting that forbids another connection of `host`, with its value."""
@@ -166,6 +185,23 @@ class Broker:
             if not self._addresses[host]:
                 del self._addresses[host]
             self._metrics.connections = len(self._connections)
+
+
+def _logins(listeners: Sequence[Listener], security: SecurityStore) -> Mapping[str, Logins]:
+    """Return what the clients of each listener with SASL log in with, by its name; InvalidConfig."""
+    with_sasl = {each.settings.name: each.settings for each in listeners if each.settings.protocol.has_sasl}
+    if not with_sasl:
+        return {}
+    # Imported here, because a broker without SASL does without all of it.
+    from offsetfs.broker.sasl.logins import Logins
+    from offsetfs.broker.sasl.sasl_settings import sasl_settings
+    from offsetfs.broker.sasl.scram_credentials import ScramMechanism, UnknownUsers
+
+    def find(mechanism: ScramMechanism, user: str) -> ScramCredential | None:
+        return security.image.credentials.get((user, mechanism.value))
+
+    unknown_users = UnknownUsers()
+    return {name: Logins(sasl_settings(each), find, unknown_users) for name, each in with_sasl.items()}
 
 
 class _Refusals:

@@ -105,7 +105,7 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
-class _Codecs:
+class Codecs:
     """What reads the requests of a version of an API, and writes the responses."""
 
     read_header: codec.Read
@@ -130,9 +130,10 @@ class _Codecs:
 
 
 @functools.cache
-def _codecs(api: str, version: int) -> _Codecs:
+def codecs_of(api: str, version: int) -> Codecs:
+    """Return what reads and writes a version of an API."""
     is_flexible = version >= schema(f"{api}Request").layout(version).flexible
-    return _Codecs(
+    return Codecs(
         codec.reader("RequestHeader", 2 if is_flexible else 1),
         codec.reader(f"{api}Request", version),
         codec.writer(f"{api}Response", version),
@@ -147,13 +148,15 @@ class _Call:
 
     api: Api
     version: int
-    codecs: _Codecs
+    codecs: Codecs
     header: RequestHeader
     request: Any
 
 
 @dataclass(slots=True)
-class _Received:
+class Received:
+    """A request, and the memory that it has."""
+
     data: memoryview
     """The request without its size."""
     reserved: int
@@ -176,6 +179,7 @@ class Connection:
         self._closed_peers = shared.closed_peers
         self._metrics = shared.metrics
         self._request_bytes_max = shared.settings.socket_request_max_bytes
+        self._request_bytes_setting = "socket.request.max.bytes"
         self.listener = listener
         self.host = ""
         self._client = Client("", "", 0)
@@ -250,7 +254,7 @@ class Connection:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    async def _next_request(self) -> _Received | None:
+    async def _next_request(self) -> Received | None:
         """Return the next request; None when there will be none."""
         if not self._responses.is_empty:
             await self._responses.wait_for_space()
@@ -269,7 +273,7 @@ class Connection:
             return None
         return request
 
-    def _release(self, request: _Received) -> None:
+    def _release(self, request: Received) -> None:
         self._limits.release(request.reserved)
         request.reserved = 0
         if request.buffer is not None:
@@ -281,16 +285,15 @@ class Connection:
         """Return whether a whole request has been received."""
         return len(self._ahead) >= 4 and len(self._ahead) - 4 >= int.from_bytes(self._ahead[:4], "big")
 
-    async def _receive(self) -> _Received | None:
+    async def _receive(self) -> Received | None:
         """Return the next request; None when the client has closed the connection."""
         while len(self._ahead) < 4:
             if not await self._receive_ahead():
                 return None
         size = int.from_bytes(self._ahead[:4], "big", signed=True)
         if not _HEAD_BYTES - 4 <= size <= self._request_bytes_max:
-            limits = (
-                f"a request of {size} bytes; 8 to {self._request_bytes_max} are possible (socket.request.max.bytes)"
-            )
+            possible = f"8 to {self._request_bytes_max} are possible ({self._request_bytes_setting})"
+            limits = f"a request of {size} bytes; {possible}"
             raise ProtocolError(_other_protocol(self._ahead) or limits)
         while len(self._ahead) < _HEAD_BYTES:
             if not await self._receive_ahead():
@@ -313,7 +316,7 @@ class Connection:
             self._limits.release(reserved)
             return None
         is_large = size > _RECEIVE_BYTES
-        return _Received(memoryview(data)[:size], reserved, data if is_large else None)
+        return Received(memoryview(data)[:size], reserved, data if is_large else None)
 
     async def _body(self, size: int) -> bytearray | None:
         """Return a buffer that begins with the `size` bytes behind the size.
@@ -368,7 +371,7 @@ class Connection:
         self._receiving_since = trio.current_time()
         await trio.lowlevel.wait_readable(self._socket)
 
-    async def _answer(self, received: _Received, nursery: trio.Nursery) -> list[Any] | None:
+    async def _answer(self, received: Received, nursery: trio.Nursery) -> list[Any] | None:
         """Return the buffers of the response to a request, its size included; [] if there is none, or not yet.
 
         None if the client left, or the broker ends, while the request waited for other clients.
@@ -382,7 +385,7 @@ class Connection:
             if api is not None and api.name == "ApiVersions":
                 return self._unsupported_api_versions(data)
             raise ProtocolError(f"API {key} in version {version}, which was not offered")
-        codecs = _codecs(api.name, version)
+        codecs = codecs_of(api.name, version)
         await self._limits.begin()
         try:
             call = _Call(api, version, codecs, *await codecs.decoded(data))
@@ -432,7 +435,7 @@ class Connection:
             _log.exception("%sRequest of version %d from %s failed", api.name, version, self.host)
             return call.codecs.framed(call.header, failure)
 
-    def _delay(self, received: _Received, call: _Call, delayed: DelayedResponse, nursery: trio.Nursery) -> None:
+    def _delay(self, received: Received, call: _Call, delayed: DelayedResponse, nursery: trio.Nursery) -> None:
         """Answer in a task of its own. The request counts for `queued.max.requests` until then."""
         size = DECODED_FACTOR * (len(received.data) - delayed.freed_bytes)
         reserved = 0

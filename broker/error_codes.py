@@ -33,6 +33,8 @@ class ErrorCode(IntEnum):
     INVALID_COMMIT_OFFSET_SIZE = 28
     GROUP_AUTHORIZATION_FAILED = 30
     INVALID_TIMESTAMP = 32
+    UNSUPPORTED_SASL_MECHANISM = 33
+    ILLEGAL_SASL_STATE = 34
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
@@ -51,6 +53,7 @@ class ErrorCode(IntEnum):
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
+    SASL_AUTHENTICATION_FAILED = 58
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
     FETCH_SESSION_ID_NOT_FOUND = 70
@@ -66,6 +69,9 @@ class ErrorCode(IntEnum):
     INVALID_RECORD = 87
     UNSTABLE_OFFSET_COMMIT = 88
     PRODUCER_FENCED = 90
+    RESOURCE_NOT_FOUND = 91
+    DUPLICATE_RESOURCE = 92
+    UNACCEPTABLE_CREDENTIAL = 93
     UNKNOWN_TOPIC_ID = 100
     TRANSACTIONAL_ID_NOT_FOUND = 105
     FETCH_SESSION_TOPIC_ID_ERROR = 106
@@ -88,6 +94,7 @@ _CODES: tuple[tuple[type[Exception], ErrorCode], ...] = (
     (errors.InvalidConfig, ErrorCode.INVALID_CONFIG),
     (errors.PolicyViolation, ErrorCode.INVALID_RECORD),
     (errors.ReadOnlyLog, ErrorCode.POLICY_VIOLATION),
+    (errors.InheritedSecurity, ErrorCode.POLICY_VIOLATION),
     (errors.OutOfOrderSequence, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
     (errors.InvalidProducerEpoch, ErrorCode.INVALID_PRODUCER_EPOCH),
     (errors.InvalidTransactionState, ErrorCode.INVALID_TXN_STATE),

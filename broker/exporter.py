@@ -96,6 +96,13 @@ METRICS = (
         lambda report: {(): report.metrics.connections_refused},
     ),
     BrokerMetric(
+        "logins",
+        COUNTER,
+        "Logins by SASL, and sessions that have expired.",
+        ("mechanism", "result"),
+        lambda report: report.metrics.logins,
+    ),
+    BrokerMetric(
         "received_bytes",
         COUNTER,
         "Bytes of requests.",

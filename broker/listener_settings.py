@@ -18,8 +18,29 @@ PROTOCOL_MAP = "listener.security.protocol.map"
 SASL_MECHANISMS = "sasl.enabled.mechanisms"
 CLIENT_AUTH = "ssl.client.auth"
 
-SECURITY_NAMES = frozenset((CLIENT_AUTH, SASL_MECHANISMS))
-"""The security settings that have an effect, by Kafka's names."""
+JAAS_CONFIG = "sasl.jaas.config"
+CALLBACK_HANDLER = "sasl.server.callback.handler.class"
+REAUTHENTICATION = "connections.max.reauth.ms"
+OAUTH_KEYS = "sasl.oauthbearer.jwks.endpoint.url"
+OAUTH_AUDIENCE = "sasl.oauthbearer.expected.audience"
+OAUTH_ISSUER = "sasl.oauthbearer.expected.issuer"
+OAUTH_USER_CLAIM = "sasl.oauthbearer.sub.claim.name"
+OAUTH_SCOPE_CLAIM = "sasl.oauthbearer.scope.claim.name"
+OAUTH_CLOCK_SKEW = "sasl.oauthbearer.clock.skew.seconds"
+
+MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
+"""The mechanisms of SASL."""
+
+_OAUTH = (OAUTH_KEYS, OAUTH_AUDIENCE, OAUTH_ISSUER, OAUTH_USER_CLAIM, OAUTH_SCOPE_CLAIM, OAUTH_CLOCK_SKEW)
+_OF_MECHANISMS = (JAAS_CONFIG, CALLBACK_HANDLER, REAUTHENTICATION)
+
+SECURITY_NAMES = frozenset(
+    (
+        *(CLIENT_AUTH, SASL_MECHANISMS, CALLBACK_HANDLER, REAUTHENTICATION, *_OAUTH),
+        *(f"{mechanism.lower()}.{each}" for mechanism in MECHANISMS for each in _OF_MECHANISMS),
+    )
+)
+"""The security settings that have an effect, by Kafka's names; some are of one mechanism (`plain.sasl.jaas.config`)."""
 
 _LISTENER_PREFIX = "listener.name."
 
@@ -51,7 +72,7 @@ class ListenerSettings:
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     advertised: Address | None = None
     """The address for clients; None: that of the listener."""
-    security: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    security: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     """The security settings that hold for it, by Kafka's names without `listener.name.NAME.`."""
 
     @property
@@ -75,6 +96,11 @@ def is_listener_setting(name: str) -> bool:
 def general_name(name: str) -> str:
     """Return the name of a setting without `listener.name.NAME.`"""
     return name.removeprefix(_LISTENER_PREFIX).partition(".")[2] if is_listener_setting(name) else name
+
+
+def is_secret(name: str) -> bool:
+    """Return whether the value of a setting must not be shown: passwords are in it."""
+    return name.endswith(JAAS_CONFIG)
 
 
 def settings_of_listener(properties: Mapping[str, str], name: str) -> dict[str, str]:

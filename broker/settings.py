@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from offsetfs.broker.listener_settings import ListenerSettings
+from offsetfs.broker.listener_settings import ListenerSettings, is_secret
 from offsetfs.runtime.addresses import Address, Endpoint, listeners_text
 from offsetfs.storage.errors import InvalidConfig, counted
 from offsetfs.storage.settings import INT_MAX, BooleanType, ChoiceType, IntegerType, SettingType
@@ -30,7 +30,7 @@ class ServerSettings:
     """The settings of one broker. Times are in the unit that ends the name. A plain number is 0 or greater."""
 
     listeners: tuple[ListenerSettings, ...] = (ListenerSettings(("127.0.0.1", 9092)),)
-    security: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    security: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     """The security settings that were given, also those of single listeners, by Kafka's names."""
     metrics_listener: Address | None = None
     """Address and port of the metrics, over HTTP; None for no such server."""
@@ -47,6 +47,9 @@ class ServerSettings:
     max_connections_per_ip: int = INT_MAX
     connections_max_idle_ms: int = _whole(600_000, -1)
     """-1: a connection may be idle forever."""
+    connection_failed_authentication_delay_ms: int = 100
+    sasl_server_max_receive_size: int = _whole(512 << 10, 1)
+    """The largest request before a client is authenticated."""
     queued_max_requests: int = _whole(500, 1)
     queued_max_request_bytes: int = _whole(512 << 20, -1, 2**63 - 1)
     """Kafka has no limit by default; -1: no limit."""
@@ -126,7 +129,7 @@ def values_of(settings: ServerSettings) -> dict[str, str]:
     )
     protocols = {each.name: each.protocol for each in listeners}
     values["listener.security.protocol.map"] = ",".join(f"{name}:{each}" for name, each in protocols.items())
-    return {**values, **settings.security}
+    return {**values, **{name: value for name, value in settings.security.items() if not is_secret(name)}}
 
 
 def advertised_at(settings: ServerSettings, addresses: Sequence[Address], option: str) -> ServerSettings:

@@ -22,12 +22,12 @@ from typing import Any
 
 from offsetfs.broker.listener_settings import (
     PROTOCOL_MAP,
-    SASL_MECHANISMS,
     ListenerSettings,
     SecurityProtocol,
     is_security_setting,
     settings_of_listener,
 )
+from offsetfs.broker.sasl.sasl_settings import sasl_settings
 from offsetfs.broker.settings import SETTING_KINDS, ServerSettings, field_of, for_each_listener
 from offsetfs.runtime.addresses import Address
 from offsetfs.storage.errors import InvalidConfig
@@ -225,15 +225,15 @@ def _listener(
     endpoint: _Endpoint, protocol: SecurityProtocol, advertised: Address | None, security: dict[str, str], place: str
 ) -> ListenerSettings:
     name = endpoint.name
-    if protocol.has_sasl:
-        if not security.get(SASL_MECHANISMS, "").strip():
-            raise InvalidConfig(
-                f"{place}: listener {name} has no mechanism to authenticate with; set {SASL_MECHANISMS}"
-            )
-        raise InvalidConfig(f"{place}: security protocol {protocol} of listener {name} is not supported yet")
     if protocol.has_tls:
         raise InvalidConfig(f"{place}: security protocol {protocol} of listener {name} is not supported yet")
-    return ListenerSettings((endpoint.host or "0.0.0.0", endpoint.port), name, protocol, advertised, security)
+    found = ListenerSettings((endpoint.host or "0.0.0.0", endpoint.port), name, protocol, advertised, security)
+    if protocol.has_sasl:
+        try:
+            sasl_settings(found)
+        except InvalidConfig as error:
+            raise InvalidConfig(f"{place}: {error}") from None
+    return found
 
 
 def _protocols(properties: Mapping[str, str], places: Mapping[str, str]) -> dict[str, SecurityProtocol]:

@@ -15,9 +15,9 @@ from types import MappingProxyType
 class ScramCredential:
     """What a broker stores of a password: enough to check it, too little to log in with it."""
 
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
+    salt: bytes = field(repr=False)  # nothing with which passwords can be tried is in a log
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
     iterations: int
 
 

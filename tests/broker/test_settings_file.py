@@ -71,10 +71,6 @@ def test_the_file_that_kafka_ships_is_accepted(file: Path, tmp_path: Path) -> No
         ("auto.create.topics.enable=yes", "auto.create.topics.enable is 'yes', but must be true or false"),
         ("listeners=SSL://127.0.0.1:9093", "security protocol SSL of listener SSL is not supported yet"),
         (
-            "listeners=SASL_SSL://127.0.0.1:9093",
-            "listener SASL_SSL has no mechanism to authenticate with; set sasl.enabled.mechanisms",
-        ),
-        (
             "listener.security.protocol.map=OWN:TLS",
             "'OWN:TLS' has no security protocol; write NAME:PROTOCOL with PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
         ),
