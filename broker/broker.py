@@ -54,7 +54,7 @@ class Broker:
         self._directory = directory
         self._settings = settings
         # Before a client can connect: a broker that cannot read its ACLs or its keys must not start.
-        self._security = SecurityStore.open(directory.path, directory.metadata, read_only=directory.read_only)
+        self._security = directory.security
         self._logins = _logins(listeners, self._security)
         self._listeners = [(each.listen(), each) for each in listeners]
         host, port = listeners[0].advertised

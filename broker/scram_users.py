@@ -16,8 +16,6 @@ from offsetfs.protocol.metadata_records import RemoveUserScramCredentialRecord
 from offsetfs.storage import security
 from offsetfs.storage.security import SecurityStore
 
-_NAME_MAX = 1 << 10
-"""Kafka has no limit. A name is a part of ACLs, of logs and of the security file."""
 _SALT_BYTES_MAX = 1 << 10
 
 
@@ -82,6 +80,7 @@ class ScramUsers:
         from offsetfs.broker.sasl.scram_credentials import (
             ITERATIONS_MAX,
             ITERATIONS_MIN,
+            NAME_BYTES_MAX,
             ScramMechanism,
             credential_of_salted,
         )
@@ -99,7 +98,8 @@ class ScramUsers:
             text = "Too few iterations" if change.iterations < ITERATIONS_MIN else "Too many iterations"
             raise Rejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, text)
         mechanism, salt, salted = ScramMechanism(change.mechanism), bytes(change.salt), bytes(change.salted_password)
-        if len(salted) != mechanism.key_bytes or not 0 < len(salt) <= _SALT_BYTES_MAX or len(change.name) > _NAME_MAX:
+        is_possible = len(salted) == mechanism.key_bytes and 0 < len(salt) <= _SALT_BYTES_MAX
+        if not is_possible or len(change.name.encode()) > NAME_BYTES_MAX:
             raise Rejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Name, salt or salted password has an impossible length")
         found = credential_of_salted(mechanism, salted, salt, change.iterations)
         return security.credential_record(change.name, change.mechanism, found)

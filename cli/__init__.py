@@ -42,6 +42,7 @@ VERBS = {
     "serve": "Serve a log directory over the Kafka protocol.",
     "create": "Create partitions of a topic.",
     "config": "Show and change the settings of topics, also while mounted.",
+    "users": "List, add and remove users with a password.",
     "clean": "Run retention and compaction once.",
     "delete-records": "Delete the records below an offset.",
     "truncate": "Remove the records from an offset to the end.",

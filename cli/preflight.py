@@ -17,7 +17,7 @@ from offsetfs.cli.mounts import daemon_registry, retention_warnings
 from offsetfs.cli.mounts.serving_daemon import daemon_of, user_name
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mount_at, mount_holding, resolved
 from offsetfs.storage import TopicPartition
-from offsetfs.storage.directory import check_log_directory
+from offsetfs.storage.directory import MARKER_FILES, check_log_directory
 from offsetfs.storage.errors import InvalidName, NotALogDirectory, counted
 from offsetfs.storage.segments import parse_segment_name
 
@@ -37,11 +37,6 @@ AUTOMOUNT_TYPE = "autofs"
 """The type of a mount point that systemd's x-systemd.automount or automount(8) mounts at its first use."""
 
 WARNINGS_MAX = 5
-MARKER_FILES = (
-    *("meta.properties", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"),
-    *(".kafka_cleanshutdown", ".offsetfs-topics.json"),
-)
-"""Files that occur only in log directories."""
 _PARTITION_FILES = ("partition.metadata", "leader-epoch-checkpoint")
 _IGNORED_ENTRIES = (".lock", "lost+found")
 _TRANSIENT_SUFFIXES = ("-delete", "-stray", "-future")  # Kafka's suffixes of partitions that are being deleted or moved

@@ -9,6 +9,7 @@ After a response the change is on disk.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import logging
@@ -23,6 +24,7 @@ import trio
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.errors import StorageError, sentence
+from offsetfs.storage.security import security_record_of
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +46,8 @@ class ControlServer:
             "delete": self._delete,
             "bounds": self._bounds,
             "delete_records": self._delete_records,
+            "credentials": self._credentials,
+            "change_security": self._change_security,
         }
 
     async def run(self) -> None:
@@ -120,6 +124,21 @@ class ControlServer:
         (partition,) = _partitions(request)
         offset = int(request["offset"])
         return lambda: self._directory.log(partition).delete_records(offset)
+
+    def _credentials(self, request: Mapping[str, Any]) -> Callable[[], list[tuple[str, int, int]]]:
+        def credentials() -> list[tuple[str, int, int]]:
+            found = self._directory.security.image.credentials
+            return [(*key, each.iterations) for key, each in sorted(found.items())]
+
+        return credentials
+
+    def _change_security(self, request: Mapping[str, Any]) -> Callable[[], None]:
+        records = [security_record_of(base64.b64decode(each, validate=True)) for each in request["records"]]
+
+        def change() -> None:
+            self._directory.security.change(records)
+
+        return change
 
 
 def _partitions(request: Mapping[str, Any]) -> list[TopicPartition]:

@@ -18,6 +18,8 @@ from enum import Enum
 from offsetfs.storage.security import ScramCredential
 
 SALT_BYTES = 32
+NAME_BYTES_MAX = 1 << 10
+"""Of the name of a user, in UTF-8. Kafka has no limit. A name is a part of ACLs, of logs and of the security file."""
 ITERATIONS_MAX = 16384
 """Kafka's limit. It bounds the time of a client, and of a login by PLAIN."""
 

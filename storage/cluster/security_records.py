@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from offsetfs.protocol.codec import InvalidMessage
 from offsetfs.protocol.message import ProtocolMessage
 from offsetfs.protocol.metadata_records import (
     AccessControlEntryRecord,
@@ -9,6 +10,7 @@ from offsetfs.protocol.metadata_records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
+from offsetfs.storage.cluster import cluster_metadata
 from offsetfs.storage.cluster.security_image import Acl, ScramCredential, SecurityState
 
 
@@ -59,3 +61,16 @@ def acl_record(acl_id: bytes, acl: Acl) -> AccessControlEntryRecord:
         acl.operation,
         acl.permission,
     )
+
+
+def security_record_bytes(record: ProtocolMessage) -> bytes:
+    """Return a record as it is in the metadata log, for another process."""
+    return cluster_metadata.write_record(record)
+
+
+def security_record_of(value: bytes) -> ProtocolMessage:
+    """Return the record in `value`; `InvalidMessage` if it is not one of a credential or an ACL."""
+    record = cluster_metadata.read_message(value, cluster_metadata.read_head(value))
+    if not apply(SecurityState(), record):
+        raise InvalidMessage(f"a {type(record).__name__}, which is neither a credential nor an ACL")
+    return record

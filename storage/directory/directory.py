@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from offsetfs.storage import checkpoint, files
 from offsetfs.storage.cautious_clock import CautiousClock
@@ -55,6 +56,9 @@ from offsetfs.storage.segments.segment_files import SegmentFiles
 from offsetfs.storage.settings.config import LogConfig
 from offsetfs.storage.settings.directory_config import DIRECTORY_DEFAULTS, DirectoryConfig
 from offsetfs.storage.settings.topic_settings import Changes, TopicSettings
+
+if TYPE_CHECKING:
+    from offsetfs.storage.security.security_store import SecurityStore
 
 OPEN_SEGMENTS_MAX = 128
 """The default for the number of sealed segments that stay open. Each uses three descriptors."""
@@ -166,6 +170,14 @@ class LogDirectory:
     def holder(path: str) -> int | None:
         """Return the pid of the process that writes to the directory `path`; None if there is none, or it is hidden."""
         return holder(path)
+
+    @functools.cached_property
+    def security(self) -> SecurityStore:
+        """SCRAM credentials and ACLs, read with the first access; `InvalidSecurityFile`, OSError."""
+        # Imported here, because only brokers have clients that log in.
+        from offsetfs.storage.security.security_store import SecurityStore
+
+        return SecurityStore.open(self.path, self.metadata, read_only=self.read_only)
 
     @property
     def directories(self) -> tuple[LogDirectory]:

@@ -22,7 +22,7 @@ from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.recovery.log_loader import belongs_to_partition
 from offsetfs.storage.settings.topic_settings import TOPICS
 
-_MARKER_FILES = (
+MARKER_FILES = (
     RECOVERY_POINTS,
     LOG_STARTS,
     HIGH_WATERMARKS,
@@ -32,6 +32,7 @@ _MARKER_FILES = (
     SECURITY_FILE,
     TOPICS,
 )
+"""Files that occur only in log directories."""
 
 _FUTURE = re.compile(r"(?P<partition>.+)\.[0-9a-f]{32}-future\Z")
 
@@ -50,7 +51,7 @@ def check_log_directory(path: str, *, read_only: bool) -> None:
     except NotADirectoryError:
         raise NotALogDirectory("is not a directory", path=path) from None
     # A crash may leave a temporary file as the only file, or a partition without a log.
-    if any(name.removesuffix(".tmp") in _MARKER_FILES for name in entries) or any(
+    if any(name.removesuffix(".tmp") in MARKER_FILES for name in entries) or any(
         _is_partition(path, n) for n in entries
     ):
         return

@@ -8,7 +8,12 @@ from offsetfs.storage.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from offsetfs.storage.cluster.security_image import Acl, Acls, Credentials, ScramCredential, SecurityImage
-    from offsetfs.storage.cluster.security_records import acl_record, credential_record
+    from offsetfs.storage.cluster.security_records import (
+        acl_record,
+        credential_record,
+        security_record_bytes,
+        security_record_of,
+    )
     from offsetfs.storage.security.security_store import OnSecurityChange, SecurityStore
 
 __all__ = [
@@ -21,6 +26,8 @@ __all__ = [
     "SecurityStore",
     "acl_record",
     "credential_record",
+    "security_record_bytes",
+    "security_record_of",
 ]
 
 __getattr__ = lazy_names(
@@ -35,5 +42,7 @@ __getattr__ = lazy_names(
         "SecurityStore": "security.security_store",
         "acl_record": "cluster.security_records",
         "credential_record": "cluster.security_records",
+        "security_record_bytes": "cluster.security_records",
+        "security_record_of": "cluster.security_records",
     },
 )

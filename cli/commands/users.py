@@ -1,0 +1,221 @@
+"""`offsetfs users`: list, add and remove users with a password for SCRAM, also while the directory is served."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+
+import click
+
+from offsetfs.broker.sasl.scram_credentials import (
+    BY_NAME,
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    NAME_BYTES_MAX,
+    ScramMechanism,
+    credential_of,
+)
+from offsetfs.cli import preflight
+from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
+from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
+from offsetfs.cli.mounts.serving_process import serving_process
+from offsetfs.cli.terminal.printable import printable
+from offsetfs.cli.terminal.progress import open_for_writing
+from offsetfs.protocol.message import ProtocolMessage
+from offsetfs.protocol.metadata_records import RemoveUserScramCredentialRecord
+from offsetfs.storage import LogDirectory
+from offsetfs.storage.directory import has_meta_properties
+from offsetfs.storage.errors import LogDirectoryLocked, StorageError
+from offsetfs.storage.security import credential_record, security_record_bytes
+
+ADD, REMOVE = "add", "remove"
+PASSWORD_BYTES_MAX = 1 << 10
+_KNOWN = frozenset(each.value for each in ScramMechanism)
+
+_Users = dict[str, dict[ScramMechanism, int]]
+"""The iterations of each mechanism for which a user has a password, by name."""
+
+
+@click.command("users", short_help="List, add and remove users with a password.")
+@click.argument("log_directory", metavar="LOGDIR")
+@click.argument("action", metavar="[add|remove]", type=click.Choice((ADD, REMOVE)), required=False)
+@click.argument("name", metavar="[NAME]", required=False)
+@click.option(
+    "--mechanism",
+    "mechanisms",
+    multiple=True,
+    type=click.Choice(tuple(BY_NAME)),
+    help="Only this one, for add and remove; may be repeated.",
+)
+@click.option(
+    "--iterations",
+    type=click.IntRange(ITERATIONS_MIN, ITERATIONS_MAX),
+    default=ITERATIONS_MIN,
+    show_default=True,
+    metavar="N",
+    help="The work of each guess at a stored password, and of each login of a client.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The list as one JSON object.")
+def command(
+    log_directory: str,
+    action: str | None,
+    name: str | None,
+    mechanisms: tuple[str, ...],
+    iterations: int,
+    as_json: bool,
+) -> int:
+    """List the users that can log in to offsetfs serve by SCRAM (or PLAIN) with a password in LOGDIR; add or remove
+    one. To add a user that is there changes its password.
+
+    The password is read from the terminal, or is the only line of standard input. It is not stored: the mechanisms
+    SCRAM-SHA-256 and SCRAM-SHA-512 each store salted keys with which the server can check it. The change is on disk
+    when the command returns. If LOGDIR is served, the command works through the server, and the next login uses the new
+    password; connections that are logged in stay. Users of kafka-configs.sh are the same ones. Users in the settings of
+    PLAIN (sasl.jaas.config) are not listed.
+
+    \b
+    offsetfs users ~/logs
+    offsetfs users ~/logs add alice
+    pass show kafka/alice | offsetfs users ~/logs add alice
+    offsetfs users ~/logs add bob --mechanism SCRAM-SHA-512 --iterations 16384
+    offsetfs users ~/logs remove alice
+    offsetfs serve ~/logs -o listeners=SASL_PLAINTEXT://127.0.0.1:9092
+
+    Exit codes: 1 wrong call or permissions, 2 system error, 32 refused; the message gives the reason.
+    """
+    if action is None:
+        preflight.check_directory(log_directory, read_only=True, may_be_empty=True)
+        _show(_listed(log_directory), as_json)
+        return DONE
+    if name is None:
+        raise Failure(f"give the name of the user: offsetfs users {log_directory} {action} NAME", WRONG_CALL)
+    if not 0 < len(_encoded(name, "the name")) <= NAME_BYTES_MAX:
+        raise Failure(f"the name of a user has 1 to {NAME_BYTES_MAX} bytes in UTF-8", WRONG_CALL)
+    preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
+    chosen = [BY_NAME[each] for each in dict.fromkeys(mechanisms)] or list(ScramMechanism)
+    if action == ADD:
+        _add(log_directory, name, chosen, iterations)
+    else:
+        _remove(log_directory, name, chosen)
+    return DONE
+
+
+# --- listing ---------------------------------------------------------------------------------------------------------
+
+
+def _listed(log_directory: str) -> _Users:
+    server = serving_process(log_directory)
+    try:
+        found = _read(log_directory) if server is None else server.request("credentials", [])
+    except StorageError as error:
+        raise Failure(str(error)) from error
+    users: _Users = {}
+    for name, mechanism, iterations in found:
+        if mechanism in _KNOWN:
+            users.setdefault(name, {})[ScramMechanism(mechanism)] = iterations
+    return users
+
+
+def _read(log_directory: str) -> list[tuple[str, int, int]]:
+    if not os.listdir(log_directory):  # where a first user can be added
+        return []
+    with contextlib.closing(LogDirectory.open(log_directory, read_only=True)) as directory:
+        found = directory.security.image.credentials
+        return [(*key, each.iterations) for key, each in sorted(found.items())]
+
+
+def _show(users: _Users, as_json: bool) -> None:
+    if as_json:
+        found = {name: {each.sasl_name: count for each, count in of.items()} for name, of in users.items()}
+        click.echo(json.dumps(found, indent=1))
+        return
+    width = max((len(printable(name)) for name in users), default=0)
+    for name, of in users.items():
+        text = ", ".join(f"{each.sasl_name} ({count} iterations)" for each, count in of.items())
+        click.echo(f"{printable(name):{width}}  {text}")
+
+
+# --- changing --------------------------------------------------------------------------------------------------------
+
+
+def _add(log_directory: str, name: str, mechanisms: list[ScramMechanism], iterations: int) -> None:
+    password = _password()
+    others = [each for each in _listed(log_directory).get(name, ()) if each not in mechanisms]
+    records = [credential_record(name, each.value, credential_of(each, password, iterations)) for each in mechanisms]
+    _change(log_directory, records)
+    if others:
+        click.echo(
+            f"offsetfs users: warning: {printable(name)} keeps its earlier password for {_names(others)}", err=True
+        )
+
+
+def _remove(log_directory: str, name: str, mechanisms: list[ScramMechanism]) -> None:
+    there = [each for each in _listed(log_directory).get(name, ()) if each in mechanisms]
+    if not there:
+        raise Failure(f"{log_directory} has no password of {printable(name)} ({_names(mechanisms)})")
+    _change(log_directory, [RemoveUserScramCredentialRecord(name, each.value) for each in there])
+
+
+def _change(log_directory: str, records: Sequence[ProtocolMessage]) -> None:
+    if has_meta_properties(log_directory):
+        click.echo(
+            f"offsetfs users: warning: {log_directory} belongs to a broker, which does not read this change; only "
+            "offsetfs uses it",
+            err=True,
+        )
+    try:
+        directory = open_for_writing(log_directory)
+    except LogDirectoryLocked as error:
+        server = serving_process(log_directory)
+        if server is None:
+            raise in_use(error, log_directory, UNMOUNT_FIRST) from error
+        texts = [base64.b64encode(security_record_bytes(each)).decode() for each in records]
+        server.request("change_security", [], records=texts)
+        return
+    except StorageError as error:
+        raise Failure(str(error)) from error
+    try:
+        directory.security.change(records)
+    except StorageError as error:
+        raise Failure(str(error)) from error
+    finally:
+        directory.close()
+
+
+def _names(mechanisms: Iterable[ScramMechanism]) -> str:
+    return ", ".join(each.sasl_name for each in mechanisms)
+
+
+# --- the password ----------------------------------------------------------------------------------------------------
+
+
+def _password() -> bytes:
+    """Return the password that the terminal asks for twice, or the only line of standard input; `Failure`."""
+    if sys.stdin.isatty():
+        text = click.prompt("Password", hide_input=True, confirmation_prompt="The same again", err=True)
+        return _checked(_encoded(text, "the password"))
+    data = sys.stdin.buffer.read(PASSWORD_BYTES_MAX + 2).removesuffix(b"\n").removesuffix(b"\r")
+    if b"\n" in data:
+        raise Failure("standard input has more than one line; give the password alone", WRONG_CALL)
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        raise Failure("the password is not UTF-8", WRONG_CALL) from None
+    return _checked(data)
+
+
+def _checked(password: bytes) -> bytes:
+    if not 0 < len(password) <= PASSWORD_BYTES_MAX:
+        raise Failure(f"a password has 1 to {PASSWORD_BYTES_MAX} bytes in UTF-8", WRONG_CALL)
+    return password
+
+
+def _encoded(text: str, what: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise Failure(f"{what} is not UTF-8", WRONG_CALL) from None
