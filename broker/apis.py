@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from offsetfs.broker.authorization.acl_admin import AclAdmin
 from offsetfs.broker.cluster import BrokerNode, Cluster
 from offsetfs.broker.configs import Configs
 from offsetfs.broker.connection import Api, Client, Handle
@@ -26,6 +27,8 @@ from offsetfs.broker.transaction_coordinator import TransactionCoordinator
 from offsetfs.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
+    FetchRequest,
+    FetchResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     JoinGroupRequest,
@@ -33,17 +36,21 @@ from offsetfs.protocol.messages import (
 )
 from offsetfs.storage.security import SecurityStore
 
+if TYPE_CHECKING:
+    from offsetfs.broker.authorization.authorizer import Authorizer
+
 
 def apis(
     topics: Topics,
     node: BrokerNode,
     coordinators: tuple[GroupCoordinator, TransactionCoordinator],
     security: SecurityStore,
+    authorizer: Authorizer | None,
     settings: ServerSettings,
     syncs: LogSync,
     metrics: BrokerMetrics,
 ) -> list[Api]:
-    """Return all APIs of a broker, with the objects that answer them."""
+    """Return all APIs of a broker, with the objects that answer them. Without an authorizer, clients may do all."""
     groups, transactions = coordinators
     transaction_admin = TransactionAdmin(topics.directory, transactions)
     configs = Configs(topics, settings)
@@ -51,11 +58,16 @@ def apis(
     producing = Producing(topics, transactions, syncs, settings, metrics)
     fetching, offsets = Fetching(topics, node, settings, metrics), Offsets(topics)
     users = ScramUsers(security)
+    acls = AclAdmin(security, has_authorizer=authorizer is not None)
     versions: dict[int, tuple[int, int]] = {}
     cluster = Cluster(topics, node, versions)
 
     async def join(request: JoinGroupRequest, version: int, client: Client) -> JoinGroupResponse:
         return await groups.membership.join(request, version, client.client_id, client.host)
+
+    async def fetch(request: FetchRequest, version: int, client: Client) -> FetchResponse:
+        permission = None if authorizer is None else authorizer.read_permission(client)
+        return await fetching.fetch(request, version, permission)
 
     async def find(request: FindCoordinatorRequest, version: int, client: Client) -> FindCoordinatorResponse:
         groups.membership.note_lookup(request, (client.host, client.port))
@@ -68,7 +80,7 @@ def apis(
 
     found = [
         Api(0, "Produce", 0, 13, _plain(producing.produce)),
-        Api(1, "Fetch", 4, 17, _plain(fetching.fetch)),
+        Api(1, "Fetch", 4, 17, fetch),
         Api(2, "ListOffsets", 1, 10, _plain(offsets.list_offsets)),
         Api(3, "Metadata", 0, 13, _plain(cluster.metadata)),
         Api(8, "OffsetCommit", 2, 9, _plain(groups.offsets.commit)),
@@ -92,6 +104,9 @@ def apis(
         Api(26, "EndTxn", 0, 5, _plain(transactions.end)),
         Api(27, "WriteTxnMarkers", 1, 1, _plain(transaction_admin.write_markers)),
         Api(28, "TxnOffsetCommit", 0, 5, _plain(transactions.commit_offsets)),
+        Api(29, "DescribeAcls", 1, 3, _plain(acls.describe)),
+        Api(30, "CreateAcls", 1, 3, _plain(acls.create)),
+        Api(31, "DeleteAcls", 1, 3, _plain(acls.delete)),
         Api(32, "DescribeConfigs", 1, 4, _plain(configs.describe_configs)),
         Api(33, "AlterConfigs", 0, 2, _plain(configs.alter_configs)),
         Api(35, "DescribeLogDirs", 1, 4, _plain(LogDirs(topics.directory).describe_log_dirs)),
@@ -111,6 +126,11 @@ def apis(
         Api(75, "DescribeTopicPartitions", 0, 0, _plain(cluster.describe_topic_partitions)),
     ]
     versions.update({each.key: (each.first, each.last) for each in found})
+    if authorizer is not None:
+        # Imported here, because a broker without an authorizer does without.
+        from offsetfs.broker.authorization.rules import authorized
+
+        found = [authorized(each, authorizer, topics) for each in found]
     return [replace(each, handle=metrics.measured(each.name, each.handle)) for each in found]
 
 

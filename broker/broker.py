@@ -32,6 +32,7 @@ from offsetfs.storage.errors import counted
 from offsetfs.storage.security import ScramCredential, SecurityStore
 
 if TYPE_CHECKING:
+    from offsetfs.broker.authorization.authorizer import Authorizer
     from offsetfs.broker.sasl.logins import Logins
 
 _log = logging.getLogger(__name__)
@@ -47,15 +48,13 @@ class Broker:
     """Serves one open log directory."""
 
     def __init__(self, directory: LogDirectory, settings: ServerSettings, listeners: Sequence[Listener]) -> None:
-        """Let clients connect to `listeners`, which `run` closes.
-
-        Raises ListenError, `InvalidSecurityFile`, InvalidConfig, OSError.
-        """
+        """Let clients connect to `listeners`, which `run` closes; ListenError, `StorageError`, OSError."""
         self._directory = directory
         self._settings = settings
         # Before a client can connect: a broker that cannot read its ACLs or its keys must not start.
         self._security = directory.security
         self._logins = _logins(listeners, self._security)
+        authorizer = _authorizer(settings, self._security)
         self._listeners = [(each.listen(), each) for each in listeners]
         host, port = listeners[0].advertised
         self._topics = topics = Topics(directory, settings.num_partitions, creates=settings.auto_create_topics_enable)
@@ -68,9 +67,8 @@ class Broker:
         self._metrics = BrokerMetrics()
         self.reporter = BrokerReporter(directory, self._metrics, self._groups.snapshot)
         coordinators = self._groups, self._transactions
-        self._apis = {
-            each.key: each for each in apis(topics, node, coordinators, self._security, settings, syncs, self._metrics)
-        }
+        found = apis(topics, node, coordinators, self._security, authorizer, settings, syncs, self._metrics)
+        self._apis = {each.key: each for each in found}
         self._closed_peers = ClosedPeers()
         limits = RequestLimits(settings.queued_max_requests, settings.queued_max_request_bytes)
         self._shared = Shared(self._apis, settings, limits, ReceiveBuffers(), self._closed_peers, self._metrics)
@@ -185,6 +183,21 @@ class Broker:
             if not self._addresses[host]:
                 del self._addresses[host]
             self._metrics.connections = len(self._connections)
+
+
+def _authorizer(settings: ServerSettings, security: SecurityStore) -> Authorizer | None:
+    """Return the authorizer that the settings name; `StorageError` if the ACLs of the cluster cannot be read."""
+    if not settings.authorizer_class_name:
+        return None
+    # Imported here, because a broker without an authorizer does without.
+    from offsetfs.broker.authorization.authorizer import Authorizer
+
+    if security.problem is not None:
+        raise security.problem
+    allows_without_acl = settings.allow_everyone_if_no_acl_found
+    found = Authorizer(security.image, settings.super_users, allows_without_acl=allows_without_acl)
+    security.subscribe(found.update)
+    return found
 
 
 def _logins(listeners: Sequence[Listener], security: SecurityStore) -> Mapping[str, Logins]:

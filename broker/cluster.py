@@ -11,6 +11,7 @@ from functools import partial
 
 import trio
 
+from offsetfs.broker.authorization.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, UNKNOWN_OPERATIONS
 from offsetfs.broker.error_codes import ErrorCode, code_of
 from offsetfs.broker.listeners import ADVERTISED
 from offsetfs.broker.partitions import Topic, Topics
@@ -38,13 +39,6 @@ from offsetfs.protocol.messages import (
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import INTERNAL_TOPICS, check_topic
 from offsetfs.storage.errors import InvalidName, PartitionExists, StorageError
-
-UNKNOWN_OPERATIONS = -(2**31)
-"""The operations of a resource where the client has not asked for them."""
-
-TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
-CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
-"""Everything that is possible, as a bit for each code of `AclOperation`: there are no ACLs."""
 
 DESCRIBED_PARTITIONS_MAX = 2000
 """The partitions in a response to DescribeTopicPartitions. Kafka: `max.request.partition.size.limit`."""

@@ -7,6 +7,7 @@ client retries or reports the error; after a closed connection it would send the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from offsetfs.broker.error_codes import ErrorCode
@@ -17,7 +18,6 @@ _MESSAGE = "The server experienced an unexpected error when processing the reque
 _ERROR_CODES = frozenset(("error_code", "partition_error_code"))
 
 _VALUES: dict[str, object] = {
-    "error_message": _MESSAGE,
     "base_offset": -1,
     "high_watermark": -1,
     "log_append_time_ms": -1,
@@ -36,7 +36,13 @@ _SYNONYMS = (
 """Names of the same field in a request and in its response."""
 
 
-def failure_response(api: str, request: Any, version: int, code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> Any:
+def failure_response(
+    api: str,
+    request: Any,
+    version: int,
+    code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR,
+    message: str | None = _MESSAGE,
+) -> Any:
     """Return the response; None for a Produce request that expects none."""
     if api == "Produce" and not request.acks:
         return None
@@ -47,6 +53,7 @@ def failure_response(api: str, request: Any, version: int, code: ErrorCode = Err
         schema(f"{api}Request").layout(version).fields,
         version,
         code,
+        {**_VALUES, "error_message": message},
     )
 
 
@@ -57,6 +64,7 @@ def _failed(
     asked_fields: tuple[SchemaField, ...],
     version: int,
     code: ErrorCode,
+    values: Mapping[str, object],
 ) -> Any:
     """Return the struct `name` of a response for `asked`: the request, an element of one, or a text or number."""
     failed = getattr(messages, name)()
@@ -68,13 +76,13 @@ def _failed(
     for field in present:
         if field.name in _ERROR_CODES:
             setattr(failed, field.name, code)
-        elif field.name in _VALUES:
-            setattr(failed, field.name, _VALUES[field.name])
+        elif field.name in values:
+            setattr(failed, field.name, values[field.name])
         elif field.is_array and _has_error_code(field.fields, version):
             array = _array_for(field, known)
             if array is not None:
                 elements = [
-                    _failed(field.struct, field.fields, each, array.fields, version, code)
+                    _failed(field.struct, field.fields, each, array.fields, version, code, values)
                     for each in getattr(asked, array.name) or ()
                 ]
                 setattr(failed, field.name, elements)

@@ -16,7 +16,7 @@ import trio
 
 from offsetfs.broker.cluster import BrokerNode
 from offsetfs.broker.error_codes import ErrorCode, code_of
-from offsetfs.broker.fetch_session import FetchContext, FetchedPartition, FetchSessions
+from offsetfs.broker.fetch_session import FetchContext, FetchedPartition, FetchSessions, ReadPermission
 from offsetfs.broker.leader_epochs import epoch_error
 from offsetfs.broker.metrics import BrokerMetrics, waiting
 from offsetfs.broker.partitions import Topics, Watcher, leader_epoch_of
@@ -56,11 +56,17 @@ class Fetching:
         self._bytes_max = settings.fetch_max_bytes
         self._sessions = FetchSessions(topics, settings.max_incremental_fetch_session_cache_slots)
 
-    async def fetch(self, request: FetchRequest, version: int) -> FetchResponse:
-        """Return the batches that the request asks for; wait for `min_bytes`, at most `max_wait_ms`."""
+    async def fetch(
+        self, request: FetchRequest, version: int, permission: ReadPermission | None = None
+    ) -> FetchResponse:
+        """Return the batches that the request asks for; wait for `min_bytes`, at most `max_wait_ms`.
+
+        `permission`: which topics the client may read; None: all of them.
+        """
         context = self._sessions.context(request, version)
         if isinstance(context, ErrorCode):
             return FetchResponse(error_code=context)
+        context.permit(permission)
         try:
             await self._collect(context, request)
             if context.is_superseded:
@@ -117,7 +123,7 @@ class Fetching:
             due = [] if is_idle else await self._due(partitions.values())
             while True:
                 context.looked_at.update(dict.fromkeys(due))
-                is_lost = await self._open(due, None if session is None else session.watcher)
+                is_lost = await self._open(due, context)
                 size = await self._look(due, request)
                 left = 0.0 if self._topics.is_closing else deadline - trio.current_time()
                 has_news = size >= bytes_min or left <= 0 or is_lost or _is_over(due) or context.is_superseded
@@ -198,14 +204,15 @@ class Fetching:
 
     # --- one look ----------------------------------------------------------------------------------------------------
 
-    async def _open(self, due: Sequence[FetchedPartition], watcher: Watcher | None) -> bool:
-        """Find the logs of partitions; return whether one is gone that was there. `watcher`: that of the session."""
+    async def _open(self, due: Sequence[FetchedPartition], context: FetchContext) -> bool:
+        """Find the logs of partitions; return whether one is gone that was there."""
+        watcher = None if context.session is None else context.session.watcher
         closed, is_lost = list[FetchedPartition](), False
         for each in due:
             if each.log is not None and not each.log.is_gone:
                 continue
             was_known, each.log = each.name is not None, None
-            code = self._find(each)
+            code = self._find(each, context.permission)
             if code != ErrorCode.NONE:
                 each.is_unfinished = True
                 each.data = _failed(each, code)
@@ -223,10 +230,13 @@ class Fetching:
                 await in_thread(partial(self._open_logs, closed))
         return is_lost
 
-    def _find(self, each: FetchedPartition) -> ErrorCode:
-        """Find the name of a partition; return the error of a topic or partition that does not exist."""
+    def _find(self, each: FetchedPartition, permission: ReadPermission | None) -> ErrorCode:
+        """Find the name of a partition; return the error of one that does not exist, or may not be read."""
         topic, number = each.key
         name = self._topics.name_of(topic) if isinstance(topic, bytes) else topic
+        if name is not None and permission is not None and not permission.allows(name):
+            each.name = None
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         try:
             each.name = None if name is None else self._topics.name(name, number)
         except UnknownPartition:

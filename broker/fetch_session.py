@@ -11,7 +11,8 @@ the client goes on with full requests, which return the same records.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import trio
 
@@ -32,6 +33,15 @@ _EPOCH_MAX = 2**31 - 1
 
 Key = tuple[str | bytes, int]
 """Topic name, or from version 13 on topic id, and number of a partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPermission:
+    """Which topics a client may read."""
+
+    allows: Callable[[str], bool]
+    state: object
+    """Equal as long as `allows` has the same answers."""
 
 
 class FetchedPartition:
@@ -102,6 +112,8 @@ class FetchSession:
         self.epoch = 1
         self.is_idle = False
         """Whether the last request has left nothing that must be looked at again."""
+        self.permitted: object = None
+        """The state of the permission by which the logs were opened."""
         self.scan_due_s = 0.0
         self.created_s = self.used_s = trio.current_time()
 
@@ -140,8 +152,27 @@ class FetchContext:
         self.session = session
         self.epoch = NO_SESSION if session is None else session.epoch
         self.begins_session = begins_session
+        self.permission: ReadPermission | None = None
+        """Which topics the client may read; None: all of them."""
         self.looked_at: dict[FetchedPartition, None] = {}
         """In the order in which they were read; for a full request all of them."""
+
+    def permit(self, permission: ReadPermission | None) -> None:
+        """Close the logs that the client may not read any more, and look at them again in each request."""
+        self.permission = permission
+        if permission is None:
+            return
+        session = self.session
+        if session is not None:
+            if session.permitted == permission.state:
+                return
+            session.permitted = permission.state
+        for each in self.partitions.values():
+            if each.name is not None and not permission.allows(each.name.topic):
+                each.name = each.log = each.state = None
+                each.is_unfinished = True
+                if session is not None:
+                    session.is_idle = False
 
     @property
     def is_superseded(self) -> bool:

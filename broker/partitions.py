@@ -41,7 +41,7 @@ class Topics:
     def __init__(self, directory: LogDirectory, partitions_default: int, *, creates: bool) -> None:
         self.directory = directory
         self._partitions_default = partitions_default
-        self._creates = creates and not directory.read_only
+        self.creates = creates and not directory.read_only
         self._listing: list[TopicPartition] | None = None
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
@@ -176,7 +176,7 @@ class Topics:
         Waits for the disk. InvalidName, PartitionExists, OSError.
         """
         # The coordinators create theirs with their own settings: `__consumer_offsets` must be compacted.
-        if not self._creates or topic in INTERNAL_TOPICS:
+        if not self.creates or topic in INTERNAL_TOPICS:
             return False
         self.create(topic, self._partitions_default, {})
         return True

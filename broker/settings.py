@@ -7,6 +7,7 @@ engine (offsetfs.storage.settings).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
@@ -15,7 +16,7 @@ from typing import Any
 from offsetfs.broker.listener_settings import ListenerSettings, is_secret
 from offsetfs.runtime.addresses import Address, Endpoint, listeners_text
 from offsetfs.storage.errors import InvalidConfig, counted
-from offsetfs.storage.settings import INT_MAX, BooleanType, ChoiceType, IntegerType, SettingType
+from offsetfs.storage.settings import INT_MAX, BooleanType, ChoiceType, IntegerType, SettingType, printable
 
 
 def _whole(default: int, low: int, high: int = INT_MAX) -> Any:
@@ -23,6 +24,22 @@ def _whole(default: int, low: int, high: int = INT_MAX) -> Any:
 
 
 _ASSIGNORS = ("uniform", "range", "uniform,range", "range,uniform")
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+class _PrincipalsType:
+    """Principals such as `User:alice`, separated by semicolons: names may have commas."""
+
+    def parse(self, name: str, text: str) -> tuple[str, ...]:
+        return tuple(filter(None, (each.strip() for each in text.split(";"))))
+
+    def check(self, name: str, value: object) -> None:
+        for each in value if isinstance(value, tuple) else ():
+            if not re.match(r"[^:]+:.", each):
+                raise InvalidConfig(f"{name}={printable(each)}: must be principals as User:alice;User:bob")
+
+    def format(self, value: object) -> str:
+        return ";".join(value) if isinstance(value, tuple) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +55,11 @@ class ServerSettings:
     given: frozenset[str] = frozenset()
     """Kafka's names of the settings that were given, those of the engine included."""
     node_id: int = 1
+    authorizer_class_name: str = field(default="", metadata={"kind": ChoiceType(("", STANDARD_AUTHORIZER))})
+    """Kafka's authorizer, which checks ACLs; "": every client may do everything."""
+    super_users: tuple[str, ...] = field(default=(), metadata={"kind": _PrincipalsType()})
+    """Principals that may do everything."""
+    allow_everyone_if_no_acl_found: bool = False
     num_partitions: int = _whole(1, 1, 10_000)
     auto_create_topics_enable: bool = True
     delete_topic_enable: bool = True

@@ -82,6 +82,10 @@ class SecurityStore:
                 self._inherited = inherited
                 self._publish()
 
+    def is_inherited(self, acl_id: bytes) -> bool:
+        """Return whether an ACL is one of the cluster, which cannot be changed here."""
+        return acl_id in self._inherited.acls
+
     def change(self, records: Iterable[ProtocolMessage]) -> SecurityImage:
         """Apply records of credentials and ACLs; on disk on return. Return the new image.
 
@@ -106,7 +110,7 @@ class SecurityStore:
             case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
                 is_inherited, what = (record.name, record.mechanism) in self._inherited.credentials, "the credential"
             case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
-                is_inherited, what = bytes(record.id) in self._inherited.acls, "the ACL"
+                is_inherited, what = self.is_inherited(bytes(record.id)), "the ACL"
             case _:
                 return
         if is_inherited:

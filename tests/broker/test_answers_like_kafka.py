@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from running_broker import Running
 
-from offsetfs.broker.cluster import TOPIC_OPERATIONS
+from offsetfs.broker.authorization.operations import TOPIC_OPERATIONS
 from offsetfs.protocol import messages as m
 
 pytestmark = pytest.mark.unit

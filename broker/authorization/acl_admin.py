@@ -1,0 +1,242 @@
+"""Administration of ACLs: DescribeAcls, CreateAcls, DeleteAcls. Follows AclApis and AclControlManager.
+
+A change is on disk when it is answered. ACLs of the cluster that the directory belongs to are shown, and not deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+
+import trio
+
+from offsetfs.broker.admin_results import Rejected, completed
+from offsetfs.broker.authorization.operations import (
+    CLUSTER_NAME,
+    WILDCARD,
+    Operation,
+    Pattern,
+    Permission,
+    Resource,
+)
+from offsetfs.broker.error_codes import ErrorCode, code_of, message_of
+from offsetfs.protocol import messages as m
+from offsetfs.protocol.message import ProtocolMessage
+from offsetfs.protocol.metadata_records import RemoveAccessControlEntryRecord
+from offsetfs.runtime.threads import in_thread
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.security import Acl, SecurityImage, SecurityStore, acl_record
+
+_log = logging.getLogger(__name__)
+
+_NO_AUTHORIZER = "No Authorizer is configured."
+_INHERITED = "is in the metadata log of the cluster; delete it with Kafka's tools at one of its brokers"
+
+
+@dataclass(frozen=True, slots=True)
+class AclFilter:
+    """Selects ACLs, as Kafka's AclBindingFilter; None and ANY select all."""
+
+    resource_type: int = Resource.ANY
+    resource_name: str | None = None
+    pattern_type: int = Pattern.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: int = Operation.ANY
+    permission: int = Permission.ANY
+
+    def matches(self, acl: Acl) -> bool:
+        return (
+            self.resource_type in (Resource.ANY, acl.resource_type)
+            and self._matches_name(acl)
+            and self.principal in (None, acl.principal)
+            and self.host in (None, acl.host)
+            and self.operation in (Operation.ANY, acl.operation)
+            and self.permission in (Permission.ANY, acl.permission)
+        )
+
+    def _matches_name(self, acl: Acl) -> bool:
+        name, kind = self.resource_name, acl.pattern_type
+        if self.pattern_type != Pattern.MATCH:
+            return self.pattern_type in (Pattern.ANY, kind) and name in (None, acl.resource_name)
+        if name is None:
+            return True
+        if kind == Pattern.PREFIXED:
+            return name.startswith(acl.resource_name)
+        return acl.resource_name in (name, WILDCARD)
+
+    def check(self) -> None:
+        """Raise `Rejected` for a number that is none of Kafka's."""
+        _known(Resource, self.resource_type, "resource type")
+        _known(Pattern, self.pattern_type, "pattern type")
+        _known(Operation, self.operation, "operation")
+        _known(Permission, self.permission, "permission type")
+
+
+class AclAdmin:
+    """Answers the requests of administrators for ACLs."""
+
+    def __init__(self, store: SecurityStore, *, has_authorizer: bool) -> None:
+        self._store = store
+        self._has_authorizer = has_authorizer
+        self._changing = trio.Lock()
+
+    async def describe(self, request: m.DescribeAclsRequest, version: int) -> m.DescribeAclsResponse:
+        """Return the ACLs that a filter selects, by resource."""
+        try:
+            self._check_authorizer()
+            wanted = _filter_of(request)
+        except Rejected as error:
+            return m.DescribeAclsResponse(error_code=error.code, error_message=str(error))
+        resources = await in_thread(partial(_resources, self._store.image, wanted))
+        return m.DescribeAclsResponse(error_message=None, resources=resources)
+
+    async def create(self, request: m.CreateAclsRequest, version: int) -> m.CreateAclsResponse:
+        """Add ACLs. One that is there already is no error."""
+        results, acls = list[m.AclCreationResult](), list[tuple[m.AclCreationResult, Acl]]()
+        for each in request.creations:
+            result = m.AclCreationResult(error_message=None)
+            results.append(result)
+            try:
+                self._check_authorizer()
+                acls.append((result, _acl_of(each)))
+            except Rejected as error:
+                result.error_code, result.error_message = error.code, str(error)
+        async with self._changing:
+            known: set[Acl] = await in_thread(partial(set, self._store.image.acls.values()))
+            added = {acl: os.urandom(16) for _, acl in acls if acl not in known}
+            failure = await self._change(acl_record(acl_id, acl) for acl, acl_id in added.items())
+        for result, acl in acls:
+            if failure is not None and acl in added:
+                result.error_code, result.error_message = code_of(failure), message_of(failure)
+        return m.CreateAclsResponse(results=results)
+
+    async def delete(self, request: m.DeleteAclsRequest, version: int) -> m.DeleteAclsResponse:
+        """Delete the ACLs that filters select."""
+        response = m.DeleteAclsResponse()
+        async with self._changing:
+            deleted: dict[bytes, list[m.DeleteAclsMatchingAcl]] = {}
+            for each in request.filters:
+                result = m.DeleteAclsFilterResult(error_message=None)
+                response.filter_results.append(result)
+                try:
+                    self._check_authorizer()
+                    wanted = _filter_of(each)
+                except Rejected as error:
+                    result.error_code, result.error_message = error.code, str(error)
+                    continue
+                for acl_id, acl in await in_thread(partial(_selected, self._store.image, wanted)):
+                    matching = _matching(acl)
+                    result.matching_acls.append(matching)
+                    if self._store.is_inherited(acl_id):
+                        matching.error_code, matching.error_message = ErrorCode.INVALID_REQUEST, _INHERITED
+                    else:
+                        deleted.setdefault(acl_id, []).append(matching)
+            failure = await self._change(map(RemoveAccessControlEntryRecord, deleted))
+        if failure is not None:
+            for matching in (each for rows in deleted.values() for each in rows):
+                matching.error_code, matching.error_message = code_of(failure), message_of(failure)
+        return response
+
+    def _check_authorizer(self) -> None:
+        if not self._has_authorizer:
+            raise Rejected(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
+
+    async def _change(self, records: Iterable[ProtocolMessage]) -> Exception | None:
+        """Store records; return the error, which is logged, too."""
+        changes = list(records)
+        if not changes:
+            return None
+        try:
+            await completed(self._store.change, changes)
+        except (StorageError, OSError) as error:
+            _log.error("ACLs were not changed: %s", error)
+            return error
+        return None
+
+
+def _selected(image: SecurityImage, wanted: AclFilter) -> list[tuple[bytes, Acl]]:
+    return [(acl_id, acl) for acl_id, acl in image.acls.items() if wanted.matches(acl)]
+
+
+def _resources(image: SecurityImage, wanted: AclFilter) -> list[m.DescribeAclsResource]:
+    """Return the ACLs that a filter selects, by resource."""
+    found: dict[tuple[int, str, int], list[m.AclDescription]] = {}
+    for _, acl in _selected(image, wanted):
+        shown = m.AclDescription(acl.principal, acl.host, acl.operation, acl.permission)
+        found.setdefault((acl.resource_type, acl.resource_name, acl.pattern_type), []).append(shown)
+    return [m.DescribeAclsResource(*resource, found[resource]) for resource in sorted(found)]
+
+
+def _filter_of(asked: m.DescribeAclsRequest | m.DeleteAclsFilter) -> AclFilter:
+    found = AclFilter(
+        asked.resource_type_filter,
+        asked.resource_name_filter,
+        asked.pattern_type_filter,
+        asked.principal_filter,
+        asked.host_filter,
+        asked.operation,
+        asked.permission_type,
+    )
+    found.check()
+    return found
+
+
+def _known(kind: type[Resource | Pattern | Operation | Permission], number: int, what: str) -> None:
+    if number not in kind.__members__.values():
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"unknown {what} {number}")
+
+
+def _acl_of(asked: m.AclCreation) -> Acl:
+    """Return the ACL; `Rejected` for one that Kafka does not accept."""
+    acl = Acl(
+        asked.resource_type,
+        asked.resource_name,
+        asked.resource_pattern_type,
+        asked.principal,
+        asked.host,
+        asked.operation,
+        asked.permission_type,
+    )
+    reason = _refusal(acl)
+    if reason is not None:
+        raise Rejected(ErrorCode.INVALID_REQUEST, reason)
+    return acl
+
+
+def _refusal(acl: Acl) -> str | None:
+    """Return why an ACL cannot be added; None for a legal one."""
+    if acl.resource_type == Resource.CLUSTER and acl.resource_name != CLUSTER_NAME:
+        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+    if not acl.resource_name:
+        return "Invalid empty resource name"
+    if acl.resource_type == Resource.ANY or acl.resource_type not in list(Resource):
+        return f"Invalid resourceType {acl.resource_type}"
+    if acl.pattern_type not in (Pattern.LITERAL, Pattern.PREFIXED):
+        return f"Invalid patternType {acl.pattern_type}"
+    if acl.operation == Operation.ANY or acl.operation not in list(Operation):
+        return f"Invalid operation {acl.operation}"
+    if acl.permission not in (Permission.DENY, Permission.ALLOW):
+        return f"Invalid permissionType {acl.permission}"
+    if ":" not in acl.principal:
+        return (
+            f"Could not parse principal from `{acl.principal}` "
+            "(no colon is present separating the principal type from the principal name)"
+        )
+    return None
+
+
+def _matching(acl: Acl) -> m.DeleteAclsMatchingAcl:
+    return m.DeleteAclsMatchingAcl(
+        error_message=None,
+        resource_type=acl.resource_type,
+        resource_name=acl.resource_name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )

@@ -1,0 +1,160 @@
+"""DescribeAcls, CreateAcls and DeleteAcls: the answers of Kafka 4.1."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+from authorized_broker import ADMIN, ALICE, AuthorizedBroker, acl
+
+from offsetfs.broker.authorization.operations import Operation, Pattern, Permission, Resource
+from offsetfs.broker.error_codes import ErrorCode
+from offsetfs.protocol import messages as m
+from offsetfs.storage import LogDirectory
+from offsetfs.storage.security import SecurityStore
+
+pytestmark = pytest.mark.unit
+
+BOB = "User:bob"
+EVERYTHING = m.DescribeAclsRequest(1, None, 1, None, None, 1, 1)
+
+ACLS = [
+    acl(Operation.READ, Resource.TOPIC, "orders"),
+    acl(Operation.WRITE, Resource.TOPIC, "orders", principal=BOB, host="10.0.0.7"),
+    acl(Operation.READ, Resource.TOPIC, "or", pattern=Pattern.PREFIXED, permission=Permission.DENY),
+    acl(Operation.READ, Resource.TOPIC, "*"),
+    acl(Operation.READ, Resource.GROUP, "orders"),
+    acl(Operation.ALTER),
+]
+"""Filters select them by their numbers."""
+
+
+@pytest.fixture
+async def guarded(directory: LogDirectory, nursery: trio.Nursery) -> AsyncIterator[AuthorizedBroker]:
+    found = AuthorizedBroker(directory)
+    nursery.start_soon(found.broker.run)
+    yield found
+    found.broker.stop()
+    found.listener.close()
+
+
+async def described(guarded: AuthorizedBroker, asked: m.DescribeAclsRequest = EVERYTHING) -> list[m.AclCreation]:
+    response = await guarded.ask("DescribeAcls", 3, asked, ADMIN)
+    assert (response.error_code, response.error_message) == (0, None)
+    return [
+        m.AclCreation(
+            resource.resource_type,
+            resource.resource_name,
+            resource.pattern_type,
+            each.principal,
+            each.host,
+            each.operation,
+            each.permission_type,
+        )
+        for resource in response.resources
+        for each in resource.acls
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "numbers"),
+    [
+        (EVERYTHING, {0, 1, 2, 3, 4, 5}),
+        (m.DescribeAclsRequest(2, None, 1, None, None, 1, 1), {0, 1, 2, 3}),
+        (m.DescribeAclsRequest(2, "orders", 3, None, None, 1, 1), {0, 1}),
+        (m.DescribeAclsRequest(2, "orders", 2, None, None, 1, 1), {0, 1, 2, 3}),
+        (m.DescribeAclsRequest(2, "orders", 1, None, None, 1, 1), {0, 1}),
+        (m.DescribeAclsRequest(2, "or", 4, None, None, 1, 1), {2}),
+        (m.DescribeAclsRequest(2, "x", 2, None, None, 1, 1), {3}),
+        (m.DescribeAclsRequest(2, None, 2, None, None, 1, 1), {0, 1, 2, 3}),
+        (m.DescribeAclsRequest(1, None, 1, BOB, None, 1, 1), {1}),
+        (m.DescribeAclsRequest(1, None, 1, None, "10.0.0.7", 1, 1), {1}),
+        (m.DescribeAclsRequest(1, None, 1, None, "*", 1, 2), {2}),
+        (m.DescribeAclsRequest(1, None, 1, None, None, Operation.ALTER, 1), {5}),
+        (m.DescribeAclsRequest(1, None, 1, None, None, Operation.ALL, 1), set()),
+    ],
+)
+async def test_a_filter_selects(guarded: AuthorizedBroker, asked: m.DescribeAclsRequest, numbers: set[int]) -> None:
+    await guarded.grant(*ACLS)
+    found = await described(guarded, asked)
+    assert [each for each in ACLS if each in found] == [ACLS[number] for number in sorted(numbers)]
+    assert len(found) == len(numbers)
+    deleted = m.DeleteAclsFilter(**{name: getattr(asked, name) for name in m.DeleteAclsFilter.__slots__})
+    response = await guarded.ask("DeleteAcls", 3, m.DeleteAclsRequest([deleted]), ADMIN)
+    assert len(response.filter_results[0].matching_acls) == len(numbers)
+    assert await described(guarded, asked) == []
+    assert len(await described(guarded)) == len(ACLS) - len(numbers)
+
+
+@pytest.mark.security("A change of ACLs is on disk when it is answered, and has an effect at once.")
+async def test_a_change_is_durable_and_has_an_effect_at_once(guarded: AuthorizedBroker, tmp_path: Path) -> None:
+    asked = m.FetchRequest(topics=[m.FetchRequestFetchTopic("t", partitions=[m.FetchRequestFetchPartition(0)])])
+    read = acl(Operation.READ, Resource.TOPIC, "t")
+    for change, kept, code in (
+        (guarded.grant, 1, 0),
+        (guarded.grant, 1, 0),  # it is there already
+        (guarded.revoke, 0, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ):
+        await change(read)
+        assert len(SecurityStore.open(str(tmp_path), read_only=True).image.acls) == kept
+        response = await guarded.ask("Fetch", 12, asked, ALICE)
+        assert response.responses[0].partitions[0].error_code == code
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (
+            acl(Operation.READ, Resource.CLUSTER, "other"),
+            "The only valid name for the CLUSTER resource is kafka-cluster",
+        ),
+        (acl(Operation.READ, Resource.TOPIC, ""), "Invalid empty resource name"),
+        (acl(Operation.READ, Resource.ANY, "x"), "Invalid resourceType 1"),
+        (acl(Operation.READ, Resource.TOPIC, "x", pattern=Pattern.MATCH), "Invalid patternType 2"),
+        (acl(Operation.ANY, Resource.TOPIC, "x"), "Invalid operation 1"),
+        (acl(Operation.READ, Resource.TOPIC, "x", permission=Permission.ANY), "Invalid permissionType 1"),
+        (acl(Operation.READ, Resource.TOPIC, "x", principal="alice"), "Could not parse principal from `alice`"),
+    ],
+)
+async def test_an_acl_that_kafka_does_not_accept_is_refused(
+    guarded: AuthorizedBroker, wrong: m.AclCreation, reason: str
+) -> None:
+    right = acl(Operation.READ, Resource.TOPIC, "right")
+    response = await guarded.ask("CreateAcls", 3, m.CreateAclsRequest([wrong, right]), ADMIN)
+    assert [each.error_code for each in response.results] == [ErrorCode.INVALID_REQUEST, 0]
+    assert response.results[0].error_message.startswith(reason)
+    assert await described(guarded) == [right]
+
+
+async def test_a_filter_of_unknown_numbers_is_refused(guarded: AuthorizedBroker) -> None:
+    await guarded.grant(*ACLS)
+    for number, name in enumerate(("resource type", "pattern type", "operation", "permission type")):
+        values: list[object] = [1, None, 1, None, None, 1, 1]
+        values[(0, 2, 5, 6)[number]] = 99
+        response = await guarded.ask("DescribeAcls", 3, m.DescribeAclsRequest(*values), ADMIN)  # type: ignore[arg-type]
+        assert (response.error_code, response.error_message) == (ErrorCode.INVALID_REQUEST, f"unknown {name} 99")
+    asked = m.DeleteAclsRequest([m.DeleteAclsFilter(1, None, 1, None, None, 99, 1)])
+    response = await guarded.ask("DeleteAcls", 3, asked, ADMIN)
+    assert response.filter_results[0].error_code == ErrorCode.INVALID_REQUEST
+    assert len(await described(guarded)) == len(ACLS)
+
+
+@pytest.mark.expect_log("ACLs were not changed")
+async def test_an_error_of_the_disk_is_answered_and_changes_nothing(
+    guarded: AuthorizedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await guarded.grant(ACLS[0])
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("offsetfs.storage.security.security_store.write_security_file", fail)
+    response = await guarded.ask("CreateAcls", 3, m.CreateAclsRequest(ACLS[:2]), ADMIN)
+    assert [each.error_code for each in response.results] == [0, ErrorCode.KAFKA_STORAGE_ERROR]
+    deleted = m.DeleteAclsRequest([m.DeleteAclsFilter(1, None, 1, None, None, 1, 1)])
+    response = await guarded.ask("DeleteAcls", 3, deleted, ADMIN)
+    assert [each.error_code for each in response.filter_results[0].matching_acls] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert await described(guarded) == [ACLS[0]]
