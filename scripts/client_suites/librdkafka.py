@@ -1,0 +1,100 @@
+"""The suite of librdkafka, the C client under Confluent's clients of Python, Go, .NET and JavaScript.
+
+`tests/test-runner` selects tests by their numbers. Tests that use the client's mock cluster need no broker and are left
+out, as are the ones that librdkafka itself marks as known issues. The quick mode of the test runner leaves out most of
+the subtests, and is not used. Topics get one replica.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kafka_shell import prepare_kafka_folder
+from suite import Outcome, SuiteTest, TestRun
+from suite_sources import SuiteError, run_quietly, unpack_debian_source
+
+UPSTREAM = "2.14.2"
+DEBIAN_VERSION = "2.14.2-1"
+DEBIAN_RELEASE = "sid"
+SHA256 = "4d53568c13717b167d12c7b2a0fe12aeb5d6bfe02de53df5b68f86d870a81b33"
+LEFT_OUT = re.compile(r"TEST_F_LOCAL|TEST_F_MANUAL|TEST_F_KNOWN_ISSUE\b")
+NO_AUTO_CREATION = "noautocreate"
+"""The scenario of tests that expect a broker with auto.create.topics.enable=false."""
+
+
+class Librdkafka:
+    name = "librdkafka"
+    version = f"librdkafka {UPSTREAM} (Debian's source package {DEBIAN_VERSION})"
+    needs: Mapping[str, str] = {
+        "gcc": "gcc",
+        "g++": "g++",
+        "make": "make",
+        "dpkg-source": "dpkg-dev",
+        "javac": "default-jdk-headless",
+    }
+
+    def build(self, cache: Path) -> None:
+        folder = self._folder(cache)
+        log = cache / f"{folder.name}.log"
+        if not folder.exists():
+            unpack_debian_source("librdkafka", DEBIAN_VERSION, DEBIAN_RELEASE, SHA256, folder)
+            _use_one_replica(folder / "tests" / "test.c")
+        if not (folder / "tests" / "test-runner").exists():
+            # A file called configure.log in the current directory would break the script: the log is elsewhere.
+            run_quietly(["./configure", "--disable-gssapi", "--disable-zstd", "--disable-curl"], cwd=folder, log=log)
+            run_quietly(["make", "-j2", "libs"], cwd=folder, log=log)
+            run_quietly(["make", "-j2", "build"], cwd=folder / "tests", log=log)
+        kafka = cache / "kafka"
+        prepare_kafka_folder(kafka)
+        # Two tests have a Java client as their peer, and call `make java` themselves.
+        run_quietly(["make", "java"], cwd=folder / "tests", log=log, env={"KAFKA_PATH": str(kafka)})
+
+    def tests(self, cache: Path) -> Sequence[SuiteTest]:
+        source = (self._folder(cache) / "tests" / "test.c").read_text()
+        table = source[source.index("struct test tests[]") :].split("{NULL}}")[0]
+        found: dict[str, SuiteTest] = {}
+        for entry in re.split(r"\b_TEST\((?=\d)", table)[1:]:
+            if not LEFT_OUT.search(entry):
+                settings = {"auto.create.topics.enable": "false"} if NO_AUTO_CREATION in entry else {}
+                name = f"{entry[:4]}-{NO_AUTO_CREATION}" if settings else entry[:4]
+                found[name] = SuiteTest(name, settings)
+        return list(found.values())
+
+    def run_of(self, test: SuiteTest, address: str, cache: Path, scratch: Path) -> TestRun:
+        folder = self._folder(cache) / "tests"
+        configuration = scratch / f"{test.name}.conf"
+        configuration.write_text(f"metadata.broker.list={address}\ntest.topic.random=true\n")
+        number, _, scenario = test.name.partition("-")
+        kafka = cache / "kafka"
+        env = {
+            "RDKAFKA_TEST_CONF": str(configuration),
+            "TESTS": number,
+            "TEST_KAFKA_VERSION": "4.1.0",
+            "BROKERS": address,
+            "KAFKA_PATH": str(kafka),
+            "PATH": f"{kafka / 'bin'}:{os.environ['PATH']}",
+            "LD_LIBRARY_PATH": f"{folder.parent / 'src'}:{folder.parent / 'src-cpp'}",
+        }
+        command = [str(folder / "test-runner"), "-p1", "-L", "-s", scenario or "default"]
+        return TestRun(command, folder, env)
+
+    def outcome(self, status: int, output: str) -> Outcome:
+        if status:
+            return Outcome.FAIL
+        rows = re.findall(r"^\|\S* (\d{4}\w+) +\| +(\w+)", output, re.MULTILINE)
+        return Outcome.PASS if any(result == "PASSED" for _, result in rows) else Outcome.SKIP
+
+    def _folder(self, cache: Path) -> Path:
+        return cache / f"librdkafka-{UPSTREAM}"
+
+
+def _use_one_replica(source: Path) -> None:
+    """Some tests create topics with three replicas, and a single node refuses them."""
+    text = source.read_text()
+    call = "rd_kafka_NewTopic_new(topicname, partition_cnt, "
+    if call + "replication_factor," not in text:
+        raise SuiteError(f"{source}: test_admin_create_topic is another one")
+    source.write_text(text.replace(call + "replication_factor,", call + "replication_factor > 0 ? 1 : -1,"))
