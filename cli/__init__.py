@@ -43,6 +43,7 @@ VERBS = {
     "create": "Create partitions of a topic.",
     "config": "Show and change the settings of topics, also while mounted.",
     "users": "List, add and remove users with a password.",
+    "acls": "List, add and remove ACLs.",
     "clean": "Run retention and compaction once.",
     "delete-records": "Delete the records below an offset.",
     "truncate": "Remove the records from an offset to the end.",

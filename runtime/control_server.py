@@ -21,6 +21,7 @@ from typing import Any
 
 import trio
 
+from offsetfs.runtime.security_rows import SECURITY_ROWS, Row
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.errors import StorageError, sentence
@@ -46,7 +47,8 @@ class ControlServer:
             "delete": self._delete,
             "bounds": self._bounds,
             "delete_records": self._delete_records,
-            "credentials": self._credentials,
+            "acls": self._security_rows,
+            "credentials": self._security_rows,
             "change_security": self._change_security,
         }
 
@@ -125,12 +127,9 @@ class ControlServer:
         offset = int(request["offset"])
         return lambda: self._directory.log(partition).delete_records(offset)
 
-    def _credentials(self, request: Mapping[str, Any]) -> Callable[[], list[tuple[str, int, int]]]:
-        def credentials() -> list[tuple[str, int, int]]:
-            found = self._directory.security.image.credentials
-            return [(*key, each.iterations) for key, each in sorted(found.items())]
-
-        return credentials
+    def _security_rows(self, request: Mapping[str, Any]) -> Callable[[], list[Row]]:
+        rows = SECURITY_ROWS[request["action"]]
+        return lambda: rows(self._directory.security.image)
 
     def _change_security(self, request: Mapping[str, Any]) -> Callable[[], None]:
         records = [security_record_of(base64.b64decode(each, validate=True)) for each in request["records"]]

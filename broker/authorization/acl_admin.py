@@ -8,20 +8,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
 
 import trio
 
 from offsetfs.broker.admin_results import Rejected, completed
-from offsetfs.broker.authorization.operations import (
-    CLUSTER_NAME,
-    WILDCARD,
-    Operation,
-    Pattern,
-    Permission,
-    Resource,
-)
+from offsetfs.broker.authorization.acl_filter import AclFilter, refusal
+from offsetfs.broker.authorization.operations import Operation, Pattern, Permission, Resource
 from offsetfs.broker.error_codes import ErrorCode, code_of, message_of
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.message import ProtocolMessage
@@ -34,46 +27,6 @@ _log = logging.getLogger(__name__)
 
 _NO_AUTHORIZER = "No Authorizer is configured."
 _INHERITED = "is in the metadata log of the cluster; delete it with Kafka's tools at one of its brokers"
-
-
-@dataclass(frozen=True, slots=True)
-class AclFilter:
-    """Selects ACLs, as Kafka's AclBindingFilter; None and ANY select all."""
-
-    resource_type: int = Resource.ANY
-    resource_name: str | None = None
-    pattern_type: int = Pattern.ANY
-    principal: str | None = None
-    host: str | None = None
-    operation: int = Operation.ANY
-    permission: int = Permission.ANY
-
-    def matches(self, acl: Acl) -> bool:
-        return (
-            self.resource_type in (Resource.ANY, acl.resource_type)
-            and self._matches_name(acl)
-            and self.principal in (None, acl.principal)
-            and self.host in (None, acl.host)
-            and self.operation in (Operation.ANY, acl.operation)
-            and self.permission in (Permission.ANY, acl.permission)
-        )
-
-    def _matches_name(self, acl: Acl) -> bool:
-        name, kind = self.resource_name, acl.pattern_type
-        if self.pattern_type != Pattern.MATCH:
-            return self.pattern_type in (Pattern.ANY, kind) and name in (None, acl.resource_name)
-        if name is None:
-            return True
-        if kind == Pattern.PREFIXED:
-            return name.startswith(acl.resource_name)
-        return acl.resource_name in (name, WILDCARD)
-
-    def check(self) -> None:
-        """Raise `Rejected` for a number that is none of Kafka's."""
-        _known(Resource, self.resource_type, "resource type")
-        _known(Pattern, self.pattern_type, "pattern type")
-        _known(Operation, self.operation, "operation")
-        _known(Permission, self.permission, "permission type")
 
 
 class AclAdmin:
@@ -181,11 +134,14 @@ def _filter_of(asked: m.DescribeAclsRequest | m.DeleteAclsFilter) -> AclFilter:
         asked.operation,
         asked.permission_type,
     )
-    found.check()
+    _check_known(Resource, found.resource_type, "resource type")
+    _check_known(Pattern, found.pattern_type, "pattern type")
+    _check_known(Operation, found.operation, "operation")
+    _check_known(Permission, found.permission, "permission type")
     return found
 
 
-def _known(kind: type[Resource | Pattern | Operation | Permission], number: int, what: str) -> None:
+def _check_known(kind: type[Resource | Pattern | Operation | Permission], number: int, what: str) -> None:
     if number not in kind.__members__.values():
         raise Rejected(ErrorCode.INVALID_REQUEST, f"unknown {what} {number}")
 
@@ -201,32 +157,10 @@ def _acl_of(asked: m.AclCreation) -> Acl:
         asked.operation,
         asked.permission_type,
     )
-    reason = _refusal(acl)
+    reason = refusal(acl)
     if reason is not None:
         raise Rejected(ErrorCode.INVALID_REQUEST, reason)
     return acl
-
-
-def _refusal(acl: Acl) -> str | None:
-    """Return why an ACL cannot be added; None for a legal one."""
-    if acl.resource_type == Resource.CLUSTER and acl.resource_name != CLUSTER_NAME:
-        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
-    if not acl.resource_name:
-        return "Invalid empty resource name"
-    if acl.resource_type == Resource.ANY or acl.resource_type not in list(Resource):
-        return f"Invalid resourceType {acl.resource_type}"
-    if acl.pattern_type not in (Pattern.LITERAL, Pattern.PREFIXED):
-        return f"Invalid patternType {acl.pattern_type}"
-    if acl.operation == Operation.ANY or acl.operation not in list(Operation):
-        return f"Invalid operation {acl.operation}"
-    if acl.permission not in (Permission.DENY, Permission.ALLOW):
-        return f"Invalid permissionType {acl.permission}"
-    if ":" not in acl.principal:
-        return (
-            f"Could not parse principal from `{acl.principal}` "
-            "(no colon is present separating the principal type from the principal name)"
-        )
-    return None
 
 
 def _matching(acl: Acl) -> m.DeleteAclsMatchingAcl:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import contextlib
 import json
-import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import click
 
@@ -19,18 +16,11 @@ from offsetfs.broker.sasl.scram_credentials import (
     ScramMechanism,
     credential_of,
 )
-from offsetfs.cli import preflight
+from offsetfs.cli import preflight, stored_security
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
-from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
-from offsetfs.cli.mounts.serving_process import serving_process
 from offsetfs.cli.terminal.printable import printable
-from offsetfs.cli.terminal.progress import open_for_writing
-from offsetfs.protocol.message import ProtocolMessage
 from offsetfs.protocol.metadata_records import RemoveUserScramCredentialRecord
-from offsetfs.storage import LogDirectory
-from offsetfs.storage.directory import has_meta_properties
-from offsetfs.storage.errors import LogDirectoryLocked, StorageError
-from offsetfs.storage.security import credential_record, security_record_bytes
+from offsetfs.storage.security import credential_record
 
 ADD, REMOVE = "add", "remove"
 PASSWORD_BYTES_MAX = 1 << 10
@@ -108,24 +98,11 @@ def command(
 
 
 def _listed(log_directory: str) -> _Users:
-    server = serving_process(log_directory)
-    try:
-        found = _read(log_directory) if server is None else server.request("credentials", [])
-    except StorageError as error:
-        raise Failure(str(error)) from error
     users: _Users = {}
-    for name, mechanism, iterations in found:
+    for name, mechanism, iterations in stored_security.read(log_directory, "credentials"):
         if mechanism in _KNOWN:
             users.setdefault(name, {})[ScramMechanism(mechanism)] = iterations
     return users
-
-
-def _read(log_directory: str) -> list[tuple[str, int, int]]:
-    if not os.listdir(log_directory):  # where a first user can be added
-        return []
-    with contextlib.closing(LogDirectory.open(log_directory, read_only=True)) as directory:
-        found = directory.security.image.credentials
-        return [(*key, each.iterations) for key, each in sorted(found.items())]
 
 
 def _show(users: _Users, as_json: bool) -> None:
@@ -146,7 +123,7 @@ def _add(log_directory: str, name: str, mechanisms: list[ScramMechanism], iterat
     password = _password()
     others = [each for each in _listed(log_directory).get(name, ()) if each not in mechanisms]
     records = [credential_record(name, each.value, credential_of(each, password, iterations)) for each in mechanisms]
-    _change(log_directory, records)
+    stored_security.change(log_directory, records, "users")
     if others:
         click.echo(
             f"offsetfs users: warning: {printable(name)} keeps its earlier password for {_names(others)}", err=True
@@ -157,33 +134,8 @@ def _remove(log_directory: str, name: str, mechanisms: list[ScramMechanism]) -> 
     there = [each for each in _listed(log_directory).get(name, ()) if each in mechanisms]
     if not there:
         raise Failure(f"{log_directory} has no password of {printable(name)} ({_names(mechanisms)})")
-    _change(log_directory, [RemoveUserScramCredentialRecord(name, each.value) for each in there])
-
-
-def _change(log_directory: str, records: Sequence[ProtocolMessage]) -> None:
-    if has_meta_properties(log_directory):
-        click.echo(
-            f"offsetfs users: warning: {log_directory} belongs to a broker, which does not read this change; only "
-            "offsetfs uses it",
-            err=True,
-        )
-    try:
-        directory = open_for_writing(log_directory)
-    except LogDirectoryLocked as error:
-        server = serving_process(log_directory)
-        if server is None:
-            raise in_use(error, log_directory, UNMOUNT_FIRST) from error
-        texts = [base64.b64encode(security_record_bytes(each)).decode() for each in records]
-        server.request("change_security", [], records=texts)
-        return
-    except StorageError as error:
-        raise Failure(str(error)) from error
-    try:
-        directory.security.change(records)
-    except StorageError as error:
-        raise Failure(str(error)) from error
-    finally:
-        directory.close()
+    records = [RemoveUserScramCredentialRecord(name, each.value) for each in there]
+    stored_security.change(log_directory, records, "users")
 
 
 def _names(mechanisms: Iterable[ScramMechanism]) -> str:
