@@ -154,7 +154,7 @@ def test_there_is_a_history_with_each_anomaly() -> None:
 def test_what_is_no_anomaly() -> None:
     history = good()
     history.writes += [
-        Write("plain", 1, Q, b"p1", 1, 2, DONE, 4, is_idempotent=False),
+        Write("plain", 1, Q, b"p1", 24, 25, DONE, 4, is_idempotent=False),
         Write("lost without an answer", 1, Q, b"u1", 1),
         Write("behind what was read", 1, Q, b"late", 30, 31, DONE, 9),
     ]
