@@ -58,8 +58,8 @@ class Partition:
 class Write:
     """A record that was produced. `value` is unique; `number` rises with each record of a producer.
 
-    `offset` is -1 if the answer has none. `source`: the value that this one was made of, by a program that reads and
-    writes in one transaction.
+    `offset` is -1 if the answer has none. `source`: the place of the record that this one was made of, by a program
+    that reads and writes in one transaction.
     """
 
     producer: str
@@ -71,7 +71,7 @@ class Write:
     outcome: Outcome = Outcome.UNKNOWN
     offset: int = -1
     transaction: str = ""
-    source: bytes = b""
+    source: tuple[Partition, int] | None = None
     is_idempotent: bool = True
 
 
@@ -300,21 +300,23 @@ def _check_transactions(index: _Index) -> Iterator[Anomaly]:
 
 def _check_sources(index: _Index) -> Iterator[Anomaly]:
     """What is made of a record in a transaction with its offset is there once."""
-    made: dict[bytes, list[Write]] = defaultdict(list)
+    made: dict[tuple[Partition, int], list[Write]] = defaultdict(list)
     for write in index.history.writes:
-        if write.source and write.value in index.committed_values:
+        if write.source is not None and write.value in index.committed_values:
             made[write.source].append(write)
     for source, results in made.items():
         if len(results) > 1:
-            yield Anomaly(Kind.DUPLICATE, f"made of {source!r}: {', '.join(map(_described, results))}")
+            yield Anomaly(Kind.DUPLICATE, f"made of {_shown([source])}: {', '.join(map(_described, results))}")
 
 
 def _check_commits(index: _Index) -> Iterator[Anomaly]:
     """A committed offset is never below one that was acknowledged, or looked up, before it was asked for."""
     known: dict[tuple[str, Partition], list[tuple[int, int, int]]] = defaultdict(list)
-    for each in (*index.history.commits, *index.history.look_ups):
-        if isinstance(each, LookUp) or each.outcome is Outcome.DONE:
-            known[each.group, each.partition].append((each.began, each.ended, each.offset))
+    for commit in index.history.commits:
+        if commit.outcome is Outcome.DONE:
+            known[commit.group, commit.partition].append((commit.began, commit.ended, commit.offset))
+    for found in index.history.look_ups:
+        known[found.group, found.partition].append((found.began, found.ended, found.offset))
     for (group, partition), events in known.items():
         ended = sorted((end, offset) for _, end, offset in events)
         highest = _running_maximum(offset for _, offset in ended)

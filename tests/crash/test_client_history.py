@@ -32,9 +32,9 @@ def good() -> ClientHistory:
     history.writes = [
         Write("a", 1, P, b"a1", 1, 2, DONE, 0),
         Write("a", 2, P, b"a2", 3, 4, DONE, 1),
-        Write("t", 1, P, b"t1", 5, 6, DONE, 2, "tx-1", source=b"a1"),
+        Write("t", 1, P, b"t1", 5, 6, DONE, 2, "tx-1", source=(P, 0)),
         Write("t", 2, Q, b"t2", 5, 6, DONE, 0, "tx-1"),
-        Write("t", 3, P, b"t3", 7, 8, DONE, 4, "tx-2", source=b"a2"),
+        Write("t", 3, P, b"t3", 7, 8, DONE, 4, "tx-2", source=(P, 1)),
         Write("t", 4, P, b"t4", 9, 10, DONE, 6, "tx-3"),
         Write("t", 5, Q, b"t5", 9, 10, DONE, 2, "tx-3"),
         Write("a", 3, P, b"a3", 11),
@@ -100,7 +100,7 @@ def ended_early(history: ClientHistory) -> None:
 
 def made_twice(history: ClientHistory) -> None:
     history.transactions["tx-4"] = DONE
-    history.writes.append(Write("t", 6, Q, b"t6", 12, 13, DONE, 3, "tx-4", source=b"a1"))
+    history.writes.append(Write("t", 6, Q, b"t6", 12, 13, DONE, 3, "tx-4", source=(P, 0)))
     history.reads += [Read("all", Q, 3, b"t6"), Read("committed", Q, 3, b"t6", is_committed=True)]
 
 

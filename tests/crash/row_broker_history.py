@@ -1,0 +1,109 @@
+"""Row 19: a broker is killed again and again under producers, transactions and groups; what clients saw is consistent.
+
+`client_lives` has the clients, `client_history` the check of what they did and saw.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+from broker_process import BrokerProcess
+from client_history import ClientHistory, Outcome, anomalies
+from client_lives import LASTING, MOVED, Mover, Recorder, create, crew, read_everything
+from confluent_kafka.admin import AdminClient
+from fault_program import Row
+from left_logs import damage_left
+
+KILLS = 10
+PROTOCOLS = ("classic",)
+OPTIONS = (
+    "offsets.topic.num.partitions=3",
+    "transaction.state.log.num.partitions=3",
+    "group.min.session.timeout.ms=500",
+    "log.segment.bytes=60000",
+    "log.index.size.max.bytes=4000",
+    "log.initial.task.delay.ms=0",
+    "log.flush.offset.checkpoint.interval.ms=50",
+    "log.cleaner.backoff.ms=50",
+    "log.cleaner.min.cleanable.ratio=0.1",
+)
+"""Few partitions, so that each has much to say; segments that roll, checkpoints and compaction as often as possible."""
+
+
+def play(seed: int, scratch: Path) -> int:
+    return play_with(seed, scratch, KILLS)
+
+
+def play_with(seed: int, scratch: Path, kills: int) -> int:
+    """Kill one broker after the other on the same directory; return how many."""
+    chance = random.Random(seed)
+    log = scratch / "log"
+    log.mkdir()
+    with closing(BrokerProcess(log, scratch / "output", OPTIONS)) as broker:
+        recorder = Recorder(broker.address, seed)
+        broker.start()
+        broker.wait_until_ready()
+        assert create(AdminClient(recorder.settings()), LASTING | MOVED)
+        clients = crew(recorder, PROTOCOLS)
+        try:
+            for client in clients:
+                client.start()
+            for _ in range(kills):
+                end_somewhere(broker, recorder, chance)
+                broker.start()
+            broker.wait_until_ready()
+        finally:
+            recorder.stop.set()
+        for client in clients:
+            client.finish()
+        read_everything(recorder, [*(f"readers-{protocol}" for protocol in PROTOCOLS), Mover.GROUP])
+        broker.terminate()
+        assert "Traceback" not in broker.output(), broker.output()[-5000:]
+    check(recorder.history)
+    assert damage_left(scratch) == []
+    return kills
+
+
+def end_somewhere(broker: BrokerProcess, recorder: Recorder, chance: random.Random) -> None:
+    """Kill the broker, or end it in order: a moment after it has answered writes again, or while it starts."""
+    if chance.random() < 0.2:
+        time.sleep(chance.uniform(0, 1.5))
+        broker.kill()
+        return
+    writes = recorder.acknowledged + int(chance.expovariate(1 / 100)) + 1
+    transactions = recorder.committed + chance.choice((0, 0, 1, 1, 5))
+    deadline = time.monotonic() + 60
+    while recorder.acknowledged < writes or recorder.committed < transactions:
+        assert time.monotonic() < deadline and broker.code is None, f"no progress: {broker.output()[-3000:]}"
+        time.sleep(0.01)
+    time.sleep(chance.uniform(0, 0.3))
+    if chance.random() < 0.2:
+        broker.terminate()
+    else:
+        broker.kill()
+
+
+def check(history: ClientHistory) -> None:
+    """Assert that a history has no anomaly, and is long enough to have one."""
+    found = anomalies(history)
+    counted = Counter(each.kind.value for each in found)
+    assert not found, "\n".join([str(dict(counted)), *map(str, found[:40])])
+    done = Counter(history.transactions.values())
+    assert done[Outcome.DONE] and done[Outcome.NOT_DONE], f"transactions: {done}"
+    assert history.commits and any(each.source for each in history.writes), "a group committed or moved nothing"
+    assert sum(each.outcome is Outcome.DONE for each in history.writes) > 500, "next to nothing was written"
+
+
+ROW = Row(
+    19,
+    "broker_history",
+    "a broker is killed under producers, transactions and groups",
+    play,
+    seeds_in_ci=range(1),
+    goal=200,
+    unit="kills",
+)
