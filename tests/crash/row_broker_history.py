@@ -8,17 +8,18 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from broker_process import BrokerProcess
+from broker_process import SECONDS_MAX, BrokerProcess
 from client_history import ClientHistory, Outcome, anomalies
 from client_lives import LASTING, MOVED, Mover, Recorder, create, crew, read_everything
 from confluent_kafka.admin import AdminClient
 from fault_program import Row
 from left_logs import damage_left
 
-KILLS = 10
+KILLS = 6
 PROTOCOLS = ("classic",)
 OPTIONS = (
     "offsets.topic.num.partitions=3",
@@ -32,6 +33,13 @@ OPTIONS = (
     "log.cleaner.min.cleanable.ratio=0.1",
 )
 """Few partitions, so that each has much to say; segments that roll, checkpoints and compaction as often as possible."""
+PROGRESS: tuple[tuple[Callable[[Recorder], int], float], ...] = (
+    (lambda recorder: recorder.acknowledged, 100),
+    (lambda recorder: recorder.committed, 3),
+    (lambda recorder: len(recorder.history.commits), 10),
+    (lambda recorder: len(recorder.history.full_reads), 1),
+)
+"""What a broker has to get done before it is killed, and how much of it: records, transactions, commits, topics."""
 
 
 def play(seed: int, scratch: Path) -> int:
@@ -74,10 +82,10 @@ def end_somewhere(broker: BrokerProcess, recorder: Recorder, chance: random.Rand
         time.sleep(chance.uniform(0, 1.5))
         broker.kill()
         return
-    writes = recorder.acknowledged + int(chance.expovariate(1 / 100)) + 1
-    transactions = recorder.committed + chance.choice((0, 0, 1, 1, 5))
-    deadline = time.monotonic() + 60
-    while recorder.acknowledged < writes or recorder.committed < transactions:
+    progress, steps = chance.choice(PROGRESS)
+    wanted = progress(recorder) + int(chance.expovariate(1 / steps)) + 1
+    deadline = time.monotonic() + SECONDS_MAX
+    while progress(recorder) < wanted:
         assert time.monotonic() < deadline and broker.code is None, f"no progress: {broker.output()[-3000:]}"
         time.sleep(0.01)
     time.sleep(chance.uniform(0, 0.3))
