@@ -3,7 +3,7 @@
 `anomalies` is a pure function of a `ClientHistory`. Moments are numbers that rise: an operation that ended before
 another one began has the smaller number. A topic that is deleted and created again is a new topic here (`brief#2`).
 
-What counts as the content of a partition is what somebody has read of it. A `FullRead` states that the reads of its
+The content of a partition is what any consumer has read of it. A `FullRead` states that the reads of its
 session are all records from the first one to the end.
 """
 
@@ -40,7 +40,7 @@ class Kind(Enum):
     POLL_SKIP = "poll skip"
     NON_MONOTONIC_POLL = "non-monotonic poll"
     TWO_VALUES = "an offset with two values"
-    FOREIGN_RECORD = "a record that nobody wrote there"
+    FOREIGN_RECORD = "a record that was not written there"
 
 
 @dataclass(frozen=True, slots=True, order=True)

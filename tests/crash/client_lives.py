@@ -196,7 +196,7 @@ class Writing:
 
 
 class PlainProducer(Client):
-    """Writes to all topics, acks=all, with or without idempotence; a fatal error makes it begin anew."""
+    """Writes to all topics, acks=all, with or without idempotence; a fatal error makes it begin again."""
 
     def __init__(self, recorder: Recorder, name: str, *, is_idempotent: bool) -> None:
         super().__init__(recorder, name)
