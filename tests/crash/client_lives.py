@@ -571,7 +571,11 @@ def full_read(recorder: Recorder, partition: Partition, suffix: str = "", *, is_
     session = f"all of {named}, {began}"
     isolation = "read_committed" if is_committed else "read_uncommitted"
     settings = recorder.settings(
-        group_id="none", isolation_level=isolation, enable_partition_eof=True, enable_auto_commit=False
+        group_id="none",
+        isolation_level=isolation,
+        enable_partition_eof=True,
+        enable_auto_commit=False,
+        fetch_wait_max_ms=10,
     )
     recorder.history.starts.append(Start(session, named, 0))
     deadline = time.monotonic() + SECONDS_MAX
