@@ -390,13 +390,14 @@ class Log:
         # Readers use an existing index for the whole segment: an abort that was missing in it once showed aborted
         # records as committed.
         self._index_transactions()
+        # The indexes as well are complete before the next segment exists: recovery that begins there does not look at
+        # them, and a broker takes the zeros behind their entries for entries (LocalLog.roll has this order).
+        with self.fail_on_error():
+            old.deactivate()
+            if old not in self._dirty:  # no later sync covers its last entry
+                old.sync()
         new = rolling.begin_segment(self, self._producers)
         self._names_dirty = True
-        try:
-            old.deactivate()
-        except OSError as error:
-            self.failure = error
-            raise
         self._state = self._state.with_segments(self._state.segments.plus(new))
         return new
 

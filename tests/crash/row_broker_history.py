@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from fault_program import Row
 from left_logs import damage_left
 
-KILLS = 6
+KILLS = 5
 PROTOCOLS = ("classic",)
 OPTIONS = (
     "offsets.topic.num.partitions=3",

@@ -21,6 +21,7 @@ from offsetfs.storage.records.format.batch import build
 from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.settings.topic_settings import TopicSettings
 from offsetfs.storage.units import Timestamp
+from offsetfs.storage.verify.verify import Verification
 
 pytestmark = pytest.mark.unit
 
@@ -50,10 +51,12 @@ def opened() -> LogDirectory:
     return LogDirectory.open("/logs", defaults=DEFAULTS)
 
 
-def batch(key: bytes, value: bytes, *, producer: tuple[int, int, int] = (-1, -1, -1)) -> SealedBatch:
+def batch(
+    key: bytes, value: bytes, *, producer: tuple[int, int, int] = (-1, -1, -1), now_ms: int = NOW_MS
+) -> SealedBatch:
     producer_id, epoch, sequence = producer
-    data = build([(key, value, (), NOW_MS)], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
-    return SealedBatch(memoryview(data), 1, len(value) + 1, Timestamp(NOW_MS), len(data))
+    data = build([(key, value, (), now_ms)], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    return SealedBatch(memoryview(data), 1, len(value) + 1, Timestamp(now_ms), len(data))
 
 
 def append(log: Log, *rows: tuple[bytes, bytes]) -> None:
@@ -184,6 +187,35 @@ def test_a_reader_is_shown_what_stands_before_a_batch_of_which_only_the_index_en
     directory = LogDirectory.open("/logs", read_only=True)
     log = directory.log(ORDERS)
     assert (log.next_offset, log.size_bytes) == (4, size)
+
+
+def test_the_indexes_of_a_rolled_segment_are_whole_after_a_kill_or_a_power_cut(system: System) -> None:
+    """A recovery that begins at the next segment does not see them, and a broker takes zeros in them for entries."""
+    directory = opened()
+    log = directory.create_partition(ORDERS, {"segment.index.bytes": "120"})
+    for number in range(5):
+        log.append(batch(b"k", bytes(90), now_ms=NOW_MS + number))
+    log.flush()
+    directory.checkpoint()
+    state, before = system.disk.clone(), len(system.disk.history)
+    log.roll()
+    append(log, (b"k", b"5"))
+    log.flush()
+    changes = system.disk.history[before:]
+    assert len(changes) > 5
+    for number in range(len(changes) + 1):
+        for kind, seed in [("all", 0), ("none", 0), *(("each", seed) for seed in range(3))]:
+            system.disk = state.crash(Random(seed), kind)
+            opened().close()
+            assert [each for each in verified() if "index" in each] == [], f"after {number} changes, {kind} {seed}"
+        if number < len(changes):
+            state.apply(changes[number])
+
+
+def verified() -> list[str]:
+    found: list[str] = []
+    Verification("/logs", report=lambda each: found.append(str(each))).run()
+    return found
 
 
 # --- a disk that fails for a while
