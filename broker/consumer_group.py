@@ -217,6 +217,14 @@ class ConsumerGroup:
             is_classic = member.classic is not None
             raise GroupError(ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH)
 
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Return whether other members still read partitions that a member shall have."""
+        return any(
+            (topic, each) in self.owners
+            for topic, partitions in self.targets.get(member.member_id, NOTHING).items()
+            for each in partitions - member.assigned.get(topic, frozenset())
+        )
+
     def subscribed(self) -> frozenset[str]:
         """Return the topics that its members subscribe to."""
         matched = (self.regexes[each].topics for each in self.subscribed_regexes if each in self.regexes)

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import trio
 
 from offsetfs.broker.assignors import Assignment
-from offsetfs.broker.consumer_group import LEFT_STATIC, ConsumerGroup, ConsumerMember, MemberState, rows
-from offsetfs.broker.deadline_queue import NEVER_S, DeadlineQueue
+from offsetfs.broker.consumer_group import LEFT_STATIC, ConsumerGroup, ConsumerMember, rows
 from offsetfs.broker.error_codes import ErrorCode
-from offsetfs.broker.group import GroupError, GroupState
+from offsetfs.broker.group import Group, GroupError, GroupState
+from offsetfs.broker.group_conversion import check_upgrade, downgraded, is_downgraded, upgraded
 from offsetfs.broker.group_table import GroupTable
 from offsetfs.broker.group_update import GroupUpdate, Heartbeat, Matches
+from offsetfs.broker.member_timers import MemberTimer, MemberTimers
 from offsetfs.broker.partitions import Topic, Topics
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.topic_patterns import check_pattern, matching
 from offsetfs.protocol import messages as m
 from offsetfs.runtime.threads import in_thread
-from offsetfs.storage.coordinators import Change, ClassicGroupChange
+from offsetfs.storage.coordinators import Change, ClassicGroupChange, newer_deletions
 
 _log = logging.getLogger(__name__)
 
@@ -37,21 +37,6 @@ _RETRY_S = 1.0
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 
-@dataclass(slots=True, eq=False)
-class MemberTimer:
-    """The time-outs of one member. `revoking_epoch`: the epoch in which it has to give up partitions; -1 for none."""
-
-    group_id: str
-    member_id: str
-    session_ends_s: float
-    revokes_by_s: float = NEVER_S
-    revoking_epoch: int = -1
-    scheduled_s: float = NEVER_S
-
-    def deadline_s(self) -> float:
-        return min(self.session_ends_s, self.revokes_by_s)
-
-
 class ConsumerMembership:
     """The members of all consumer groups."""
 
@@ -59,79 +44,74 @@ class ConsumerMembership:
         self._table = table
         self._topics = topics
         self._settings = settings
-        self._session_s = settings.group_consumer_session_timeout_ms / 1000
-        self._timers: dict[tuple[str, str], MemberTimer] = {}
-        self._deadlines = DeadlineQueue[MemberTimer]()
         self._matched: dict[str, frozenset[str]] = {}
         self._matched_in: object = None
         """The topics in which the regular expressions of `_matched` were looked up."""
-        table.on_member = self._note_member
+        self.timers = MemberTimers(settings.group_consumer_session_timeout_ms / 1000)
+        table.on_member = self.timers.note
 
     # --- time-outs ---------------------------------------------------------------------------------------------------
 
-    def _note_member(self, group_id: str, member_id: str, member: ConsumerMember | None) -> None:
-        """Begin the session of a member that is new, and the time that it has to give up partitions."""
-        key = (group_id, member_id)
-        if member is None:
-            self._timers.pop(key, None)
-            return
-        now_s = trio.current_time()
-        timer = self._timers.get(key)
-        if timer is None:
-            timer = self._timers[key] = MemberTimer(group_id, member_id, now_s + self._session_s)
-        if member.state is not MemberState.UNREVOKED:
-            timer.revokes_by_s, timer.revoking_epoch = NEVER_S, -1
-        elif timer.revoking_epoch != member.epoch:
-            timer.revokes_by_s, timer.revoking_epoch = now_s + member.rebalance_timeout_ms / 1000, member.epoch
-        self._deadlines.schedule(timer)
-
-    def _touch(self, group_id: str, member_id: str) -> None:
-        timer = self._timers.get((group_id, member_id))
-        if timer is not None:
-            timer.session_ends_s = trio.current_time() + self._session_s
-            self._deadlines.schedule(timer)
-
     async def run(self) -> None:
         """Remove members whose time is over, until cancelled."""
-        async with trio.open_nursery() as nursery:
-            while True:
-                now_s = trio.current_time()
-                for timer in self._deadlines.due(now_s):
-                    if timer.deadline_s() > now_s:
-                        self._deadlines.schedule(timer)
-                    else:
-                        nursery.start_soon(self._expire, timer)
-                await self._deadlines.wait()
+        await self.timers.run(self._expire)
 
     async def _expire(self, timer: MemberTimer) -> None:
         """Remove a member whose time is over, unless it has sent a heartbeat meanwhile."""
 
-        def make() -> list[Change]:
-            group = self._table.consumer(timer.group_id)
-            is_over = timer.deadline_s() <= trio.current_time()
-            if group is None or timer.member_id not in group.members or not is_over:
-                return []
-            return self._removal(group, timer.member_id)
+        def over() -> set[str]:
+            return {timer.member_id} if timer.deadline_s() <= trio.current_time() else set()
 
         try:
             await self._table.current(timer.group_id)
-            await self._table.append(timer.group_id, make)
+            await self.remove(timer.group_id, over)
         except GroupError as error:  # reported where it could not be stored
             _log.debug("group %s: %s", timer.group_id, error)
             await trio.sleep(_RETRY_S)
         except Exception:  # a bug: it must not end the broker, and the other groups go on
             _log.exception("group %s: expiry of member %s failed", timer.group_id, timer.member_id)
             return
-        if self._timers.get((timer.group_id, timer.member_id)) is timer:
-            self._deadlines.schedule(timer)
+        self.timers.schedule(timer)
 
-    def _removal(self, group: ConsumerGroup, member_id: str) -> list[Change]:
-        update = self._update(group)
-        update.remove(member_id)
-        return update.changes
+    async def remove(self, name: str, member_ids: Callable[[], set[str]]) -> None:
+        """Remove those members of a group that are still there; it may become a classic group. GroupError."""
+        now_s = trio.current_time()
+        rebalancing: Group | None = None
 
-    def _update(self, group: ConsumerGroup, matches: Matches | None = None) -> GroupUpdate:
-        return GroupUpdate(group, self._topics, self._settings, matches or {}, self._table.directory.clock.now_ms())
+        def make() -> tuple[list[Change], Group | None]:
+            nonlocal rebalancing
+            group = self._table.consumer(name)
+            if group is None or name in self._table.live:
+                return [], self._table.live.get(name)
+            gone = member_ids() & group.members.keys()
+            if not gone:
+                return [], None
+            left = [each for each in group.members.values() if each.member_id not in gone]
+            if is_downgraded(left, self._settings):
+                rebalancing = downgraded(group, left, self._topics, now_s, self._now_ms())
+                return self.downgrade(rebalancing), rebalancing
+            update = self.update(group)
+            update.remove(gone)
+            return update.changes, None
+
+        await self._table.convert(name, make)
+        if rebalancing is not None:
+            rebalancing.prepare_rebalance(now_s)
+            self._table.schedule(rebalancing)
+
+    def downgrade(self, classic: Group) -> list[Change]:
+        """Return the changes that make a classic group of a consumer group."""
+        name = classic.group_id
+        _log.info("group %s: it is a classic group again, with %d members", name, len(classic.members))
+        gone = newer_deletions(name, self._table.stored(name).newer)
+        return [*gone, ClassicGroupChange(name, classic.stored())]
+
+    def update(self, group: ConsumerGroup, matches: Matches | None = None) -> GroupUpdate:
+        """Return an update of a group, without changes so far."""
+        return GroupUpdate(group, self._topics, self._settings, matches or {}, self._now_ms())
+
+    def _now_ms(self) -> int:
+        return self._table.directory.clock.now_ms()
 
     # --- ConsumerGroupHeartbeat --------------------------------------------------------------------------------------
 
@@ -148,7 +128,7 @@ class ConsumerMembership:
             if request.member_epoch < 0:
                 return await self._leave(request)
             if self._changes_nothing(request, client_id, host):
-                self._touch(request.group_id, request.member_id)
+                self.timers.touch(request.group_id, request.member_id)
                 return self._response(request.member_id, request.member_epoch)
             member_id = request.member_id or str(uuid.uuid4())
             return await self._heartbeat(Heartbeat(request, member_id, client_id, host))
@@ -203,56 +183,63 @@ class ConsumerMembership:
 
     async def _heartbeat(self, beat: Heartbeat) -> m.ConsumerGroupHeartbeatResponse:
         request, listing = beat.request, self._topics.all()
-        matches = await self._match(request, listing)
+        matches = await self.match(request.group_id, request.subscribed_topic_regex or "", listing)
         response = m.ConsumerGroupHeartbeatResponse()
 
-        def make() -> list[Change]:
+        def make() -> tuple[list[Change], Group | None]:
             nonlocal response
-            conversion, group = self._joined_group(request)
-            update = self._update(group, matches)
+            update, conversion = self._joined_group(request, matches)
             member, is_changed = update.heartbeat(beat)
             response = self._response(member.member_id, member.epoch)
             if beat.is_full or is_changed:
                 response.assignment = m.ConsumerGroupHeartbeatResponseAssignment(
                     [m.ConsumerGroupHeartbeatResponseTopicPartitions(*each) for each in rows(member.assigned)]
                 )
-            return [*conversion, *update.changes]
+            return [*conversion, *update.changes], None
 
         await self._table.convert(request.group_id, make)
-        group = self._table.consumer(request.group_id)
-        if group is not None:
-            group.listing = listing
-        self._touch(request.group_id, beat.member_id)
+        self.note_listing(request.group_id, listing)
+        self.timers.touch(request.group_id, beat.member_id)
         return response
 
-    def _joined_group(self, request: m.ConsumerGroupHeartbeatRequest) -> tuple[list[Change], ConsumerGroup]:
-        """Return the group of a heartbeat, a new one for the first member, and what ends a classic group before it."""
+    def note_listing(self, name: str, listing: Mapping[str, Topic]) -> None:
+        """Note that a group has been compared with the topics of `listing`."""
+        group = self._table.consumer(name)
+        if group is not None:
+            group.listing = listing
+
+    def _joined_group(
+        self, request: m.ConsumerGroupHeartbeatRequest, matches: Matches
+    ) -> tuple[GroupUpdate, list[Change]]:
+        """Return an update of the group of a heartbeat, and what ends a classic group before it."""
         name = request.group_id
-        found = self._table.consumer(name)
-        live = self._table.live.get(name)
+        found, live, stored = self._table.consumer(name), self._table.live.get(name), self._table.stored(name)
         if found is not None and live is None:
-            return [], found
+            return self.update(found, matches), []
         if request.member_epoch > 0:
             kind = "not found" if found is None and live is None else "is not a consumer group"
             raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, message=f"Group {name} {kind}.")
-        stored = self._table.stored(name)
-        is_other = found is None and bool(stored.newer)
-        if is_other or (live is not None and live.state != GroupState.EMPTY):
+        if found is None and stored.newer:
             raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, message=f"Group {name} is not a consumer group.")
+        update = self.update(found or ConsumerGroup(name), matches)
         ends: list[Change] = [] if stored.metadata is None else [ClassicGroupChange(name, None)]
-        return ends, found or ConsumerGroup(name)
+        if live is not None and live.state != GroupState.EMPTY:
+            check_upgrade(live, self._settings)
+            update.take(upgraded(live, self._topics))
+            _log.info("group %s: it becomes a consumer group, with %d classic members", name, len(live.members))
+        return update, ends
 
-    async def _match(self, request: m.ConsumerGroupHeartbeatRequest, listing: Mapping[str, Topic]) -> Matches:
-        """Return the topics of `listing` that match the regular expressions of the group and of the request."""
+    async def match(self, name: str, regex: str, listing: Mapping[str, Topic]) -> Matches:
+        """Return the topics of `listing` that match the regular expressions of a group, and one more."""
         if self._matched_in is not listing or len(self._matched) > _PATTERNS_MAX:
             self._matched, self._matched_in = {}, listing
         matched = self._matched
-        group = self._table.consumer(request.group_id)
-        wanted = {request.subscribed_topic_regex or "", *(() if group is None else group.subscribed_regexes)} - {""}
-        for regex in wanted - matched.keys():
-            check_pattern(regex)
-            matched[regex] = await in_thread(partial(matching, regex, list(listing)))
-        return {regex: matched[regex] for regex in wanted}
+        group = self._table.consumer(name)
+        wanted = {regex, *(() if group is None else group.subscribed_regexes)} - {""}
+        for each in wanted - matched.keys():
+            check_pattern(each)
+            matched[each] = await in_thread(partial(matching, each, list(listing)))
+        return {each: matched[each] for each in wanted}
 
     def _response(self, member_id: str, epoch: int) -> m.ConsumerGroupHeartbeatResponse:
         interval_ms = self._settings.group_consumer_heartbeat_interval_ms
@@ -261,18 +248,19 @@ class ConsumerMembership:
         )
 
     async def _leave(self, request: m.ConsumerGroupHeartbeatRequest) -> m.ConsumerGroupHeartbeatResponse:
-        def make() -> list[Change]:
-            group = self._group(request.group_id)
-            member = group.member(request.member_id, request.instance_id)
-            update = self._update(group)
-            if request.member_epoch == LEFT_STATIC:
-                update.leave_for_now(member)
-            else:
-                update.remove(member.member_id)
+        def member() -> ConsumerMember:
+            return self._group(request.group_id).member(request.member_id, request.instance_id)
+
+        def leave_for_now() -> list[Change]:
+            update = self.update(self._group(request.group_id))
+            update.leave_for_now(member())
             return update.changes
 
-        make()  # nothing is created for a group that does not exist
-        await self._table.append(request.group_id, make)
+        member()  # nothing is created for a group that does not exist
+        if request.member_epoch == LEFT_STATIC:
+            await self._table.append(request.group_id, leave_for_now)
+        else:
+            await self.remove(request.group_id, lambda: {member().member_id})
         return m.ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
 
     def _group(self, name: str) -> ConsumerGroup:

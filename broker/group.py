@@ -235,6 +235,11 @@ class Group:
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
 
+    def end_requests(self, code: ErrorCode) -> None:
+        """Answer all waiting requests of members with an error."""
+        for member in self.members.values():
+            member.end_requests(code)
+
     def replace_static(self, member: Member, member_id: str) -> None:
         """Give a static member another id; requests that wait under the old one end with FENCED_INSTANCE_ID."""
         member.end_requests(ErrorCode.FENCED_INSTANCE_ID)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import trio
 
+from offsetfs.broker.classic_members import ClassicMembers
 from offsetfs.broker.cluster import BrokerNode
 from offsetfs.broker.consumer_membership import ConsumerMembership
 from offsetfs.broker.group import Group
@@ -27,8 +28,9 @@ class GroupCoordinator:
 
     def __init__(self, topics: Topics, node: BrokerNode, settings: ServerSettings, syncs: LogSync) -> None:
         self._table = GroupTable(topics.directory, settings.offsets_topic_num_partitions, syncs)
-        self.membership = Membership(self._table, settings)
         self.consumers = ConsumerMembership(self._table, topics, settings)
+        classic = ClassicMembers(self._table, self.consumers, topics, settings)
+        self.membership = Membership(self._table, classic, settings)
         self.offsets = GroupOffsets(self._table, settings)
         self.admin = GroupAdmin(self._table, node)
 

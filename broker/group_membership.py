@@ -7,9 +7,11 @@ for classic groups.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import trio
 
+from offsetfs.broker.classic_members import ClassicMembers
 from offsetfs.broker.coordinator_lookups import LOOKUPS_OF_A_CLIENT, CoordinatorLookups, Peer
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import Answer, Group, GroupError, GroupState, Member, new_member_id
@@ -28,8 +30,10 @@ _SKIP_SINCE = 9  # JoinGroup: a leader that comes back need not assign (KIP-814)
 class Membership:
     """The members of all groups."""
 
-    def __init__(self, table: GroupTable, settings: ServerSettings) -> None:
+    def __init__(self, table: GroupTable, classic: ClassicMembers, settings: ServerSettings) -> None:
+        """`classic`: the members of consumer groups that use the classic protocol."""
         self._table = table
+        self._classic = classic
         self._settings = settings
         self._delay_s = settings.group_initial_rebalance_delay_ms / 1000
         self._lookups = CoordinatorLookups()
@@ -105,6 +109,8 @@ class Membership:
         try:
             self._check_join(request)
             await self._table.current(request.group_id)
+            if self._classic.has(request.group_id):
+                return await self._classic.join(request, version, client_id, host)
             return await self._join(request, version, client_id, host)
         except GroupError as error:
             return m.JoinGroupResponse(error_code=error.code, member_id=error.member_id or request.member_id)
@@ -252,7 +258,10 @@ class Membership:
     async def sync(self, request: m.SyncGroupRequest, version: int) -> m.SyncGroupResponse:
         """Return what the member reads; waits for the leader, which sends it."""
         try:
-            group, member = await self._member_of(request)
+            await self._check_current(request.group_id)
+            if self._classic.has(request.group_id):
+                return self._classic.sync(request, version)
+            group, member = self._member_of(request)
             self._check_protocol(group, request)
             if group.state == GroupState.PREPARING:
                 raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -313,7 +322,10 @@ class Membership:
     async def heartbeat(self, request: m.HeartbeatRequest, version: int) -> m.HeartbeatResponse:
         """Keep a session alive; REBALANCE_IN_PROGRESS asks the member to join again."""
         try:
-            group, member = await self._member_of(request)
+            await self._check_current(request.group_id)
+            if self._classic.has(request.group_id):
+                return self._classic.heartbeat(request)
+            group, member = self._member_of(request)
             member.seen_s = trio.current_time()
             if group.state == GroupState.PREPARING:
                 raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -324,29 +336,35 @@ class Membership:
     async def leave(self, request: m.LeaveGroupRequest, version: int) -> m.LeaveGroupResponse:
         """Remove members from a group; answered when a group without members is in the segment file."""
         try:
-            self._check(request.group_id)
-            await self._table.current(request.group_id)
+            await self._check_current(request.group_id)
             leaving = request.members if version >= 3 else [m.MemberIdentity(request.member_id)]
-            group = self._table.live.get(request.group_id)
-            size_before = 0 if group is None else len(group.members)
-            results = [
-                m.MemberResponse(each.member_id, each.group_instance_id, _leave(group, each)) for each in leaving
-            ]
-            if group is not None:
-                now_s = trio.current_time()
-                changed = self._members_left if len(group.members) < size_before else self._ids_left
-                changed(group, now_s)
-                await self._go_on(group, now_s)
+            if self._classic.has(request.group_id):
+                results = await self._classic.leave(request.group_id, leaving)
+            else:
+                results = await self._leave(request.group_id, leaving)
         except GroupError as error:
             return m.LeaveGroupResponse(error_code=error.code)
         if version >= 3:
             return m.LeaveGroupResponse(members=results)
         return m.LeaveGroupResponse(error_code=results[0].error_code)
 
-    async def _member_of(self, request: m.SyncGroupRequest | m.HeartbeatRequest) -> tuple[Group, Member]:
+    async def _leave(self, name: str, leaving: Sequence[m.MemberIdentity]) -> list[m.MemberResponse]:
+        group = self._table.live.get(name)
+        size_before = 0 if group is None else len(group.members)
+        results = [m.MemberResponse(each.member_id, each.group_instance_id, _leave(group, each)) for each in leaving]
+        if group is not None:
+            now_s = trio.current_time()
+            changed = self._members_left if len(group.members) < size_before else self._ids_left
+            changed(group, now_s)
+            await self._go_on(group, now_s)
+        return results
+
+    async def _check_current(self, name: str) -> None:
+        self._check(name)
+        await self._table.current(name)
+
+    def _member_of(self, request: m.SyncGroupRequest | m.HeartbeatRequest) -> tuple[Group, Member]:
         """Return the group and the member that a request of the current generation names."""
-        self._check(request.group_id)
-        await self._table.current(request.group_id)
         group = self._table.live.get(request.group_id)
         if group is None:
             raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)

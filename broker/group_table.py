@@ -43,6 +43,7 @@ class GroupTable:
         """Called with each member of a consumer group whose record was stored or read; None for one that is gone."""
         self._log = GroupLog(directory, partitions, (self._restore, self._note_member), syncs)
         self._deadlines = DeadlineQueue[Group]()
+        self._conversions: dict[str, trio.Event] = {}
 
     # --- look-ups ----------------------------------------------------------------------------------------------------
 
@@ -53,6 +54,8 @@ class GroupTable:
     async def current(self, name: str) -> None:
         """Read what others have stored of a group; COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR."""
         await self._log.current(name)
+        while name in self._conversions:
+            await self._conversions[name].wait()
 
     async def current_all(self) -> None:
         """Read what others have stored of all groups; COORDINATOR_LOAD_IN_PROGRESS."""
@@ -155,9 +158,35 @@ class GroupTable:
                 self.live.setdefault(name, group)
             raise
 
-    async def convert(self, name: str, make: Callable[[], list[Change]]) -> None:
-        """Append changes of a consumer group, which takes the place of a classic one, as `delete`. GroupError."""
-        await self.delete(name, make)
+    async def convert(self, name: str, make: Callable[[], tuple[list[Change], Group | None]]) -> None:
+        """Append changes of a group that may become one of the other protocol. GroupError.
+
+        `make` returns the changes, and the classic group after them; None for a consumer group. Requests for a group
+        that is converted wait meanwhile (`current`): a member must not be unknown to either protocol.
+        """
+        done = trio.Event()
+        after: Group | None = None
+
+        def changes() -> list[Change]:
+            nonlocal after
+            found, after = make()
+            if after is not None or name in self.live:
+                self._conversions[name] = done
+            return found
+
+        try:
+            await self.append(name, changes)
+            # Without a checkpoint since the records count: no request sees both groups, or neither.
+            before = self.live.pop(name, None)
+            if after is not None:
+                self.live[name] = after
+                self.schedule(after)
+            if before is not None and before is not after:
+                before.end_requests(ErrorCode.REBALANCE_IN_PROGRESS)
+        finally:
+            done.set()
+            if self._conversions.get(name) is done:
+                del self._conversions[name]
 
     def deletions(self, name: str) -> list[Change]:
         """Return the deletion of everything that is stored of a group."""

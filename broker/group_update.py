@@ -22,6 +22,7 @@ from offsetfs.broker.consumer_group import (
 )
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import GroupError
+from offsetfs.broker.group_conversion import classic_metadata
 from offsetfs.broker.partitions import Topic, Topics
 from offsetfs.broker.reconciliation import reconciled
 from offsetfs.broker.settings import ServerSettings
@@ -31,6 +32,7 @@ from offsetfs.protocol.records import (
     ConsumerGroupMetadataValue,
     ConsumerGroupRegularExpressionValue,
     ConsumerGroupTargetAssignmentMetadataValue,
+    ConsumerProtocolSubscription,
 )
 from offsetfs.storage.coordinators import Change, ConsumerGroupRecord, ConsumerRecord, consumer_change
 
@@ -84,6 +86,37 @@ class Heartbeat:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ClassicJoin:
+    """JoinGroup of a member of a consumer group that uses the classic protocol. `member_id`: as in `Heartbeat`.
+
+    `owned`: the partitions that it reads. A client of the eager protocol has stopped reading all of them.
+    """
+
+    request: m.JoinGroupRequest
+    member_id: str
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    subscription: ConsumerProtocolSubscription
+    owned: Assignment
+
+    def subscribed(self, member: ConsumerMember) -> ConsumerMember:
+        """Return the member with what the request says of its subscription."""
+        asked, rack_id = self.request, self.subscription.rack_id
+        protocols = {each.name: bytes(each.metadata) for each in asked.protocols}
+        return replace(
+            member,
+            instance_id=member.instance_id if asked.group_instance_id is None else asked.group_instance_id,
+            rack_id=member.rack_id if rack_id is None else rack_id,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            topics=frozenset(self.subscription.topics),
+            client_id=self.client_id,
+            client_host=self.client_host,
+            classic=classic_metadata(protocols, asked.session_timeout_ms),
+        )
+
+
 class GroupUpdate:
     """The changes of one consumer group by one request. `changes`: what is to be stored."""
 
@@ -107,12 +140,26 @@ class GroupUpdate:
 
     def heartbeat(self, beat: Heartbeat) -> tuple[ConsumerMember, bool]:
         """Let a member join or go on; return it, and whether its assigned partitions have changed. GroupError."""
-        group, size_max = self.group, self._settings.group_consumer_max_size
-        if len(group.members) >= size_max and beat.member_id not in group.members:
+        self._check_size(beat.member_id)
+        member = self._member(beat)
+        stepped = self._advance(member, beat.subscribed(member), beat.owned)
+        return stepped, stepped.assigned != member.assigned
+
+    def join(self, joining: ClassicJoin) -> ConsumerMember:
+        """Let a member that uses the classic protocol join, for the first time or again; return it. GroupError."""
+        self._check_size(joining.member_id)
+        member = self._classic_member(joining)
+        return self._advance(member, joining.subscribed(member), joining.owned)
+
+    def _check_size(self, member_id: str) -> None:
+        size_max = self._settings.group_consumer_max_size
+        if len(self.group.members) >= size_max and member_id not in self.group.members:
             reason = f"The consumer group has reached its maximum capacity of {size_max} members."
             raise GroupError(ErrorCode.GROUP_MAX_SIZE_REACHED, message=reason)
-        member = self._member(beat)
-        updated = beat.subscribed(member)
+
+    def _advance(self, member: ConsumerMember, updated: ConsumerMember, owned: Assignment | None) -> ConsumerMember:
+        """Store a member with its subscription, and its next step to the target assignment; return it."""
+        group = self.group
         is_bumped = group.epoch == 0 or updated.topics != member.topics or updated.regex != member.regex
         if updated != member or member.member_id not in group.members:
             self._add(ConsumerRecord.MEMBER, member.member_id, updated.subscription_value())
@@ -123,11 +170,21 @@ class GroupUpdate:
         target = group.targets.get(member.member_id, NOTHING)
         current = group.members[member.member_id]
         stepped = reconciled(
-            current, group.assignment_epoch, target, beat.owned, lambda topic, each: (topic, each) not in group.owners
+            current, group.assignment_epoch, target, owned, lambda topic, each: (topic, each) not in group.owners
         )
         if stepped != current:
             self._add(ConsumerRecord.CURRENT, member.member_id, stepped.current_value())
-        return stepped, stepped.assigned != member.assigned
+        return stepped
+
+    def _classic_member(self, joining: ClassicJoin) -> ConsumerMember:
+        """Return the member of a JoinGroup request, a new one if it joins."""
+        group, instance_id = self.group, joining.request.group_instance_id
+        if instance_id is None:
+            return group.members.get(joining.member_id) or ConsumerMember(joining.member_id)
+        if joining.request.member_id:
+            return group.member(joining.member_id, instance_id)
+        holder = group.static.get(instance_id)
+        return ConsumerMember(joining.member_id) if holder is None else self._replaced(holder, joining.member_id)
 
     def _member(self, beat: Heartbeat) -> ConsumerMember:
         """Return the member of a heartbeat, a new one if it joins."""
@@ -158,15 +215,19 @@ class GroupUpdate:
 
     def _replace_static(self, holder: ConsumerMember, member_id: str, instance_id: str) -> ConsumerMember:
         """Let a static member that comes back take the place that it left."""
-        if holder.epoch != LEFT_STATIC:
+        if holder.epoch != LEFT_STATIC and holder.classic is None:
             reason = (
                 f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance "
                 f"id is owned by {holder.member_id} member."
             )
             raise GroupError(ErrorCode.UNRELEASED_INSTANCE_ID, message=reason)
-        target = self.group.targets.get(holder.member_id, NOTHING)
-        returned = replace(holder, member_id=member_id, epoch=0, previous_epoch=0)
-        self._remove(holder.member_id)
+        return self._replaced(holder.member_id, member_id)
+
+    def _replaced(self, former_id: str, member_id: str) -> ConsumerMember:
+        """Give a static member another id; it has to take the next step to the target assignment."""
+        target = self.group.targets.get(former_id, NOTHING)
+        returned = replace(self.group.members[former_id], member_id=member_id, epoch=0, previous_epoch=0)
+        self._remove(former_id)
         self._add(ConsumerRecord.MEMBER, member_id, returned.subscription_value())
         self._add(ConsumerRecord.TARGET, member_id, target_value(target))
         self._add(ConsumerRecord.CURRENT, member_id, returned.current_value())
@@ -242,9 +303,22 @@ class GroupUpdate:
         away = replace(member, epoch=LEFT_STATIC, revoked=NOTHING)
         self._add(ConsumerRecord.CURRENT, member.member_id, away.current_value())
 
-    def remove(self, member_id: str) -> None:
-        """Remove a member; a new group epoch gives its partitions to others."""
-        self._remove(member_id)
+    def take(self, group: ConsumerGroup) -> None:
+        """Store the members of a group that was a classic one, in the order that Kafka loads."""
+        members = group.members.values()
+        for each in members:
+            self._add(ConsumerRecord.MEMBER, each.member_id, each.subscription_value())
+        self._add(ConsumerRecord.GROUP, None, ConsumerGroupMetadataValue(group.epoch, group.metadata_hash))
+        for each in members:
+            self._add(ConsumerRecord.TARGET, each.member_id, target_value(each.assigned))
+        self._add(ConsumerRecord.TARGET_EPOCH, None, ConsumerGroupTargetAssignmentMetadataValue(group.assignment_epoch))
+        for each in members:
+            self._add(ConsumerRecord.CURRENT, each.member_id, each.current_value())
+
+    def remove(self, member_ids: Iterable[str]) -> None:
+        """Remove members; a new group epoch gives their partitions to others."""
+        for member_id in member_ids:
+            self._remove(member_id)
         for regex in self.group.regexes.keys() - self.group.subscribed_regexes.keys():
             self._add(ConsumerRecord.REGEX, regex, None)
         self._refresh(is_bumped=True)

@@ -89,6 +89,10 @@ class ServerSettings:
     group_consumer_max_size: int = _whole(INT_MAX, 1)
     group_consumer_assignors: str = field(default="uniform,range", metadata={"kind": ChoiceType(_ASSIGNORS)})
     """The first one is that of groups whose members do not prefer another one."""
+    group_consumer_migration_policy: str = field(
+        default="bidirectional", metadata={"kind": ChoiceType(("disabled", "downgrade", "upgrade", "bidirectional"))}
+    )
+    """Whether groups with members become consumer groups, and classic ones again."""
     offset_metadata_max_bytes: int = 4096
     acks_all: str = field(default="disk", metadata={"kind": ChoiceType(("disk", "page-cache"))})
     """When acks=all is answered: once a batch is on disk, or once it is in the segment file, as by Kafka.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 import trio
-from group_requests import FEW_PARTITIONS, NODE, Groups, commit_request, join_request
+from consumer_group_requests import Consumers, T, partitions
+from group_requests import FEW_PARTITIONS, NODE, commit_request, join_request
 from trio.testing import MockClock
 
 from offsetfs.broker.consumer_group import ConsumerGroupState, MemberState
@@ -15,63 +15,16 @@ from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group_coordinator import GroupCoordinator
 from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.partitions import Topics
+from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
 from offsetfs.storage import LogDirectory, TopicPartition
 
 pytestmark = pytest.mark.unit
 
-T = "t"
-SECONDS_MAX = 10
-
-
-class Consumers:
-    """A coordinator with a topic of four partitions, and short forms of heartbeats."""
-
-    def __init__(self, directory: LogDirectory) -> None:
-        directory.create_partitions([TopicPartition(T, each) for each in range(1, 4)])
-        self.directory = directory
-        self.groups = Groups(directory)
-        self.coordinator = self.groups.coordinator
-
-    @property
-    def group(self) -> Any:
-        return self.coordinator._table.consumer("g")
-
-    async def beat(self, member_id: str, epoch: int, *, version: int = 1, **fields: Any) -> Any:
-        request = m.ConsumerGroupHeartbeatRequest("g", member_id, epoch, **fields)
-        return await self.coordinator.consumers.heartbeat(request, version, "client", "/host")
-
-    async def join(self, member_id: str, *, topics: list[str] | None = None, version: int = 1, **fields: Any) -> Any:
-        names = None if "subscribed_topic_regex" in fields else topics or [T]
-        return await self.beat(
-            member_id, 0, version=version, rebalance_timeout_ms=1000, subscribed_topic_names=names,
-            topic_partitions=[], **fields,
-        )  # fmt: skip
-
-    async def owning(self, member_id: str, epoch: int, *partitions: int) -> Any:
-        """Send a heartbeat of a member that reads these partitions of the topic."""
-        topic_id = Topics(self.directory, 1, creates=False).topic_id(T)
-        owned = [m.ConsumerGroupHeartbeatRequestTopicPartitions(topic_id, list(partitions))] if partitions else []
-        return await self.beat(member_id, epoch, topic_partitions=owned)
-
-    async def until_members(self, *members: str) -> None:
-        """Wait until the group has these members. Its records are written in threads, in real time."""
-        deadline_s = time.monotonic() + SECONDS_MAX
-        while sorted(self.group.members) != sorted(members):
-            assert time.monotonic() < deadline_s, self.group.members
-            await trio.to_thread.run_sync(time.sleep, 0.001)
-
 
 @pytest.fixture
 async def consumers(directory: LogDirectory) -> Consumers:
     return Consumers(directory)
-
-
-def partitions(response: Any) -> list[int] | None:
-    """Return the assigned partitions of a response, None if it has no assignment."""
-    if response.assignment is None:
-        return None
-    return [each for topic in response.assignment.topic_partitions for each in topic.partitions]
 
 
 async def test_a_member_joins_goes_on_and_leaves(consumers: Consumers) -> None:
@@ -173,10 +126,7 @@ async def test_a_static_member_comes_back_to_its_partitions(consumers: Consumers
 
 
 async def test_a_group_has_a_largest_size(directory: LogDirectory) -> None:
-    consumers = Consumers(directory)
-    consumers.coordinator.consumers._settings = consumers.coordinator.consumers._settings.__class__(
-        group_consumer_max_size=1, offsets_topic_num_partitions=2
-    )
+    consumers = Consumers(directory, ServerSettings(group_consumer_max_size=1, offsets_topic_num_partitions=2))
     await consumers.join("a")
     assert (await consumers.join("b")).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert (await consumers.beat("a", 1)).error_code == 0

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.unit
 
 PAGE = (Path(__file__).parents[2] / "docs" / "use" / "kafka-protocol.md").read_text()
 OTHER_SETTINGS = ("listeners", "advertised.listeners", "listener.security.protocol.map", "log.dirs")
-WORDS = ("disk", "page-cache", "uniform,range")
+WORDS = ("disk", "page-cache", "uniform,range", "bidirectional")
 UNITS = {"": 1, "MiB": 1 << 20, "minutes": 60_000, "days": 86_400_000}
 
 

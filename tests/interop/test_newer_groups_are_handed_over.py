@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_clients import poll_until, settled
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka_broker import KafkaBroker
 
@@ -28,8 +28,17 @@ def member(address: str, group: str = GROUP, **settings: Any) -> Consumer:
 
 
 def state_of(client: AdminClient, group: str) -> tuple[str, int]:
-    found = client.describe_consumer_groups([group])[group].result(SECONDS_MAX)
-    return found.state.name, len(found.members)
+    """Return state and number of members. A broker that has just started is not the coordinator yet."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while True:
+        try:
+            found = client.describe_consumer_groups([group])[group].result(SECONDS_MAX)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return found.state.name, len(found.members)
 
 
 def test_kafka_loads_the_deletion_of_a_group(kafka: KafkaBroker) -> None:
@@ -75,6 +84,7 @@ def test_members_go_on_with_the_other_broker(kafka: KafkaBroker) -> None:
     kafka.start()
     client = AdminClient({"bootstrap.servers": kafka.address})
     assert state_of(client, GROUP) == (RECONCILING, 2)
+    assert "Failed to load" not in kafka.log_text()
     poll_until(lambda: len(first.assignment()) == 2, first)
     committed = first.committed([TopicPartition("orders", 0)], timeout=SECONDS_MAX)
     assert committed[0].offset == 1
