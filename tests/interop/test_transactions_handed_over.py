@@ -6,13 +6,16 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 
 import pytest
+import trio
 from confluent_clients import SECONDS_MAX
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from java_tools import JavaTools
 from kafka_broker import KafkaBroker
 from served import served
+from transaction_requests import Remote, TransactionalProducer, granted
 from transactional_clients import committed, performed, transactional
 
 pytestmark = pytest.mark.interop
@@ -31,6 +34,23 @@ def committed_offset(consumer: Consumer) -> int:
         return max(found.offset, 0)
 
 
+async def commit_and_begin(address: str, epochs: list[tuple[int, int]]) -> tuple[int, int]:
+    """Commit the transaction with `transaction.version` 2 that the other broker has left, and begin the next one.
+
+    `epochs` has a producer id and epoch for each transaction before; returned are those of this one.
+    """
+    producer = TransactionalProducer(Remote(address), "of requests")
+    if epochs:
+        producer.producer_id, producer.epoch = epochs[-1]
+        assert await granted(partial(producer.end, version=5))
+        assert (producer.producer_id, producer.epoch) == (epochs[-1][0], epochs[-1][1] + 1)
+    else:
+        assert await granted(producer.init)
+    value = b"%d" % len(epochs)
+    assert await granted(partial(producer.send, value, "epochs", version=12))
+    return producer.producer_id, producer.epoch
+
+
 @pytest.fixture
 def java() -> Iterator[JavaTools]:
     with JavaTools() as tools:
@@ -39,12 +59,15 @@ def java() -> Iterator[JavaTools]:
 
 def test_open_and_committed_transactions_are_handed_over_and_back(kafka: KafkaBroker, java: JavaTools) -> None:
     kafka.create_topic("orders", partitions=1)
+    kafka.create_topic("epochs", configs={"message.timestamp.after.max.ms": str(2**63 - 1)})  # the time of our batches
     written: list[bytes] = []
+    bumped: list[tuple[int, int]] = []
     performed(java, kafka.address, "orders", "of java")  # with transaction.version 2
     producers: list[Producer] = []  # without a destructor that would end what they leave
 
     def live(address: str, life: str) -> None:
         """Check what the other broker has left; commit, and leave a transaction open."""
+        bumped.append(trio.run(commit_and_begin, address, bumped))
         performed(java, address, "orders", "of java")
         producer = transactional(address, "of librdkafka")  # aborts what is open
         settings = {"bootstrap.servers": address, "group.id": "g", "enable.auto.commit": False}
@@ -72,6 +95,7 @@ def test_open_and_committed_transactions_are_handed_over_and_back(kafka: KafkaBr
     kafka.stop()
     with served(kafka.log_dir) as broker:
         transactional(broker.address, "of librdkafka")
+        assert committed(broker.address, "epochs", len(bumped) - 1) == [b"%d" % each for each in range(len(bumped) - 1)]
         found = committed(broker.address, "orders", 200 * 4 + len(written))
     assert [each for each in found if each is not None and each.startswith(b"committed ")] == [
         b"committed " + each for each in written
