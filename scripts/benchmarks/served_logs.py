@@ -27,7 +27,7 @@ import socket_costs
 from bench import Bench
 from commands import UNWAITING, seconds
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from crowds import side_by_side
 from kafka_broker import KafkaBroker
 from measuring import Contender, Goal, Measure, Opened, Peer, Row, times_as_fast, times_as_long
@@ -385,6 +385,60 @@ def _delays(server: Server, topic: str, acks: str, count: int) -> list[float]:
     return delays[1:]
 
 
+# --- transactions ----------------------------------------------------------------------------------------------------
+
+_RECORDS_OF_TRANSACTION = 100
+_STATE_TOPIC = "__transaction_state"
+
+
+@contextlib.contextmanager
+def transactions(find: Find, bench: Bench) -> Iterator[Measure]:
+    """Transactions of 100 records of 100 bytes, one after the other; seconds."""
+    server = find(bench)
+    yield lambda number: _transactions(server, bench)[0]
+
+
+@contextlib.contextmanager
+def commits(find: Find, bench: Bench) -> Iterator[Measure]:
+    """The time of `commit_transaction` of them, which sends the last records: p99 in ms."""
+    server = find(bench)
+
+    def measure(number: int) -> float:
+        delays = sorted(_transactions(server, bench)[1])
+        return delays[math.ceil(len(delays) * 0.99) - 1] * 1e3
+
+    yield measure
+
+
+def _transactions(server: Server, bench: Bench) -> tuple[float, list[float]]:
+    """Return the seconds of all transactions, and those of each commit.
+
+    Both brokers sync what they have answered: Kafka the records and the states because of `flush.messages=1`.
+    """
+    name = bench.new("transactions").name
+    producer = Producer({"bootstrap.servers": server.address, "transactional.id": name})
+    producer.init_transactions(SECONDS_MAX)  # Kafka creates the topic of the states
+    admin = AdminClient({"bootstrap.servers": server.address})
+    flush = ConfigEntry("flush.messages", "1", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, _STATE_TOPIC, incremental_configs=[flush])
+    admin.incremental_alter_configs([resource])[resource].result()
+    with server.topic(name, 1, {"flush.messages": "1"}) as topic:
+        _transaction(producer, topic)
+        start = time.perf_counter()
+        delays = [_transaction(producer, topic) for _ in range(bench.count)]
+        return time.perf_counter() - start, delays
+
+
+def _transaction(producer: Producer, topic: str) -> float:
+    """Commit one transaction; return the seconds of the commit."""
+    producer.begin_transaction()
+    for _ in range(_RECORDS_OF_TRANSACTION):
+        producer.produce(topic, b"v" * 100, partition=0)
+    start = time.perf_counter()
+    producer.commit_transaction(SECONDS_MAX)
+    return time.perf_counter() - start
+
+
 # --- many partitions, connections, members ---------------------------------------------------------------------------
 
 _IDLE_CONNECTIONS, _IDLE_CONNECTIONS_QUICK = 1000, 20
@@ -619,6 +673,25 @@ ROWS = (
         unit="ms",
         count=5_000,
         count_quick=50,
+    ),
+    _row(
+        "serve-transactions",
+        "Transactions of 100 records, on disk before they are acknowledged on both sides",
+        transactions,
+        _NEVER_SLOWER,
+        of="transactions",
+        count=300,
+        count_quick=10,
+    ),
+    _row(
+        "serve-commit",
+        "The commit of these transactions: p99",
+        commits,
+        times_as_long(1.0),
+        unit="ms",
+        of="transactions",
+        count=300,
+        count_quick=10,
     ),
     Row(
         "serve-start",
