@@ -70,6 +70,9 @@ class Shard(Generic[S, C]):
 class CoordinatorLog(ABC, Generic[S, C]):
     """Reads and writes a coordinator's topic of one directory. S: the state of a key; C: a change of it."""
 
+    unreadable = ErrorCode.NOT_COORDINATOR
+    """The error for keys of a partition that cannot be read: that of a coordinator of Kafka that could not load it."""
+
     def __init__(
         self,
         directory: LogDirectory,
@@ -158,15 +161,14 @@ class CoordinatorLog(ABC, Generic[S, C]):
     async def current(self, key: str) -> None:
         """Read what was appended to the key's partition since.
 
-        COORDINATOR_LOAD_IN_PROGRESS while it is being loaded; NOT_COORDINATOR, as from a coordinator of Kafka that
-        could not load it, if it cannot be read.
+        COORDINATOR_LOAD_IN_PROGRESS while it is being loaded; `unreadable` if it cannot be read.
         """
         shards = self._shards_of(key)
         for shard in shards:
             await self._refresh(shard)
         # In a part of the topic any partition may be that of the key.
         if any(each.failure for each in shards) and not any(key in each.states for each in shards):
-            raise self._refusal(ErrorCode.NOT_COORDINATOR)
+            raise self._refusal(self.unreadable)
 
     async def current_all(self) -> None:
         """Read what was appended to any partition since."""
@@ -239,7 +241,8 @@ class CoordinatorLog(ABC, Generic[S, C]):
         if self._reported.get(shard.partition) != shard.failure:
             self._reported[shard.partition] = shard.failure
             _log.error(
-                "%s: its %s are not available until it can be read again: %s; `offsetfs verify` shows the damage",
+                "%s: its %s are not available until it can be read again: %s; stop the broker, then `offsetfs repair` "
+                "shows what to do",
                 shard.partition, self._content, shard.failure,
             )  # fmt: skip
 
@@ -274,7 +277,7 @@ class CoordinatorLog(ABC, Generic[S, C]):
                 if self._is_behind(shard):
                     await self._catch_up(shard)
                 if shard.failure:
-                    raise self._refusal(ErrorCode.NOT_COORDINATOR)
+                    raise self._refusal(self.unreadable)
                 for changes, records in self._batches(make()):
                     await self._append(shard, changes, records, producer)
 

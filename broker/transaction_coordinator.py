@@ -380,8 +380,8 @@ class TransactionCoordinator:
         """Complete the ends that a crash, or an error, has interrupted."""
         with contextlib.suppress(TransactionError):  # a partition that could not be read, and no client may ask for it
             await self._log.current_all()
-        for transactional_id, found in list(self._log.states()):
-            if found.state.is_ending and transactional_id not in self._completing:
+        for transactional_id in self._log.ending():
+            if transactional_id not in self._completing:
                 await self._complete(transactional_id)
 
     async def abort_timed_out(self) -> None:

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from offsetfs.broker.coordinator_log import CoordinatorLog, KeyValue, Shard
+from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.transaction import TransactionError
-from offsetfs.storage import Log, LogDirectory
+from offsetfs.storage import Log, LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import (
     TRANSACTIONS_TOPIC,
     Transaction,
@@ -25,10 +26,17 @@ _Shard = Shard[Transaction, TransactionChange]
 class TransactionLog(CoordinatorLog[Transaction, TransactionChange]):
     """Reads and writes `__transaction_state` of one directory."""
 
+    unreadable = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
     def __init__(self, directory: LogDirectory, partitions: int, syncs: LogSync) -> None:
         """`partitions`: the number of partitions of a new topic."""
         super().__init__(directory, TRANSACTIONS_TOPIC, "transactions", syncs, TransactionError)
         self._partitions = partitions
+        self._ending: dict[TopicPartition, set[str]] = {}
+
+    def ending(self) -> list[str]:
+        """Return the ids whose transaction is to be completed, of the partitions that can be read."""
+        return [each for partition in self._shards for each in self._ending.get(partition, ())]
 
     def epoch_of(self, transactional_id: str) -> int:
         """Return the epoch of the coordinator: the leader epoch of the id's partition, at least 0."""
@@ -46,10 +54,16 @@ class TransactionLog(CoordinatorLog[Transaction, TransactionChange]):
         return transaction_key(change.transactional_id), value
 
     def _on_forget(self, shard: _Shard) -> None:
-        pass
+        self._ending.pop(shard.partition, None)
 
     def _apply(self, shard: _Shard, change: TransactionChange, *, own_offset: int | None) -> None:
-        if change.transaction is None:
-            shard.states.pop(change.transactional_id, None)
+        transactional_id, transaction = change
+        if transaction is None:
+            shard.states.pop(transactional_id, None)
         else:
-            shard.states[change.transactional_id] = change.transaction
+            shard.states[transactional_id] = transaction
+        ending = self._ending.setdefault(shard.partition, set())
+        if transaction is not None and transaction.state.is_ending:
+            ending.add(transactional_id)
+        else:
+            ending.discard(transactional_id)

@@ -11,13 +11,24 @@ import click
 from offsetfs.cli import preflight
 from offsetfs.cli.exit_codes import DONE, SYSTEM, Failure
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
+from offsetfs.storage.coordinators import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from offsetfs.storage.errors import LogDirectoryLocked, NotALogDirectory
 
 if TYPE_CHECKING:
+    from offsetfs.storage import TopicPartition
     from offsetfs.storage.verify import PartitionPlan, RepairOutcome, RepairPlan
 
 UNREPAIRED = 1
 """The exit code if there is something to repair, or damage that cannot be repaired. It equals `WRONG_CALL`."""
+
+
+_REFUSED = {OFFSETS_TOPIC: "groups", TRANSACTIONS_TOPIC: "transactional ids"}
+"""What a broker refuses while it cannot read the partition that has their records."""
+
+_REMEDY = (
+    "its {} are refused until it can be read: restore the segment from a backup, or go back to the records before the "
+    "damage with `offsetfs truncate LOGDIR {} {}`"
+)
 
 
 @click.command("repair", short_help="Finish what a crash interrupted; rebuild indexes.")
@@ -81,22 +92,25 @@ def _show(planned: RepairPlan, as_json: bool) -> None:
     if planned.settings_path is not None:
         meaning = "cannot be read: would be renamed; the topics whose settings are lost would use the defaults"
         _line(as_json, "settings", planned.settings_path, meaning)
-    for partition in planned.partitions.values():
-        _show_partition(partition, as_json)
+    for name, partition in planned.partitions.items():
+        _show_partition(name, partition, as_json)
     for finding in planned.kept:
         click.echo(json.dumps({"stays": True, **finding.fields()}) if as_json else f"stays: {finding}")
 
 
-def _show_partition(partition: PartitionPlan, as_json: bool) -> None:
+def _show_partition(name: TopicPartition, partition: PartitionPlan, as_json: bool) -> None:
     for step in partition.steps:
         click.echo(json.dumps(asdict(step)) if as_json else str(step))
     for finding in partition.kept:
         click.echo(json.dumps({"stays": True, **finding.fields()}) if as_json else f"stays: {finding}")
-    if any(finding.kind == "unreadable-batch" for finding in partition.kept):
+    unreadable = [finding.offset or 0 for finding in partition.kept if finding.kind == "unreadable-batch"]
+    if unreadable:
         from offsetfs.storage.verify import readable_ranges
 
         ranges = ", ".join(f"{first} to {last}" for first, last in readable_ranges(partition.path))
         _line(as_json, "readable", partition.path, f"what remains readable: offsets {ranges or 'none'}")
+    if unreadable and name.topic in _REFUSED:
+        _line(as_json, "waits", partition.path, _REMEDY.format(_REFUSED[name.topic], name, min(unreadable)))
 
 
 def _line(as_json: bool, kind: str, path: str, meaning: str) -> None:

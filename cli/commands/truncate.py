@@ -10,7 +10,7 @@ from offsetfs.cli.exit_codes import DONE, Failure
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
 from offsetfs.cli.terminal import confirmation
 from offsetfs.storage import Log, TopicPartition
-from offsetfs.storage.errors import LogDirectoryLocked, StorageError
+from offsetfs.storage.errors import CorruptBatch, LogDirectoryLocked, MalformedBatch, StorageError
 
 
 @click.command("truncate", short_help="Remove the records from an offset to the end.")
@@ -64,7 +64,10 @@ def _first_removed(log: Log, offset: int) -> int:
     """Return the base offset of the batch that contains `offset`; `offset` itself in a gap, or below the log start."""
     if offset <= log.log_start_offset:
         return offset
-    batch = log.batch_at(offset)
+    try:
+        batch = log.batch_at(offset)
+    except (CorruptBatch, MalformedBatch):
+        return offset  # damage is removed from here on
     return min(batch.base_offset, offset) if batch is not None else offset
 
 

@@ -20,10 +20,11 @@ import os
 from collections.abc import Sequence
 
 from offsetfs.storage import files
-from offsetfs.storage.errors import CorruptIndex, OffsetOutOfRange
+from offsetfs.storage.errors import CorruptIndex, OffsetOutOfRange, StorageError
 from offsetfs.storage.names import MAP_SUFFIXES, parse_segment_name, segment_name
 from offsetfs.storage.partition import cut_tail, log_end
 from offsetfs.storage.partition.log_interfaces import ChangeableLog
+from offsetfs.storage.records.format import batch_chain
 from offsetfs.storage.segments import segment_names
 from offsetfs.storage.segments.offset_index import OffsetIndex
 from offsetfs.storage.segments.segment import Segment
@@ -64,7 +65,7 @@ def _cut(log: ChangeableLog, offset: int) -> None:
     segments = log.snapshot()
     last = segments.floor(offset)
     assert last is not None
-    position = last.position_of(offset)
+    position = _position_of(last, offset)
     if position < last.size:
         cut_tail.keep(last, position)
     # Before any file is changed: after a failed truncation, a later checkpoint once wrote a recovery point beyond the
@@ -83,6 +84,22 @@ def _cut(log: ChangeableLog, offset: int) -> None:
         if log_end.end_of_chain(cut) != offset:
             left = left.plus(_begin(log, offset))
         log.publish_truncated(log.state.truncated_to(offset, left))
+
+
+def _position_of(segment: Segment, offset: int) -> int:
+    """Return the position of the first batch that ends at `offset` or above, or that of damage that may hold it."""
+    damaged: list[int] = []
+
+    def note(error: StorageError) -> None:
+        damaged.append(error.position or 0)
+
+    start = segment.reading_position(offset)
+    with files.opened(segment.log_path) as log:
+        for position, header, _ in batch_chain.walk(log, start, segment.size, on_damage=note):
+            if header.last_offset >= offset:
+                return damaged[0] if damaged and header.base_offset > offset else position
+            damaged.clear()
+    return damaged[0] if damaged else segment.size
 
 
 def _empty(log: ChangeableLog, offset: int) -> None:

@@ -24,6 +24,7 @@ from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.transaction import EPOCH_MAX, completed
 from offsetfs.broker.transaction_coordinator import TransactionCoordinator
 from offsetfs.broker.transaction_markers import Marker, TransactionMarkers
+from offsetfs.cli import run
 from offsetfs.protocol import codec
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.records import PartitionsSchema, TransactionLogValue
@@ -580,7 +581,9 @@ async def test_an_end_that_another_coordinator_has_prepared_is_completed(
     partitions, state = frozenset({T, U}), TransactionState.PREPARE_COMMIT
     store(directory, Transaction(producer.producer_id, producer.epoch + 1, 60_000, state, partitions, 1, 1))
     assert await producer.state() == "PrepareCommit"
+    assert coordinator_of(running)._log.ending() == ["tx"]  # a check needs no look at each id
     await coordinator_of(running).complete_prepared()
+    assert coordinator_of(running)._log.ending() == []
     assert (await producer.state(), committed(directory)) == ("CompleteCommit", [b"1"])
     assert await producer.send(b"late") == ErrorCode.INVALID_PRODUCER_EPOCH
 
@@ -636,15 +639,44 @@ async def test_ids_of_a_damaged_partition_get_an_error_and_the_others_are_served
     path.write_bytes(data)
     async with serving(str(tmp_path)) as running:
         producer = TransactionalProducer(running)
-        assert await producer.init() == ErrorCode.NOT_COORDINATOR
-        assert await producer.end() == ErrorCode.NOT_COORDINATOR
+        assert await producer.init() == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await producer.end() == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert await producer.send(b"1") == ErrorCode.NOT_ENOUGH_REPLICAS
-        assert (await producer.described()).error_code == ErrorCode.NOT_COORDINATOR
+        assert (await producer.described()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert str(path) in caplog.text
         served = TransactionalProducer(running, other)
         assert await served.init() == NONE
         await begun(served)
         assert await served.end() == NONE
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("place", [-1, 222 + 16], ids=["in the records", "in the header"])
+async def test_ids_of_a_damaged_partition_are_served_after_the_proposed_repair(
+    tmp_path: Path, directory: LogDirectory, place: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory.close()
+    async with serving(str(tmp_path)) as running:
+        first = TransactionalProducer(running)
+        assert [await first.init(), await first.init(), await first.add("t")] == [NONE, NONE, [NONE]]
+    name = f"__transaction_state-{partition_of('tx', 2)}"
+    path = tmp_path / name / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[place] ^= 0x55
+    path.write_bytes(data)
+    assert run(["verify", str(tmp_path)]) == 1
+    assert f"{path}, position 222" in capsys.readouterr().out
+    assert run(["repair", str(tmp_path), "--yes"]) == 1
+    (line,) = (each for each in capsys.readouterr().out.splitlines() if "are refused until" in each)
+    assert line.startswith(f"{tmp_path / name}: its transactional ids are refused")
+    assert line.endswith(f"`offsetfs truncate LOGDIR {name} 2`")
+    assert run(["truncate", str(tmp_path), name, "2", "--yes"]) == 0
+    assert run(["verify", str(tmp_path)]) == 0
+    async with serving(str(tmp_path)) as running:
+        again = TransactionalProducer(running)
+        assert [await again.init(), again.epoch] == [NONE, first.epoch + 1]
+        await begun(again)
+        assert await again.end() == NONE
 
 
 # --- administration

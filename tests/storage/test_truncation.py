@@ -17,6 +17,7 @@ from offsetfs.storage import files
 from offsetfs.storage.checkpoint import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS, read_epochs, read_offsets
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import LogFailed, OffsetOutOfRange, ReadOnlyLog
+from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition import truncation
 from offsetfs.storage.partition.producers import ABORT, COMMIT
 from offsetfs.storage.partition.retention import take_out_below_start
@@ -99,6 +100,20 @@ def test_the_log_ends_where_it_was_cut_and_goes_on_there(
     small.reopen(in_order=False)
     assert list(small.offsets()) == [*range(last + 1), offset]
     assert small.log.damage == ()
+
+
+@pytest.mark.parametrize("place", [16, -1], ids=["in the header", "in the records"])
+@pytest.mark.parametrize("offset", [20, 22])
+def test_damage_that_may_hold_the_offset_is_cut(make: Make, place: int, offset: int) -> None:
+    small = four_segments(make)
+    path = Path(small.log.path) / segment_name(20, ".log")
+    content = bytearray(path.read_bytes())
+    content[place if place > 0 else batch_of(5).size + place] ^= 0x55
+    path.write_bytes(content)
+    assert small.log.truncate_to(offset) is True
+    small.reopen(in_order=True)
+    assert (small.log.next_offset, list(small.offsets())) == (offset, list(range(20)))
+    assert (small.log.damage, path.stat().st_size) == ((), 0)
 
 
 @pytest.mark.parametrize("offset", [40, 41, 2**62])
