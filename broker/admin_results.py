@@ -17,12 +17,15 @@ from offsetfs.storage.errors import (
     InvalidName,
     OffsetOutOfRange,
     PartitionExists,
+    PolicyViolation,
     ReadOnlyLog,
     StorageError,
     UnknownPartition,
 )
 
 _log = logging.getLogger(__name__)
+
+_MISTAKES_OF_CLIENTS = UnknownPartition, PartitionExists, OffsetOutOfRange, ReadOnlyLog
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -59,7 +62,9 @@ async def answer(result: Any, work: Callable[[], Any], *, has_message: bool = Tr
         result.error_code, message = ErrorCode.INVALID_CONFIG, message_of(error)
     except InvalidName as error:
         result.error_code, message = ErrorCode.INVALID_TOPIC_EXCEPTION, message_of(error)
-    except (UnknownPartition, PartitionExists, OffsetOutOfRange, ReadOnlyLog) as error:  # mistakes of the client
+    except PolicyViolation as error:
+        result.error_code, message = ErrorCode.POLICY_VIOLATION, message_of(error)
+    except _MISTAKES_OF_CLIENTS as error:
         result.error_code, message = code_of(error), message_of(error)
     except (StorageError, OSError, MemoryError) as error:
         _log.error("%s", error)

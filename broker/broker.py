@@ -21,6 +21,7 @@ from offsetfs.broker.listeners import ADVERTISED, Listener
 from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.partitions import Topics
+from offsetfs.broker.rare_lines import RareLines
 from offsetfs.broker.receive_buffers import ReceiveBuffers
 from offsetfs.broker.report import BrokerReporter
 from offsetfs.broker.request_limits import RequestLimits
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-REFUSALS_LOGGED_S = 10.0
 _CLUSTER_CHECK_S = 1.0
 
 DRAIN_S = 5.0
@@ -71,13 +71,15 @@ class Broker:
         self._apis = {each.key: each for each in found}
         self._closed_peers = ClosedPeers()
         limits = RequestLimits(settings.queued_max_requests, settings.queued_max_request_bytes)
-        self._shared = Shared(self._apis, settings, limits, ReceiveBuffers(), self._closed_peers, self._metrics)
+        self._shared = Shared(
+            self._apis, settings, limits, ReceiveBuffers(), self._closed_peers, self._metrics, RareLines()
+        )
         self._accepting = trio.CancelScope()
         self._idle_s = math.inf if settings.connections_max_idle_ms < 0 else settings.connections_max_idle_ms / 1000
         self._serving = trio.CancelScope()
         self._connections: set[Connection] = set()
         self._addresses: Counter[str] = Counter()
-        self._refusals = _Refusals()
+        self._refusals = RareLines()
         self._is_stopping = False
 
     async def run(self) -> None:
@@ -140,7 +142,9 @@ class Broker:
             host = str(address[0])
             limit = self._limit_reached(host)
             if limit is not None:
-                self._refusals.report(host, limit)
+                if count := self._refusals.count():
+                    refused = counted(count, "connection")
+                    _log.warning("%s refused, the last one from %s: %s", refused, host, limit)
                 self._metrics.connections_refused += 1
                 peer.close()
                 continue
@@ -215,18 +219,3 @@ def _logins(listeners: Sequence[Listener], security: SecurityStore) -> Mapping[s
 
     unknown_users = UnknownUsers()
     return {name: Logins(sasl_settings(each), find, unknown_users) for name, each in with_sasl.items()}
-
-
-class _Refusals:
-    """Logs refused connections, at most one line in `REFUSALS_LOGGED_S`."""
-
-    def __init__(self) -> None:
-        self._next_s = -math.inf
-        self._count = 0
-
-    def report(self, host: str, limit: str) -> None:
-        self._count += 1
-        now_s = trio.current_time()
-        if now_s >= self._next_s:
-            _log.warning("%s refused, the last one from %s: %s", counted(self._count, "connection"), host, limit)
-            self._next_s, self._count = now_s + REFUSALS_LOGGED_S, 0

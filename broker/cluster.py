@@ -99,6 +99,14 @@ class Cluster:
                 CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else UNKNOWN_OPERATIONS
             ),
         )
+        wanted_topics = request.topics or []
+        if version < 12 and any(each.name is None or each.topic_id != NO_ID for each in wanted_topics):
+            code = ErrorCode.INVALID_REQUEST
+            return MetadataResponse(
+                topics=[
+                    MetadataResponseTopic(code, name=each.name or "", topic_id=each.topic_id) for each in wanted_topics
+                ]
+            )
         known = self._topics.all()
         if request.topics is None or (version == 0 and not request.topics):
             response.topics = [self._topic(each, request) for each in known.values()]
@@ -117,16 +125,16 @@ class Cluster:
         if name in known:
             return self._topic(known[name], request)
         if version >= 4 and not request.allow_auto_topic_creation:
-            return MetadataResponseTopic(_missing_code(name), name=name)
+            return _missing(name, _missing_code(name), request)
         try:
             with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
                 created = await in_thread(partial(self._topics.create_missing, name))
         except PartitionExists:
             created = True
         except (StorageError, OSError) as error:
-            return MetadataResponseTopic(code_of(error), name=name)
+            return _missing(name, code_of(error), request)
         if not created:
-            return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+            return _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, request)
         return self._topic(self._topics.all().get(name) or Topic(name, {}), request)
 
     def _topic(self, topic: Topic, request: MetadataRequest) -> MetadataResponseTopic:
@@ -145,9 +153,7 @@ class Cluster:
                 )
                 for number, each in topic.partitions.items()
             ],
-            topic_authorized_operations=(
-                TOPIC_OPERATIONS if request.include_topic_authorized_operations else UNKNOWN_OPERATIONS
-            ),
+            topic_authorized_operations=_operations(request),
         )
 
     async def describe_topic_partitions(
@@ -228,6 +234,14 @@ def _undescribed(
     code: ErrorCode, name: str, operations: int = UNKNOWN_OPERATIONS
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(code, name, topic_authorized_operations=operations)
+
+
+def _missing(name: str, code: ErrorCode, request: MetadataRequest) -> MetadataResponseTopic:
+    return MetadataResponseTopic(code, name=name, topic_authorized_operations=_operations(request))
+
+
+def _operations(request: MetadataRequest) -> int:
+    return TOPIC_OPERATIONS if request.include_topic_authorized_operations else UNKNOWN_OPERATIONS
 
 
 def _missing_code(name: str) -> ErrorCode:

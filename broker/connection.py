@@ -30,6 +30,7 @@ from offsetfs.broker.failure_responses import failure_response
 from offsetfs.broker.listeners import Listener
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.principal import ANONYMOUS, Principal
+from offsetfs.broker.rare_lines import RareLines
 from offsetfs.broker.receive_buffers import ReceiveBuffers
 from offsetfs.broker.request_limits import DECODED_FACTOR, FREE_BYTES_MAX, RequestLimits
 from offsetfs.broker.response_queue import DelayedResponse, PendingResponse, ResponseQueue
@@ -40,6 +41,7 @@ from offsetfs.protocol.messages import ApiVersion, ApiVersionsResponse, RequestH
 from offsetfs.protocol.schemas import schema
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import BatchRange
+from offsetfs.storage.errors import counted
 
 _log = logging.getLogger(__name__)
 
@@ -102,6 +104,8 @@ class Shared:
     buffers: ReceiveBuffers
     closed_peers: ClosedPeers
     metrics: BrokerMetrics
+    broken: RareLines
+    """Counts connections that end because their client breaks the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +182,7 @@ class Connection:
         self._buffers = shared.buffers
         self._closed_peers = shared.closed_peers
         self._metrics = shared.metrics
+        self._broken = shared.broken
         self._request_bytes_max = shared.settings.socket_request_max_bytes
         self._request_bytes_setting = "socket.request.max.bytes"
         self.listener = listener
@@ -226,7 +231,9 @@ class Connection:
                     with self._reading:
                         await self._serve(nursery)
         except* (InvalidMessage, ProtocolError) as errors:
-            _log.warning("%s: connection closed: %s", self.host, errors.exceptions[0])
+            if count := self._broken.count():
+                more = f" (and {counted(count - 1, 'other')} since the last such line)" if count > 1 else ""
+                _log.warning("%s: connection closed: %s%s", self.host, errors.exceptions[0], more)
         except* OSError as errors:  # the client is gone, or resets the connection
             _log.debug("%s: connection lost: %s", self.host, errors.exceptions[0])
         finally:

@@ -216,7 +216,7 @@ class FetchSessions:
 
     def begin(self, context: FetchContext, request: FetchRequest, version: int) -> FetchSession | None:
         """Return a new session with the partitions of a full request; None if there is no slot."""
-        if not context.partitions or not self._has_slot(len(context.partitions)):
+        if not self._has_slot(len(context.partitions)):
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:

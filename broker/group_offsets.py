@@ -70,14 +70,15 @@ class GroupOffsets:
         except GroupError as error:
             for topic in response.topics:
                 for each in topic.partitions:
-                    each.error_code = each.error_code or error.code
+                    if each.error_code in (ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE):
+                        each.error_code = error.code
         return response
 
     def _checked(self, request: m.OffsetCommitRequest) -> tuple[m.OffsetCommitResponse, list[CommitChange]]:
         """Return the answer for partitions that cannot have a commit, and the commits of the others."""
         retention_ms = request.retention_time_ms
         response, changes = m.OffsetCommitResponse(), list[CommitChange]()
-        for topic in request.topics:
+        for topic in (each for each in request.topics if each.partitions):
             answer = m.OffsetCommitResponseTopic(name=topic.name)
             response.topics.append(answer)
             for each in topic.partitions:

@@ -46,7 +46,7 @@ class Offsets:
         response = ListOffsetsResponse()
         twice = repeated((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
         is_committed = request.isolation_level == READ_COMMITTED
-        for topic in request.topics:
+        for topic in (each for each in request.topics if each.partitions):
             answer = ListOffsetsTopicResponse(topic.name)
             response.topics.append(answer)
             for each in {each.partition_index: each for each in topic.partitions}.values():

@@ -128,7 +128,7 @@ class Producing:
         refused = _refusal(request, version) or await self._loaded(request.transactional_id)
         response, appends = ProduceResponse(), list[_Append]()
         self._topics.directory.refresh_config()  # offsetfs config may have changed settings
-        for topic in request.topic_data:
+        for topic in (each for each in request.topic_data if each.partition_data):
             name = topic.name if version < TOPIC_IDS_VERSION else self._topics.name_of(topic.topic_id)
             parts = [_Append(name, each, request.transactional_id) for each in topic.partition_data]
             response.responses.append(TopicProduceResponse(name or "", topic.topic_id, [each.result for each in parts]))

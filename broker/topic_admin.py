@@ -59,9 +59,9 @@ class TopicAdmin:
 
     async def _create(self, topic: m.CreatableTopic, result: m.CreatableTopicResult, *, only_checks: bool) -> None:
         self._check_new_name(topic.name)
-        count = self._partitions(topic)
         settings = _settings_of(topic)
         config = LogConfig.from_properties(settings, self._configs.defaults())
+        count = self._partitions(topic)
         if not only_checks:
             await completed(self._topics.create, topic.name, count, settings)
             result.topic_id = self._topics.topic_id(topic.name)
@@ -197,7 +197,7 @@ class TopicAdmin:
     async def delete_records(self, request: m.DeleteRecordsRequest, version: int) -> m.DeleteRecordsResponse:
         """Delete the records below offsets; -1 is the end of the log. Durable when answered."""
         response = m.DeleteRecordsResponse()
-        for topic in request.topics:
+        for topic in (each for each in request.topics if each.partitions):
             results = m.DeleteRecordsTopicResult(topic.name)
             response.topics.append(results)
             for each in topic.partitions:

@@ -175,13 +175,14 @@ class TransactionCoordinator:
                 [m.AddPartitionsToTxnPartitionResult(each, codes[topic.name, each]) for each in topic.partitions],
             )
             for topic in asked.topics
+            if topic.partitions
         ]
 
     async def _verified(
         self, transactional_id: str, producer: ProducerEpoch, named: list[tuple[str, int]], version: int
     ) -> dict[tuple[str, int], ErrorCode]:
         await self._log.current(transactional_id)
-        codes = {each: self.verify(transactional_id, producer, TopicPartition(*each)) for each in named}
+        codes = {each: self._contained(transactional_id, producer, TopicPartition(*each)) for each in named}
         if version >= _ABORTABLE_SINCE:
             return {each: _abortable(code) for each, code in codes.items()}
         return codes
@@ -250,12 +251,15 @@ class TransactionCoordinator:
 
     def verify(self, transactional_id: str, producer: ProducerEpoch, partition: TopicPartition) -> ErrorCode:
         """Return NONE if a partition is in the ongoing transaction of a producer. Call `current` before."""
+        code = self._contained(transactional_id, producer, partition)
+        # As AddPartitionsToTxnManager: old clients end at PRODUCER_FENCED.
+        return ErrorCode.INVALID_PRODUCER_EPOCH if code == ErrorCode.PRODUCER_FENCED else code
+
+    def _contained(self, transactional_id: str, producer: ProducerEpoch, partition: TopicPartition) -> ErrorCode:
         try:
             check_contains(self._log.find(transactional_id), producer, partition)
         except TransactionError as error:
-            # As AddPartitionsToTxnManager: old clients end at PRODUCER_FENCED.
-            is_fenced = error.code == ErrorCode.PRODUCER_FENCED
-            return ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else error.code
+            return error.code
         return ErrorCode.NONE
 
     def contains(self, transactional_id: str, producer: ProducerEpoch, partition: TopicPartition) -> bool:

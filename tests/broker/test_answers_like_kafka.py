@@ -20,3 +20,59 @@ async def test_a_topic_that_does_not_exist_is_described_with_the_operations_of_t
         ("a b", 17, TOPIC_OPERATIONS),
         ("x", 3, TOPIC_OPERATIONS),
     ]
+
+
+@pytest.mark.parametrize("version", [10, 11])
+async def test_metadata_without_names_is_an_invalid_request_before_version_12(running: Running, version: int) -> None:
+    """A null name was UNKNOWN_SERVER_ERROR, and the error was logged: a response of these versions has no null."""
+    topics = [m.MetadataRequestTopic(name=None), m.MetadataRequestTopic(name="t", topic_id=bytes(range(16)))]
+    found = await running.send(3, "Metadata", version, m.MetadataRequest(topics))
+    assert [(each.error_code, each.name) for each in found.topics] == [(42, ""), (42, "t")]
+    assert (found.brokers, found.cluster_id, found.controller_id) == ([], None, -1)
+
+
+async def test_a_commit_of_an_unknown_member_is_refused_before_its_metadata_is_looked_at(running: Running) -> None:
+    partitions = [m.OffsetCommitRequestPartition(0, 1, committed_metadata="x" * 5000)]
+    request = m.OffsetCommitRequest("g", 5, "unknown", topics=[m.OffsetCommitRequestTopic("t", partitions=partitions)])
+    found = await running.send(8, "OffsetCommit", 8, request)
+    assert found.topics[0].partitions[0].error_code == 22
+
+
+async def test_topics_without_partitions_are_not_in_responses(running: Running) -> None:
+    produced = await running.send(0, "Produce", 9, m.ProduceRequest(acks=1, topic_data=[m.TopicProduceData("t")]))
+    listed = await running.send(2, "ListOffsets", 5, m.ListOffsetsRequest(-1, topics=[m.ListOffsetsTopic("t")]))
+    commit = m.OffsetCommitRequest("g", topics=[m.OffsetCommitRequestTopic("t")])
+    committed = await running.send(8, "OffsetCommit", 8, commit)
+    assert (produced.responses, listed.topics, committed.topics) == ([], [], [])
+
+
+async def test_deleting_records_of_a_compacted_topic_is_no_error_of_the_broker(running: Running) -> None:
+    """It was logged as one."""
+    topics = [m.CreatableTopic("compacted", 1, 1, configs=[m.CreatableTopicConfig("cleanup.policy", "compact")])]
+    await running.send(19, "CreateTopics", 5, m.CreateTopicsRequest(topics, 10_000))
+    asked = m.DeleteRecordsRequest([m.DeleteRecordsTopic("compacted", [m.DeleteRecordsPartition(0, 0)])], 10_000)
+    found = await running.send(21, "DeleteRecords", 2, asked)
+    assert found.topics[0].partitions[0].error_code == 44
+
+
+async def test_metadata_of_a_topic_that_does_not_exist_has_the_operations_of_the_client(running: Running) -> None:
+    request = m.MetadataRequest(
+        [m.MetadataRequestTopic(name="a b")],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+    found = await running.send(3, "Metadata", 9, request)
+    assert [(each.error_code, each.topic_authorized_operations) for each in found.topics] == [(17, TOPIC_OPERATIONS)]
+
+
+async def test_a_fetch_session_may_begin_without_partitions(running: Running) -> None:
+    found = await running.send(1, "Fetch", 12, m.FetchRequest(max_wait_ms=0, session_epoch=0))
+    assert found.session_id > 0
+
+
+async def test_a_wrong_setting_of_a_new_topic_is_reported_before_a_wrong_assignment(running: Running) -> None:
+    assignments = [m.CreatableReplicaAssignment(5, [1])]
+    configs = [m.CreatableTopicConfig("cleanup.policy", None)]
+    topics = [m.CreatableTopic("new", 3, 1, assignments, configs)]
+    found = await running.send(19, "CreateTopics", 5, m.CreateTopicsRequest(topics, 10_000))
+    assert found.topics[0].error_code == 40

@@ -22,11 +22,11 @@ import trio.testing
 from running_broker import Running, decoded, framed, received
 
 from offsetfs.broker import idle_connections
-from offsetfs.broker.broker import _Refusals
 from offsetfs.broker.closed_peers import ClosedPeers
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.listener_settings import ListenerSettings
 from offsetfs.broker.listeners import open_listeners
+from offsetfs.broker.rare_lines import LOGGED_S, RareLines
 from offsetfs.broker.request_limits import FREE_BYTES_MAX, RequestLimits
 from offsetfs.broker.server import serve, serve_until
 from offsetfs.broker.settings import ServerSettings
@@ -159,19 +159,24 @@ async def test_connections_above_a_limit_are_closed(
         await kept.pop().aclose()
 
 
-@pytest.mark.expect_log("refused, the last one from")
-async def test_refusals_are_logged_once_in_a_while(
-    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+async def test_what_clients_cause_is_logged_once_in_a_while(autojump_clock: trio.testing.MockClock) -> None:
+    refusals = RareLines()
+    assert [refusals.count() for _ in range(1000)] == [1] + [0] * 999
+    await trio.sleep(LOGGED_S + 1)
+    assert refusals.count() == 1000
+
+
+@pytest.mark.expect_log("127.0.0.1: connection closed: API 99 in version 0, which was not offered$")
+async def test_connections_with_wrong_requests_do_not_fill_the_log(
+    running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refusals = _Refusals()
-    for _ in range(1000):
-        refusals.report("10.0.0.1", "max.connections is 5")
-    await trio.sleep(11)
-    refusals.report("10.0.0.2", "max.connections is 5")
-    assert caplog.messages == [
-        "1 connection refused, the last one from 10.0.0.1: max.connections is 5",
-        "1000 connections refused, the last one from 10.0.0.2: max.connections is 5",
-    ]
+    """Each was a line: a client could fill the disk with them."""
+    for _ in range(5):
+        stream = await trio.open_tcp_stream(*running.address)
+        async with stream:
+            await stream.send_all(struct.pack(">ihhih", 10, 99, 0, 7, -1))
+            assert await received(stream) == b""
+    assert len([each for each in caplog.messages if "connection closed" in each]) == 1
 
 
 async def test_an_idle_connection_is_closed(directory: LogDirectory, nursery: trio.Nursery) -> None:
