@@ -19,6 +19,7 @@ from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.offsets import Offsets, Producers
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.produce import Producing
+from offsetfs.broker.replica_admin import ReplicaAdmin
 from offsetfs.broker.scram_users import ScramUsers, refuse_authentication, refuse_handshake
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.topic_admin import TopicAdmin
@@ -57,6 +58,7 @@ def apis(
     admin = TopicAdmin(topics, configs, settings, groups.offsets.forget)
     producing = Producing(topics, transactions, syncs, settings, metrics)
     fetching, offsets = Fetching(topics, node, settings, metrics), Offsets(topics)
+    replicas = ReplicaAdmin(topics, node)
     users = ScramUsers(security)
     acls = AclAdmin(security, has_authorizer=authorizer is not None)
     versions: dict[int, tuple[int, int]] = {}
@@ -109,11 +111,15 @@ def apis(
         Api(31, "DeleteAcls", 1, 3, _plain(acls.delete)),
         Api(32, "DescribeConfigs", 1, 4, _plain(configs.describe_configs)),
         Api(33, "AlterConfigs", 0, 2, _plain(configs.alter_configs)),
+        Api(34, "AlterReplicaLogDirs", 1, 2, _plain(replicas.alter_replica_log_dirs)),
         Api(35, "DescribeLogDirs", 1, 4, _plain(LogDirs(topics.directory).describe_log_dirs)),
         Api(36, "SaslAuthenticate", 0, 2, _plain(refuse_authentication)),
         Api(37, "CreatePartitions", 0, 3, _plain(admin.create_partitions)),
         Api(42, "DeleteGroups", 0, 2, _plain(groups.admin.delete)),
+        Api(43, "ElectLeaders", 0, 2, _plain(replicas.elect_leaders)),
         Api(44, "IncrementalAlterConfigs", 0, 1, _plain(configs.incremental_alter_configs)),
+        Api(45, "AlterPartitionReassignments", 0, 1, _plain(replicas.alter_reassignments)),
+        Api(46, "ListPartitionReassignments", 0, 0, _plain(replicas.list_reassignments)),
         Api(47, "OffsetDelete", 0, 0, _plain(groups.offsets.delete)),
         Api(50, "DescribeUserScramCredentials", 0, 0, _plain(users.describe)),
         Api(51, "AlterUserScramCredentials", 0, 0, _plain(users.alter)),
@@ -123,6 +129,7 @@ def apis(
         Api(66, "ListTransactions", 0, 1, _plain(transaction_admin.list)),
         Api(68, "ConsumerGroupHeartbeat", 0, 1, consumer_heartbeat),
         Api(69, "ConsumerGroupDescribe", 0, 1, _plain(groups.consumers.describe)),
+        Api(74, "ListConfigResources", 0, 1, _plain(configs.list_resources)),
         Api(75, "DescribeTopicPartitions", 0, 0, _plain(cluster.describe_topic_partitions)),
     ]
     versions.update({each.key: (each.first, each.last) for each in found})

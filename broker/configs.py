@@ -1,5 +1,7 @@
 """Settings: DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, of topics; those of the broker can be read.
 
+ListConfigResources names the topics and the broker.
+
 Follows Kafka's ConfigHelper, ConfigAdminManager and ConfigurationControlManager. The settings of topics are stored
 where the engine stores them, in `.offsetfs-topics.json`.
 
@@ -29,7 +31,7 @@ from offsetfs.storage.settings import (
     effective_broker_settings,
 )
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 """Types of resources. Kafka: `ConfigResource.Type`."""
 
 SOURCE_TOPIC, SOURCE_BROKER, SOURCE_DEFAULT = 1, 4, 5
@@ -153,6 +155,20 @@ class Configs:
         check_topic(name)
         if name not in self._topics.all():
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC)
+
+    async def list_resources(
+        self, request: m.ListConfigResourcesRequest, version: int
+    ) -> m.ListConfigResourcesResponse:
+        """Return the resources of some types, all without a type, that may have settings."""
+        known = [TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP] if version >= 1 else [CLIENT_METRICS]
+        wanted = set(request.resource_types or known)
+        if not wanted.issubset(known):
+            return m.ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        broker = str(self._settings.node_id)
+        found = [m.ConfigResource(broker, each) for each in (BROKER_LOGGER, BROKER) if each in wanted]
+        if TOPIC in wanted:
+            found += [m.ConfigResource(each, TOPIC) for each in self._topics.all()]
+        return m.ListConfigResourcesResponse(config_resources=found)
 
     # --- changing ----------------------------------------------------------------------------------------------------
 

@@ -46,6 +46,8 @@ def failure_response(
     """Return the response; None for a Produce request that expects none."""
     if api == "Produce" and not request.acks:
         return None
+    if isinstance(request, messages.AlterReplicaLogDirsRequest):  # the request is by directory, the response by topic
+        return _failed_moves(request, code)
     return _failed(
         f"{api}Response",
         schema(f"{api}Response").layout(version).fields,
@@ -55,6 +57,19 @@ def failure_response(
         code,
         {**_VALUES, "error_message": message},
     )
+
+
+def _failed_moves(
+    request: messages.AlterReplicaLogDirsRequest, code: ErrorCode
+) -> messages.AlterReplicaLogDirsResponse:
+    topics = [topic for each in request.dirs for topic in each.topics]
+    results = [
+        messages.AlterReplicaLogDirTopicResult(
+            each.name, [messages.AlterReplicaLogDirPartitionResult(partition, code) for partition in each.partitions]
+        )
+        for each in topics
+    ]
+    return messages.AlterReplicaLogDirsResponse(results=results)
 
 
 def _failed(

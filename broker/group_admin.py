@@ -14,7 +14,7 @@ from offsetfs.broker.group_table import GroupTable
 from offsetfs.protocol import messages as m
 from offsetfs.storage.coordinators import Change, describe
 
-_KEY_TYPES = (0, 1)  # of groups and of transactional ids
+_GROUPS, _TRANSACTIONAL_IDS = 0, 1  # types of keys
 _CLASSIC = "classic"
 
 
@@ -26,18 +26,30 @@ class GroupAdmin:
         self._node = node
 
     async def find(self, request: m.FindCoordinatorRequest, version: int) -> m.FindCoordinatorResponse:
-        """Return this broker for every group and every transactional id."""
+        """Return this broker for every group and every transactional id.
+
+        A look-up of a group creates `__consumer_offsets`, as in Kafka.
+        """
         node = self._node
-        if request.key_type not in _KEY_TYPES:
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            if version >= 4:
-                failed = [m.Coordinator(key, -1, "", -1, code) for key in request.coordinator_keys]
-                return m.FindCoordinatorResponse(coordinators=failed)
-            return m.FindCoordinatorResponse(error_code=code, node_id=-1)
+        if request.key_type not in (_GROUPS, _TRANSACTIONAL_IDS):
+            return self._not_available(request, version)
+        if request.key_type == _GROUPS and not self._table.directory.read_only:
+            try:
+                await self._table.home("")  # any name: all partitions are created at once
+            except GroupError:
+                return self._not_available(request, version)
         if version >= 4:
             found = [m.Coordinator(key, node.node_id, node.host, node.port) for key in request.coordinator_keys]
             return m.FindCoordinatorResponse(coordinators=found)
         return m.FindCoordinatorResponse(node_id=node.node_id, host=node.host, port=node.port)
+
+    @staticmethod
+    def _not_available(request: m.FindCoordinatorRequest, version: int) -> m.FindCoordinatorResponse:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if version >= 4:
+            failed = [m.Coordinator(key, -1, "", -1, code) for key in request.coordinator_keys]
+            return m.FindCoordinatorResponse(coordinators=failed)
+        return m.FindCoordinatorResponse(error_code=code, node_id=-1)
 
     async def describe(self, request: m.DescribeGroupsRequest, version: int) -> m.DescribeGroupsResponse:
         """Return state and members of groups."""

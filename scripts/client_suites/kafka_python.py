@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kafka_shell import prepare_kafka_folder
-from suite import Outcome, SuiteTest, TestRun
+from suite import ACLS, Outcome, SuiteTest, TestRun
 from suite_sources import unpack_python_source
 
 VERSION = "3.0.12"
@@ -48,7 +48,9 @@ class KafkaPython:
 
     def tests(self, cache: Path) -> Sequence[SuiteTest]:
         return [
-            SuiteTest(f"{module.removesuffix('_integration')}.{statement.name}")
+            SuiteTest(
+                f"{module.removesuffix('_integration')}.{statement.name}", ACLS if "acls" in statement.name else {}
+            )
             for module in MODULES
             for statement in ast.parse((self._integration(cache) / f"{module}.py").read_text()).body
             if isinstance(statement, ast.FunctionDef) and statement.name.startswith("test_")

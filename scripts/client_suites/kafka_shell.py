@@ -10,7 +10,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent.parent / "tests" / "f
 from kafka_tools import JARS, JAVA, java
 
 TOOLS = {
-    "kafka-acls.sh": "kafka.admin.AclCommand",
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
     "kafka-configs.sh": "kafka.admin.ConfigCommand",
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
 }

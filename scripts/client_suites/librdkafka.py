@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kafka_shell import prepare_kafka_folder
-from suite import Outcome, SuiteTest, TestRun
+from suite import ACLS, Outcome, SuiteTest, TestRun
 from suite_sources import SuiteError, run_quietly, unpack_debian_source
 
 UPSTREAM = "2.14.2"
@@ -21,6 +21,7 @@ DEBIAN_VERSION = "2.14.2-1"
 DEBIAN_RELEASE = "sid"
 SHA256 = "4d53568c13717b167d12c7b2a0fe12aeb5d6bfe02de53df5b68f86d870a81b33"
 LEFT_OUT = re.compile(r"TEST_F_LOCAL|TEST_F_MANUAL|TEST_F_KNOWN_ISSUE\b")
+USES_ACLS = ("0081", "0109", "0115", "0119")
 NO_AUTO_CREATION = "noautocreate"
 """The scenario of tests that expect a broker with auto.create.topics.enable=false."""
 
@@ -34,6 +35,9 @@ class Librdkafka:
         "make": "make",
         "dpkg-source": "dpkg-dev",
         "javac": "default-jdk-headless",
+        "/usr/include/openssl/ssl.h": "libssl-dev",
+        "/usr/include/rapidjson/document.h": "rapidjson-dev",
+        "/usr/include/zlib.h": "zlib1g-dev",
     }
 
     def build(self, cache: Path) -> None:
@@ -58,15 +62,21 @@ class Librdkafka:
         found: dict[str, SuiteTest] = {}
         for entry in re.split(r"\b_TEST\((?=\d)", table)[1:]:
             if not LEFT_OUT.search(entry):
-                settings = {"auto.create.topics.enable": "false"} if NO_AUTO_CREATION in entry else {}
-                name = f"{entry[:4]}-{NO_AUTO_CREATION}" if settings else entry[:4]
-                found[name] = SuiteTest(name, settings)
+                number = entry[:4]
+                if NO_AUTO_CREATION in entry:
+                    name = f"{number}-{NO_AUTO_CREATION}"
+                    found[name] = SuiteTest(name, {"auto.create.topics.enable": "false"})
+                else:
+                    found[number] = SuiteTest(number, ACLS if number in USES_ACLS else {})
         return list(found.values())
 
     def run_of(self, test: SuiteTest, address: str, cache: Path, scratch: Path) -> TestRun:
         folder = self._folder(cache) / "tests"
         configuration = scratch / f"{test.name}.conf"
-        configuration.write_text(f"metadata.broker.list={address}\ntest.topic.random=true\n")
+        lines = [f"metadata.broker.list={address}", "test.topic.random=true"]
+        if test.settings is ACLS:  # a test of 20 seconds runs kafka-acls.sh twice, beside 15 seconds of its own
+            lines.append("test.timeout.multiplier=3")
+        configuration.write_text("\n".join(lines) + "\n")
         number, _, scenario = test.name.partition("-")
         kafka = cache / "kafka"
         env = {

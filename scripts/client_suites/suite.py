@@ -8,6 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+ACLS: Mapping[str, str] = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+"""Settings of the broker for tests that create ACLs."""
+
 
 class Outcome(enum.StrEnum):
     """How a test ended."""
@@ -50,7 +56,7 @@ class Suite(Protocol):
 
     @property
     def needs(self) -> Mapping[str, str]:
-        """The commands that the build needs, each with its Debian package."""
+        """The commands and headers that the build needs, each with its Debian package."""
         ...
 
     def build(self, cache: Path) -> None:

@@ -24,8 +24,8 @@ class SuiteError(Exception):
 
 
 def require_commands(commands: Mapping[str, str]) -> None:
-    """Raise SuiteError if one of `commands` (with the Debian package that has it) is not installed."""
-    missing = sorted({package for command, package in commands.items() if not shutil.which(command)})
+    """Raise SuiteError if one of `commands`, or of paths of headers, is not there; each with its Debian package."""
+    missing = sorted({package for each, package in commands.items() if not (shutil.which(each) or Path(each).exists())})
     if missing:
         raise SuiteError(f"missing packages: apt-get install {' '.join(missing)}")
 

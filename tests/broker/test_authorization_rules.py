@@ -87,6 +87,8 @@ class Row:
 
 
 TRANSACTIONAL_BATCH = altered(GOOD, attributes=TRANSACTIONAL)
+MOVED = m.AlterReplicaLogDirsRequest([m.AlterReplicaLogDir("/logs", [m.AlterReplicaLogDirTopic("t", [0])])])
+ELECTION = m.ElectLeadersRequest(0, [m.ElectLeadersRequestTopicPartitions("t", [0])])
 NEW_PARTITIONS = m.CreatePartitionsRequest([m.CreatePartitionsTopic("t", 2)], 1000)
 NEW_TOPIC = m.CreateTopicsRequest([m.CreatableTopic("new", 1, 1)], 1000)
 SETTINGS = [m.AlterConfigsRequestAlterConfigsResource(2, "t")]
@@ -202,6 +204,11 @@ ROWS = [
         (cluster(Operation.ALTER_CONFIGS),),
     ),
     Row("DescribeLogDirs", 4, m.DescribeLogDirsRequest(None), (cluster(Operation.DESCRIBE),)),
+    Row("AlterReplicaLogDirs", 2, MOVED, (cluster(Operation.ALTER),)),
+    Row("ElectLeaders", 2, ELECTION, (cluster(Operation.ALTER),)),
+    Row("AlterPartitionReassignments", 1, m.AlterPartitionReassignmentsRequest(), (cluster(Operation.ALTER),)),
+    Row("ListPartitionReassignments", 0, m.ListPartitionReassignmentsRequest(), (cluster(Operation.DESCRIBE),)),
+    Row("ListConfigResources", 1, m.ListConfigResourcesRequest(), (cluster(Operation.DESCRIBE_CONFIGS),)),
     Row("CreatePartitions", 3, NEW_PARTITIONS, (topic(Operation.ALTER),)),
     Row("DeleteGroups", 2, m.DeleteGroupsRequest(["g"]), (group(Operation.DELETE),)),
     Row("OffsetDelete", 0, DELETED_OFFSETS, (group(Operation.DELETE), topic(Operation.READ))),
