@@ -90,7 +90,7 @@ async def test_resources_with_settings_are_the_topics_and_the_broker(running: Ru
 @pytest.mark.parametrize("version", [3, 6])
 async def test_a_look_up_of_a_group_creates_the_topic(running: Running, directory: LogDirectory, version: int) -> None:
     """A consumer that read `__consumer_offsets` first waited for it."""
-    request = m.FindCoordinatorRequest(key="g", coordinator_keys=["g"])
+    request = m.FindCoordinatorRequest(coordinator_keys=["g"]) if version >= 4 else m.FindCoordinatorRequest("g")
     for _ in range(2):
         response = await running.send(10, "FindCoordinator", version, request)
         assert (response.coordinators[0] if version >= 4 else response).error_code == ErrorCode.NONE
