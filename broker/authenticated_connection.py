@@ -79,6 +79,7 @@ class AuthenticatedConnection(Connection):
         now_s = trio.current_time()
         if not self._is_logging_in:
             if key == SASL_HANDSHAKE and self._session_ends_s < math.inf and now_s >= self._next_login_s:
+                self._next_login_s = now_s + REAUTHENTICATION_S
                 await self._responses.wait_until_empty()
                 self._begin_login()
             elif now_s >= self._session_ends_s:
@@ -159,8 +160,6 @@ class AuthenticatedConnection(Connection):
         lifetime_ms = self._logins.session_ms(self._mechanism, exchange)
         now_s = trio.current_time()
         self._session_ends_s = math.inf if lifetime_ms is None else now_s + lifetime_ms / 1000
-        if self._is_authenticated:
-            self._next_login_s = now_s + REAUTHENTICATION_S
         self._end_login()
         self._metrics.logins[self._mechanism, "succeeded"] += 1
         _log.debug("%s: %s has logged in by %s", self.host, printable(exchange.user), self._mechanism)
