@@ -20,7 +20,7 @@ from offsetfs.broker.offsets import Offsets, Producers
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.produce import Producing
 from offsetfs.broker.replica_admin import ReplicaAdmin
-from offsetfs.broker.scram_users import ScramUsers, refuse_authentication, refuse_handshake
+from offsetfs.broker.scram_users import ScramUsers, describe_client_quotas, refuse_authentication, refuse_handshake
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.topic_admin import TopicAdmin
 from offsetfs.broker.transaction_admin import TransactionAdmin
@@ -121,6 +121,7 @@ def apis(
         Api(45, "AlterPartitionReassignments", 0, 1, _plain(replicas.alter_reassignments)),
         Api(46, "ListPartitionReassignments", 0, 0, _plain(replicas.list_reassignments)),
         Api(47, "OffsetDelete", 0, 0, _plain(groups.offsets.delete)),
+        Api(48, "DescribeClientQuotas", 0, 1, _plain(describe_client_quotas)),
         Api(50, "DescribeUserScramCredentials", 0, 0, _plain(users.describe)),
         Api(51, "AlterUserScramCredentials", 0, 0, _plain(users.alter)),
         Api(60, "DescribeCluster", 0, 2, _plain(cluster.describe_cluster)),

@@ -39,6 +39,7 @@ RULES: Mapping[str, Rule] = {
     "DeleteRecords": topic_rules.delete_records,
     "DeleteTopics": topic_rules.delete_topics,
     "DescribeAcls": on_cluster(Operation.DESCRIBE),
+    "DescribeClientQuotas": on_cluster(Operation.DESCRIBE_CONFIGS),
     "DescribeCluster": topic_rules.describe_cluster,
     "DescribeConfigs": on_settings(Operation.DESCRIBE_CONFIGS, "results"),
     "DescribeGroups": group_rules.describe_groups,

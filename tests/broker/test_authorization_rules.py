@@ -226,6 +226,7 @@ ROWS = [
     Row("SaslHandshake", 1, m.SaslHandshakeRequest("PLAIN")),
     Row("SaslAuthenticate", 2, m.SaslAuthenticateRequest(b"")),
     Row("DescribeUserScramCredentials", 0, m.DescribeUserScramCredentialsRequest(None), (cluster(Operation.DESCRIBE),)),
+    Row("DescribeClientQuotas", 1, m.DescribeClientQuotasRequest(), (cluster(Operation.DESCRIBE_CONFIGS),)),
     Row("AlterUserScramCredentials", 0, CREDENTIALS, (cluster(Operation.ALTER),)),
     Row(
         "DescribeTopicPartitions",

@@ -99,3 +99,9 @@ async def test_a_wrong_change_has_no_effect(running: Running, changes: list[Any]
     results = await alter(running, *changes, upsertion("other"))
     assert [(user, found) for user, found, _ in results] == [(changes[0].name, code), ("other", 0)]
     assert [user for user, *_ in await describe(running)] == ["other"]
+
+
+async def test_there_are_no_quotas(running: Running) -> None:
+    """kafka-configs.sh, which asks for them as well, could not show a user."""
+    response = await running.send(48, "DescribeClientQuotas", 1, m.DescribeClientQuotasRequest())
+    assert (response.error_code, response.error_message, response.entries) == (0, None, [])

@@ -95,7 +95,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         mechanisms = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
         add_user(broker.address, *mechanisms)
         create(AdminClient({"bootstrap.servers": broker.address}), "secured", 1)
-        yield Secured(broker, *broker.addresses[1:], metrics)
+        _, logins, unsecured, short_sessions = broker.addresses
+        yield Secured(broker, logins, unsecured, short_sessions, metrics)
 
 
 @pytest.fixture(scope="module")
@@ -280,7 +281,8 @@ def test_kafka_configs_adds_shows_and_removes_a_user(secured: Secured, java: Jav
 def is_known(address: str, mechanism: str, password: str = PASSWORD) -> bool:
     """Return whether a login succeeds."""
     errors: list[KafkaError] = []
-    client = AdminClient({**confluent(address, mechanism, password), "error_cb": errors.append})
+    settings: dict[str, Any] = {**confluent(address, mechanism, password), "error_cb": errors.append}
+    client = AdminClient(settings)
     deadline = time.monotonic() + SECONDS_MAX
     while time.monotonic() < deadline:
         try:
