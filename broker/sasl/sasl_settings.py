@@ -41,6 +41,11 @@ DEFAULT_MECHANISMS = "SCRAM-SHA-256,SCRAM-SHA-512"
 """Kafka's default is GSSAPI, which is not supported."""
 
 _UNSECURED = "OAuthBearerUnsecuredValidatorCallbackHandler"
+_HANDLERS = {
+    PLAIN: (".PlainServerCallbackHandler",),
+    OAUTHBEARER: (".OAuthBearerValidatorCallbackHandler", f".{_UNSECURED}"),
+}
+"""The classes of Kafka that do what is done here."""
 _PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _DAY_MS = 86_400_000
 
@@ -63,6 +68,8 @@ def sasl_settings(listener: ListenerSettings) -> SaslSettings:
     """Return the settings of a listener with SASL; InvalidConfig."""
     given = listener.security
     mechanisms = _mechanisms(given.get(SASL_MECHANISMS) or DEFAULT_MECHANISMS)
+    for each in mechanisms:
+        _check_handler(given, each)
     for each in (PLAIN, OAUTHBEARER):
         if each in mechanisms and not listener.protocol.has_tls and not is_loopback(listener.address[0]):
             what = "passwords" if each == PLAIN else "tokens"
@@ -73,7 +80,10 @@ def sasl_settings(listener: ListenerSettings) -> SaslSettings:
     return SaslSettings(
         mechanisms,
         _passwords(given) if PLAIN in mechanisms else {},
-        {each: _number(_of_mechanism(given, each, REAUTHENTICATION), REAUTHENTICATION, INT_MAX) for each in mechanisms},
+        {
+            each: _number(_of_mechanism(given, each, REAUTHENTICATION) or "0", REAUTHENTICATION, INT_MAX)
+            for each in mechanisms
+        },
         _keys_path(given, listener) if OAUTHBEARER in mechanisms else None,
         TokenRules(
             tuple(each.strip() for each in given.get(OAUTH_AUDIENCE, "").split(",") if each.strip()),
@@ -94,7 +104,17 @@ def _mechanisms(value: str) -> tuple[str, ...]:
 
 
 def _of_mechanism(given: Mapping[str, str], mechanism: str, name: str) -> str:
-    return given.get(f"{mechanism.lower()}.{name}", given.get(name, "")) or "0"
+    return given.get(f"{mechanism.lower()}.{name}", given.get(name, ""))
+
+
+def _check_handler(given: Mapping[str, str], mechanism: str) -> None:
+    """InvalidConfig for a class that decides over logins: without it, others could log in than with Kafka."""
+    handler = _of_mechanism(given, mechanism, CALLBACK_HANDLER)
+    if handler and not handler.endswith(_HANDLERS.get(mechanism, ())):
+        raise InvalidConfig(
+            f"{mechanism.lower()}.{CALLBACK_HANDLER}: {printable(handler)} cannot run here; remove it, or remove "
+            f"{mechanism} from {SASL_MECHANISMS}"
+        )
 
 
 def _number(value: str, name: str, high: int) -> int:
@@ -122,8 +142,7 @@ def _keys_path(given: Mapping[str, str], listener: ListenerSettings) -> str | No
         if parts.scheme != "file" or parts.netloc or not parts.path:
             raise InvalidConfig(f"{OAUTH_KEYS}: {printable(url)} is not the URL of a file; write file:///PATH")
         return unquote(parts.path)
-    handler = given.get(f"{OAUTHBEARER.lower()}.{CALLBACK_HANDLER}", given.get(CALLBACK_HANDLER, ""))
-    if not handler.endswith(f".{_UNSECURED}"):
+    if not _of_mechanism(given, OAUTHBEARER, CALLBACK_HANDLER).endswith(f".{_UNSECURED}"):
         raise InvalidConfig(
             f"OAUTHBEARER needs the public keys of those who issue tokens: set {OAUTH_KEYS}=file:///PATH "
             f"(for tests, with tokens that any program can make: {CALLBACK_HANDLER}=org.apache.kafka.common.security."

@@ -106,7 +106,7 @@ class ScramExchange:
             raise LoginFailed("the proof is not in base 64") from None
         name = self._mechanism.hash_name
         signature = hmac.digest(credential.stored_key, signed, name)
-        client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=False))
+        client_key = (int.from_bytes(proof) ^ int.from_bytes(signature)).to_bytes(max(len(proof), len(signature)))
         is_right = hmac.compare_digest(hashlib.new(name, client_key).digest(), credential.stored_key)
         answer = b"v=" + base64.b64encode(hmac.digest(credential.server_key, signed, name))
         if len(proof) != len(signature) or not is_right or not self._is_known:

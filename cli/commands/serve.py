@@ -78,8 +78,10 @@ def command(
     Ctrl-C; then every acknowledged record is on disk, and a Kafka broker can take LOGDIR over.
 
     Clients produce (also idempotently and in transactions), consume, use consumer groups, and administer topics. Groups
-    and offsets are in __consumer_offsets, transactions in __transaction_state, as a broker has them. TLS, passwords and
-    ACLs are not there yet: listen on addresses that only you reach.
+    and offsets are in __consumer_offsets, transactions in __transaction_state, as a broker has them.
+
+    Clients of SASL_PLAINTEXT://HOST:PORT log in: offsetfs users adds users, offsetfs acls what they may do. Without a
+    login and ACLs, each client may read, write and delete: listen on addresses that only you reach.
 
     acks=all answers when the records are on disk (-o acks.all=page-cache: as acks=1), acks=1 when they are in the
     segment file.
@@ -90,6 +92,7 @@ def command(
     offsetfs serve ~/logs
     offsetfs serve ~/logs --listen 127.0.0.1:19092 --partitions 4
     offsetfs serve ~/logs --config server.properties -o log.retention.hours=1
+    offsetfs serve ~/logs --listen SASL_PLAINTEXT://127.0.0.1:9092
     offsetfs serve /backup/kafka --read-only
     kcat -b 127.0.0.1:9092 -L
 

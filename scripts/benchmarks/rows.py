@@ -7,6 +7,7 @@ import lines_in
 import lines_out
 import mounts
 import pipelines
+import served_logins
 import served_logs
 import single
 import surface
@@ -21,5 +22,6 @@ ROWS = (
     *crowds.ROWS,
     *mounts.ROWS,
     *served_logs.ROWS,
+    *served_logins.ROWS,
     *pipelines.ROWS,
 )

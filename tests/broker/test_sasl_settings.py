@@ -106,6 +106,10 @@ def test_scram_needs_no_tls() -> None:
             "plain.sasl.jaas.config=a.ScramLoginModule required user_a=secret;",
             "the login module is 'a.ScramLoginModule'",
         ),
+        (
+            "scram-sha-256.sasl.server.callback.handler.class=org.example.Passwords",
+            "scram-sha-256.sasl.server.callback.handler.class: 'org.example.Passwords' cannot run here; remove it",
+        ),
     ],
 )
 def test_a_wrong_setting_is_refused_without_its_secret(option: str, sentence: str) -> None:
