@@ -65,7 +65,8 @@ def apis(
     cluster = Cluster(topics, node, versions)
 
     async def join(request: JoinGroupRequest, version: int, client: Client) -> JoinGroupResponse:
-        return await groups.membership.join(request, version, client.client_id, client.host)
+        may_describe = None if authorizer is None else authorizer.may_describe(client)
+        return await groups.membership.join(request, version, client.client_id, client.host, may_describe)
 
     async def fetch(request: FetchRequest, version: int, client: Client) -> FetchResponse:
         permission = None if authorizer is None else authorizer.read_permission(client)
@@ -78,7 +79,8 @@ def apis(
     async def consumer_heartbeat(
         request: ConsumerGroupHeartbeatRequest, version: int, client: Client
     ) -> ConsumerGroupHeartbeatResponse:
-        return await groups.consumers.heartbeat(request, version, client.client_id, client.host)
+        may_describe = None if authorizer is None else authorizer.may_describe(client)
+        return await groups.consumers.heartbeat(request, version, client.client_id, client.host, may_describe)
 
     found = [
         Api(0, "Produce", 0, 13, _plain(producing.produce)),

@@ -29,6 +29,7 @@ from offsetfs.broker.group_table import GroupTable
 from offsetfs.broker.group_update import ClassicJoin
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.settings import ServerSettings
+from offsetfs.broker.topic_patterns import MayDescribe
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.codec import InvalidMessage
 from offsetfs.protocol.records import ClassicProtocol
@@ -65,14 +66,16 @@ class ClassicMembers:
 
     # --- JoinGroup ---------------------------------------------------------------------------------------------------
 
-    async def join(self, request: m.JoinGroupRequest, version: int, client_id: str, host: str) -> m.JoinGroupResponse:
+    async def join(
+        self, request: m.JoinGroupRequest, version: int, client_id: str, host: str, may_describe: MayDescribe | None
+    ) -> m.JoinGroupResponse:
         """Let a member join, for the first time or again. GroupError."""
         name, listing = request.group_id, self._topics.all()
         self._check_protocols(self._group(name), request)
         if not request.member_id and request.group_instance_id is None and version >= _KNOWN_ID_SINCE:
             raise GroupError(ErrorCode.MEMBER_ID_REQUIRED, new_member_id(client_id, None))
         joining = self._joining(request, version, client_id, host)
-        matches = await self._consumers.match(name, "", listing)
+        matches = await self._consumers.match(name, "", listing, may_describe)
         member = ConsumerMember("")
 
         def make() -> tuple[list[Change], Group | None]:

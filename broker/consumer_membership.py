@@ -14,6 +14,7 @@ from functools import partial
 import trio
 
 from offsetfs.broker.assignors import Assignment
+from offsetfs.broker.authorization.operations import GROUP_OPERATIONS, show_group_operations
 from offsetfs.broker.consumer_group import LEFT_STATIC, ConsumerGroup, ConsumerMember, rows
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import Group, GroupError, GroupState
@@ -23,7 +24,7 @@ from offsetfs.broker.group_update import GroupUpdate, Heartbeat, Matches
 from offsetfs.broker.member_timers import MemberTimer, MemberTimers
 from offsetfs.broker.partitions import Topic, Topics
 from offsetfs.broker.settings import ServerSettings
-from offsetfs.broker.topic_patterns import check_pattern, matching
+from offsetfs.broker.topic_patterns import MayDescribe, check_pattern, matching
 from offsetfs.protocol import messages as m
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage.coordinators import Change, ClassicGroupChange, newer_deletions
@@ -116,9 +117,17 @@ class ConsumerMembership:
     # --- ConsumerGroupHeartbeat --------------------------------------------------------------------------------------
 
     async def heartbeat(
-        self, request: m.ConsumerGroupHeartbeatRequest, version: int, client_id: str, host: str
+        self,
+        request: m.ConsumerGroupHeartbeatRequest,
+        version: int,
+        client_id: str,
+        host: str,
+        may_describe: MayDescribe | None = None,
     ) -> m.ConsumerGroupHeartbeatResponse:
-        """Let a member join, go on or leave."""
+        """Let a member join, go on or leave.
+
+        `may_describe`: which topics may match its regular expression; None: all of them.
+        """
         try:
             self._check(request, version)
             # An error that clients report: they would retry COORDINATOR_NOT_AVAILABLE forever.
@@ -131,7 +140,7 @@ class ConsumerMembership:
                 self.timers.touch(request.group_id, request.member_id)
                 return self._response(request.member_id, request.member_epoch)
             member_id = request.member_id or str(uuid.uuid4())
-            return await self._heartbeat(Heartbeat(request, member_id, client_id, host))
+            return await self._heartbeat(Heartbeat(request, member_id, client_id, host), may_describe)
         except GroupError as error:
             return m.ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
@@ -181,9 +190,9 @@ class ConsumerMembership:
         is_current = group.epoch == group.assignment_epoch and group.listing is self._topics.all()
         return is_current and member.classic is None and member.is_reconciled(group.assignment_epoch)
 
-    async def _heartbeat(self, beat: Heartbeat) -> m.ConsumerGroupHeartbeatResponse:
+    async def _heartbeat(self, beat: Heartbeat, may_describe: MayDescribe | None) -> m.ConsumerGroupHeartbeatResponse:
         request, listing = beat.request, self._topics.all()
-        matches = await self.match(request.group_id, request.subscribed_topic_regex or "", listing)
+        matches = await self.match(request.group_id, request.subscribed_topic_regex or "", listing, may_describe)
         response = m.ConsumerGroupHeartbeatResponse()
 
         def make() -> tuple[list[Change], Group | None]:
@@ -229,17 +238,26 @@ class ConsumerMembership:
             _log.info("group %s: it becomes a consumer group, with %d classic members", name, len(live.members))
         return update, ends
 
-    async def match(self, name: str, regex: str, listing: Mapping[str, Topic]) -> Matches:
-        """Return the topics of `listing` that match the regular expressions of a group, and one more."""
+    async def match(
+        self, name: str, regex: str, listing: Mapping[str, Topic], may_describe: MayDescribe | None
+    ) -> Matches:
+        """Return the topics of `listing` that match a regular expression.
+
+        If there are other topics than before, also those that match the expressions of the group: as in Kafka, a member
+        brings them for all others, with its own permissions.
+        """
         if self._matched_in is not listing or len(self._matched) > _PATTERNS_MAX:
             self._matched, self._matched_in = {}, listing
         matched = self._matched
         group = self._table.consumer(name)
-        wanted = {regex, *(() if group is None else group.subscribed_regexes)} - {""}
+        of_group = () if group is None or group.listing is listing else group.subscribed_regexes
+        wanted = {regex, *of_group} - {""}
         for each in wanted - matched.keys():
             check_pattern(each)
             matched[each] = await in_thread(partial(matching, each, list(listing)))
-        return {each: matched[each] for each in wanted}
+        if may_describe is None:
+            return {each: matched[each] for each in wanted}
+        return {each: frozenset(filter(may_describe, matched[each])) for each in wanted}
 
     def _response(self, member_id: str, epoch: int) -> m.ConsumerGroupHeartbeatResponse:
         interval_ms = self._settings.group_consumer_heartbeat_interval_ms
@@ -274,8 +292,11 @@ class ConsumerMembership:
 
     async def describe(self, request: m.ConsumerGroupDescribeRequest, version: int) -> m.ConsumerGroupDescribeResponse:
         """Return state and members of consumer groups."""
-        groups = [await self._described(name, version) for name in request.group_ids]
-        return m.ConsumerGroupDescribeResponse(groups=groups)
+        response = m.ConsumerGroupDescribeResponse(
+            groups=[await self._described(name, version) for name in request.group_ids]
+        )
+        show_group_operations(request, response, lambda _: GROUP_OPERATIONS)
+        return response
 
     async def _described(self, name: str, version: int) -> m.ConsumerGroupDescribeResponseDescribedGroup:
         try:

@@ -6,7 +6,7 @@ classic.
 
 from __future__ import annotations
 
-from offsetfs.broker.authorization.operations import GROUP_OPERATIONS
+from offsetfs.broker.authorization.operations import GROUP_OPERATIONS, show_group_operations
 from offsetfs.broker.cluster import BrokerNode
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import CONSUMER, Group, GroupError, GroupState
@@ -53,11 +53,9 @@ class GroupAdmin:
 
     async def describe(self, request: m.DescribeGroupsRequest, version: int) -> m.DescribeGroupsResponse:
         """Return state and members of groups."""
-        groups = [await self._described(name, version) for name in request.groups]
-        for each in groups if request.include_authorized_operations else ():
-            if each.error_code == ErrorCode.NONE:
-                each.authorized_operations = GROUP_OPERATIONS
-        return m.DescribeGroupsResponse(groups=groups)
+        response = m.DescribeGroupsResponse(groups=[await self._described(name, version) for name in request.groups])
+        show_group_operations(request, response, lambda _: GROUP_OPERATIONS)
+        return response
 
     async def _described(self, name: str, version: int) -> m.DescribeGroupsResponseDescribedGroup:
         try:

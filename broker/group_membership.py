@@ -17,6 +17,7 @@ from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import Answer, Group, GroupError, GroupState, Member, new_member_id
 from offsetfs.broker.group_table import GroupTable
 from offsetfs.broker.settings import ServerSettings
+from offsetfs.broker.topic_patterns import MayDescribe
 from offsetfs.protocol import messages as m
 
 _log = logging.getLogger(__name__)
@@ -104,13 +105,23 @@ class Membership:
         if request.key_type == 0 and len(keys) == 1:  # administrators look up several
             self._lookups.note(keys[0], peer, trio.current_time())
 
-    async def join(self, request: m.JoinGroupRequest, version: int, client_id: str, host: str) -> m.JoinGroupResponse:
-        """Let a member join; answered when all members have joined, or the rebalance time is over."""
+    async def join(
+        self,
+        request: m.JoinGroupRequest,
+        version: int,
+        client_id: str,
+        host: str,
+        may_describe: MayDescribe | None = None,
+    ) -> m.JoinGroupResponse:
+        """Let a member join; answered when all members have joined, or the rebalance time is over.
+
+        `may_describe`: which topics may match the regular expressions of the group; None: all of them.
+        """
         try:
             self._check_join(request)
             await self._table.current(request.group_id)
             if self._classic.has(request.group_id):
-                return await self._classic.join(request, version, client_id, host)
+                return await self._classic.join(request, version, client_id, host, may_describe)
             return await self._join(request, version, client_id, host)
         except GroupError as error:
             return m.JoinGroupResponse(error_code=error.code, member_id=error.member_id or request.member_id)

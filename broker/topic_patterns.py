@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import GroupError
@@ -17,6 +17,9 @@ REPEATS_MAX = 3
 """`*`, `+` and `{…}` in one pattern: names have up to 249 characters, so a match takes milliseconds at most."""
 
 LENGTH_MAX = 1000
+
+MayDescribe = Callable[[str], bool]
+"""Returns whether a client may describe a topic: others do not match."""
 
 _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?:\?[^:)]*:?)?|\)|\{[^}]*\}|.", re.DOTALL)
 _REPEATS = "*+{"

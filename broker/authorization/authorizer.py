@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from offsetfs.broker.authorization.operations import (
@@ -98,15 +98,20 @@ class Authorizer:
             return False
         return any(acl.permission == Permission.ALLOW and not _is_dominated(acl, denied) for acl in concerned)
 
-    def read_permission(self, client: Client) -> ReadPermission:
-        """Return which topics a client may read. Its state is another one after each change of ACLs."""
-        state = self._rules
+    def _allowed(self, client: Client, operation: Operation, kind: Resource) -> Callable[[str], bool]:
+        """Return the function that returns whether a client may do an operation on the resource of a name."""
         identity = identity_of(client)
         principal, host = identity.principal, identity.host
-        return ReadPermission(
-            lambda topic: self.allows(principal, host, Operation.READ, Resource.TOPIC, topic),
-            (state, principal, host),
-        )
+        return lambda name: self.allows(principal, host, operation, kind, name)
+
+    def read_permission(self, client: Client) -> ReadPermission:
+        """Return which topics a client may read. Its state is another one after each change of ACLs."""
+        state = self._rules, identity_of(client)
+        return ReadPermission(self._allowed(client, Operation.READ, Resource.TOPIC), state)
+
+    def may_describe(self, client: Client) -> Callable[[str], bool]:
+        """Return the function that returns whether a client may describe a topic."""
+        return self._allowed(client, Operation.DESCRIBE, Resource.TOPIC)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from offsetfs.broker.authorization.call import DENIED, MESSAGES, Call
-from offsetfs.broker.authorization.operations import Operation, Resource
+from offsetfs.broker.authorization.operations import Operation, Resource, show_group_operations
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol import messages as m
 
@@ -159,10 +159,7 @@ def _topics_of(member: m.ConsumerGroupDescribeResponseMember) -> set[str]:
 
 
 def _set_operations(call: Call, response: Any) -> None:
-    if call.request.include_authorized_operations:
-        for group in response.groups:
-            if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = call.operations(Resource.GROUP, group.group_id)
+    show_group_operations(call.request, response, lambda name: call.operations(Resource.GROUP, name))
 
 
 async def list_groups(call: Call) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
+from typing import Any
 
 WILDCARD = "*"
 """As the name of a resource all of its type, as a host all hosts."""
@@ -111,3 +112,10 @@ TOPIC_OPERATIONS = bits(SUPPORTED[Resource.TOPIC])
 GROUP_OPERATIONS = bits(SUPPORTED[Resource.GROUP])
 CLUSTER_OPERATIONS = bits(SUPPORTED[Resource.CLUSTER])
 """What a client may do without an authorizer."""
+
+
+def show_group_operations(request: Any, response: Any, operations_of: Callable[[str], int]) -> None:
+    """Set the operations of the groups in a response if the request asks for them."""
+    for group in response.groups if request.include_authorized_operations else ():
+        if not group.error_code:
+            group.authorized_operations = operations_of(group.group_id)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+from authorized_broker import AuthorizedBroker
 from group_requests import FEW_PARTITIONS, Groups
 from running_broker import Running
 from simdisk import ROOT, SimDisk
@@ -27,6 +28,16 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 async def running(directory: LogDirectory, nursery: trio.Nursery) -> AsyncIterator[Running]:
     found = Running(directory, FEW_PARTITIONS)
+    nursery.start_soon(found.broker.run)
+    yield found
+    found.broker.stop()
+    found.listener.close()
+
+
+@pytest.fixture
+async def guarded(directory: LogDirectory, nursery: trio.Nursery) -> AsyncIterator[AuthorizedBroker]:
+    """A broker with an authorizer and without ACLs."""
+    found = AuthorizedBroker(directory)
     nursery.start_soon(found.broker.run)
     yield found
     found.broker.stop()

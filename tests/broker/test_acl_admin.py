@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import trio
 from authorized_broker import ADMIN, ALICE, AuthorizedBroker, acl
 
 from offsetfs.broker.authorization.operations import Operation, Pattern, Permission, Resource
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol import messages as m
-from offsetfs.storage import LogDirectory
 from offsetfs.storage.security import SecurityStore
 
 pytestmark = pytest.mark.unit
@@ -30,15 +27,6 @@ ACLS = [
     acl(Operation.ALTER),
 ]
 """Filters select them by their numbers."""
-
-
-@pytest.fixture
-async def guarded(directory: LogDirectory, nursery: trio.Nursery) -> AsyncIterator[AuthorizedBroker]:
-    found = AuthorizedBroker(directory)
-    nursery.start_soon(found.broker.run)
-    yield found
-    found.broker.stop()
-    found.listener.close()
 
 
 async def described(guarded: AuthorizedBroker, asked: m.DescribeAclsRequest = EVERYTHING) -> list[m.AclCreation]:

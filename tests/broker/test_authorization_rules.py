@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import pytest
-import trio
+from authorization_table import ANY_ACL, NEW_TOPIC, NO_CLUSTER, NO_TOPIC, ROWS, Row, fetch, metadata, produce
 from authorized_broker import ADMIN, DENIALS, AuthorizedBroker, acl, codes
-from group_requests import commit_request, join_request
-from produce_requests import GOOD, altered
+from group_requests import commit_request
+from produce_requests import GOOD
 from running_broker import Running
 
 from offsetfs.broker.authorization.authorizer import Authorizer
@@ -23,218 +21,6 @@ from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.security import SecurityImage
 
 pytestmark = pytest.mark.unit
-
-NO_TOPIC, NO_GROUP = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED
-NO_CLUSTER, NO_ID = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-TRANSACTIONAL = 0x10
-
-Needed = tuple[m.AclCreation, ErrorCode]
-"""An ACL, and the error without it."""
-
-
-@pytest.fixture
-async def guarded(directory: LogDirectory, nursery: trio.Nursery) -> AsyncIterator[AuthorizedBroker]:
-    found = AuthorizedBroker(directory)
-    nursery.start_soon(found.broker.run)
-    yield found
-    found.broker.stop()
-    found.listener.close()
-
-
-def topic(operation: Operation, name: str = "t") -> Needed:
-    return acl(operation, Resource.TOPIC, name), NO_TOPIC
-
-
-def group(operation: Operation, name: str = "g") -> Needed:
-    return acl(operation, Resource.GROUP, name), NO_GROUP
-
-
-def cluster(operation: Operation) -> Needed:
-    return acl(operation), NO_CLUSTER
-
-
-def producer(operation: Operation, name: str = "tx") -> Needed:
-    return acl(operation, Resource.TRANSACTIONAL_ID, name), NO_ID
-
-
-def produce(data: bytes, *names: str, transactional_id: str | None = None) -> m.ProduceRequest:
-    topics = [m.TopicProduceData(name, partition_data=[m.PartitionProduceData(0, data)]) for name in names]
-    return m.ProduceRequest(transactional_id, 1, 1000, topics)
-
-
-def fetch(*names: str) -> m.FetchRequest:
-    partitions = [m.FetchRequestFetchPartition(0, partition_max_bytes=1000)]
-    return m.FetchRequest(min_bytes=1, topics=[m.FetchRequestFetchTopic(name, partitions=partitions) for name in names])
-
-
-def metadata(*names: str, **options: bool) -> m.MetadataRequest:
-    return m.MetadataRequest([m.MetadataRequestTopic(name=name) for name in names], **options)
-
-
-def committed(*names: str) -> m.OffsetFetchRequest:
-    topics = [m.OffsetFetchRequestTopics(name, partition_indexes=[0]) for name in names]
-    return m.OffsetFetchRequest(groups=[m.OffsetFetchRequestGroup("g", topics=topics)])
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A request, and the ACLs that it needs, all of them."""
-
-    api: str
-    version: int
-    request: Any
-    needed: tuple[Needed, ...] = ()
-
-
-TRANSACTIONAL_BATCH = altered(GOOD, attributes=TRANSACTIONAL)
-MOVED = m.AlterReplicaLogDirsRequest([m.AlterReplicaLogDir("/logs", [m.AlterReplicaLogDirTopic("t", [0])])])
-ELECTION = m.ElectLeadersRequest(0, [m.ElectLeadersRequestTopicPartitions("t", [0])])
-NEW_PARTITIONS = m.CreatePartitionsRequest([m.CreatePartitionsTopic("t", 2)], 1000)
-NEW_TOPIC = m.CreateTopicsRequest([m.CreatableTopic("new", 1, 1)], 1000)
-SETTINGS = [m.AlterConfigsRequestAlterConfigsResource(2, "t")]
-CHANGES = [m.IncrementalAlterConfigsRequestAlterConfigsResource(2, "t")]
-BROKER_CHANGES = [m.IncrementalAlterConfigsRequestAlterConfigsResource(4, "1")]
-EPOCHS = m.OffsetForLeaderEpochRequest(-1, [m.OffsetForLeaderTopic("t", [m.OffsetForLeaderPartition(0, -1, 0)])])
-TO_TRANSACTION = m.AddPartitionsToTxnRequest(
-    v3_and_below_transactional_id="tx", v3_and_below_topics=[m.AddPartitionsToTxnTopic("t", [0])]
-)
-IN_TRANSACTION = m.TxnOffsetCommitRequest(
-    "tx", "g", topics=[m.TxnOffsetCommitRequestTopic("t", [m.TxnOffsetCommitRequestPartition(0)])]
-)
-MARKERS = m.WriteTxnMarkersRequest([m.WritableTxnMarker(7, 0, False, [m.WritableTxnMarkerTopic("t", [0])])])
-DELETED_OFFSETS = m.OffsetDeleteRequest("g", [m.OffsetDeleteRequestTopic("t", [m.OffsetDeleteRequestPartition(0)])])
-DELETED_RECORDS = m.DeleteRecordsRequest([m.DeleteRecordsTopic("t", [m.DeleteRecordsPartition(0, 0)])], 1000)
-ANY_ACL = m.DescribeAclsRequest(1, None, 1, None, None, 1, 1)
-NEW_ACL = m.CreateAclsRequest([acl(Operation.READ, Resource.TOPIC, "x")])
-OLD_ACL = m.DeleteAclsRequest([m.DeleteAclsFilter(2, "x", 3, None, None, 1, 1)])
-CREDENTIALS = m.AlterUserScramCredentialsRequest([m.ScramCredentialDeletion("bob", 1)])
-JOINING = m.ConsumerGroupHeartbeatRequest(
-    "g", "", 0, rebalance_timeout_ms=1000, subscribed_topic_names=["t"], topic_partitions=[]
-)
-
-ROWS = [
-    Row("Produce", 9, produce(GOOD, "t"), (topic(Operation.WRITE),)),
-    Row(
-        "Produce",
-        9,
-        produce(TRANSACTIONAL_BATCH, "t", transactional_id="tx"),
-        (topic(Operation.WRITE), producer(Operation.WRITE)),
-    ),
-    Row("Fetch", 12, fetch("t"), (topic(Operation.READ),)),
-    Row(
-        "ListOffsets",
-        7,
-        m.ListOffsetsRequest(topics=[m.ListOffsetsTopic("t", [m.ListOffsetsPartition(0)])]),
-        (topic(Operation.DESCRIBE),),
-    ),
-    Row("Metadata", 12, metadata("t"), (topic(Operation.DESCRIBE),)),
-    Row("Metadata", 12, metadata("new"), (topic(Operation.DESCRIBE, "new"), topic(Operation.CREATE, "new"))),
-    Row("Metadata", 12, metadata("new"), (topic(Operation.DESCRIBE, "new"), (acl(Operation.CREATE), NO_TOPIC))),
-    Row("Metadata", 12, metadata("new", allow_auto_topic_creation=False), (topic(Operation.DESCRIBE, "new"),)),
-    Row("OffsetCommit", 8, commit_request(0), (group(Operation.READ), topic(Operation.READ))),
-    Row("OffsetFetch", 8, committed("t"), (group(Operation.DESCRIBE), topic(Operation.DESCRIBE))),
-    Row(
-        "OffsetFetch",
-        7,
-        m.OffsetFetchRequest("g", [m.OffsetFetchRequestTopic("t", [0])]),
-        (group(Operation.DESCRIBE), topic(Operation.DESCRIBE)),
-    ),
-    Row("FindCoordinator", 4, m.FindCoordinatorRequest(coordinator_keys=["g"]), (group(Operation.DESCRIBE),)),
-    Row("FindCoordinator", 3, m.FindCoordinatorRequest("g"), (group(Operation.DESCRIBE),)),
-    Row("FindCoordinator", 3, m.FindCoordinatorRequest("tx", 1), (producer(Operation.DESCRIBE),)),
-    Row("FindCoordinator", 4, m.FindCoordinatorRequest("", 1, ["tx"]), (producer(Operation.DESCRIBE),)),
-    Row("JoinGroup", 7, join_request(), (group(Operation.READ),)),
-    Row("Heartbeat", 4, m.HeartbeatRequest("g"), (group(Operation.READ),)),
-    Row("LeaveGroup", 4, m.LeaveGroupRequest("g", members=[m.MemberIdentity("a")]), (group(Operation.READ),)),
-    Row("SyncGroup", 4, m.SyncGroupRequest("g"), (group(Operation.READ),)),
-    Row("DescribeGroups", 5, m.DescribeGroupsRequest(["g"]), (group(Operation.DESCRIBE),)),
-    Row("ListGroups", 4, m.ListGroupsRequest()),
-    Row("ApiVersions", 3, m.ApiVersionsRequest()),
-    Row("CreateTopics", 7, NEW_TOPIC, (topic(Operation.CREATE, "new"), topic(Operation.DESCRIBE_CONFIGS, "new"))),
-    Row("CreateTopics", 4, NEW_TOPIC, (topic(Operation.CREATE, "new"),)),
-    Row("CreateTopics", 4, NEW_TOPIC, ((acl(Operation.CREATE), NO_TOPIC),)),
-    Row("DeleteTopics", 6, m.DeleteTopicsRequest([m.DeleteTopicState("t")]), (topic(Operation.DELETE),)),
-    Row("DeleteTopics", 5, m.DeleteTopicsRequest(topic_names=["t"]), (topic(Operation.DELETE),)),
-    Row("DeleteRecords", 2, DELETED_RECORDS, (topic(Operation.DELETE),)),
-    Row("InitProducerId", 4, m.InitProducerIdRequest("tx", 1000), (producer(Operation.WRITE),)),
-    Row("InitProducerId", 4, m.InitProducerIdRequest(None), (cluster(Operation.IDEMPOTENT_WRITE),)),
-    Row("InitProducerId", 4, m.InitProducerIdRequest(None), ((acl(Operation.WRITE, Resource.TOPIC, "x"), NO_CLUSTER),)),
-    Row("OffsetForLeaderEpoch", 4, EPOCHS, (topic(Operation.DESCRIBE),)),
-    Row("OffsetForLeaderEpoch", 4, EPOCHS, ((acl(Operation.CLUSTER_ACTION), NO_TOPIC),)),
-    Row("AddPartitionsToTxn", 3, TO_TRANSACTION, (producer(Operation.WRITE), topic(Operation.WRITE))),
-    Row("AddPartitionsToTxn", 4, m.AddPartitionsToTxnRequest(), (cluster(Operation.CLUSTER_ACTION),)),
-    Row(
-        "AddOffsetsToTxn",
-        3,
-        m.AddOffsetsToTxnRequest("tx", group_id="g"),
-        (producer(Operation.WRITE), group(Operation.READ)),
-    ),
-    Row("EndTxn", 3, m.EndTxnRequest("tx"), (producer(Operation.WRITE),)),
-    Row("WriteTxnMarkers", 1, MARKERS, (cluster(Operation.CLUSTER_ACTION),)),
-    Row("WriteTxnMarkers", 1, MARKERS, (cluster(Operation.ALTER),)),
-    Row(
-        "TxnOffsetCommit", 3, IN_TRANSACTION, (producer(Operation.WRITE), group(Operation.READ), topic(Operation.READ))
-    ),
-    Row("DescribeAcls", 3, ANY_ACL, (cluster(Operation.DESCRIBE),)),
-    Row("CreateAcls", 3, NEW_ACL, (cluster(Operation.ALTER),)),
-    Row("DeleteAcls", 3, OLD_ACL, (cluster(Operation.ALTER),)),
-    Row(
-        "DescribeConfigs",
-        4,
-        m.DescribeConfigsRequest([m.DescribeConfigsResource(2, "t", None)]),
-        (topic(Operation.DESCRIBE_CONFIGS),),
-    ),
-    Row(
-        "DescribeConfigs",
-        4,
-        m.DescribeConfigsRequest([m.DescribeConfigsResource(4, "1", None)]),
-        (cluster(Operation.DESCRIBE_CONFIGS),),
-    ),
-    Row("AlterConfigs", 2, m.AlterConfigsRequest(SETTINGS), (topic(Operation.ALTER_CONFIGS),)),
-    Row(
-        "IncrementalAlterConfigs",
-        1,
-        m.IncrementalAlterConfigsRequest(CHANGES),
-        (topic(Operation.ALTER_CONFIGS),),
-    ),
-    Row(
-        "IncrementalAlterConfigs",
-        1,
-        m.IncrementalAlterConfigsRequest(BROKER_CHANGES),
-        (cluster(Operation.ALTER_CONFIGS),),
-    ),
-    Row("DescribeLogDirs", 4, m.DescribeLogDirsRequest(None), (cluster(Operation.DESCRIBE),)),
-    Row("AlterReplicaLogDirs", 2, MOVED, (cluster(Operation.ALTER),)),
-    Row("ElectLeaders", 2, ELECTION, (cluster(Operation.ALTER),)),
-    Row("AlterPartitionReassignments", 1, m.AlterPartitionReassignmentsRequest(), (cluster(Operation.ALTER),)),
-    Row("ListPartitionReassignments", 0, m.ListPartitionReassignmentsRequest(), (cluster(Operation.DESCRIBE),)),
-    Row("ListConfigResources", 1, m.ListConfigResourcesRequest(), (cluster(Operation.DESCRIBE_CONFIGS),)),
-    Row("CreatePartitions", 3, NEW_PARTITIONS, (topic(Operation.ALTER),)),
-    Row("DeleteGroups", 2, m.DeleteGroupsRequest(["g"]), (group(Operation.DELETE),)),
-    Row("OffsetDelete", 0, DELETED_OFFSETS, (group(Operation.DELETE), topic(Operation.READ))),
-    Row("DescribeCluster", 1, m.DescribeClusterRequest()),
-    Row(
-        "DescribeProducers",
-        0,
-        m.DescribeProducersRequest([m.DescribeProducersRequestTopicRequest("t", [0])]),
-        (topic(Operation.READ),),
-    ),
-    Row("DescribeTransactions", 0, m.DescribeTransactionsRequest(["tx"]), (producer(Operation.DESCRIBE),)),
-    Row("ListTransactions", 1, m.ListTransactionsRequest()),
-    Row("ConsumerGroupHeartbeat", 0, JOINING, (group(Operation.READ), topic(Operation.DESCRIBE))),
-    Row("ConsumerGroupDescribe", 0, m.ConsumerGroupDescribeRequest(["g"]), (group(Operation.DESCRIBE),)),
-    Row("SaslHandshake", 1, m.SaslHandshakeRequest("PLAIN")),
-    Row("SaslAuthenticate", 2, m.SaslAuthenticateRequest(b"")),
-    Row("DescribeUserScramCredentials", 0, m.DescribeUserScramCredentialsRequest(None), (cluster(Operation.DESCRIBE),)),
-    Row("DescribeClientQuotas", 1, m.DescribeClientQuotasRequest(), (cluster(Operation.DESCRIBE_CONFIGS),)),
-    Row("AlterUserScramCredentials", 0, CREDENTIALS, (cluster(Operation.ALTER),)),
-    Row(
-        "DescribeTopicPartitions",
-        0,
-        m.DescribeTopicPartitionsRequest([m.DescribeTopicPartitionsRequestTopicRequest("t")]),
-        (topic(Operation.DESCRIBE),),
-    ),
-]
 
 
 @pytest.mark.security("With an authorizer, each API checks every topic, group and transactional id of a request.")
@@ -394,6 +180,29 @@ async def test_responses_have_the_operations_that_are_allowed(guarded: Authorize
     asked = metadata("t", include_topic_authorized_operations=True)
     response = await guarded.ask("Metadata", 9, asked, ADMIN)
     assert response.topics[0].topic_authorized_operations == bits(SUPPORTED[Resource.TOPIC])
+
+
+@pytest.mark.parametrize("first", ["User:alice", ADMIN])
+async def test_a_regular_expression_matches_topics_that_the_member_may_describe(
+    guarded: AuthorizedBroker, two_topics: None, first: str
+) -> None:
+    await guarded.grant(acl(Operation.READ, Resource.GROUP, "g"), acl(Operation.DESCRIBE, Resource.TOPIC, "t"))
+    joining = m.ConsumerGroupHeartbeatRequest(
+        "g", "m", 0, rebalance_timeout_ms=1000, subscribed_topic_regex=".*", topic_partitions=[]
+    )
+    response = await guarded.ask("ConsumerGroupHeartbeat", 1, joining, first)
+    assigned = {each.topic_id for each in response.assignment.topic_partitions}
+    id_of = guarded.broker._topics.topic_id
+    assert id_of("t") in assigned
+    assert (id_of("secret") in assigned) == (first == ADMIN)
+    asked = m.ConsumerGroupDescribeRequest(["g"], include_authorized_operations=True)
+    group = (await guarded.ask("ConsumerGroupDescribe", 1, asked)).groups[0]
+    hidden = "The group has described topic(s) that the client is not authorized to describe."
+    if first == ADMIN:
+        assert (group.error_code, group.error_message, group.members) == (NO_TOPIC, hidden, [])
+    else:
+        assert group.error_code == 0 and len(group.members) == 1
+        assert group.authorized_operations == bits([Operation.READ, Operation.DESCRIBE])
 
 
 async def test_settings_of_a_new_topic_are_shown_to_clients_that_may_describe_them(guarded: AuthorizedBroker) -> None:
