@@ -90,7 +90,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     }
     words = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
     metrics = f"127.0.0.1:{port}"
-    reports = rf"WARNING 127\.0\.0\.1: login of {USER} by (PLAIN|SCRAM-SHA-256) failed: wrong password"
+    reports = rf"WARNING 127\.0\.0\.1: login of '{USER}' by (PLAIN|SCRAM-SHA-256) failed: wrong password"
     with served(folder / "logs", *words, "--metrics", metrics, reports=reports) as broker:
         mechanisms = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
         add_user(broker.address, *mechanisms)
@@ -306,7 +306,7 @@ def test_users_of_kafka_log_in_here_with_their_passwords(tmp_path: Path) -> None
         removed = UserScramCredentialDeletion(USER, ScramMechanism.SCRAM_SHA_512)
         client.alter_user_scram_credentials([removed])[USER].result(SECONDS_MAX)
         kafka.stop()
-    reports = f"login of {USER} by SCRAM-SHA-(256|512) failed: (wrong password|unknown user)"
+    reports = f"login of '{USER}' by SCRAM-SHA-(256|512) failed: (wrong password|unknown user)"
     words = ("-o", "listeners=SASL_PLAINTEXT://127.0.0.1:0")
     with served(log_dir, *words, reports=reports) as broker:
         assert is_known(broker.address, "SCRAM-SHA-256")
