@@ -6,7 +6,7 @@ import errno
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import trio
@@ -17,6 +17,7 @@ from offsetfs.broker.cluster import BrokerNode
 from offsetfs.broker.connection import Connection, Shared
 from offsetfs.broker.group_coordinator import GroupCoordinator
 from offsetfs.broker.idle_connections import end_idle_connections, end_stalled_requests
+from offsetfs.broker.listener_settings import ListenerSettings
 from offsetfs.broker.listeners import ADVERTISED, Listener
 from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.metrics import BrokerMetrics
@@ -53,7 +54,7 @@ class Broker:
         self._settings = settings
         # Before a client can connect: a broker that cannot read its ACLs or its keys must not start.
         self._security = directory.security
-        self._logins = _logins(listeners, self._security)
+        self._logins = logins_of((each.settings for each in listeners), self._security)
         authorizer = _authorizer(settings, self._security)
         self._listeners = [(each.listen(), each) for each in listeners]
         host, port = listeners[0].advertised
@@ -204,9 +205,9 @@ def _authorizer(settings: ServerSettings, security: SecurityStore) -> Authorizer
     return found
 
 
-def _logins(listeners: Sequence[Listener], security: SecurityStore) -> Mapping[str, Logins]:
+def logins_of(listeners: Iterable[ListenerSettings], security: SecurityStore) -> Mapping[str, Logins]:
     """Return what the clients of each listener with SASL log in with, by its name; InvalidConfig."""
-    with_sasl = {each.settings.name: each.settings for each in listeners if each.settings.protocol.has_sasl}
+    with_sasl = {each.name: each for each in listeners if each.protocol.has_sasl}
     if not with_sasl:
         return {}
     # Imported here, because a broker without SASL does without all of it.

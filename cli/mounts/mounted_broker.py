@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from offsetfs.broker.broker import Broker
+from offsetfs.broker.broker import Broker, logins_of
 from offsetfs.broker.listener_settings import check_authentication
 from offsetfs.broker.listeners import Listener, ListenError, open_listeners
 from offsetfs.broker.report import BrokerReport
@@ -15,7 +15,8 @@ from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.fs.options import MountOptions
 from offsetfs.runtime.addresses import AddressError, Endpoint, listeners_text
 from offsetfs.storage import LogDirectory
-from offsetfs.storage.errors import InvalidConfig
+from offsetfs.storage.errors import InvalidConfig, StorageError
+from offsetfs.storage.security import SecurityStore
 
 
 class MountedBroker:
@@ -57,6 +58,7 @@ class MountedBroker:
 def mounted_broker(options: MountOptions, log_directory: str) -> Iterator[MountedBroker]:
     """Listen on the addresses of the options; `Failure` if that is not possible."""
     settings = _settings(options, log_directory)
+    _check_security(settings, log_directory)
     with contextlib.ExitStack() as opened:
         try:
             listeners = open_listeners(settings.listeners, "-o listen=HOST:PORT")
@@ -66,6 +68,16 @@ def mounted_broker(options: MountOptions, log_directory: str) -> Iterator[Mounte
         except ListenError as error:
             raise Failure(f"listen={error}") from error
         yield MountedBroker(settings, listeners)
+
+
+def _check_security(settings: ServerSettings, log_directory: str) -> None:
+    """`Failure` for what would stop the broker when it begins, behind a mount that has been reported as done."""
+    try:
+        logins_of(settings.listeners, SecurityStore.open(log_directory, read_only=True))
+    except InvalidConfig as error:
+        raise Failure(str(error), WRONG_CALL) from error
+    except StorageError as error:
+        raise Failure(str(error)) from error
 
 
 def _settings(options: MountOptions, log_directory: str) -> ServerSettings:

@@ -11,6 +11,7 @@ from offsetfs.broker.listener_settings import is_security_setting
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.cli.mounts.mounted_broker import mounted_broker
 from offsetfs.fs.options import MountOptions
+from offsetfs.storage.checkpoint import SECURITY_FILE
 
 pytestmark = pytest.mark.unit
 
@@ -44,3 +45,24 @@ def test_security_settings_are_not_shown_among_the_options() -> None:
     found = options("listen=:0", "ssl.client.auth=requested")
     assert found.security_settings == {"ssl.client.auth": "requested"}
     assert "ssl.client.auth" not in found.texts()
+
+
+def test_keys_that_cannot_be_read_are_refused_before_the_mount(tmp_path: Path) -> None:
+    """The mount was reported as done, and ended."""
+    words = ["listen=SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms=OAUTHBEARER"]
+    keys = "sasl.oauthbearer.jwks.endpoint.url=file:///nowhere/jwks.json"
+    with (
+        pytest.raises(Failure, match=r"/nowhere/jwks\.json: No such file") as caught,
+        mounted_broker(options(*words, keys), os.fspath(tmp_path)),
+    ):
+        pass
+    assert caught.value.code == WRONG_CALL
+
+
+def test_users_that_cannot_be_read_are_refused_before_the_mount(tmp_path: Path) -> None:
+    (tmp_path / SECURITY_FILE).write_bytes(b"damaged")
+    with (
+        pytest.raises(Failure, match=r"offsetfs-security\.checkpoint"),
+        mounted_broker(options("listen=127.0.0.1:0"), os.fspath(tmp_path)),
+    ):
+        pass
