@@ -78,6 +78,7 @@ class Log:
         self._flush_lock = threading.Lock()
         self._dirty: list[Segment] = []
         self._names_dirty = False
+        self._flush_target = 0  # what the last flush has made, or makes, the recovery point
         self._changed = False
         self._is_deleted = False
         self._is_superseded = False
@@ -394,7 +395,9 @@ class Log:
         # them, and a broker takes the zeros behind their entries for entries (LocalLog.roll has this order).
         with self.fail_on_error():
             old.deactivate()
-            if old not in self._dirty:  # no later sync covers its last entry
+            # Recovery will not look at the segment, and a power cut could take its last entry, or bring back what a
+            # full disk tore off.
+            if max(self.recovery_point, self._flush_target) >= self.next_offset:
                 old.sync()
         new = rolling.begin_segment(self, self._producers)
         self._names_dirty = True
@@ -440,7 +443,7 @@ class Log:
                     self._check_writable()
                 active = self._state.segments.active
                 # Taken before the syncs: records that are appended meanwhile belong to the next flush.
-                target = active.base_offset if sealed_only else self.next_offset
+                target = self._flush_target = active.base_offset if sealed_only else self.next_offset
                 dirty = [each for each in self._dirty if each is not active or not sealed_only]
                 names = self._names_dirty
                 self._dirty, self._names_dirty = [each for each in self._dirty if each not in dirty], False

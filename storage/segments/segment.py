@@ -522,11 +522,11 @@ class Segment:
         opened, self._files = self._files, None
         try:
             opened.time_index.maybe_append(*self.max_timestamp(), skip_full=True)
-            opened.index.trim()
-            opened.time_index.trim()  # not closed, because a reader may be using it; the last user closes it
         except OSError as error:
             if error.errno not in FULL:
                 raise
+        opened.index.trim()
+        opened.time_index.trim()  # also of a part of the entry; not closed: the last reader that uses it closes it
 
     def release(self) -> None:
         """Release the open files unchanged: the segment belongs to no log any more."""

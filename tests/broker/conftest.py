@@ -1,18 +1,18 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 from authorized_broker import AuthorizedBroker
+from direct_broker import one_thread
 from group_requests import FEW_PARTITIONS, Groups
 from running_broker import Running
 from simdisk import ROOT, SimDisk
 from simsystem import System, simulated
 
-from offsetfs.runtime.workers import workers
 from offsetfs.storage import LogDirectory, TopicPartition
 
 
@@ -50,15 +50,9 @@ async def groups(directory: LogDirectory) -> Groups:
 
 
 @pytest.fixture
-def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[System]:
-    async def here(work: Callable[[], Any], *_: object) -> Any:
-        """The simulated disk is for one thread."""
-        await trio.lowlevel.checkpoint()
-        return work()
-
-    monkeypatch.setattr(workers, "run", here)
+def system() -> Iterator[System]:
     disk = SimDisk()
     disk.do("create", ROOT, "logs", True)
     disk.do("sync", ROOT)
-    with simulated(disk) as system:
+    with one_thread(), simulated(disk) as system:
         yield system

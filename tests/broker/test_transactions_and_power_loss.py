@@ -2,73 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Any
 
 import pytest
-from group_requests import NODE
-from produce_requests import response_of
+from direct_broker import DirectBroker
 from simdisk import SimDisk
 from simsystem import System
 from transaction_requests import TransactionalProducer, committed_offset
 
 from offsetfs.broker.error_codes import ErrorCode
-from offsetfs.broker.group_coordinator import GroupCoordinator
-from offsetfs.broker.log_sync import LogSync
-from offsetfs.broker.metrics import BrokerMetrics
-from offsetfs.broker.partitions import Topics
-from offsetfs.broker.produce import Producing
-from offsetfs.broker.settings import ServerSettings
-from offsetfs.broker.transaction_coordinator import TransactionCoordinator
 from offsetfs.storage import READ_COMMITTED, LogDirectory, LogReader, TopicPartition
 
 pytestmark = pytest.mark.unit
 
 T, U = TopicPartition("t", 0), TopicPartition("u", 0)
-SETTINGS = ServerSettings(offsets_topic_num_partitions=1, transaction_state_log_num_partitions=1)
 NONE = ErrorCode.NONE
 
 
-class Direct:
-    """The handlers of a broker, without connections: the simulated disk is for one thread."""
-
-    def __init__(self, directory: LogDirectory) -> None:
-        self.directory = directory
-        syncs = LogSync()
-        topics = Topics(directory, 1, creates=False)
-        groups = GroupCoordinator(topics, NODE, SETTINGS, syncs)
-        self.transactions = TransactionCoordinator(directory, groups, SETTINGS, syncs)
-        self._producing = Producing(topics, self.transactions, syncs, SETTINGS, BrokerMetrics())
-        self._handlers: dict[int, Callable[[Any, int], Awaitable[Any]]] = {
-            9: groups.offsets.fetch,
-            22: self.transactions.init_producer_id,
-            24: self.transactions.add_partitions,
-            25: self.transactions.add_offsets,
-            26: self.transactions.end,
-            28: self.transactions.commit_offsets,
-        }
-
-    async def send(self, key: int, name: str, version: int, request: Any) -> Any:
-        if name == "Produce":
-            return await response_of(self._producing, request, version)
-        return await self._handlers[key](request, version)
-
-    async def recovered(self) -> tuple[list[bytes | None], list[bytes | None], int]:
-        """Complete and abort what is left; return the committed values of both partitions, and the offset."""
-        await self.transactions.all()  # which loads them
-        await self.transactions.complete_prepared()
-        producer = TransactionalProducer(self)
-        if await producer.init() == ErrorCode.CONCURRENT_TRANSACTIONS:  # aborts an open one
-            assert await producer.init() == NONE
-        for each in (T, U):
-            log = self.directory.log(each)
-            assert log.last_stable_offset() == log.next_offset, f"a transaction of {each} is open"
-        found = [
-            [each.value for each in LogReader(self.directory.log(partition), isolation=READ_COMMITTED).records()]
-            for partition in (T, U)
-        ]
-        return found[0], found[1], max(await committed_offset(self), 0)
+async def recovered(broker: DirectBroker) -> tuple[list[bytes | None], list[bytes | None], int]:
+    """Complete and abort what is left; return the committed values of both partitions, and the offset."""
+    await broker.complete()
+    producer = TransactionalProducer(broker)
+    if await producer.init() == ErrorCode.CONCURRENT_TRANSACTIONS:  # aborts an open one
+        assert await producer.init() == NONE
+    for each in (T, U):
+        log = broker.directory.log(each)
+        assert log.last_stable_offset() == log.next_offset, f"a transaction of {each} is open"
+    found = [
+        [each.value for each in LogReader(broker.directory.log(partition), isolation=READ_COMMITTED).records()]
+        for partition in (T, U)
+    ]
+    return found[0], found[1], max(await committed_offset(broker), 0)
 
 
 async def transact(producer: TransactionalProducer, number: int) -> None:
@@ -87,7 +51,7 @@ async def test_a_power_cut_leaves_a_transaction_in_all_partitions_or_in_none(
     directory.create_partitions([T, U], small)
     for internal in ("__transaction_state", "__consumer_offsets"):
         directory.create_partitions([TopicPartition(internal, 0)], {**small, "cleanup.policy": "compact"})
-    producer = TransactionalProducer(Direct(directory))
+    producer = TransactionalProducer(DirectBroker(directory))
     assert await producer.init() == NONE
     await transact(producer, 1)
     cuts: list[tuple[SimDisk, int]] = []
@@ -107,7 +71,7 @@ async def test_a_power_cut_leaves_a_transaction_in_all_partitions_or_in_none(
     ends: set[int] = set()
     for seed, (disk, count) in enumerate(cuts):
         system.disk = disk.crash(Random(seed), (None, "none")[seed % 2])
-        of_t, of_u, offset = await Direct(LogDirectory.open("/logs")).recovered()
+        of_t, of_u, offset = await recovered(DirectBroker(LogDirectory.open("/logs")))
         assert of_t == of_u == [b"%d" % each for each in range(1, offset + 1)], seed
         assert offset >= count, "a transaction that was answered is not there"
         ends.add(offset)

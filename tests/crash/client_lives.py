@@ -7,6 +7,7 @@ a finding: `Client.join`.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import threading
@@ -189,7 +190,10 @@ class Writing:
 
     def give_up(self) -> None:
         """Note what is under way as of unknown outcome."""
-        self.client.flush(CALL_SECONDS)
+        # After a fatal error: librdkafka ends a transaction although no answer says that it began, and Kafka as well
+        # answers INVALID_TXN_STATE then.
+        with contextlib.suppress(KafkaException):
+            self.client.flush(CALL_SECONDS)
         for each in list(self._pending.values()):
             self._recorder.add_write(each)
         self._pending.clear()

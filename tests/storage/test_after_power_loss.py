@@ -310,6 +310,52 @@ def test_what_a_full_disk_tore_off_does_not_come_back_in_a_power_cut(system: Sys
         assert log.damage == () and shown(log) == {0: (b"k", b"0"), 1: (b"k", b"1")}
 
 
+def test_what_a_full_disk_tore_off_does_not_come_back_behind_the_recovery_point(system: System) -> None:
+    """The segment was on disk before, and is rolled: recovery begins at the next one."""
+    directory = opened()
+    log = directory.create_partition(ORDERS)
+    append(log, (b"k", b"0"))
+    log.flush()
+    directory.checkpoint()
+
+    def full(kind: str, path: str) -> None:
+        if kind == "write" and path.endswith(".log"):
+            raise OSError(errno.ENOSPC, "injected", path)
+
+    system.fault = full
+    with pytest.raises(OSError, match="injected"):
+        append(log, (b"k", b"1"))
+    system.fault = lambda _kind, _path: None
+    log.roll()
+    left = system.disk
+    for seed in range(20):
+        system.disk = left
+        log = cut_power(system, "each", seed).log(ORDERS)
+        append(log, (b"k", b"1"))
+        assert shown(log) == {0: (b"k", b"0"), 1: (b"k", b"1")}
+
+
+def test_a_roll_on_a_full_disk_leaves_no_part_of_a_time_entry(system: System) -> None:
+    directory = opened()
+    log = directory.create_partition(ORDERS)
+    log.append(batch(b"k", b"0", now_ms=NOW_MS))
+    log.append(batch(b"k", b"1", now_ms=NOW_MS + 1))
+    is_first = True
+
+    def full_once(kind: str, path: str) -> None:
+        nonlocal is_first
+        if kind == "write" and path.endswith(".timeindex") and is_first:
+            is_first = False
+            raise OSError(errno.ENOSPC, "injected", path)  # what still had space was written
+
+    system.fault = full_once
+    log.roll()
+    directory.close()
+    assert not is_first
+    assert len(system.disk.tree("logs")["logs/orders-0/00000000000000000000.timeindex"]) % 12 == 0
+    assert [each for each in verified() if "time-index-end" not in each] == []
+
+
 def test_a_directory_whose_sync_failed_is_not_synced_again(system: System) -> None:
     log = opened().create_partition(ORDERS)
     append(log, (b"k", b"0"))
