@@ -63,12 +63,16 @@ async def offset_commit(call: Call) -> Any:
 
 
 async def offset_delete(call: Call) -> Any:
-    """DELETE of the group, and READ of each topic."""
+    """DELETE of the group, and READ of each topic. An error of the group comes before those of topics."""
     if not call.allows(Operation.DELETE, Resource.GROUP, call.request.group_id):
         return m.OffsetDeleteResponse(error_code=_NO_GROUP)
-    return await call.answer_part(
-        "topics", "topics", lambda each: call.allows(Operation.READ, Resource.TOPIC, each.name), _NO_TOPIC
-    )
+    topics = call.request.topics
+    allowed = [each for each in topics if call.allows(Operation.READ, Resource.TOPIC, each.name)]
+    response = await call.answer(call.changed(topics=allowed))
+    denied = [each for each in topics if each not in allowed]
+    if denied and not response.error_code:
+        response.topics += call.failed(_NO_TOPIC, call.changed(topics=denied)).topics
+    return response
 
 
 async def offset_fetch(call: Call) -> Any:

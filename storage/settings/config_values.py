@@ -157,7 +157,7 @@ class ChoiceType:
 
     def check(self, name: str, value: object) -> None:
         if value not in self.words:
-            raise _refused(name, value, "one of " + ", ".join(self.words))
+            raise _refused(name, value, "one of " + ", ".join(word or "empty" for word in self.words))
 
     def format(self, value: object) -> str:
         return str(value)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from pathlib import Path
 
 import pytest
-from authorized_broker import ADMIN, ALICE, AuthorizedBroker, acl
+from authorized_broker import ADMIN, ALICE, AUTHORIZED, AuthorizedBroker, acl
+from metadata_records import MetadataDirectory, topic_record
 
 from offsetfs.broker.authorization.operations import Operation, Pattern, Permission, Resource
+from offsetfs.broker.broker import Broker
 from offsetfs.broker.error_codes import ErrorCode
+from offsetfs.broker.listener_settings import ListenerSettings
+from offsetfs.broker.listeners import Listener
 from offsetfs.protocol import messages as m
+from offsetfs.storage import LogDirectory
+from offsetfs.storage.checkpoint import SECURITY_FILE
+from offsetfs.storage.errors import StorageError
 from offsetfs.storage.security import SecurityStore
 
 pytestmark = pytest.mark.unit
@@ -146,3 +154,30 @@ async def test_an_error_of_the_disk_is_answered_and_changes_nothing(
     response = await guarded.ask("DeleteAcls", 3, deleted, ADMIN)
     assert [each.error_code for each in response.filter_results[0].matching_acls] == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert await described(guarded) == [ACLS[0]]
+
+
+# --- the start -------------------------------------------------------------------------------------------------------
+
+
+def refusal_to_start(directory: LogDirectory) -> StorageError:
+    with (
+        contextlib.closing(Listener(ListenerSettings(("127.0.0.1", 0)), "port")) as listener,
+        pytest.raises(StorageError) as refused,
+    ):
+        Broker(directory, AUTHORIZED, [listener])
+    return refused.value
+
+
+@pytest.mark.security("A broker with an authorizer does not start if it cannot read its ACLs, or those of its cluster.")
+@pytest.mark.damages
+def test_acls_that_cannot_be_read_stop_the_start(directory: LogDirectory, tmp_path: Path) -> None:
+    (tmp_path / SECURITY_FILE).write_bytes(b"no batch")
+    assert "restore the file from a copy, or move it away" in str(refusal_to_start(directory))
+
+
+@pytest.mark.security("A broker with an authorizer does not start if it cannot read its ACLs, or those of its cluster.")
+def test_acls_of_the_cluster_that_cannot_be_read_stop_the_start(tmp_path: Path) -> None:
+    metadata = MetadataDirectory(tmp_path)
+    metadata.append([topic_record("orders"), b"\x01\x12\x00\xff"])  # an ACL without its fields
+    with contextlib.closing(LogDirectory.open(str(tmp_path), read_only=True)) as directory:
+        assert "a metadata record" in str(refusal_to_start(directory))

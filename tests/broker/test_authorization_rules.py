@@ -26,6 +26,7 @@ pytestmark = pytest.mark.unit
 @pytest.mark.security("With an authorizer, each API checks every topic, group and transactional id of a request.")
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.api}-{row.version}")
 async def test_a_request_needs_its_acls(guarded: AuthorizedBroker, row: Row) -> None:
+    await guarded.ask("OffsetCommit", 8, commit_request(0), ADMIN)  # the group exists
     acls = [each for each, _ in row.needed]
     for missing, code in row.needed:
         others = [each for each in acls if each is not missing]
@@ -256,6 +257,7 @@ async def test_an_acl_for_a_host_counts_for_its_clients_alone(guarded: Authorize
     assert (await guarded.send(1, "Fetch", 12, fetch("t"))).responses[0].partitions[0].error_code == 0
 
 
+@pytest.mark.security("An API without a rule is denied.")
 async def test_an_api_without_a_rule_is_denied(guarded: AuthorizedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     api = authorized(
         replace(guarded.apis["ListGroups"], name="DescribeQuorum"), Authorizer(SecurityImage()), guarded.broker._topics

@@ -12,7 +12,7 @@ from running_broker import Running
 
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.listener_settings import ListenerSettings
-from offsetfs.broker.settings import SETTING_KINDS, ServerSettings, values_of
+from offsetfs.broker.settings import SETTING_KINDS, STANDARD_AUTHORIZER, ServerSettings, values_of
 from offsetfs.broker.settings_file import load_settings
 from offsetfs.protocol import messages as m
 from offsetfs.storage import LogDirectory
@@ -167,6 +167,20 @@ def test_acks_all_may_be_answered_as_early_as_by_kafka(tmp_path: Path) -> None:
     assert load_settings(None, ["acks.all=page-cache"], os.fspath(tmp_path)).server.acks_all == "page-cache"
     with pytest.raises(InvalidConfig, match=r"acks\.all is '2', but must be one of disk, page-cache"):
         load_settings(None, ["acks.all=2"], os.fspath(tmp_path))
+
+
+def test_an_authorizer_and_super_users_have_names_as_in_kafka(tmp_path: Path) -> None:
+    users = "super.users= User:admin;User:CN=a,O=b ; "
+    server = load_settings(None, [f"authorizer.class.name={STANDARD_AUTHORIZER}", users], os.fspath(tmp_path)).server
+    assert server.authorizer_class_name == STANDARD_AUTHORIZER
+    assert server.super_users == ("User:admin", "User:CN=a,O=b")
+    assert values_of(server)["super.users"] == "User:admin;User:CN=a,O=b"
+    assert load_settings(None, ["authorizer.class.name="], os.fspath(tmp_path)).server.authorizer_class_name == ""
+    for wrong in ("alice", "User:a;bob", ":a"):
+        with pytest.raises(InvalidConfig, match=r"super\.users=.*must be principals as User:alice;User:bob"):
+            load_settings(None, [f"super.users={wrong}"], os.fspath(tmp_path))
+    with pytest.raises(InvalidConfig, match=r"must be one of empty, .*StandardAuthorizer$"):
+        load_settings(None, ["authorizer.class.name=x.Y"], os.fspath(tmp_path))
 
 
 def test_all_fields_have_names_of_kafka(tmp_path: Path) -> None:
