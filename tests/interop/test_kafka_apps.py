@@ -66,7 +66,9 @@ def test_connect_copies_lines_from_a_file_through_a_topic_into_a_file(tmp_path: 
         assert committed_offset(broker.address, "connect-writes", "lines") == 1001
 
 
-def test_mirror_maker_copies_topics_and_offsets_of_a_kafka_broker(kafka: KafkaBroker, tmp_path: Path) -> None:
+def test_mirror_maker_copies_topics_and_offsets_of_a_kafka_broker_exactly_once(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
     logs = tmp_path / "mirror"
     logs.mkdir()
     kafka.create_topic("orders", partitions=2, configs={"retention.ms": "-1"})
@@ -91,6 +93,9 @@ def test_mirror_maker_copies_topics_and_offsets_of_a_kafka_broker(kafka: KafkaBr
             "sync.group.offsets.interval.seconds": 1,
             "refresh.groups.interval.seconds": 1,
             "offset.lag.max": 0,
+            "ours.exactly.once.source.support": "enabled",
+            "dedicated.mode.enable.internal.rest": "true",  # as exactly-once asks for
+            "listeners": f"http://127.0.0.1:{free_ports(1)[0]}",
             "plugin.discovery": "service_load",
             **one,
             **storages,
@@ -98,10 +103,13 @@ def test_mirror_maker_copies_topics_and_offsets_of_a_kafka_broker(kafka: KafkaBr
         with app(tmp_path, MIRROR_MAKER, properties(tmp_path / "mm2", settings)) as wait:
             client = AdminClient({"bootstrap.servers": broker.address})
             wait(lambda: "kafka.orders" in client.list_topics(timeout=SECONDS_MAX).topics)
-            with closing(reader(broker)) as consumer:
+            with closing(reader(broker, **{"isolation.level": "read_committed"})) as consumer:
                 consumer.subscribe(["kafka.orders"])
                 found = messages(consumer, 200)
-            wait(lambda: committed_offset(broker.address, "billing", "kafka.orders") == 100)
+                _, log_end = consumer.get_watermark_offsets(TopicPartition("kafka.orders", 0), SECONDS_MAX)
+            end = max(each.offset() or 0 for each in found if each.partition() == 0) + 1
+            assert log_end > end, "no marker of a transaction is behind the records"
+            wait(lambda: committed_offset(broker.address, "billing", "kafka.orders") == end)
             assert retention_of(client, "kafka.orders") == "-1"
         assert sorted(int(each.key() or b"") for each in found) == list(range(200))
         assert all(each.headers() == [("n", each.key())] for each in found)
