@@ -198,6 +198,7 @@ class Connection:
         self._responses = ResponseQueue(self._send)
         self._receiving_since = self._sending_since = math.inf
         self.arriving_bytes = 0
+        self.arriving_since = 0.0
         """As `IdleConnection`."""
 
     @property
@@ -311,7 +312,7 @@ class Connection:
         self._receiving_since = math.inf  # a wait for memory is not the client's
         if reserved > FREE_BYTES_MAX:
             await self._limits.reserve(reserved)
-        self.arriving_bytes = size
+        self.arriving_bytes, self.arriving_since = size, trio.current_time()
         try:
             data = await self._body(size)
         except BaseException:

@@ -1,7 +1,8 @@
 """Ends the connections of clients that neither send nor read for too long.
 
 The limit is `connections.max.idle.ms`. It is `STALL_S` for a client that has sent a part of a request while other
-requests wait for the memory that this one has been granted.
+requests wait for the memory that this one has been granted. Then a request that arrives slowly has a limit, too:
+`STALL_S` and what its bytes take at `ARRIVAL_BYTES_PER_S`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from offsetfs.broker.request_limits import RequestLimits
 _log = logging.getLogger(__name__)
 
 STALL_S = 10.0
+ARRIVAL_BYTES_PER_S = 1 << 20
 _CHECK_INTERVAL_S = 1.0
 
 
@@ -27,6 +29,9 @@ class IdleConnection(Protocol):
     host: str
     arriving_bytes: int
     """The size of a request that has begun to arrive and has been granted its memory; 0 if there is none."""
+
+    arriving_since: float
+    """Since when, if there is one."""
 
     @property
     def waiting_since(self) -> float:
@@ -59,7 +64,7 @@ async def end_stalled_requests(connections: Collection[IdleConnection], limits: 
     while True:
         await limits.contended()
         now_s = trio.current_time()
-        for each in [each for each in connections if each.arriving_bytes and each.waiting_since + STALL_S <= now_s]:
+        for each in [each for each in connections if _is_stalled(each, now_s)]:
             _log.warning(
                 "%s: connection closed: a request of %d bytes has stopped arriving, and others wait for its memory "
                 "(queued.max.request.bytes)",
@@ -68,3 +73,10 @@ async def end_stalled_requests(connections: Collection[IdleConnection], limits: 
             )
             each.end()
         await trio.sleep(_CHECK_INTERVAL_S)
+
+
+def _is_stalled(connection: IdleConnection, now_s: float) -> bool:
+    size, waiting_since = connection.arriving_bytes, connection.waiting_since
+    if not size or waiting_since == math.inf:
+        return False
+    return min(waiting_since, connection.arriving_since + size / ARRIVAL_BYTES_PER_S) + STALL_S <= now_s

@@ -4,6 +4,9 @@ At a limit a connection does not read on, so that further requests stay in the s
 (`queued.max.requests`, `queued.max.request.bytes`). Memory is granted in the order of the requests; a request above the
 limit is admitted when it is the only one. A request that waits for records or for members of its group counts for
 neither limit. Kafka's RequestChannel and SimpleMemoryPool bound the same.
+
+A quarter of the memory is for small requests. They do not wait for large ones, of which a client could announce many
+and send none.
 """
 
 from __future__ import annotations
@@ -14,6 +17,9 @@ import trio
 
 FREE_BYTES_MAX = 64 << 10
 """Requests that take no more memory are not counted."""
+
+SMALL_PART = 256
+"""A small request takes at most this part of the memory: 2 MiB by default."""
 
 DECODED_FACTOR = 16
 """The memory of a decoded request other than Produce, as a multiple of its bytes: of a Fetch of many partitions it is 6
@@ -26,51 +32,33 @@ class RequestLimits:
     def __init__(self, requests_max: int, bytes_max: int) -> None:
         """`bytes_max`: -1 for no limit."""
         self._slots = trio.Semaphore(requests_max)
-        self._bytes_max = bytes_max
-        self._bytes = 0
-        self._waiting: deque[tuple[int, trio.Event]] = deque()
-        self._is_contended = trio.Event()
+        self._has_limit = bytes_max >= 0
+        self._small_bytes_max = bytes_max // SMALL_PART
+        has_small = self._small_bytes_max > FREE_BYTES_MAX
+        small = bytes_max // 4 if has_small else 0
+        self._contention = _Contention()
+        self._large = _Memory(bytes_max - small, self._contention)
+        self._small = _Memory(small, self._contention) if has_small else self._large
+
+    @property
+    def waiting_count(self) -> int:
+        """How many requests wait for memory."""
+        return sum(len(each.waiting) for each in {self._small, self._large})
 
     async def reserve(self, size: int) -> None:
         """Wait until there is memory for a request of `size` bytes; `release` it afterwards."""
-        if self._bytes_max < 0 or size <= FREE_BYTES_MAX:
-            return
-        if not self._waiting and self._fits(size):
-            self._bytes += size
-            return
-        entry = size, trio.Event()
-        self._waiting.append(entry)
-        self._is_contended.set()
-        try:
-            await entry[1].wait()
-        except trio.Cancelled:
-            if entry[1].is_set():
-                self.release(size)
-            else:
-                self._waiting.remove(entry)
-                self._admit()
-            raise
+        if self._has_limit and size > FREE_BYTES_MAX:
+            await self._memory(size).reserve(size)
 
     async def contended(self) -> None:
         """Return when a request waits for memory."""
-        if not self._waiting:
-            self._is_contended = trio.Event()
-        await self._is_contended.wait()
+        if not self.waiting_count:
+            self._contention.event = trio.Event()
+        await self._contention.event.wait()
 
     def release(self, size: int) -> None:
-        if self._bytes_max < 0 or size <= FREE_BYTES_MAX:
-            return
-        self._bytes -= size
-        self._admit()
-
-    def _fits(self, size: int) -> bool:
-        return not self._bytes or self._bytes + size <= self._bytes_max
-
-    def _admit(self) -> None:
-        while self._waiting and self._fits(self._waiting[0][0]):
-            size, admitted = self._waiting.popleft()
-            self._bytes += size
-            admitted.set()
+        if self._has_limit and size > FREE_BYTES_MAX:
+            self._memory(size).release(size)
 
     async def begin(self) -> None:
         """Wait until another request can be handled; `end` it afterwards, or when it begins to wait for others."""
@@ -81,3 +69,53 @@ class RequestLimits:
 
     def end(self) -> None:
         self._slots.release()
+
+    def _memory(self, size: int) -> _Memory:
+        return self._small if size <= self._small_bytes_max else self._large
+
+
+class _Contention:
+    """Set when a request waits for memory."""
+
+    def __init__(self) -> None:
+        self.event = trio.Event()
+
+
+class _Memory:
+    """Memory for requests, granted in their order."""
+
+    def __init__(self, bytes_max: int, contention: _Contention) -> None:
+        self._bytes_max = bytes_max
+        self._contention = contention
+        self.bytes = 0
+        self.waiting: deque[tuple[int, trio.Event]] = deque()
+
+    async def reserve(self, size: int) -> None:
+        if not self.waiting and self._fits(size):
+            self.bytes += size
+            return
+        entry = size, trio.Event()
+        self.waiting.append(entry)
+        self._contention.event.set()
+        try:
+            await entry[1].wait()
+        except trio.Cancelled:
+            if entry[1].is_set():
+                self.release(size)
+            else:
+                self.waiting.remove(entry)
+                self._admit()
+            raise
+
+    def release(self, size: int) -> None:
+        self.bytes -= size
+        self._admit()
+
+    def _fits(self, size: int) -> bool:
+        return not self.bytes or self.bytes + size <= self._bytes_max
+
+    def _admit(self) -> None:
+        while self.waiting and self._fits(self.waiting[0][0]):
+            size, admitted = self.waiting.popleft()
+            self.bytes += size
+            admitted.set()

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from running_broker import Running, decoded, framed, received
+from running_broker import Running, decoded, framed, received, reserved_bytes
 
 from offsetfs.broker import idle_connections
 from offsetfs.broker.closed_peers import ClosedPeers
@@ -301,7 +301,7 @@ async def test_a_request_whose_client_leaves_while_it_waits_for_memory_takes_non
         await limits.reserve(1 << 19)
     assert left.cancelled_caught
     limits.release(1 << 20)
-    assert (limits._bytes, len(limits._waiting)) == (0, 0)
+    assert (reserved_bytes(limits), limits.waiting_count) == (0, 0)
 
 
 async def test_a_size_alone_takes_no_memory(running: Running) -> None:
@@ -309,13 +309,13 @@ async def test_a_size_alone_takes_no_memory(running: Running) -> None:
     tracemalloc.start()
     try:
         await stream.send_all(struct.pack(">ihhi", 100 << 20, 0, 9, 1))
-        await until(lambda: bool(running.broker._shared.limits._bytes))
+        await until(lambda: bool(reserved_bytes(running.broker._shared.limits)))
         await trio.testing.wait_all_tasks_blocked()  # the connection waits for the rest
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
     await stream.aclose()
-    await until(lambda: not running.broker._shared.limits._bytes)
+    await until(lambda: not reserved_bytes(running.broker._shared.limits))
 
 
 # --- the end of the broker -------------------------------------------------------------------------------------------
@@ -447,6 +447,45 @@ async def test_a_half_request_does_not_keep_others_waiting(
         assert await half.receive_some() == b""
         await half.aclose()
         await alone.aclose()
+
+
+async def test_small_requests_do_not_wait_for_large_ones_that_do_not_arrive(running: Running) -> None:
+    """Each size of 100 MiB that a client announced kept all requests above 64 KiB waiting for ten seconds."""
+    bombs = [await trio.open_tcp_stream(*running.address) for _ in range(3)]
+    for each in bombs:
+        await each.send_all(struct.pack(">ihhi", 100 << 20, 3, 9, 1))
+    await until(lambda: running.broker._shared.limits.waiting_count == 2)
+    names = m.MetadataRequest([m.MetadataRequestTopic(name="x" * 200)] * 100, allow_auto_topic_creation=False)
+    with trio.fail_after(5):
+        assert (await running.send(3, "Metadata", 8, names)).topics
+    for each in bombs:
+        await each.aclose()
+
+
+@pytest.mark.expect_log("a request of 1048000 bytes has stopped arriving, and others wait for its memory")
+async def test_a_request_that_arrives_byte_by_byte_does_not_keep_others_waiting(
+    directory: LogDirectory, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the time since the last byte counted."""
+    monkeypatch.setattr(idle_connections, "STALL_S", 0.1)
+    monkeypatch.setattr(idle_connections, "ARRIVAL_BYTES_PER_S", 1 << 30)
+    monkeypatch.setattr(idle_connections, "_CHECK_INTERVAL_S", 0.02)
+    async with serving(directory, nursery, queued_max_request_bytes=1 << 20) as running:
+        slow = await trio.open_tcp_stream(*running.address)
+        await slow.send_all(struct.pack(">ihhi", 1_048_000, 0, 9, 1))
+        await until(lambda: any(each.arriving_bytes for each in running.broker._connections))
+        nursery.start_soon(_trickle, slow)
+        names = m.MetadataRequest([m.MetadataRequestTopic(name="x" * 200)] * 100, allow_auto_topic_creation=False)
+        with trio.fail_after(5):
+            assert (await running.send(3, "Metadata", 8, names)).topics
+
+
+async def _trickle(stream: trio.SocketStream) -> None:
+    async with stream:
+        with contextlib.suppress(trio.BrokenResourceError):
+            while True:
+                await stream.send_all(b"x")
+                await trio.sleep(0.02)
 
 
 @pytest.mark.parametrize(

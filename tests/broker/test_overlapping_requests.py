@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 from produce_requests import GOOD, altered, batch, produced
-from running_broker import Running, decoded, framed
+from running_broker import Running, decoded, framed, reserved_bytes
 
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.log_sync import LogSync
@@ -224,16 +224,16 @@ async def test_a_response_that_waits_holds_no_memory_of_its_records(
     limits = running.broker._shared.limits
     await stream.send_all(request(1, batch([(None, bytes(1_000_000))])))
     await until(lambda: syncs.began == 1)
-    assert not limits._bytes
+    assert not reserved_bytes(limits)
     topics = [m.TopicProduceData(name, partition_data=[m.PartitionProduceData(0, GOOD)]) for name in ["t", *NAMES]]
     await stream.send_all(framed(0, "Produce", 9, m.ProduceRequest(acks=-1, topic_data=topics)) + request(2))
     await until(lambda: directory.log(T).next_offset == 3)
     await trio.sleep(0.01)
-    assert limits._bytes > FREE_BYTES_MAX
+    assert reserved_bytes(limits) > FREE_BYTES_MAX
     assert directory.log(T).next_offset == 3, "nothing more is read"
     syncs.proceed.set()
     assert len(await frames(stream, 3)) == 3
-    await until(lambda: not limits._bytes)
+    await until(lambda: not reserved_bytes(limits))
 
 
 async def test_a_client_that_leaves_while_its_batches_are_synced_leaves_nothing_behind(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 from produce_requests import batch
-from running_broker import Running, decoded, framed, received
+from running_broker import Running, decoded, framed, received, reserved_bytes
 
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.receive_buffers import KEPT_BYTES_MAX, KEPT_SIZE_MAX, ReceiveBuffers
@@ -96,4 +96,4 @@ async def test_a_client_that_leaves_within_a_large_request_leaves_no_buffer_behi
     with trio.fail_after(10):
         while running.broker._connections or not running.broker._metrics.connections_accepted:
             await trio.sleep(0.001)
-    assert not running.broker._shared.buffers._kept and not running.broker._shared.limits._bytes
+    assert not running.broker._shared.buffers._kept and not reserved_bytes(running.broker._shared.limits)
