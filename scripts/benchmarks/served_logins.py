@@ -112,7 +112,7 @@ ROWS = (
         "Connections that log in by SCRAM-SHA-512 and close, 16 at a time",
         unit="µs",
         of="logins",
-        count=10_000,
+        count=5_000,
         count_quick=50,
         ours=Contender(OURS, functools.partial(logins, logins_of_ours)),
         peers=(Peer(Contender(KAFKA, functools.partial(logins, logins_of_kafka)), times_as_fast(1.0)),),
