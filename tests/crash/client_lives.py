@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import random
 import threading
 import time
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from client_history import ClientHistory, Commit, FullRead, LookUp, Outcome, Partition, Read, Start, Write
@@ -355,8 +357,8 @@ class GroupMember(Client):
         super().__init__(recorder, name)
         self._group = group
         self._protocol = protocol
-        self._sessions = itertools.count(1)
-        self._session = ""
+        self._numbers = itertools.count(1)
+        self._sessions: dict[Partition, str] = {}
         self._is_committed = False
         self._positions: dict[Partition, int] = {}
         self._is_closing = False
@@ -391,20 +393,27 @@ class GroupMember(Client):
 
     def _take(self, message: Message) -> None:
         read = Partition(message.topic() or "", message.partition() or 0)
-        if read in self._positions and recorded(self.recorder, self._session, message, is_committed=self._is_committed):
+        session = self._sessions.get(read)
+        if session is not None and recorded(self.recorder, session, message, is_committed=self._is_committed):
             self._positions[read] = (message.offset() or 0) + 1
 
     def _assigned(self, client: Consumer, partitions: list[TopicPartition]) -> None:
-        """Look up where to begin."""
-        self._session = f"{self.name}/{next(self._sessions)}"
-        self._positions = {}
+        """Look up where to begin. With the protocol `consumer`, these come to those that it has."""
         found = None if self._is_closing else look_up(self.recorder, client, self._group, partitions)
-        if found is None:
-            client.assign([])  # it joins again when this one is closed
-            return
-        self._positions = {each: max(offset, 0) for each, offset in found.items()}
-        self.history.starts += [Start(self._session, each, offset) for each, offset in self._positions.items()]
-        client.assign([TopicPartition(each.topic, each.index, at) for each, at in self._positions.items()])
+        begun = {
+            each: max(offset, 0) for each, offset in (found or {}).items()
+        }  # else it joins again when it is closed
+        if self._protocol == "classic":
+            self._positions, self._sessions = {}, {}
+        session = f"{self.name}/{next(self._numbers)}"
+        self._positions |= begun
+        self._sessions |= dict.fromkeys(begun, session)
+        self.history.starts += [Start(session, each, offset) for each, offset in begun.items()]
+        places = [TopicPartition(each.topic, each.index, at) for each, at in begun.items()]
+        if self._protocol == "classic":
+            client.assign(places)
+        else:
+            client.incremental_assign(places)
 
     def _revoked(self, client: Consumer, partitions: list[TopicPartition]) -> None:
         if not self._is_closing and self.chance.random() < 0.5:
@@ -412,8 +421,13 @@ class GroupMember(Client):
         self._lost(client, partitions)
 
     def _lost(self, client: Consumer, partitions: list[TopicPartition]) -> None:
-        self._positions = {}
-        client.unassign()
+        for each in partitions:
+            self._positions.pop(Partition(each.topic, each.partition), None)
+            self._sessions.pop(Partition(each.topic, each.partition), None)
+        if self._protocol == "classic":
+            client.unassign()
+        else:
+            client.incremental_unassign(partitions)
 
     def _commit(self, client: Consumer) -> None:
         if not self._positions:
@@ -524,6 +538,65 @@ class Mover(Client):
         return True
 
 
+# --- a mount in the same process -------------------------------------------------------------------------------------
+
+
+class MountAppender(Client):
+    """Appends lines to lasting topics through the files of a mount."""
+
+    def __init__(self, recorder: Recorder, name: str, mount: Path) -> None:
+        super().__init__(recorder, name)
+        self._mount = mount
+
+    def live(self) -> None:
+        for life in itertools.count():
+            if self.is_stopped:
+                return
+            topic, count = self.chance.choice(list(LASTING.items()))
+            partition = Partition(topic, self.chance.randrange(count))
+            writes: list[Write] = []
+            try:
+                with open(self._mount / str(partition) / "append", "ab", buffering=0) as file:
+                    for number in range(self.chance.randrange(1, 20)):
+                        value = b"%s/%d:%d" % (self.name.encode(), life, number)
+                        name = f"{self.name}/{life}"
+                        writes.append(Write(name, number, partition, value, self.recorder.moment()))
+                        file.write(value + b"\n")
+            except OSError:  # the mount is away
+                time.sleep(0.02)
+            else:
+                ended = self.recorder.moment()
+                writes = [replace(each, ended=ended, outcome=Outcome.DONE) for each in writes]
+            for each in writes:
+                self.recorder.add_write(each)
+            time.sleep(self.chance.uniform(0, 0.02))
+
+
+class MountReader(Client):
+    """Reads lasting topics through the files of a mount, again and again."""
+
+    def __init__(self, recorder: Recorder, name: str, mount: Path) -> None:
+        super().__init__(recorder, name)
+        self._mount = mount
+
+    def live(self) -> None:
+        while not self.is_stopped:
+            topic, count = self.chance.choice(list(LASTING.items()))
+            partition = Partition(topic, self.chance.randrange(count))
+            lines: list[bytes] = []
+            try:
+                with open(self._mount / str(partition) / "records.ndjson", "rb") as file:
+                    lines.extend(file)
+            except OSError:  # the mount is away
+                time.sleep(0.02)
+            session = f"{self.name}, {self.recorder.moment()}"
+            for line in lines:
+                if line.endswith(b"\n"):
+                    record = json.loads(line)
+                    self.history.reads.append(Read(session, partition, record["offset"], record["value"].encode()))
+            self.recorder.stop.wait(0.2)
+
+
 # --- topics ----------------------------------------------------------------------------------------------------------
 
 
@@ -612,14 +685,18 @@ def full_read(recorder: Recorder, partition: Partition, suffix: str = "", *, is_
 # --- all of them -----------------------------------------------------------------------------------------------------
 
 
-def crew(recorder: Recorder, protocols: Sequence[str] = ("classic",)) -> list[Client]:
-    """Return the clients of a run; `protocols`: of the consumer groups, one group each."""
+def crew(recorder: Recorder, protocols: Sequence[str], mount: Path | None = None) -> list[Client]:
+    """Return the clients of a run; `protocols`: of the consumer groups, one group each; `mount`: used as well."""
     members = [
         GroupMember(recorder, f"{protocol}-{number}", f"readers-{protocol}", protocol)
         for protocol in protocols
-        for number in range(3)
+        for number in range(3 if len(protocols) == 1 else 2)
     ]
+    through_files: list[Client] = []
+    if mount is not None:
+        through_files = [MountAppender(recorder, "lines", mount), MountReader(recorder, "files", mount)]
     return [
+        *through_files,
         PlainProducer(recorder, "plain", is_idempotent=False),
         PlainProducer(recorder, "idempotent", is_idempotent=True),
         TransactionalProducer(recorder, "tx-1"),

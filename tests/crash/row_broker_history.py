@@ -1,5 +1,7 @@
 """Row 19: a broker is killed again and again under producers, transactions and groups; what clients saw is consistent.
 
+Groups of both protocols read and commit; topics are deleted and created again; every third round has a slow disk.
+
 `client_lives` has the clients, `client_history` the check of what they did and saw.
 """
 
@@ -9,7 +11,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 from broker_process import SECONDS_MAX, BrokerProcess
@@ -18,13 +20,19 @@ from client_lives import LASTING, MOVED, Mover, Recorder, create, crew, read_eve
 from confluent_kafka.admin import AdminClient
 from fault_program import Row
 from left_logs import damage_left
+from tracing import injected
 
-KILLS = 5
-PROTOCOLS = ("classic",)
+KILLS = 4
+PROTOCOLS = ("classic", "consumer")
+"""Of the consumer groups."""
 OPTIONS = (
     "offsets.topic.num.partitions=3",
     "transaction.state.log.num.partitions=3",
     "group.min.session.timeout.ms=500",
+    "group.consumer.min.session.timeout.ms=500",
+    "group.consumer.session.timeout.ms=4000",
+    "group.consumer.min.heartbeat.interval.ms=100",
+    "group.consumer.heartbeat.interval.ms=300",
     "log.segment.bytes=60000",
     "log.index.size.max.bytes=4000",
     "log.initial.task.delay.ms=0",
@@ -33,6 +41,8 @@ OPTIONS = (
     "log.cleaner.min.cleanable.ratio=0.1",
 )
 """Few partitions, so that each has much to say; segments that roll, checkpoints and compaction as often as possible."""
+SLOW = "delay_exit=30000"
+"""What a sync of a slow disk takes longer, in microseconds; every third round has one."""
 PROGRESS: tuple[tuple[Callable[[Recorder], int], float], ...] = (
     (lambda recorder: recorder.acknowledged, 100),
     (lambda recorder: recorder.committed, 3),
@@ -46,22 +56,23 @@ def play(seed: int, scratch: Path) -> int:
     return play_with(seed, scratch, KILLS)
 
 
-def play_with(seed: int, scratch: Path, kills: int) -> int:
-    """Kill one broker after the other on the same directory; return how many."""
+def play_with(seed: int, scratch: Path, kills: int, mount: Path | None = None) -> int:
+    """Kill one broker after the other on the same directory; return how many. `mount`: they are mounts as well."""
     chance = random.Random(seed)
     log = scratch / "log"
     log.mkdir()
-    with closing(BrokerProcess(log, scratch / "output", OPTIONS)) as broker:
+    with closing(BrokerProcess(log, scratch / "output", OPTIONS, mount=mount)) as broker:
         recorder = Recorder(broker.address, seed)
         broker.start()
         broker.wait_until_ready()
         assert create(AdminClient(recorder.settings()), LASTING | MOVED)
-        clients = crew(recorder, PROTOCOLS)
+        clients = crew(recorder, PROTOCOLS, mount)
         try:
             for client in clients:
                 client.start()
             for _ in range(kills):
-                end_somewhere(broker, recorder, chance)
+                with injected(broker.pid, "fsync|fdatasync", SLOW) if seed % 3 == 1 else nullcontext():
+                    end_somewhere(broker, recorder, chance)
                 broker.start()
             broker.wait_until_ready()
         finally:
@@ -114,4 +125,5 @@ ROW = Row(
     seeds_in_ci=range(1),
     goal=200,
     unit="kills",
+    needs=("root", "strace"),
 )
