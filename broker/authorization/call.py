@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from offsetfs.broker.failure_responses import failure_response
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.response_queue import DelayedResponse
 from offsetfs.protocol import messages
+
+_log = logging.getLogger(__name__)
 
 DENIED: Mapping[Resource, ErrorCode] = {
     Resource.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -72,6 +75,7 @@ class Call:
     def failed(self, code: ErrorCode, request: Any = None) -> Any:
         """Return a response that has an error for all of the request, or of the denied part of it."""
         asked = self.request if request is None else request
+        _log.debug("%s of %s from %s: %s", self.api, self.identity.principal, self.identity.host, code.name)
         response = failure_response(self.api, asked, self.version, code, MESSAGES.get(code))
         if response is None:
             raise ProtocolError(f"acks=0, and an error: {code.name}")

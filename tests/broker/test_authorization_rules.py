@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 import pytest
@@ -239,12 +240,22 @@ async def test_topics_of_a_transaction_that_may_not_be_described_are_hidden(guar
     assert [each.topic for each in shown] == ["t"]
 
 
-async def test_a_denied_request_without_acknowledgment_ends_its_connection(guarded: AuthorizedBroker) -> None:
-    """Kafka closes the connection, so that the producer notices."""
-    request = produce(GOOD, "t")
+async def test_a_denied_request_without_acknowledgment_ends_its_connection(
+    guarded: AuthorizedBroker, two_topics: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kafka closes the connection, so that the producer notices; records of other topics are appended."""
+    caplog.set_level(logging.DEBUG, "offsetfs.broker.authorization")
+    await guarded.grant(acl(Operation.WRITE, Resource.TOPIC, "t"))
+    request = produce(GOOD, "secret", "t")
     request.acks = 0
     with pytest.raises(ProtocolError, match="TOPIC_AUTHORIZATION_FAILED"):
-        await guarded.apis["Produce"].handle(request, 9, Client("test", "127.0.0.1", 1))
+        await guarded.ask("Produce", 9, request)
+    assert "Produce of User:alice from 127.0.0.1: TOPIC_AUTHORIZATION_FAILED" in caplog.text
+    fetched = await guarded.ask("Fetch", 12, fetch("secret", "t"), ADMIN)
+    assert {each.topic: len(each.partitions[0].records or b"") for each in fetched.responses} == {
+        "secret": 0,
+        "t": len(GOOD),
+    }
 
 
 async def test_an_acl_for_a_host_counts_for_its_clients_alone(guarded: AuthorizedBroker) -> None:

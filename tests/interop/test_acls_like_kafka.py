@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -161,6 +162,38 @@ def test_each_request_needs_the_same_acls_and_those_of_a_cluster_apply_in_its_di
         assert [each["resource_name"] for each in json.loads(capsys.readouterr().out)] == [LAST]
         assert run(["acls", str(kafka.log_dir), "remove", "--principal", f"User:{LAST}"]) == exit_codes.FAILED
         assert "the ACL is in the metadata log of the cluster; change it with Kafka's tools" in capsys.readouterr().err
+
+
+def test_clients_produce_and_consume_with_the_acls_for_it(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    writer, reader, other = USERS[:3]
+    with served_with_users(logs) as (port, login_port):
+
+        def kcat(user: str, *words: str, lines: bytes = b"") -> tuple[int, bytes, bytes]:
+            login = ["security.protocol=SASL_PLAINTEXT", "sasl.mechanisms=PLAIN", "enable.idempotence=true"]
+            settings = [*login, f"sasl.username={user}", f"sasl.password={user}", "message.timeout.ms=5000"]
+            command = ["kcat", "-b", f"127.0.0.1:{login_port}", *(part for each in settings for part in ("-X", each))]
+            done = subprocess.run([*command, *words], input=lines, capture_output=True, timeout=60)
+            return done.returncode, done.stdout, done.stderr
+
+        for user, role in ((writer, "--producer --topic t"), (reader, "--consumer --topic t --group g")):
+            assert run(["acls", str(logs), "add", "--allow-principal", f"User:{user}", *role.split()]) == 0
+        assert kcat(writer, "-P", "-t", "t", lines=b"one\ntwo\n")[0] == 0
+        assert kcat(reader, "-q", "-e", "-X", "auto.offset.reset=earliest", "-G", "g", "t")[1] == b"one\ntwo\n"
+        for user, *words in (
+            (other, "-P", "-t", "t"),
+            (other, "-P", "-t", "new"),
+            (reader, "-P", "-t", "t"),
+            (writer, "-C", "-e", "-t", "t"),
+            (reader, "-e", "-G", "hidden", "t"),
+        ):
+            code, shown, errors = kcat(user, *words, lines=b"three\n")
+            assert (code, shown) == (1, b"") and b"authorization failed" in errors, (user, words, errors)
+        assert [each.name for each in trio.run(ask, port, None, "Metadata", 12, m.MetadataRequest(None)).topics] == [
+            "__consumer_offsets",
+            "t",
+        ]
 
 
 # --- kafka-acls.sh ---------------------------------------------------------------------------------------------------
