@@ -62,6 +62,7 @@ class Recorder:
         """How many records."""
         self.committed = 0
         """How many transactions."""
+        self.aborted = 0
         self._lock = threading.Lock()
         self._moments = itertools.count(1)
         self._creation = 0
@@ -277,6 +278,7 @@ class TransactionalProducer(Client):
         if self.chance.random() < 0.25:
             writing.client.flush(self.chance.choice((0, CALL_SECONDS)))
             _until_done(partial(writing.client.abort_transaction, CALL_SECONDS))
+            self.recorder.aborted += 1
             return
         end_transaction(writing, transaction, self.recorder)
 

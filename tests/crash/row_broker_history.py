@@ -75,6 +75,7 @@ def play_with(seed: int, scratch: Path, kills: int, mount: Path | None = None) -
                     end_somewhere(broker, recorder, chance)
                 broker.start()
             broker.wait_until_ready()
+            wait_until(lambda: is_long_enough(recorder), broker)
         finally:
             recorder.stop.set()
         for client in clients:
@@ -95,15 +96,26 @@ def end_somewhere(broker: BrokerProcess, recorder: Recorder, chance: random.Rand
         return
     progress, steps = chance.choice(PROGRESS)
     wanted = progress(recorder) + int(chance.expovariate(1 / steps)) + 1
-    deadline = time.monotonic() + SECONDS_MAX
-    while progress(recorder) < wanted:
-        assert time.monotonic() < deadline and broker.code is None, f"no progress: {broker.output()[-3000:]}"
-        time.sleep(0.01)
+    wait_until(lambda: progress(recorder) >= wanted, broker)
     time.sleep(chance.uniform(0, 0.3))
     if chance.random() < 0.2:
         broker.terminate()
     else:
         broker.kill()
+
+
+def wait_until(is_reached: Callable[[], bool], broker: BrokerProcess) -> None:
+    """Wait for something that the clients do; AssertionError if the broker ends meanwhile, or it takes too long."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while not is_reached():
+        assert time.monotonic() < deadline and broker.code is None, f"no progress: {broker.output()[-3000:]}"
+        time.sleep(0.01)
+
+
+def is_long_enough(recorder: Recorder) -> bool:
+    """Return whether there is something of all that `check` asks for."""
+    has_moved = any(each.group == Mover.GROUP for each in list(recorder.history.commits))
+    return recorder.acknowledged > 500 and recorder.committed > 0 and recorder.aborted > 0 and has_moved
 
 
 def check(history: ClientHistory) -> None:
