@@ -124,7 +124,13 @@ class Membership:
                 return await self._classic.join(request, version, client_id, host, may_describe)
             return await self._join(request, version, client_id, host)
         except GroupError as error:
-            return m.JoinGroupResponse(error_code=error.code, member_id=error.member_id or request.member_id)
+            # As JoinGroupRequest.getErrorResponse, which does not answer MEMBER_ID_REQUIRED.
+            has_name = version < 7 or error.code == ErrorCode.MEMBER_ID_REQUIRED
+            return m.JoinGroupResponse(
+                error_code=error.code,
+                member_id=error.member_id or request.member_id,
+                protocol_name="" if has_name else None,
+            )
 
     def _check_join(self, request: m.JoinGroupRequest) -> None:
         self._check(request.group_id)

@@ -152,7 +152,7 @@ class GroupOffsets:
     ) -> m.TxnOffsetCommitResponse:
         """Store offsets that count when the transaction of a producer commits; on disk when answered. GroupError."""
         response, changes = m.TxnOffsetCommitResponse(), list[CommitChange]()
-        for topic in request.topics:
+        for topic in (each for each in request.topics if each.partitions):
             answer = m.TxnOffsetCommitResponseTopic(topic.name)
             response.topics.append(answer)
             for each in topic.partitions:

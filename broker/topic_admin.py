@@ -18,7 +18,7 @@ from offsetfs.broker.partitions import Topics
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.message import NO_ID
-from offsetfs.storage import METADATA_TOPIC, LogConfig, TopicPartition, check_topic
+from offsetfs.storage import INTERNAL_TOPICS, METADATA_TOPIC, LogConfig, TopicPartition, check_topic
 
 PARTITIONS_MAX = 10_000
 """How many partitions a topic may have: each takes files, and syncs of the disk."""
@@ -211,6 +211,8 @@ class TopicAdmin:
         self, topic: str, wanted: m.DeleteRecordsPartition, result: m.DeleteRecordsPartitionResult
     ) -> None:
         log = await self._topics.opened_log(topic, wanted.partition_index)
+        if topic in INTERNAL_TOPICS:
+            raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}.")
         result.low_watermark = await completed(log.delete_records, wanted.offset)
         self._topics.changed(log.partition)
 

@@ -79,7 +79,7 @@ class TransactionAdmin:
             marker = Marker(each.producer_id, each.producer_epoch, each.transaction_result, each.coordinator_epoch)
             result = m.WritableTxnMarkerResult(each.producer_id)
             response.markers.append(result)
-            for topic in each.topics:
+            for topic in (named for named in each.topics if named.partition_indexes):
                 codes = [
                     m.WritableTxnMarkerPartitionResult(index, await self._write(marker, topic.name, index))
                     for index in topic.partition_indexes

@@ -241,7 +241,17 @@ class TransactionCoordinator:
             with self.appending(producer):
                 return await self._groups.offsets.commit_in_transaction(request, producer)
         except (TransactionError, GroupError) as error:
-            return _failed_offsets(request, _known(error.code, "TxnOffsetCommit", version))
+            return self._failed_offsets(request, _known(error.code, "TxnOffsetCommit", version))
+
+    def _failed_offsets(self, request: m.TxnOffsetCommitRequest, code: ErrorCode) -> m.TxnOffsetCommitResponse:
+        unknown, response = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, m.TxnOffsetCommitResponse()
+        for topic in (each for each in request.topics if each.partitions):
+            codes = [
+                m.TxnOffsetCommitResponsePartition(each, unknown if self.partition(topic.name, each) is None else code)
+                for each in (named.partition_index for named in topic.partitions)
+            ]
+            response.topics.append(m.TxnOffsetCommitResponseTopic(topic.name, codes))
+        return response
 
     # --- appends of clients ------------------------------------------------------------------------------------------
 
@@ -477,15 +487,3 @@ def _known(code: ErrorCode, api: str, version: int) -> ErrorCode:
 
 def _abortable(code: ErrorCode) -> ErrorCode:
     return ErrorCode.TRANSACTION_ABORTABLE if code == ErrorCode.INVALID_TXN_STATE else code
-
-
-def _failed_offsets(request: m.TxnOffsetCommitRequest, code: ErrorCode) -> m.TxnOffsetCommitResponse:
-    return m.TxnOffsetCommitResponse(
-        topics=[
-            m.TxnOffsetCommitResponseTopic(
-                topic.name,
-                [m.TxnOffsetCommitResponsePartition(each.partition_index, code) for each in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )

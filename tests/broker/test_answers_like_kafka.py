@@ -10,6 +10,10 @@ from offsetfs.protocol import messages as m
 
 pytestmark = pytest.mark.unit
 
+_COMMIT = m.OffsetCommitRequest(
+    "g", topics=[m.OffsetCommitRequestTopic("t", partitions=[m.OffsetCommitRequestPartition(0, 1)])]
+)
+
 
 async def test_a_topic_that_does_not_exist_is_described_with_the_operations_of_the_client(running: Running) -> None:
     request = m.DescribeTopicPartitionsRequest(
@@ -76,3 +80,25 @@ async def test_a_wrong_setting_of_a_new_topic_is_reported_before_a_wrong_assignm
     topics = [m.CreatableTopic("new", 3, 1, assignments, configs)]
     found = await running.send(19, "CreateTopics", 5, m.CreateTopicsRequest(topics, 10_000))
     assert found.topics[0].error_code == 40
+
+
+async def test_offsets_of_unknown_partitions_are_unknown_whatever_the_producer(running: Running) -> None:
+    """They had the error of the transaction."""
+    offsets = [m.TxnOffsetCommitRequestPartition(each, 1) for each in (0, 9)]
+    topics = [m.TxnOffsetCommitRequestTopic("t", offsets), m.TxnOffsetCommitRequestTopic("t")]
+    found = await running.send(28, "TxnOffsetCommit", 3, m.TxnOffsetCommitRequest("tx", "g", 5, 0, topics=topics))
+    assert [[each.error_code for each in topic.partitions] for topic in found.topics] == [[49, 3]]
+
+
+async def test_records_of_an_internal_topic_are_not_deleted(running: Running) -> None:
+    """The error was that of a compacted topic."""
+    await running.send(8, "OffsetCommit", 2, _COMMIT)
+    topics = [m.DeleteRecordsTopic("__consumer_offsets", [m.DeleteRecordsPartition(0, 0)])]
+    found = await running.send(21, "DeleteRecords", 2, m.DeleteRecordsRequest(topics, 10_000))
+    assert found.topics[0].partitions[0].error_code == 17
+
+
+@pytest.mark.parametrize(("version", "name"), [(6, ""), (7, None)])
+async def test_a_join_that_fails_names_no_protocol(running: Running, version: int, name: str | None) -> None:
+    found = await running.send(11, "JoinGroup", version, m.JoinGroupRequest("", 10_000, 10_000, "member"))
+    assert (found.error_code, found.protocol_name) == (24, name)
