@@ -1,14 +1,15 @@
 """Membership of consumer groups (KIP-848): ConsumerGroupHeartbeat, ConsumerGroupDescribe, and the members' time-outs.
 
-A heartbeat that changes something is answered when its records are in the segment file of `__consumer_offsets`; one
-that changes nothing looks at its member alone. Follows Kafka's GroupMetadataManager for consumer groups.
+A heartbeat that changes something is answered when its records are in the segment file of `__consumer_offsets`; those
+that arrive during an append share the next one. A heartbeat that changes nothing looks at its member alone. Follows
+Kafka's GroupMetadataManager for consumer groups.
 """
 
 from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import trio
@@ -21,6 +22,7 @@ from offsetfs.broker.group import Group, GroupError, GroupState
 from offsetfs.broker.group_conversion import check_upgrade, downgraded, is_downgraded, upgraded
 from offsetfs.broker.group_table import GroupTable
 from offsetfs.broker.group_update import GroupUpdate, Heartbeat, Matches
+from offsetfs.broker.heartbeat_queue import HeartbeatQueue, WaitingHeartbeat
 from offsetfs.broker.member_timers import MemberTimer, MemberTimers
 from offsetfs.broker.partitions import Topic, Topics
 from offsetfs.broker.settings import ServerSettings
@@ -45,6 +47,7 @@ class ConsumerMembership:
         self._table = table
         self._topics = topics
         self._settings = settings
+        self._queues: dict[str, HeartbeatQueue] = {}
         self._matched: dict[str, frozenset[str]] = {}
         self._matched_in: object = None
         """The topics in which the regular expressions of `_matched` were looked up."""
@@ -191,24 +194,67 @@ class ConsumerMembership:
         return is_current and member.classic is None and member.is_reconciled(group.assignment_epoch)
 
     async def _heartbeat(self, beat: Heartbeat, may_describe: MayDescribe | None) -> m.ConsumerGroupHeartbeatResponse:
-        request, listing = beat.request, self._topics.all()
-        matches = await self.match(request.group_id, request.subscribed_topic_regex or "", listing, may_describe)
-        response = m.ConsumerGroupHeartbeatResponse()
+        """Answer a heartbeat that changes something, with all others that wait for the group."""
+        name, listing = beat.request.group_id, self._topics.all()
+        matches = await self.match(name, beat.request.subscribed_topic_regex or "", listing, may_describe)
+        waiting = WaitingHeartbeat(beat, matches, listing)
+        queue = self._queues.setdefault(name, HeartbeatQueue())
+        try:
+            async with queue.enter(waiting) as batch:
+                if batch:
+                    with trio.CancelScope(shield=True):  # others wait for it, too
+                        await self._answer(name, batch)
+        finally:
+            if queue.is_unused and self._queues.get(name) is queue:
+                del self._queues[name]
+        if waiting.error is not None:
+            raise waiting.error
+        return waiting.response
+
+    async def _answer(self, name: str, batch: Sequence[WaitingHeartbeat]) -> None:
+        """Let the members of all heartbeats go on, with one append; set what each gets."""
 
         def make() -> tuple[list[Change], Group | None]:
-            nonlocal response
-            update, conversion = self._joined_group(request, matches)
-            member, is_changed = update.heartbeat(beat)
-            response = self._response(member.member_id, member.epoch)
-            if beat.is_full or is_changed:
-                response.assignment = m.ConsumerGroupHeartbeatResponseAssignment(
-                    [m.ConsumerGroupHeartbeatResponseTopicPartitions(*each) for each in rows(member.assigned)]
-                )
-            return [*conversion, *update.changes], None
+            update, conversion, taken = None, list[Change](), list[WaitingHeartbeat]()
+            for each in batch:
+                each.error = None
+                try:
+                    if update is None:
+                        update, conversion = self._joined_group(each.beat.request, _all_matches(batch))
+                    taken.append(each)
+                except GroupError as refusal:  # the next one may be the first member
+                    each.error = refusal
+            if update is None:
+                return [], self._table.live.get(name)
+            for each, found in zip(taken, update.heartbeats(each.beat for each in taken), strict=True):
+                if isinstance(found, GroupError):
+                    each.error = found
+                else:
+                    each.response = self._stepped(each.beat, *found)
+            is_refused = all(each.error is not None for each in taken)
+            return ([], self._table.live.get(name)) if is_refused else ([*conversion, *update.changes], None)
 
-        await self._table.convert(request.group_id, make)
-        self.note_listing(request.group_id, listing)
-        self.timers.touch(request.group_id, beat.member_id)
+        try:
+            await self._table.convert(name, make)
+        except Exception as failure:
+            refusal = failure if isinstance(failure, GroupError) else GroupError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            for each in batch:
+                each.error = refusal
+            if refusal is not failure:  # a bug: no member may take it for success
+                raise
+            return
+        if all(each.listing is batch[0].listing for each in batch):
+            self.note_listing(name, batch[0].listing)
+        for each in batch:
+            if each.error is None:
+                self.timers.touch(name, each.beat.member_id)
+
+    def _stepped(self, beat: Heartbeat, member: ConsumerMember, is_changed: bool) -> m.ConsumerGroupHeartbeatResponse:
+        response = self._response(member.member_id, member.epoch)
+        if beat.is_full or is_changed:
+            response.assignment = m.ConsumerGroupHeartbeatResponseAssignment(
+                [m.ConsumerGroupHeartbeatResponseTopicPartitions(*each) for each in rows(member.assigned)]
+            )
         return response
 
     def note_listing(self, name: str, listing: Mapping[str, Topic]) -> None:
@@ -340,6 +386,11 @@ class ConsumerMembership:
         return m.ConsumerGroupDescribeResponseAssignment(
             [m.ConsumerGroupDescribeResponseTopicPartitions(topic, name, each) for topic, name, each in named if name]
         )
+
+
+def _all_matches(batch: Sequence[WaitingHeartbeat]) -> Matches:
+    """Return the matches of all; of one expression those of the last, as if they were answered in turn."""
+    return {regex: topics for each in batch for regex, topics in each.matches.items()}
 
 
 def _invalid(reason: str) -> GroupError:

@@ -138,18 +138,44 @@ class GroupUpdate:
 
     # --- heartbeats --------------------------------------------------------------------------------------------------
 
-    def heartbeat(self, beat: Heartbeat) -> tuple[ConsumerMember, bool]:
-        """Let a member join or go on; return it, and whether its assigned partitions have changed. GroupError."""
-        self._check_size(beat.member_id)
-        member = self._member(beat)
-        stepped = self._advance(member, beat.subscribed(member), beat.owned)
-        return stepped, stepped.assigned != member.assigned
+    def heartbeats(self, beats: Iterable[Heartbeat]) -> list[tuple[ConsumerMember, bool] | GroupError]:
+        """Let members join or go on, each at most once; return for each the member after its next step.
+
+        And whether its assigned partitions have changed; an error, if it is refused. All that join or change their
+        subscription at the same time share a group epoch and a target assignment.
+        """
+        taken: list[tuple[ConsumerMember, Heartbeat] | GroupError] = []
+        is_bumped = False
+        for beat in beats:
+            try:
+                self._check_size(beat.member_id)
+                member = self._member(beat)
+            except GroupError as refusal:  # nothing is changed so far
+                taken.append(refusal)
+                continue
+            is_bumped = self._subscribe(member, beat.subscribed(member)) or is_bumped
+            taken.append((member, beat))
+        self._retarget(is_bumped=is_bumped)
+        found: list[tuple[ConsumerMember, bool] | GroupError] = []
+        for each in taken:
+            if isinstance(each, GroupError):
+                found.append(each)
+                continue
+            member, beat = each
+            try:
+                stepped = self._step(member.member_id, beat.owned)
+            except GroupError as refusal:
+                found.append(refusal)
+                continue
+            found.append((stepped, stepped.assigned != member.assigned))
+        return found
 
     def join(self, joining: ClassicJoin) -> ConsumerMember:
         """Let a member that uses the classic protocol join, for the first time or again; return it. GroupError."""
         self._check_size(joining.member_id)
         member = self._classic_member(joining)
-        return self._advance(member, joining.subscribed(member), joining.owned)
+        self._retarget(is_bumped=self._subscribe(member, joining.subscribed(member)))
+        return self._step(member.member_id, joining.owned)
 
     def _check_size(self, member_id: str) -> None:
         size_max = self._settings.group_consumer_max_size
@@ -157,23 +183,29 @@ class GroupUpdate:
             reason = f"The consumer group has reached its maximum capacity of {size_max} members."
             raise GroupError(ErrorCode.GROUP_MAX_SIZE_REACHED, message=reason)
 
-    def _advance(self, member: ConsumerMember, updated: ConsumerMember, owned: Assignment | None) -> ConsumerMember:
-        """Store a member with its subscription, and its next step to the target assignment; return it."""
-        group = self.group
-        is_bumped = group.epoch == 0 or updated.topics != member.topics or updated.regex != member.regex
-        if updated != member or member.member_id not in group.members:
+    def _subscribe(self, member: ConsumerMember, updated: ConsumerMember) -> bool:
+        """Store the subscription of a member; return whether the group needs another epoch."""
+        if updated != member or member.member_id not in self.group.members:
             self._add(ConsumerRecord.MEMBER, member.member_id, updated.subscription_value())
+        return self.group.epoch == 0 or updated.topics != member.topics or updated.regex != member.regex
+
+    def _retarget(self, *, is_bumped: bool) -> None:
+        """Begin a group epoch if the group or its topics have changed; make its target assignment."""
+        group = self.group
         if is_bumped or group.listing is not self._listing:
             self._refresh(is_bumped=self._resolve() or is_bumped)
         if group.epoch > group.assignment_epoch:
             self._assign()
-        target = group.targets.get(member.member_id, NOTHING)
-        current = group.members[member.member_id]
+
+    def _step(self, member_id: str, owned: Assignment | None) -> ConsumerMember:
+        """Store the next step of a member to the target assignment; return it."""
+        group = self.group
+        current, target = group.members[member_id], group.targets.get(member_id, NOTHING)
         stepped = reconciled(
             current, group.assignment_epoch, target, owned, lambda topic, each: (topic, each) not in group.owners
         )
         if stepped != current:
-            self._add(ConsumerRecord.CURRENT, member.member_id, stepped.current_value())
+            self._add(ConsumerRecord.CURRENT, member_id, stepped.current_value())
         return stepped
 
     def _classic_member(self, joining: ClassicJoin) -> ConsumerMember:

@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import group_members
 import kafka_tools
 import logs
 import mounted
@@ -29,6 +30,7 @@ from commands import UNWAITING, seconds
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from crowds import side_by_side
+from group_members import FIND_COORDINATOR, GroupMember
 from kafka_broker import KafkaBroker
 from measuring import Contender, Goal, Measure, Opened, Peer, Row, times_as_fast, times_as_long
 from running_broker import framed
@@ -560,6 +562,31 @@ def group_join(find: Find, bench: Bench) -> Iterator[Measure]:
     yield measure
 
 
+@contextlib.contextmanager
+def group_grows(find: Find, bench: Bench) -> Iterator[Measure]:
+    """A consumer group of one member that reads `count` partitions gets `count` members, until each reads one."""
+    server = find(bench)
+
+    def measure(number: int) -> float:
+        group = bench.new("consumers").name
+        with server.topic(group, bench.count) as topic, ExitStack() as stack:
+            members = [
+                GroupMember(group, topic, f"member-{each:04}", stack.enter_context(server.connect()))
+                for each in range(bench.count)
+            ]
+            find_coordinator = m.FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+            members[0].connection.sendall(framed(FIND_COORDINATOR, "FindCoordinator", 4, find_coordinator))
+            _response(members[0].connection)
+            group_members.run(members[:1], lambda: len(members[0].reads) == bench.count)
+            elapsed = group_members.run(members, lambda: all(len(each.reads) == 1 for each in members))
+            assert len(frozenset().union(*(each.reads for each in members))) == bench.count
+            for each in members:
+                each.leave()
+        return elapsed
+
+    yield measure
+
+
 def _is_record(found: Message | None) -> bool:
     return found is not None and found.error() is None
 
@@ -723,5 +750,14 @@ ROWS = (
         of="members",
         count=50,
         count_quick=3,
+    ),
+    _row(
+        "serve-group-500",
+        "A consumer group (KIP-848) grows from one member to 500, until each reads one partition",
+        group_grows,
+        times_as_long(1.0),
+        of="members",
+        count=500,
+        count_quick=4,
     ),
 )

@@ -288,3 +288,55 @@ async def test_records_are_deleted_in_the_order_that_kafka_loads(consumers: Cons
     first = log.next_offset
     await consumers.coordinator.admin.delete(m.DeleteGroupsRequest(["g"]), 2)
     assert kinds_from(first) == [-6, -3]
+
+
+async def test_heartbeats_that_wait_share_an_append(consumers: Consumers, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = consumers.coordinator._table._log
+    append, sizes, found = log._append, list[int](), dict[str, Any]()
+
+    async def counted(*arguments: Any) -> None:
+        sizes.append(len(arguments[1]))
+        await append(*arguments)
+
+    async def join(member_id: str, **fields: Any) -> None:
+        found[member_id] = await consumers.join(member_id, **fields)
+
+    monkeypatch.setattr(log, "_append", counted)
+    async with trio.open_nursery() as nursery:
+        for each in "abcd":
+            nursery.start_soon(join, each)
+        nursery.start_soon(lambda: join("x", instance_id="one"))
+        nursery.start_soon(lambda: join("y", instance_id="one"))  # one of both is refused, and no other
+    assert len(sizes) <= 2  # all but the first one may wait
+    codes = sorted((each.error_code for each in found.values()), reverse=True)
+    assert codes == [ErrorCode.UNRELEASED_INSTANCE_ID, 0, 0, 0, 0, 0]
+    assert consumers.group.epoch == consumers.group.assignment_epoch == len(sizes)
+    assert consumers.coordinator.consumers._queues == {}
+    assert len(consumers.group.members) == 5
+
+
+@pytest.mark.expect_log("could not be stored")
+async def test_heartbeats_of_an_append_that_fails_get_its_error(consumers: Consumers) -> None:
+    await consumers.join("a")
+    consumers.groups.error = OSError(28, "No space left on device")
+    codes: list[int] = []
+
+    async def join(member_id: str) -> None:
+        codes.append((await consumers.join(member_id)).error_code)
+
+    async with trio.open_nursery() as nursery:
+        for each in "bcd":
+            nursery.start_soon(join, each)
+    assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 3
+    assert list(consumers.group.members) == ["a"]
+
+
+async def test_a_client_that_is_gone_leaves_no_heartbeat_behind(consumers: Consumers) -> None:
+    await consumers.join("a")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(consumers.join, "b")
+        with trio.move_on_after(0):
+            await consumers.join("c")
+    assert (await consumers.join("d")).error_code == 0
+    assert consumers.coordinator.consumers._queues == {}
+    assert {"a", "b", "d"} <= consumers.group.members.keys()

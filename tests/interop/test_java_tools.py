@@ -158,6 +158,31 @@ def test_console_producer_and_consumer(tools: Tools) -> None:
     }
 
 
+def test_console_consumers_of_both_protocols(tools: Tools) -> None:
+    """The group is a consumer group after the first run, and a classic one after the second."""
+    topic, group = ["--topic", "java-newer"], ["--group", "java-newer"]
+    newer = ["--consumer-property", "group.protocol=consumer"]
+    tools.run(TOPICS, "--create", *topic)
+    tools.run(PRODUCER, *topic, lines="".join(f"{number}\n" for number in range(4)))
+
+    def listed() -> list[str]:
+        return [line for line in tools.run(GROUPS, "--list", "--type", "consumer") if line.startswith(group[1])]
+
+    assert {
+        "newer": tools.run(CONSUMER, *topic, *group, *newer, "--from-beginning", "--max-messages", "2"),
+        "its type": listed(),
+        "its state": tools.run(GROUPS, "--describe", *group, "--state")[-1],
+        "classic": tools.run(CONSUMER, *topic, *group, "--max-messages", "2"),
+        "its type after that": listed(),
+    } == {
+        "newer": ["0", "1"],
+        "its type": ["java-newer Consumer"],
+        "its state": "java-newer ADDRESS (1) uniform Empty 0",
+        "classic": ["2", "3"],
+        "its type after that": [],
+    }
+
+
 def test_kafka_configs_of_topics(tools: Tools) -> None:
     tools.run(TOPICS, "--create", "--topic", "java-configs")
     tools.run_until("java-configs", TOPICS, "--list")
