@@ -27,6 +27,7 @@ from offsetfs.broker.receive_buffers import ReceiveBuffers
 from offsetfs.broker.report import BrokerReporter
 from offsetfs.broker.request_limits import RequestLimits
 from offsetfs.broker.settings import ServerSettings
+from offsetfs.broker.tls_context import reload_changed
 from offsetfs.broker.transaction_coordinator import TransactionCoordinator
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import LogDirectory
@@ -94,6 +95,7 @@ class Broker:
                 background.start_soon(self._closed_peers.run)
                 background.start_soon(self._follow_cluster)
                 background.start_soon(end_idle_connections, self._connections, self._idle_s)
+                background.start_soon(reload_changed, [each.tls for _, each in self._listeners if each.tls is not None])
                 background.start_soon(end_stalled_requests, self._connections, self._shared.limits)
                 with self._serving:
                     async with trio.open_nursery() as connections:

@@ -39,7 +39,9 @@ SOURCE_TOPIC, SOURCE_BROKER, SOURCE_DEFAULT = 1, 4, 5
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
-_BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST = 1, 2, 3, 5, 6, 7  # Kafka: DescribeConfigsResponse.ConfigType
+_BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST, _PASSWORD = 1, 2, 3, 5, 6, 7, 9
+"""Types of values. Kafka: `DescribeConfigsResponse.ConfigType`."""
+
 _TYPES: Mapping[type, int] = {bool: _BOOLEAN, str: _STRING, int: _LONG, float: _DOUBLE, tuple: _LIST}
 _INT_NAMES = frozenset(
     {
@@ -141,8 +143,9 @@ class Configs:
         for key, value in sorted(values.items()):
             if wanted is None or key in wanted:
                 source = SOURCE_BROKER if key in self._settings.given else SOURCE_DEFAULT
+                kind = _PASSWORD if value is None else _type_of_value(value)
                 synonyms = [m.DescribeConfigsSynonym(key, value, source)]
-                entries.append(_entry(key, value, source, _type_of_value(value), synonyms, is_read_only=True))
+                entries.append(_entry(key, value, source, kind, synonyms, is_read_only=True))
         return entries
 
     def defaults(self) -> LogConfig:
@@ -262,7 +265,7 @@ def _value(name: str, value: str | None) -> str:
 
 def _entry(
     name: str,
-    value: str,
+    value: str | None,
     source: int,
     kind: int,
     synonyms: list[m.DescribeConfigsSynonym],
@@ -273,6 +276,7 @@ def _entry(
         name=name,
         value=value,
         read_only=is_read_only,
+        is_sensitive=kind == _PASSWORD,
         config_source=source,
         synonyms=synonyms,
         config_type=kind,

@@ -35,6 +35,8 @@ from offsetfs.broker.receive_buffers import ReceiveBuffers
 from offsetfs.broker.request_limits import DECODED_FACTOR, FREE_BYTES_MAX, RequestLimits
 from offsetfs.broker.response_queue import DelayedResponse, PendingResponse, ResponseQueue
 from offsetfs.broker.settings import ServerSettings
+from offsetfs.broker.tls_context import TlsContext
+from offsetfs.broker.transport import HandshakeError, PlainTransport, Transport, handshake
 from offsetfs.protocol import codec
 from offsetfs.protocol.codec import InvalidMessage
 from offsetfs.protocol.messages import ApiVersion, ApiVersionsResponse, RequestHeader
@@ -42,6 +44,7 @@ from offsetfs.protocol.schemas import schema
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import BatchRange
 from offsetfs.storage.errors import counted
+from offsetfs.storage.settings import printable
 
 _log = logging.getLogger(__name__)
 
@@ -177,6 +180,7 @@ class Connection:
         # request waits once, before its bytes are received: a third of the time of a small request.
         self._socket = socket.socket(fileno=peer.detach())
         self._socket.setblocking(False)
+        self._transport: Transport = PlainTransport(self._socket)
         self._apis = shared.apis
         self._limits = shared.limits
         self._buffers = shared.buffers
@@ -230,7 +234,11 @@ class Connection:
             with self._serving:
                 async with trio.open_nursery() as nursery:
                     with self._reading:
+                        if self.listener.tls is not None:
+                            await self._begin_tls(self.listener.tls)
                         await self._serve(nursery)
+        except* HandshakeError as errors:
+            _log.warning("%s: TLS handshake failed: %s", self.host, errors.exceptions[0])
         except* (InvalidMessage, ProtocolError) as errors:
             if count := self._broken.count():
                 more = f" (and {counted(count - 1, 'other')} since the last such line)" if count > 1 else ""
@@ -240,7 +248,25 @@ class Connection:
         finally:
             _log.debug("%s: disconnected", self.host)
             self._closed_peers.forget(self._socket)
-            self._socket.close()
+            self._transport.close()
+
+    async def _begin_tls(self, context: TlsContext) -> None:
+        """Go on with TLS. A client with a certificate has the principal of its subject. HandshakeError, OSError."""
+        if self._is_draining:
+            return
+        self._is_receiving = True
+        try:
+            transport = await handshake(self._socket, context)
+        finally:
+            self._is_receiving = False
+        self._transport, self._socket = transport, transport.socket
+        subject = transport.subject()
+        if subject is not None and not self.listener.settings.protocol.has_sasl:
+            name = context.settings.rules.name(subject)
+            if name is None:
+                raise HandshakeError(f"no rule of ssl.principal.mapping.rules applies to {printable(subject)}")
+            self._client = replace(self._client, principal=Principal(name))
+        _log.debug("%s: %s, %r", self.host, transport.socket.version(), self._client.principal)
 
     async def _serve(self, nursery: trio.Nursery) -> None:
         try:
@@ -356,7 +382,7 @@ class Connection:
             await self._wait_for_data()
             with memoryview(buffer) as view:
                 try:
-                    count = self._socket.recv_into(view[done:size])
+                    count = self._transport.recv_into(view[done:size])
                 except BlockingIOError:
                     continue
             if not count:
@@ -369,7 +395,7 @@ class Connection:
         while True:
             await self._wait_for_data()
             try:
-                data = self._socket.recv(_RECEIVE_BYTES)
+                data = self._transport.recv(_RECEIVE_BYTES)
             except BlockingIOError:
                 continue
             self._ahead += data
@@ -377,7 +403,7 @@ class Connection:
 
     async def _wait_for_data(self) -> None:
         self._receiving_since = trio.current_time()
-        await trio.lowlevel.wait_readable(self._socket)
+        await self._transport.wait_readable()
 
     async def _answer(self, received: Received, nursery: trio.Nursery) -> list[Any] | None:
         """Return the buffers of the response to a request, its size included; [] if there is none, or not yet.
@@ -423,7 +449,7 @@ class Connection:
         client_id = call.header.client_id or ""
         if client_id != self._client.client_id:
             self._client = replace(self._client, client_id=client_id)
-        _log.debug("%s: %s v%d of %r, %s", self.host, call.api.name, call.version, client_id, self._client.principal)
+        _log.debug("%s: %s v%d of %r, %r", self.host, call.api.name, call.version, client_id, self._client.principal)
         return call.api.handle(call.request, call.version, self._client)
 
     async def _handled(self, call: _Call, response: Awaitable[Any]) -> list[Any] | DelayedResponse:
@@ -499,14 +525,14 @@ class Connection:
         sent = 0
         while sent < len(data):
             try:
-                sent += self._socket.send(memoryview(data)[sent:] if sent else data)
+                sent += self._transport.send(memoryview(data)[sent:] if sent else data)
             except BlockingIOError:
                 await self._wait_until_read()
 
     async def _wait_until_read(self) -> None:
         self._has_waited = True
         self._sending_since = trio.current_time()
-        await trio.lowlevel.wait_writable(self._socket)
+        await self._transport.wait_writable()
         self._sending_since = math.inf
 
     async def _send_file(self, part: BatchRange) -> None:
@@ -519,7 +545,7 @@ class Connection:
                 if read_to < cached_to:
                     await _load(part, read_to, cached_to)
             try:
-                count = part.file.send(self._socket.fileno(), position, cached_to - position)
+                count = await self._transport.send_file(part.file, position, cached_to - position)
             except BlockingIOError:
                 await self._wait_until_read()
                 continue
@@ -538,7 +564,7 @@ def _known(answer: list[Any] | DelayedResponse) -> list[Any]:
 def _other_protocol(data: bytearray) -> str | None:
     """Return what the first bytes of a connection are if they are no request of Kafka; None if that is not known."""
     if data.startswith(b"\x16\x03"):
-        return "a TLS handshake; the client needs security.protocol=PLAINTEXT, because TLS is not supported yet"
+        return "a TLS handshake; the client needs security.protocol=PLAINTEXT, or the port of a listener with TLS"
     if data.startswith((b"GET ", b"HEAD", b"POST", b"PUT ")):
         return "an HTTP request; this is a port for Kafka clients (metrics have one of their own: --metrics)"
     return None

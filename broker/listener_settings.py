@@ -11,38 +11,13 @@ import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
+from offsetfs.broker.security_names import CLIENT_AUTH, LISTENER_PREFIX, is_listener_setting
 from offsetfs.runtime.addresses import LOOPBACK, PLAINTEXT, Address, AddressError, is_loopback
 
-PROTOCOL_MAP = "listener.security.protocol.map"
-SASL_MECHANISMS = "sasl.enabled.mechanisms"
-CLIENT_AUTH = "ssl.client.auth"
-
-JAAS_CONFIG = "sasl.jaas.config"
-CALLBACK_HANDLER = "sasl.server.callback.handler.class"
-REAUTHENTICATION = "connections.max.reauth.ms"
-OAUTH_KEYS = "sasl.oauthbearer.jwks.endpoint.url"
-OAUTH_AUDIENCE = "sasl.oauthbearer.expected.audience"
-OAUTH_ISSUER = "sasl.oauthbearer.expected.issuer"
-OAUTH_USER_CLAIM = "sasl.oauthbearer.sub.claim.name"
-OAUTH_SCOPE_CLAIM = "sasl.oauthbearer.scope.claim.name"
-OAUTH_CLOCK_SKEW = "sasl.oauthbearer.clock.skew.seconds"
-
-MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
-"""The mechanisms of SASL."""
-
-_OAUTH = (OAUTH_KEYS, OAUTH_AUDIENCE, OAUTH_ISSUER, OAUTH_USER_CLAIM, OAUTH_SCOPE_CLAIM, OAUTH_CLOCK_SKEW)
-_OF_MECHANISMS = (JAAS_CONFIG, CALLBACK_HANDLER, REAUTHENTICATION)
-
-SECURITY_NAMES = frozenset(
-    (
-        *(CLIENT_AUTH, SASL_MECHANISMS, CALLBACK_HANDLER, REAUTHENTICATION, *_OAUTH),
-        *(f"{mechanism.lower()}.{each}" for mechanism in MECHANISMS for each in _OF_MECHANISMS),
-    )
-)
-"""The security settings that have an effect, by Kafka's names; some are of one mechanism (`plain.sasl.jaas.config`)."""
-
-_LISTENER_PREFIX = "listener.name."
+if TYPE_CHECKING:  # a mount reads addresses of listeners only
+    from offsetfs.broker.tls_settings import TlsSettings
 
 
 class SecurityProtocol(enum.StrEnum):
@@ -74,39 +49,21 @@ class ListenerSettings:
     """The address for clients; None: that of the listener."""
     security: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     """The security settings that hold for it, by Kafka's names without `listener.name.NAME.`."""
+    tls: TlsSettings | None = None
+    """None: without TLS."""
 
     @property
     def has_authentication(self) -> bool:
         """Whether each of its clients has to prove who it is."""
-        return self.protocol.has_sasl or (
-            self.protocol.has_tls and self.security.get(CLIENT_AUTH, "").strip() == "required"
-        )
+        return self.protocol.has_sasl or (self.tls is not None and self.tls.client_auth == "required")
 
 
-def is_security_setting(name: str) -> bool:
-    """Return whether a setting has an effect on the security of listeners, or of one of them."""
-    return name == PROTOCOL_MAP or general_name(name) in SECURITY_NAMES
-
-
-def is_listener_setting(name: str) -> bool:
-    """Return whether a setting is that of one listener: `listener.name.NAME.`"""
-    return name.startswith(_LISTENER_PREFIX)
-
-
-def general_name(name: str) -> str:
-    """Return the name of a setting without `listener.name.NAME.`"""
-    return name.removeprefix(_LISTENER_PREFIX).partition(".")[2] if is_listener_setting(name) else name
-
-
-def is_secret(name: str) -> bool:
-    """Return whether the value of a setting must not be shown: passwords are in it."""
-    return name.endswith(JAAS_CONFIG)
-
-
-def settings_of_listener(properties: Mapping[str, str], name: str) -> dict[str, str]:
+def settings_of_listener(properties: Mapping[str, str], name: str, protocol: SecurityProtocol) -> dict[str, str]:
     """Return the settings in `properties` that hold for the listener `name`: its own have precedence."""
-    prefix = f"{_LISTENER_PREFIX}{name.lower()}."
+    prefix = f"{LISTENER_PREFIX}{name.lower()}."
     found = {each: value for each, value in properties.items() if not is_listener_setting(each)}
+    if protocol.has_sasl:  # as in Kafka: clients that log in need no certificate, unless this listener says so
+        found.pop(CLIENT_AUTH, None)
     found |= {each[len(prefix) :]: value for each, value in properties.items() if each.lower().startswith(prefix)}
     return found
 

@@ -14,6 +14,7 @@ from contextvars import ContextVar
 import trio
 
 from offsetfs.broker.listener_settings import ListenerSettings
+from offsetfs.broker.tls_context import TlsContext
 from offsetfs.runtime.addresses import Address
 
 _BACKLOG = 1024
@@ -30,9 +31,10 @@ class Listener:
     """A listener on one address."""
 
     def __init__(self, settings: ListenerSettings, option: str) -> None:
-        """ListenError, which names `option` for another port."""
+        """ListenError, which names `option` for another port; InvalidConfig for a file of TLS."""
         address = settings.address
         self.settings = settings
+        self.tls = TlsContext(settings.tls) if settings.tls is not None else None
         self._option = option
         self._socket = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_STREAM)
         try:

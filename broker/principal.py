@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from offsetfs.storage.settings import printable
+
 USER = "User"
 """The type of all principals of clients."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Principal:
     """A type and a name; written `User:alice`."""
 
@@ -17,6 +19,10 @@ class Principal:
 
     def __str__(self) -> str:
         return f"{self.type}:{self.name}"
+
+    def __repr__(self) -> str:
+        """Return the text for a log: clients choose names, also with control characters."""
+        return printable(str(self))
 
 
 ANONYMOUS = Principal("ANONYMOUS")

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from offsetfs.broker.listener_settings import ListenerSettings, is_secret
+from offsetfs.broker.listener_settings import ListenerSettings
+from offsetfs.broker.security_names import TLS_DEFAULTS, is_secret
 from offsetfs.runtime.addresses import Address, Endpoint, listeners_text
 from offsetfs.storage.errors import InvalidConfig, counted
 from offsetfs.storage.settings import INT_MAX, BooleanType, ChoiceType, IntegerType, SettingType, printable
@@ -144,9 +145,11 @@ SETTING_KINDS: Mapping[str, SettingType] = _kinds()
 """The legal values of each setting that is a number, a flag or a choice, by Kafka's name."""
 
 
-def values_of(settings: ServerSettings) -> dict[str, str]:
-    """Return the settings by Kafka's names and as Kafka writes them; some are secrets (`is_secret`)."""
-    values = {name: kind.format(getattr(settings, field_of(name))) for name, kind in SETTING_KINDS.items()}
+def values_of(settings: ServerSettings) -> dict[str, str | None]:
+    """Return the settings by Kafka's names and as Kafka writes them; None instead of a secret."""
+    values: dict[str, str | None] = {
+        name: kind.format(getattr(settings, field_of(name))) for name, kind in SETTING_KINDS.items()
+    }
     values["broker.id"] = values["node.id"]
     listeners = settings.listeners
     values["listeners"] = listeners_text([Endpoint(each.name, each.address) for each in listeners])
@@ -155,7 +158,8 @@ def values_of(settings: ServerSettings) -> dict[str, str]:
     )
     protocols = {each.name: each.protocol for each in listeners}
     values["listener.security.protocol.map"] = ",".join(f"{name}:{each}" for name, each in protocols.items())
-    return {**values, **{name: value for name, value in settings.security.items() if not is_secret(name)}}
+    shown = {name: None if is_secret(name) else value for name, value in settings.security.items()}
+    return {**values, **TLS_DEFAULTS, **shown}
 
 
 def advertised_at(settings: ServerSettings, addresses: Sequence[Address], option: str) -> ServerSettings:

@@ -20,15 +20,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from offsetfs.broker.listener_settings import (
-    PROTOCOL_MAP,
-    ListenerSettings,
-    SecurityProtocol,
-    is_security_setting,
-    settings_of_listener,
-)
+from offsetfs.broker.listener_settings import ListenerSettings, SecurityProtocol, settings_of_listener
 from offsetfs.broker.sasl.sasl_settings import sasl_settings
+from offsetfs.broker.security_names import PROTOCOL_MAP, is_security_setting
 from offsetfs.broker.settings import SETTING_KINDS, ServerSettings, field_of, for_each_listener
+from offsetfs.broker.tls_context import load_context
+from offsetfs.broker.tls_settings import TlsSettings, tls_settings
 from offsetfs.runtime.addresses import Address
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.settings import (
@@ -216,8 +213,9 @@ def _listeners(
         except InvalidConfig as error:
             raise InvalidConfig(f"{places[ADVERTISED]}: {error}") from None
     return tuple(
-        _listener(each, protocols[each.name], address, settings_of_listener(security, each.name), place)
+        _listener(each, protocol, address, settings_of_listener(security, each.name, protocol), place)
         for each, address in zip(found, advertised, strict=True)
+        for protocol in (protocols[each.name],)
     )
 
 
@@ -225,14 +223,24 @@ def _listener(
     endpoint: _Endpoint, protocol: SecurityProtocol, advertised: Address | None, security: dict[str, str], place: str
 ) -> ListenerSettings:
     name = endpoint.name
-    if protocol.has_tls:
-        raise InvalidConfig(f"{place}: security protocol {protocol} of listener {name} is not supported yet")
-    found = ListenerSettings((endpoint.host or "0.0.0.0", endpoint.port), name, protocol, advertised, security)
-    if protocol.has_sasl:
-        try:
+    try:
+        tls = _tls(security, name) if protocol.has_tls else None
+        address = (endpoint.host or "0.0.0.0", endpoint.port)
+        found = ListenerSettings(address, name, protocol, advertised, security, tls)
+        if protocol.has_sasl:
             sasl_settings(found)
-        except InvalidConfig as error:
-            raise InvalidConfig(f"{place}: {error}") from None
+    except InvalidConfig as error:
+        raise InvalidConfig(f"{place}: {error}") from None
+    return found
+
+
+def _tls(security: Mapping[str, str], listener: str) -> TlsSettings:
+    """Return the settings of TLS, whose files can be used; InvalidConfig."""
+    try:
+        found = tls_settings(security)
+        load_context(found)
+    except InvalidConfig as error:
+        raise InvalidConfig(f"listener {listener}: {error}") from None
     return found
 
 

@@ -52,7 +52,11 @@ def test_a_mount_imports_neither_a_broker_nor_the_protocol(tmp_path: Path) -> No
     found = loaded(MOUNT, tmp_path)
     assert "offsetfs.fs.mounting.operations" in found
     assert SELDOM & found == set()
-    assert below("offsetfs.broker", found) == {"offsetfs.broker.listener_settings", "offsetfs.broker.settings"}
+    assert below("offsetfs.broker", found) == {
+        "offsetfs.broker.listener_settings",
+        "offsetfs.broker.security_names",
+        "offsetfs.broker.settings",
+    }
     for package in ("offsetfs.protocol", "offsetfs.pipeline", "offsetfs.storage.coordinators"):
         assert not below(package, found), package
     assert below("offsetfs.cli.commands", found) == {"offsetfs.cli.commands.mount"}

@@ -16,7 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
-from offsetfs.broker.listener_settings import (
+from offsetfs.broker.listener_settings import ListenerSettings
+from offsetfs.broker.sasl.jaas import login_module
+from offsetfs.broker.sasl.oauthbearer import TokenRules
+from offsetfs.broker.security_names import (
     CALLBACK_HANDLER,
     JAAS_CONFIG,
     MECHANISMS,
@@ -28,10 +31,7 @@ from offsetfs.broker.listener_settings import (
     OAUTH_USER_CLAIM,
     REAUTHENTICATION,
     SASL_MECHANISMS,
-    ListenerSettings,
 )
-from offsetfs.broker.sasl.jaas import login_module
-from offsetfs.broker.sasl.oauthbearer import TokenRules
 from offsetfs.runtime.addresses import is_loopback
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.settings import INT_MAX, IntegerType, parse_value, printable

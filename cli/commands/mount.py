@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from offsetfs.broker.listener_settings import is_security_setting
+from offsetfs.broker.security_names import is_security_setting
 from offsetfs.broker.settings import SETTING_KINDS
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.log_directories import log_directories

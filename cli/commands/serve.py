@@ -80,8 +80,9 @@ def command(
     Clients produce (also idempotently and in transactions), consume, use consumer groups, and administer topics. Groups
     and offsets are in __consumer_offsets, transactions in __transaction_state, as a broker has them.
 
-    Clients of SASL_PLAINTEXT://HOST:PORT log in: offsetfs users adds users, offsetfs acls what they may do. Without a
-    login and ACLs, each client may read, write and delete: listen on addresses that only you reach.
+    Listeners have TLS and logins by their security protocol (SSL, SASL_SSL, SASL_PLAINTEXT) and the settings of
+    --config: offsetfs users adds users, offsetfs acls what they may do. Without a login and ACLs, each client may read,
+    write and delete: listen on addresses that only you reach.
 
     acks=all answers when the records are on disk (-o acks.all=page-cache: as acks=1), acks=1 when they are in the
     segment file.
@@ -131,9 +132,12 @@ def _settings(
     path: str | None, options: tuple[str, ...], advertised: Sequence[Address], log_directory: str
 ) -> LoadedSettings:
     """Return the settings of the file and of `options`, of which the last one counts; `Failure` for a wrong one."""
+    from offsetfs.broker.security_names import is_secret
     from offsetfs.broker.settings import advertised_at
     from offsetfs.broker.settings_file import load_settings
 
+    for name in filter(is_secret, (each.partition("=")[0] for each in options)):
+        raise Failure(f"-o {name}: other users can read arguments; put it into a file, and give --config", WRONG_CALL)
     try:
         loaded = load_settings(path, options, log_directory)
         return replace(loaded, server=advertised_at(loaded.server, advertised, "--advertise"))

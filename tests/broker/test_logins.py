@@ -86,7 +86,7 @@ async def test_the_principal_is_the_user(client: LoginClient, caplog: pytest.Log
     caplog.set_level(logging.DEBUG, "offsetfs.broker")
     await client.scram("alice", PASSWORD)
     await client.metadata()
-    assert "Metadata v1 of 'test', User:alice" in caplog.text
+    assert "Metadata v1 of 'test', 'User:alice'" in caplog.text
 
 
 async def test_the_versions_are_known_before_the_login(client: LoginClient) -> None:

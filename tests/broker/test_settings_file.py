@@ -69,7 +69,6 @@ def test_the_file_that_kafka_ships_is_accepted(file: Path, tmp_path: Path) -> No
         ("num.partition=1", "'num.partition' is not a setting of a Kafka broker, did you mean num.partitions?"),
         ("num.partitions=0", "num.partitions is 0, but must be a whole number from 1 to 10000"),
         ("auto.create.topics.enable=yes", "auto.create.topics.enable is 'yes', but must be true or false"),
-        ("listeners=SSL://127.0.0.1:9093", "security protocol SSL of listener SSL is not supported yet"),
         (
             "listener.security.protocol.map=OWN:TLS",
             "'OWN:TLS' has no security protocol; write NAME:PROTOCOL with PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",

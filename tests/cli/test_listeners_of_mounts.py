@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.broker.listener_settings import is_security_setting
+from offsetfs.broker.security_names import is_security_setting
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.cli.mounts.mounted_broker import mounted_broker
 from offsetfs.fs.options import MountOptions

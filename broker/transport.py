@@ -1,0 +1,211 @@
+"""How a connection receives and sends: over a plain socket, or over TLS.
+
+Calls do not block: they raise BlockingIOError when they have to wait for the client, and the connection waits with
+`wait_readable` or `wait_writable`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import functools
+import socket
+import ssl
+
+import trio
+
+from offsetfs.broker.tls_context import TlsContext
+from offsetfs.broker.x509 import parse_certificate
+from offsetfs.runtime.threads import in_thread
+from offsetfs.storage.files import File
+
+HANDSHAKE_S = 10.0
+"""How long a client may take for its part of a handshake."""
+
+_LARGE_RECORD_BYTES = 1 << 12
+"""After a record of this size, another one has probably arrived. TLS encrypts at most 16 KiB at once."""
+
+_READ_BYTES, _SENT_BYTES = 1 << 20, 1 << 18
+"""The most bytes of one call: encryption takes some 0.1 ms for them, and other clients wait."""
+
+
+class HandshakeError(Exception):
+    """A client and the broker did not agree; the message says why."""
+
+
+class PlainTransport:
+    """A socket as it is. The calls are its own: each request makes several of them."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        self.socket = peer
+        self.recv = peer.recv
+        self.recv_into = peer.recv_into
+        self.send = peer.send
+        self.wait_readable = functools.partial(trio.lowlevel.wait_readable, peer)
+        self.wait_writable = functools.partial(trio.lowlevel.wait_writable, peer)
+
+    async def send_file(self, file: File, position: int, size: int) -> int:
+        """Send up to `size` bytes of `file`, which the page cache has; return how many, 0 at the end of the file."""
+        return file.send(self.socket.fileno(), position, size)
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class TlsTransport:
+    """A socket with TLS, after the handshake."""
+
+    def __init__(self, peer: ssl.SSLSocket) -> None:
+        self.socket = peer
+        self._waits_to_write = False  # a read that has to write first, for new keys
+        self._block = memoryview(b"")
+        """What is left of a block of a file. OpenSSL must be given the same bytes again after it had to wait."""
+
+    def subject(self) -> str | None:
+        """Return the subject of the client's certificate; None if it has sent none."""
+        found = self.socket.getpeercert(binary_form=True)
+        return None if found is None else parse_certificate(found).subject
+
+    def recv(self, size: int) -> bytes:
+        """Return the records that have arrived, at most `size` bytes; b"" at the end of the connection."""
+        found = self._read(size)
+        if len(found) < _LARGE_RECORD_BYTES:
+            return found
+        parts, left = [found], size - len(found)
+        while left and len(found) >= _LARGE_RECORD_BYTES:
+            try:
+                found = self._read(left)
+            except BlockingIOError:
+                break
+            parts.append(found)
+            left -= len(found)
+        return b"".join(parts)
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """Fill `buffer` with the records that have arrived; return the count, 0 at the end of the connection."""
+        end = min(len(buffer), _READ_BYTES)
+        done = count = self._read_into(buffer[:end])
+        while count and done < end:
+            try:
+                count = self._read_into(buffer[done:end])
+            except BlockingIOError:
+                break
+            done += count
+        return done
+
+    def send(self, data: bytes | bytearray | memoryview) -> int:
+        """Send the first bytes of `data`; return how many. After BlockingIOError they must be given again."""
+        try:
+            return self.socket.send(memoryview(data)[:_SENT_BYTES])
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError) as error:
+            raise BlockingIOError from error
+
+    async def send_file(self, file: File, position: int, size: int) -> int:
+        """Send up to `size` bytes of `file`, which the page cache has; return how many, 0 at the end of the file."""
+        if not self._block:
+            await trio.lowlevel.checkpoint()  # the socket may take each block at once
+            self._block = memoryview(file.read(position, min(size, _SENT_BYTES)))
+        count = self.send(self._block) if self._block else 0
+        self._block = memoryview(b"")
+        return count
+
+    async def wait_readable(self) -> None:
+        if self.socket.pending():
+            await trio.lowlevel.checkpoint()
+        elif self._waits_to_write:
+            self._waits_to_write = False
+            await trio.lowlevel.wait_writable(self.socket)
+        else:
+            await trio.lowlevel.wait_readable(self.socket)
+
+    async def wait_writable(self) -> None:
+        await trio.lowlevel.wait_writable(self.socket)
+
+    def close(self) -> None:
+        """Send the notice of the end, if the socket takes it, and close."""
+        with contextlib.suppress(OSError, ValueError):
+            self.socket.unwrap()  # raises SSLWantReadError: nothing waits for the client's notice
+        self.socket.close()
+
+    def _read(self, size: int) -> bytes:
+        try:
+            return self.socket.recv(size)
+        except ssl.SSLWantReadError as error:
+            raise BlockingIOError from error
+        except ssl.SSLWantWriteError as error:
+            self._waits_to_write = True
+            raise BlockingIOError from error
+
+    def _read_into(self, buffer: memoryview) -> int:
+        try:
+            return self.socket.recv_into(buffer)
+        except ssl.SSLWantReadError as error:
+            raise BlockingIOError from error
+        except ssl.SSLWantWriteError as error:
+            self._waits_to_write = True
+            raise BlockingIOError from error
+
+
+Transport = PlainTransport | TlsTransport
+
+
+async def handshake(peer: socket.socket, context: TlsContext) -> TlsTransport:
+    """Agree with the client on keys, and verify its certificate; HandshakeError, OSError. Takes `peer` over."""
+    tls = context.current.wrap_socket(peer, server_side=True, do_handshake_on_connect=False)
+    try:
+        with trio.fail_after(HANDSHAKE_S):
+            while True:
+                # In a thread: a signature with an RSA key of 4,096 bits takes 4 ms, and all other clients would wait.
+                step = await in_thread(functools.partial(_step, tls), limiter=context.handshakes)
+                if step is _Step.DONE:
+                    return TlsTransport(tls)
+                wait = trio.lowlevel.wait_readable if step is _Step.READ else trio.lowlevel.wait_writable
+                await wait(tls)
+    except (ssl.SSLZeroReturnError, ssl.SSLEOFError):  # the client has left, as the check of a load balancer does
+        tls.close()
+        raise
+    except ssl.SSLError as error:
+        tls.close()
+        raise HandshakeError(_sentence(error)) from error
+    except trio.TooSlowError as error:
+        tls.close()
+        raise HandshakeError(f"the client has not finished it after {HANDSHAKE_S:.0f} seconds") from error
+    except BaseException:
+        tls.close()
+        raise
+
+
+class _Step(enum.Enum):
+    DONE = enum.auto()
+    READ = enum.auto()
+    WRITE = enum.auto()
+
+
+def _step(tls: ssl.SSLSocket) -> _Step:
+    """Do what is possible of a handshake now; return what it waits for."""
+    try:
+        tls.do_handshake()
+    except ssl.SSLWantReadError:
+        return _Step.READ
+    except ssl.SSLWantWriteError:
+        return _Step.WRITE
+    return _Step.DONE
+
+
+_SENTENCES = {
+    "WRONG_VERSION_NUMBER": "the client does not use TLS; it needs security.protocol=SSL, or SASL_SSL",
+    "HTTP_REQUEST": "an HTTP request; this is a port for Kafka clients (metrics have one of their own: --metrics)",
+    "UNSUPPORTED_PROTOCOL": "the client has no version of TLS that ssl.enabled.protocols permits",
+    "NO_SHARED_CIPHER": "the client has no cipher suite that ssl.cipher.suites and the certificate permit",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has sent no certificate, and ssl.client.auth is required",
+    "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust this certificate; add its CA to the client's truststore",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client does not accept this certificate, or not for this host name",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the client does not accept this certificate, or not for this host name",
+}
+
+
+def _sentence(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the client's certificate is not accepted: {error.verify_message}"
+    reason = error.reason or str(error)
+    return _SENTENCES.get(reason, reason.replace("_", " ").lower())
