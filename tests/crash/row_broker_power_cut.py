@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -58,8 +60,35 @@ def play(seed: int, scratch: Path) -> int:
     disk = SimDisk()
     disk.do("create", ROOT, "logs", True)
     disk.do("sync", ROOT)
-    with one_thread(), simulated(disk) as system:
-        return trio.run(_Run(seed, system).play)
+    with _reports() as reports, one_thread(), simulated(disk) as system:
+        cuts = trio.run(_Run(seed, system).play)
+    others = [each for each in reports if "injected" not in each]
+    assert not others, others[:20]
+    return cuts
+
+
+class _Reports(logging.Handler):
+    def __init__(self, found: list[str]) -> None:
+        super().__init__(logging.WARNING)
+        self._found = found
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._found.append(record.getMessage())
+
+
+@contextlib.contextmanager
+def _reports() -> Iterator[list[str]]:
+    """Collect what the broker reports, which is about the injected faults."""
+    found: list[str] = []
+    handler = _Reports(found)
+    logger = logging.getLogger("offsetfs.broker")
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield found
+    finally:
+        logger.propagate = True
+        logger.removeHandler(handler)
 
 
 @dataclass(frozen=True, slots=True)
