@@ -93,7 +93,7 @@ def _reports() -> Iterator[list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """A disk at a moment, and the last batch of the idempotent producer."""
+    """A disk at a moment."""
 
     disk: SimDisk
     moment: int
