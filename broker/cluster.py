@@ -5,6 +5,7 @@ ApiVersions, Metadata, DescribeCluster, DescribeTopicPartitions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -51,6 +52,10 @@ _FEATURES = {"transaction.version": 2}
 _FEATURES_EPOCH = 1  # it would rise with each change of the levels
 
 
+_SOFTWARE = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+"""Names and versions of clients (KIP-511)."""
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerNode:
     """This broker. `host` and `port` are the address for the client of the current task (`advertised.listeners`)."""
@@ -80,6 +85,9 @@ class Cluster:
 
     async def api_versions(self, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
         """Return the APIs and their versions, and the features (version 3 and later)."""
+        software = request.client_software_name, request.client_software_version
+        if version >= 3 and not all(_SOFTWARE.fullmatch(each) for each in software):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         keys = [ApiVersion(key, first, last) for key, (first, last) in sorted(self._versions.items())]
         return ApiVersionsResponse(
             api_keys=keys,

@@ -102,3 +102,9 @@ async def test_records_of_an_internal_topic_are_not_deleted(running: Running) ->
 async def test_a_join_that_fails_names_no_protocol(running: Running, version: int, name: str | None) -> None:
     found = await running.send(11, "JoinGroup", version, m.JoinGroupRequest("", 10_000, 10_000, "member"))
     assert (found.error_code, found.protocol_name) == (24, name)
+
+
+@pytest.mark.parametrize(("name", "code"), [("librdkafka-2", 0), ("", 42), ("a b", 42), ("-", 42)])
+async def test_the_name_of_client_software_is_checked(running: Running, name: str, code: int) -> None:
+    found = await running.send(18, "ApiVersions", 3, m.ApiVersionsRequest(name, "1.0"))
+    assert (found.error_code, bool(found.api_keys)) == (code, not code)

@@ -1,7 +1,7 @@
 """The same requests to Kafka 4.1 and to `offsetfs serve` have the same answers, field by field.
 
-The requests are those of real clients, recorded at a proxy in front of a Kafka, and those of `admin_requests`. What may
-differ is in docs/evidence/differences.md.
+The requests are those of real clients, recorded at a proxy in front of a Kafka, those of `admin_requests`, and
+generated ones. What may differ is in docs/evidence/differences.md.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pytest
 import trio
 from admin_requests import requests
 from decoded_messages import Asked
+from generated_session import ask_generated
 from kafka_broker import KafkaBroker
 from recorded_clients import CLIENTS
 from recording_proxy import API_VERSIONS, Event, RecordingProxy, next_frame
@@ -29,6 +30,9 @@ pytestmark = pytest.mark.interop
 SECONDS_MAX = 60
 SETTINGS = {"auto.create.topics.enable": "true"}
 OPTIONS = ("offsets.topic.num.partitions=2", "transaction.state.log.num.partitions=2")
+GENERATED_SEED, GENERATED_ROUNDS = 1, 3
+"""The rounds ask each version of each API once."""
+
 NAMES_OF_ALL_PARTITIONS = ("a", "b")
 """Groups and transactional ids in each of the two partitions of the internal topics."""
 
@@ -127,6 +131,18 @@ def administered(kafka: KafkaBroker, broker: Served) -> list[Found]:
     return trio.run(ask)
 
 
+@pytest.fixture(scope="module")
+def generated(kafka: KafkaBroker, broker: Served) -> list[Found]:
+    """The differences of generated requests."""
+
+    async def ask() -> list[Found]:
+        async with pair(Side(kafka.address, is_reference=True), Side(broker.address), accepted()) as brokers:
+            await ask_generated(brokers, GENERATED_SEED, GENERATED_ROUNDS)
+        return brokers.found
+
+    return trio.run(ask)
+
+
 def other(found: Sequence[Found]) -> str:
     """Return the differences that are not accepted, the last one of each field."""
     return "\n".join({each.row: str(each) for each in found if each.row not in accepted()}.values())
@@ -140,5 +156,11 @@ def test_requests_of_administrators_have_the_same_answers(administered: Sequence
     assert not other(administered)
 
 
-def test_the_page_has_no_difference_that_is_not_there(recorded: Sequence[Found], administered: Sequence[Found]) -> None:
-    assert set(accepted()) - {each.row for each in (*recorded, *administered)} == set()
+def test_generated_requests_have_the_same_answers(generated: Sequence[Found]) -> None:
+    assert not other(generated)
+
+
+def test_the_page_has_no_difference_that_is_not_there(
+    recorded: Sequence[Found], administered: Sequence[Found], generated: Sequence[Found]
+) -> None:
+    assert set(accepted()) - {each.row for each in (*recorded, *administered, *generated)} == set()
