@@ -17,15 +17,9 @@ import pytest
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import AuthenticationFailedError
-from confluent_clients import SECONDS_MAX, create, messages
+from confluent_clients import SECONDS_MAX, add_user, create, messages
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import (
-    AdminClient,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialDeletion,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka.admin import AdminClient, ScramMechanism, UserScramCredentialDeletion
 from java_tools import JavaTools
 from kafka_broker import SCRAM_MODULE, KafkaBroker, free_ports
 from kafka_tools import run
@@ -93,7 +87,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     reports = rf"WARNING 127\.0\.0\.1: login of '{USER}' by (PLAIN|SCRAM-SHA-256) failed: wrong password"
     with served(folder / "logs", *words, "--metrics", metrics, reports=reports) as broker:
         mechanisms = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
-        add_user(broker.address, *mechanisms)
+        add_user(broker.address, USER, PASSWORD, *mechanisms)
         create(AdminClient({"bootstrap.servers": broker.address}), "secured", 1)
         _, logins, unsecured, short_sessions = broker.addresses
         yield Secured(broker, logins, unsecured, short_sessions, metrics)
@@ -109,13 +103,6 @@ def java() -> Iterator[JavaTools]:
 def _logs_of_clients(caplog: pytest.LogCaptureFixture) -> None:
     for name in ("py4j", "aiokafka"):
         caplog.set_level(logging.CRITICAL, logger=name)
-
-
-def add_user(address: str, *mechanisms: ScramMechanism) -> None:
-    client = AdminClient({"bootstrap.servers": address})
-    for each in mechanisms:  # one after the other: Kafka refuses two of one user in one request
-        change = UserScramCredentialUpsertion(USER, ScramCredentialInfo(each, 4096), PASSWORD.encode())
-        client.alter_user_scram_credentials([change])[USER].result(SECONDS_MAX)
 
 
 # --- librdkafka ------------------------------------------------------------------------------------------------------
@@ -301,7 +288,7 @@ def test_users_of_kafka_log_in_here_with_their_passwords(tmp_path: Path) -> None
     log_dir = tmp_path / "log"
     settings = {"metadata.log.dir": str(log_dir)}
     with KafkaBroker(tmp_path / "kafka", log_dir=log_dir, settings=settings) as kafka:
-        add_user(kafka.address, ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+        add_user(kafka.address, USER, PASSWORD, ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
         client = AdminClient({"bootstrap.servers": kafka.address})
         removed = UserScramCredentialDeletion(USER, ScramMechanism.SCRAM_SHA_512)
         client.alter_user_scram_credentials([removed])[USER].result(SECONDS_MAX)
@@ -319,7 +306,7 @@ def test_users_of_ours_log_in_at_a_kafka_that_gets_their_records(tmp_path: Path)
     logs = tmp_path / "logs"
     logs.mkdir()
     with served(logs) as broker:
-        add_user(broker.address, ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+        add_user(broker.address, USER, PASSWORD, ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
     kafka = KafkaBroker(tmp_path / "kafka", mechanisms=("SCRAM-SHA-256", "SCRAM-SHA-512"))
     kafka._format()
     (bootstrap,) = (tmp_path / "kafka" / "metadata").rglob("bootstrap.checkpoint")
