@@ -84,7 +84,7 @@ class Configs:
     async def _describe(
         self, resource: m.DescribeConfigsResource, result: m.DescribeConfigsResult, *, has_synonyms: bool
     ) -> None:
-        wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
+        wanted = set(resource.configuration_keys or ()) or None  # Kafka: no keys are all keys
         if resource.resource_type == BROKER:
             found = self._of_broker(resource.resource_name, wanted)
         else:

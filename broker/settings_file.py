@@ -26,7 +26,7 @@ from offsetfs.broker.security_names import PROTOCOL_MAP, is_security_setting
 from offsetfs.broker.settings import SETTING_KINDS, ServerSettings, field_of, for_each_listener
 from offsetfs.broker.tls_context import load_context
 from offsetfs.broker.tls_settings import TlsSettings, tls_settings
-from offsetfs.runtime.addresses import Address
+from offsetfs.runtime.addresses import PLAINTEXT, PORT, Address, loopback_addresses
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.settings import (
     BROKER_SETTING_NAMES,
@@ -202,9 +202,10 @@ def _listeners(
 ) -> tuple[ListenerSettings, ...]:
     """Return the listeners of clients; InvalidConfig."""
     protocols = _protocols(properties, places)
-    found = [_Endpoint(each.name, *each.address) for each in ServerSettings().listeners]
     if LISTENERS in properties:
         found = _of_clients(LISTENERS, properties, protocols, places)
+    else:
+        found = [_Endpoint(PLAINTEXT, each, PORT) for each in loopback_addresses()]
     place = places.get(LISTENERS, LISTENERS)
     advertised: tuple[Address | None, ...] = (None,) * len(found)
     if properties.get(ADVERTISED):

@@ -80,7 +80,9 @@ def load_context(settings: TlsSettings) -> ssl.SSLContext:
     """Return a context for connections of clients; InvalidConfig."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION
-    context.num_tickets = 0  # a resumed session would outlive the certificate of its client
+    # No session is resumed: it would outlive the certificate of its client.
+    context.options |= ssl.OP_NO_TICKET  # before TLS 1.3
+    context.num_tickets = 0
     chosen = [_VERSIONS[each] for each in settings.versions]
     context.minimum_version, context.maximum_version = min(chosen), max(chosen)
     if settings.suites:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 PORT = 9092
 LOOPBACK = "127.0.0.1"
+LOOPBACK_6 = "::1"
 PLAINTEXT = "PLAINTEXT"
 """The name, and the security protocol, of a listener without another one."""
 
@@ -63,6 +65,16 @@ def endpoint_text(endpoint: Endpoint) -> str:
 def listeners_text(endpoints: Sequence[Endpoint]) -> str:
     """Return the value of Kafka's `listeners`."""
     return ",".join(f"{each.name}://{address_text(each.address)}" for each in endpoints)
+
+
+def loopback_addresses() -> list[str]:
+    """Return the addresses of this machine that no other one reaches: without IPv6, 127.0.0.1 alone."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as found:
+            found.bind((LOOPBACK_6, 0))
+    except OSError:
+        return [LOOPBACK]
+    return [LOOPBACK, LOOPBACK_6]
 
 
 def check_loopback(addresses: Iterable[Address], permission: str) -> None:

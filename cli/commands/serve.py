@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
     "listeners",
     metavar="[PROTOCOL://]HOST:PORT",
     multiple=True,
-    help="Where clients connect; default 127.0.0.1:9092, without encryption.",
+    help="Where clients connect; default port 9092 of 127.0.0.1 and ::1, without encryption.",
 )
 @click.option(
     "--advertise",

@@ -10,11 +10,13 @@ import pytest
 import trio
 from running_broker import Running
 
+from offsetfs.broker import settings_file
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.listener_settings import ListenerSettings
 from offsetfs.broker.settings import SETTING_KINDS, STANDARD_AUTHORIZER, ServerSettings, values_of
 from offsetfs.broker.settings_file import load_settings
 from offsetfs.protocol import messages as m
+from offsetfs.runtime import addresses
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.settings import is_broker_setting
@@ -59,6 +61,22 @@ def test_the_file_that_kafka_ships_is_accepted(file: Path, tmp_path: Path) -> No
         "inter.broker.listener.name",
         "num.network.threads",
     )
+
+
+@pytest.mark.parametrize("hosts", [["127.0.0.1"], ["127.0.0.1", "::1"]])
+def test_by_default_the_listeners_are_those_that_no_other_machine_reaches(
+    hosts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings_file, "loopback_addresses", lambda: hosts)
+    server = load_settings(None, [], os.fspath(tmp_path)).server
+    assert [each.address for each in server.listeners] == [(each, 9092) for each in hosts]
+
+
+def test_the_addresses_of_the_loopback_are_those_that_can_be_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses, "LOOPBACK_6", "2001:db8::1")  # of no machine
+    assert addresses.loopback_addresses() == ["127.0.0.1"]
+    monkeypatch.setattr(addresses, "LOOPBACK_6", "::")  # of each one with IPv6
+    assert addresses.loopback_addresses() in (["127.0.0.1"], ["127.0.0.1", "::"])
 
 
 @pytest.mark.parametrize(
@@ -134,9 +152,9 @@ def test_listeners_of_one_name_advertise_in_their_order(
 
 
 def test_more_advertised_addresses_than_listeners_are_refused(tmp_path: Path) -> None:
-    option = "advertised.listeners=PLAINTEXT://a:1,PLAINTEXT://b:2"
+    options = "listeners=PLAINTEXT://:9092", "advertised.listeners=PLAINTEXT://a:1,PLAINTEXT://b:2"
     with pytest.raises(InvalidConfig, match=r"2 addresses for 1 listener; give one for each of them, or one for all"):
-        load_settings(None, [option], os.fspath(tmp_path))
+        load_settings(None, options, os.fspath(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,18 @@ import shutil
 import socket
 import ssl
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import certificates
 import pytest
 import trio
 from produce_requests import batch
-from running_broker import Running, decoded, framed, received
+from running_broker import SECONDS_MAX, Running, decoded, framed, received
 from tls_clients import client_context, tls_broker, tls_listener, tls_stream
 
 from offsetfs.broker import tls_context, transport
+from offsetfs.broker.tls_context import load_context
 from offsetfs.protocol import messages as m
 from offsetfs.storage import LogDirectory
 
@@ -128,6 +130,27 @@ async def test_a_certificate_that_is_not_valid_is_refused(strict: Running, tmp_p
     else:
         own = certificates.Authority(tmp_path).issue("/OU=billing/CN=alice")
     assert not await is_answered(strict, client_context(own))
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_no_session_is_resumed(version: ssl.TLSVersion) -> None:
+    """A second connection offers the session of the first one, and has to show its certificate all the same."""
+    listener = tls_listener(client_auth="required")
+    assert listener.tls is not None
+    server, client = load_context(listener.tls), client_context(certificates.client())
+    client.minimum_version = client.maximum_version = version
+    session = None
+    for _ in range(2):
+        here, there = socket.socketpair()
+        with here, there, ThreadPoolExecutor(1) as threads:
+            accepted = threads.submit(server.wrap_socket, here, server_side=True)
+            with client.wrap_socket(there, server_hostname="localhost", session=session) as connection:
+                with accepted.result(SECONDS_MAX) as answering:
+                    answering.sendall(b"x")  # tickets of TLS 1.3 come before the first data
+                    assert connection.recv(1) == b"x"
+                    assert answering.getpeercert(binary_form=True) is not None
+                    assert not answering.session_reused
+                session = connection.session
 
 
 async def test_the_principal_is_that_of_the_rules(strict: Running, caplog: pytest.LogCaptureFixture) -> None:

@@ -255,9 +255,11 @@ async def test_all_versions_create_a_topic(running: Running, version: int) -> No
     assert response.topics[0].error_code == 0
 
 
+@pytest.mark.parametrize("keys", [None, []])
 @pytest.mark.parametrize("version", range(1, 5))
-async def test_all_versions_describe_settings(running: Running, version: int) -> None:
-    request = m.DescribeConfigsRequest(resources=[m.DescribeConfigsResource(2, "t", None)], include_synonyms=True)
+async def test_all_versions_describe_settings(running: Running, version: int, keys: list[str] | None) -> None:
+    """No keys are all keys, as in Kafka."""
+    request = m.DescribeConfigsRequest(resources=[m.DescribeConfigsResource(2, "t", keys)], include_synonyms=True)
     response = await running.send(32, "DescribeConfigs", version, request)
     assert {each.name: each.value for each in response.results[0].configs}["cleanup.policy"] == "delete"
 
