@@ -238,17 +238,21 @@ class Connection:
                             await self._begin_tls(self.listener.tls)
                         await self._serve(nursery)
         except* HandshakeError as errors:
-            _log.warning("%s: TLS handshake failed: %s", self.host, errors.exceptions[0])
+            self._warn(f"TLS handshake failed: {errors.exceptions[0]}")
         except* (InvalidMessage, ProtocolError) as errors:
-            if count := self._broken.count():
-                more = f" (and {counted(count - 1, 'other')} since the last such line)" if count > 1 else ""
-                _log.warning("%s: connection closed: %s%s", self.host, errors.exceptions[0], more)
+            self._warn(f"connection closed: {errors.exceptions[0]}")
         except* OSError as errors:  # the client is gone, or resets the connection
             _log.debug("%s: connection lost: %s", self.host, errors.exceptions[0])
         finally:
             _log.debug("%s: disconnected", self.host)
             self._closed_peers.forget(self._socket)
             self._transport.close()
+
+    def _warn(self, reason: str) -> None:
+        """Log why the connection ended, unless clients have caused such a line a moment ago."""
+        if count := self._broken.count():
+            more = f" (and {counted(count - 1, 'other')} since the last such line)" if count > 1 else ""
+            _log.warning("%s: %s%s", self.host, reason, more)
 
     async def _begin_tls(self, context: TlsContext) -> None:
         """Go on with TLS. A client with a certificate has the principal of its subject. HandshakeError, OSError."""

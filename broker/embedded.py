@@ -20,7 +20,7 @@ from offsetfs.broker.listeners import Listener, open_listeners
 from offsetfs.broker.server import serve_until
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.settings_file import LISTENERS, load_settings
-from offsetfs.runtime.addresses import Address, address_text, listeners_text, parse_endpoint
+from offsetfs.runtime.addresses import Address, Endpoint, address_text, listeners_text, parse_endpoint
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import InvalidConfig
 
@@ -78,7 +78,7 @@ class EmbeddedBroker:
         self._directory = directory
         self._settings = settings
         self._listener = listener
-        self._started: Future[Sequence[Address]] = Future()
+        self._started: Future[Sequence[Endpoint]] = Future()
         self._error: BaseException | None = None
         self._is_ending = False
         self._end = trio.Event()
@@ -91,11 +91,11 @@ class EmbeddedBroker:
         self._thread.start()
         atexit.register(self.close)
         try:
-            addresses = self._started.result()
+            listeners = self._started.result()
         except BaseException:  # KeyboardInterrupt of the caller, too
             self.close()
             raise
-        self.bootstrap_servers = ",".join(address_text(each) for each in addresses)
+        self.bootstrap_servers = ",".join(address_text(each.address) for each in listeners)
         return self
 
     def __enter__(self) -> EmbeddedBroker:
@@ -147,5 +147,5 @@ class EmbeddedBroker:
         if not self._is_ending:  # `close` came before there was a token
             await serve_until(self._end.wait, self._directory, self._settings, [self._listener], self._report)
 
-    def _report(self, listeners: Sequence[Address], metrics: Address | None) -> None:
+    def _report(self, listeners: Sequence[Endpoint], metrics: Address | None) -> None:
         self._started.set_result(listeners)

@@ -15,7 +15,7 @@ import trio
 
 from offsetfs.broker.listener_settings import ListenerSettings
 from offsetfs.broker.tls_context import TlsContext
-from offsetfs.runtime.addresses import Address
+from offsetfs.runtime.addresses import Address, Endpoint
 
 _BACKLOG = 1024
 
@@ -45,6 +45,11 @@ class Listener:
             raise listen_error(option, *address, error) from error
         self.address: Address = self._socket.getsockname()[:2]
         """Address and port; the port that the system has chosen instead of 0."""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Its name and its address."""
+        return Endpoint(self.settings.name, self.address)
 
     @property
     def advertised(self) -> Address:

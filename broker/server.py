@@ -17,14 +17,15 @@ import trio
 from offsetfs.broker.broker import Broker
 from offsetfs.broker.listeners import Listener
 from offsetfs.broker.settings import ServerSettings
+from offsetfs.runtime.addresses import Address, Endpoint
 from offsetfs.runtime.task_runner import TaskRunner
 from offsetfs.runtime.threads import in_thread_or_here
 from offsetfs.storage import LogDirectory
 
 _log = logging.getLogger(__name__)
 
-Ready = Callable[[Sequence[tuple[str, int]], tuple[str, int] | None], None]
-"""Called once connections are accepted: addresses and ports of the listeners, and of the metrics if they are served."""
+Ready = Callable[[Sequence[Endpoint], Address | None], None]
+"""Called once connections are accepted: the listeners, and the address of the metrics if they are served."""
 
 
 async def serve(
@@ -101,7 +102,7 @@ async def serve_until(
             try:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(broker.run)
-                    ready([each.address for each in listeners], metrics.address if metrics else None)
+                    ready([each.endpoint for each in listeners], metrics.address if metrics else None)
                     await wait()
                     broker.stop()
             finally:

@@ -19,8 +19,10 @@ from offsetfs.cli.terminal.repeated_messages import RepetitionFilter
 from offsetfs.runtime.addresses import (
     Address,
     AddressError,
+    Endpoint,
     address_text,
     check_loopback,
+    endpoint_text,
     listeners_text,
     parse_address,
     parse_endpoint,
@@ -226,14 +228,14 @@ def _control(directory: LogDirectory) -> ControlServer | None:
 
 
 def _ready(
-    log_directory: str, content: str, listeners: Sequence[Address], metrics: Address | None, *, takes_commands: bool
+    log_directory: str, content: str, listeners: Sequence[Endpoint], metrics: Address | None, *, takes_commands: bool
 ) -> None:
     if takes_commands:
         try:
-            serving_process.register(log_directory, tuple(map(address_text, listeners)))
+            serving_process.register(log_directory, tuple(map(endpoint_text, listeners)))
         except OSError as error:  # clients are served without it
             _log.warning("commands do not find this process: %s: %s", error.filename, error.strerror)
-    _report(f"{log_directory} is served at {', '.join(map(address_text, listeners))}: {content}", metrics)
+    _report(f"{log_directory} is served at {', '.join(map(endpoint_text, listeners))}: {content}", metrics)
 
 
 def _report(line: str, metrics: Address | None) -> None:
