@@ -1,6 +1,6 @@
-"""The suite of franz-go, a Go client: its packages kgo (the client) and kadm (the admin client).
+"""The suite of franz-go, a Go client: its package kgo.
 
-Each package is compiled to one test binary, which runs one test by its name. With KGO_TEST_RF its topics have one
+It is compiled to one test binary, which runs one test by its name. With KGO_TEST_RF its topics have one
 replica, and with KGO_TEST_RECORDS the tests of groups and transactions process 50,000 records instead of 500,000.
 """
 
