@@ -32,20 +32,19 @@ class GroupAdmin:
         """
         node = self._node
         if request.key_type not in (_GROUPS, _TRANSACTIONAL_IDS):
-            return self._not_available(request, version)
+            return self._failed(request, version, ErrorCode.INVALID_REQUEST)
         if request.key_type == _GROUPS and not self._table.directory.read_only:
             try:
                 await self._table.home("")  # any name: all partitions are created at once
             except GroupError:
-                return self._not_available(request, version)
+                return self._failed(request, version, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if version >= 4:
             found = [m.Coordinator(key, node.node_id, node.host, node.port) for key in request.coordinator_keys]
             return m.FindCoordinatorResponse(coordinators=found)
         return m.FindCoordinatorResponse(node_id=node.node_id, host=node.host, port=node.port)
 
     @staticmethod
-    def _not_available(request: m.FindCoordinatorRequest, version: int) -> m.FindCoordinatorResponse:
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    def _failed(request: m.FindCoordinatorRequest, version: int, code: ErrorCode) -> m.FindCoordinatorResponse:
         if version >= 4:
             failed = [m.Coordinator(key, -1, "", -1, code) for key in request.coordinator_keys]
             return m.FindCoordinatorResponse(coordinators=failed)

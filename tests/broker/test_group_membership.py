@@ -169,7 +169,7 @@ async def test_a_commit_that_could_not_be_stored_is_not_returned(groups: Groups)
 
 
 @pytest.mark.parametrize(
-    ("key_type", "code"), [(1, ErrorCode.NONE), (2, ErrorCode.COORDINATOR_NOT_AVAILABLE)], ids=["transactions", "share"]
+    ("key_type", "code"), [(1, ErrorCode.NONE), (2, ErrorCode.INVALID_REQUEST)], ids=["transactions", "share"]
 )
 async def test_the_coordinators_of_other_keys(groups: Groups, key_type: int, code: ErrorCode) -> None:
     from offsetfs.protocol import codec
