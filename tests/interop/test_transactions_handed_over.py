@@ -90,7 +90,9 @@ def test_open_and_committed_transactions_are_handed_over_and_back(kafka: KafkaBr
         live(broker.address, "ours")
     kafka.start()
     assert kafka.complaints() == []
-    assert re.findall(r"^\S+ (?:WARN|ERROR) .*[Tt]ransaction.*", kafka.log_text(), re.MULTILINE) == []
+    # A request of a broker whose controller does not lead yet is logged with its features, transaction.version too.
+    complaints = r"^\S+ (?:WARN|ERROR) (?!ControllerApis ).*[Tt]ransaction.*"
+    assert re.findall(complaints, kafka.log_text(), re.MULTILINE) == []
     live(kafka.address, "theirs again")
     kafka.stop()
     with served(kafka.log_dir) as broker:
