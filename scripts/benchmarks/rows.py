@@ -9,6 +9,7 @@ import mounts
 import pipelines
 import served_logins
 import served_logs
+import served_tls
 import single
 import surface
 import upkeep
@@ -22,6 +23,7 @@ ROWS = (
     *crowds.ROWS,
     *mounts.ROWS,
     *served_logs.ROWS,
+    *served_tls.ROWS,
     *served_logins.ROWS,
     *pipelines.ROWS,
 )

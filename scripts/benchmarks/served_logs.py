@@ -63,6 +63,11 @@ class Server:
         yield name
         admin.delete_topics([name])[name].result()
 
+    @property
+    def kcat(self) -> str:
+        """The words by which kcat connects."""
+        return f"-b {self.address}"
+
     def cpu_seconds(self) -> float:
         """Return the CPU time of the process until now, in and outside of the kernel."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2].split()
@@ -167,7 +172,7 @@ def kcat_in(compression: str = "none") -> Work:
 
 
 def _kcat_in(server: Server, topic: str, lines: Path, compression: str = "none") -> float:
-    command = f"exec kcat -P -b {server.address} -t {topic} -p 0 -X acks=1 -z {compression}"
+    command = f"exec kcat -P {server.kcat} -t {topic} -p 0 -X acks=1 -z {compression}"
     return seconds(f'{command} < "$1"', lines)
 
 
@@ -279,7 +284,7 @@ def _filled(find: Find, bench: Bench) -> Iterator[tuple[Server, str]]:
 
 
 def _kcat_out(server: Server, topic: str) -> str:
-    return f"exec kcat -C -b {server.address} -t {topic} -p 0 -o beginning -e -q {UNWAITING} > /dev/null"
+    return f"exec kcat -C {server.kcat} -t {topic} -p 0 -o beginning -e -q {UNWAITING} > /dev/null"
 
 
 @contextlib.contextmanager
