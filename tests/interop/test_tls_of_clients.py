@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import aiokafka
@@ -24,6 +25,7 @@ from confluent_kafka.admin import (
     ResourceType,
     ScramMechanism,
 )
+from java_tools import JavaTools
 from kafka_tools import run
 from served import served
 from tls_clients import client_context
@@ -36,6 +38,8 @@ USER, PASSWORD = "bob", "pass, word=1"
 OF_SUBJECT, OF_USER = "of-subject-", "of-user-"
 """The topics and groups of the client with the certificate, and of the user, begin so."""
 
+PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 REFUSED = "127.0.0.1: TLS handshake failed: the client has sent no certificate, and ssl.client.auth is required"
 
 
@@ -169,3 +173,23 @@ def test_aiokafka_with_a_certificate(secured: Secured) -> None:
             return bytes((await consumer.getone()).value)
 
     assert asyncio.run(scenario()) == b"one"
+
+
+# --- Java ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_console_tools_of_java_with_pem_files(secured: Secured, tmp_path: Path) -> None:
+    settings = {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": certificates.authority().chain,
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": certificates.client().both(tmp_path / "client.pem"),
+    }
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    common = ["--bootstrap-server", secured.certificates, "--topic", f"{OF_SUBJECT}java"]
+    words = ["--from-beginning", "--max-messages", "2", "--timeout-ms", "30000", "--group", f"{OF_SUBJECT}java"]
+    with JavaTools() as java:
+        java.run(PRODUCER, *common, "--producer.config", str(file), lines="one\ntwo\n")
+        assert java.run(CONSUMER, *common, "--consumer.config", str(file), *words) == "one\ntwo\n"
