@@ -75,6 +75,6 @@ def check_authentication(listeners: Iterable[ListenerSettings], permission: str)
     """
     for each in listeners:
         if not each.has_authentication and not is_loopback(each.address[0]):
-            reason = "everyone who reaches it could read and write: it has no authentication"
+            reason = "each client that reaches it could read and write: it has no authentication"
             remedy = f"listen on {LOOPBACK}, authenticate clients ({CLIENT_AUTH}=required), or add {permission}"
             raise AddressError(f"{each.address[0]}: {reason}; {remedy}")

@@ -16,6 +16,7 @@ from offsetfs.broker.failure_responses import failure_response
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.response_queue import DelayedResponse
 from offsetfs.protocol import messages
+from offsetfs.storage.settings import printable
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class Call:
     def failed(self, code: ErrorCode, request: Any = None) -> Any:
         """Return a response that has an error for all of the request, or of the denied part of it."""
         asked = self.request if request is None else request
-        _log.debug("%s of %s from %s: %s", self.api, self.identity.principal, self.identity.host, code.name)
+        _log.debug("%s of %s from %s: %s", self.api, printable(self.identity.principal), self.identity.host, code.name)
         response = failure_response(self.api, asked, self.version, code, MESSAGES.get(code))
         if response is None:
             raise ProtocolError(f"acks=0, and an error: {code.name}")

@@ -20,11 +20,13 @@ def options(*texts: str) -> MountOptions:
     return MountOptions.parse(texts, is_security_setting=is_security_setting)
 
 
-@pytest.mark.security("A broker listens on addresses of this machine only, unless `--allow-anonymous` is given.")
+@pytest.mark.security(
+    "A listener that other machines reach authenticates its clients, unless `--allow-anonymous` is given."
+)
 def test_an_address_that_others_reach_needs_a_permission(tmp_path: Path) -> None:
     with pytest.raises(Failure) as caught, mounted_broker(options("listen=0.0.0.0:0"), os.fspath(tmp_path)):
         pass
-    assert "listen=0.0.0.0: everyone who reaches it could read and write" in caught.value.message
+    assert "listen=0.0.0.0: each client that reaches it could read and write" in caught.value.message
     assert "add the option allow-anonymous" in caught.value.message
     assert caught.value.code == WRONG_CALL
 

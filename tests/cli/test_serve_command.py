@@ -55,10 +55,12 @@ def test_a_wrong_option_is_named(logs: Path, capsys: pytest.CaptureFixture[str])
     )
 
 
-@pytest.mark.security("A broker listens on addresses of this machine only, unless `--allow-anonymous` is given.")
+@pytest.mark.security(
+    "A listener that other machines reach authenticates its clients, unless `--allow-anonymous` is given."
+)
 def test_listeners_of_the_settings_need_the_permission_as_well(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["serve", str(logs), "-o", "listeners=PLAINTEXT://:9092"]) == exit_codes.WRONG_CALL
-    assert "0.0.0.0: everyone who reaches it could read and write" in capsys.readouterr().err
+    assert "0.0.0.0: each client that reaches it could read and write" in capsys.readouterr().err
 
 
 def test_settings_without_effect_are_listed_once(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,7 +71,9 @@ def test_settings_without_effect_are_listed_once(logs: Path, capsys: pytest.Capt
     assert capsys.readouterr().err.count("settings without effect here: num.io.threads, zookeeper.connect\n") == 1
 
 
-@pytest.mark.security("A broker listens on addresses of this machine only, unless `--allow-anonymous` is given.")
+@pytest.mark.security(
+    "A listener that other machines reach authenticates its clients, unless `--allow-anonymous` is given."
+)
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.7:9092"])
 def test_an_address_that_others_reach_needs_a_permission(
     logs: Path, address: str, capsys: pytest.CaptureFixture[str]
@@ -178,7 +182,7 @@ def test_a_directory_that_cannot_be_opened_is_a_sentence(
     assert capsys.readouterr().err == f"offsetfs serve: {logs}/.lock: Permission denied\n"
 
 
-@pytest.mark.security("A broker listens on addresses of this machine only, unless `--allow-anonymous` is given.")
+@pytest.mark.security("Metrics are served on addresses of this machine only, unless `--allow-anonymous` is given.")
 def test_metrics_on_an_address_that_others_reach_need_a_permission(
     logs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

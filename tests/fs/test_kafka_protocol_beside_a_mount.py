@@ -218,7 +218,7 @@ def test_an_unmount_with_clients_ends_the_broker_first(both: Both, consumer: Con
     [
         ("listen=127.0.0.1:0,segment.bytes=1", "segment.bytes"),
         ("listen=127.0.0.1:0,num.partitions=0", "num.partitions"),
-        ("listen=0.0.0.0:0", "everyone who reaches it could read and write"),
+        ("listen=0.0.0.0:0", "each client that reaches it could read and write"),
     ],
 )
 def test_a_mount_that_fails_ends_with_one_sentence(options: str, sentence: str, tmp_path: Path) -> None:
