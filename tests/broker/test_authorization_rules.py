@@ -250,7 +250,7 @@ async def test_a_denied_request_without_acknowledgment_ends_its_connection(
     request.acks = 0
     with pytest.raises(ProtocolError, match="TOPIC_AUTHORIZATION_FAILED"):
         await guarded.ask("Produce", 9, request)
-    assert "Produce of User:alice from 127.0.0.1: TOPIC_AUTHORIZATION_FAILED" in caplog.text
+    assert "Produce of 'User:alice' from 127.0.0.1: TOPIC_AUTHORIZATION_FAILED" in caplog.text
     fetched = await guarded.ask("Fetch", 12, fetch("secret", "t"), ADMIN)
     assert {each.topic: len(each.partitions[0].records or b"") for each in fetched.responses} == {
         "secret": 0,
