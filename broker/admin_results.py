@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 import trio
 
-from offsetfs.broker.error_codes import ErrorCode, code_of, message_of
+from offsetfs.broker.error_codes import code_of, message_of
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage.errors import (
     InvalidConfig,

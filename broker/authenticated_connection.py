@@ -18,12 +18,12 @@ from typing import Any
 import trio
 
 from offsetfs.broker.connection import Codecs, Connection, ProtocolError, Received, Shared, codecs_of
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.listeners import Listener
 from offsetfs.broker.principal import Principal
 from offsetfs.broker.sasl.exchange import Exchange, LoginFailed
 from offsetfs.broker.sasl.logins import Logins
 from offsetfs.protocol.codec import InvalidMessage
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.messages import RequestHeader, SaslAuthenticateResponse, SaslHandshakeResponse
 from offsetfs.storage.settings import printable
 

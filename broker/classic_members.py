@@ -15,7 +15,6 @@ import trio
 
 from offsetfs.broker.consumer_group import ConsumerGroup, ConsumerMember, MemberState
 from offsetfs.broker.consumer_membership import ConsumerMembership
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import CONSUMER, Group, GroupError, new_member_id
 from offsetfs.broker.group_conversion import (
     assignment_data,
@@ -32,6 +31,7 @@ from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.topic_patterns import MayDescribe
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.codec import InvalidMessage
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.records import ClassicProtocol
 from offsetfs.storage.coordinators import Change
 

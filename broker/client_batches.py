@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.shared_values import ZSTD
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import LOG_APPEND_TIME, Batch, Log, LogConfig, SealedBatch, read_batch
 from offsetfs.storage.errors import DecompressionLimit, MalformedBatch
 from offsetfs.storage.records import (

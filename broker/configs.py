@@ -19,10 +19,10 @@ from functools import partial
 from typing import Any
 
 from offsetfs.broker.admin_results import UNKNOWN_TOPIC, Rejected, answer, completed, repeated
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.settings import ServerSettings, values_of
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogConfig, check_topic
 from offsetfs.storage.settings import (
     DEFAULTS,

@@ -25,7 +25,6 @@ from typing import Any
 import trio
 
 from offsetfs.broker.closed_peers import ClosedPeers
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.failure_responses import failure_response
 from offsetfs.broker.listeners import Listener
 from offsetfs.broker.metrics import BrokerMetrics
@@ -39,6 +38,7 @@ from offsetfs.broker.tls_context import TlsContext
 from offsetfs.broker.transport import HandshakeError, PlainTransport, Transport, handshake
 from offsetfs.protocol import codec
 from offsetfs.protocol.codec import InvalidMessage
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.messages import ApiVersion, ApiVersionsResponse, RequestHeader
 from offsetfs.protocol.schemas import schema
 from offsetfs.runtime.threads import in_thread

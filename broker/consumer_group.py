@@ -17,8 +17,8 @@ from enum import IntEnum, StrEnum
 from typing import Protocol
 
 from offsetfs.broker.assignors import NOTHING, Assignment
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import GroupError
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.records import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentValue,

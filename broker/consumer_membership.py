@@ -17,7 +17,6 @@ import trio
 from offsetfs.broker.assignors import Assignment
 from offsetfs.broker.authorization.operations import GROUP_OPERATIONS, show_group_operations
 from offsetfs.broker.consumer_group import LEFT_STATIC, ConsumerGroup, ConsumerMember, rows
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import Group, GroupError, GroupState
 from offsetfs.broker.group_conversion import check_upgrade, downgraded, is_downgraded, upgraded
 from offsetfs.broker.group_table import GroupTable
@@ -28,6 +27,7 @@ from offsetfs.broker.partitions import Topic, Topics
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.topic_patterns import MayDescribe, check_pattern, matching
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage.coordinators import Change, ClassicGroupChange, newer_deletions
 

@@ -19,8 +19,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 import trio
 
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.log_sync import LogSync
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import ChangesReplay, partition_of, transactional_batch

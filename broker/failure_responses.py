@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol import messages
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.schemas import SchemaField, includes, schema
 
 _MESSAGE = "The server experienced an unexpected error when processing the request."

@@ -15,13 +15,14 @@ from functools import partial
 import trio
 
 from offsetfs.broker.cluster import BrokerNode
-from offsetfs.broker.error_codes import ErrorCode, code_of
+from offsetfs.broker.error_codes import code_of
 from offsetfs.broker.fetch_session import FetchContext, FetchedPartition, FetchSessions, ReadPermission
 from offsetfs.broker.leader_epochs import epoch_error
 from offsetfs.broker.metrics import BrokerMetrics, waiting
 from offsetfs.broker.partitions import Topics, Watcher, leader_epoch_of
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.shared_values import READ_COMMITTED
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.messages import (
     AbortedTransaction,
     FetchableTopicResponse,

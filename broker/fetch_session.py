@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import trio
 
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.partitions import Topics, Watcher
 from offsetfs.broker.shared_values import TOPIC_IDS_VERSION
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.messages import FetchRequest, FetchRequestFetchPartition, FetchResponsePartitionData
 from offsetfs.storage import Log, LogState, TopicPartition
 

@@ -18,10 +18,10 @@ from enum import StrEnum
 import trio
 
 from offsetfs.broker.deadline_queue import NEVER_S
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.metrics import waiting
 from offsetfs.protocol import codec
 from offsetfs.protocol.codec import InvalidMessage
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.records import GroupMetadataValue, MemberMetadata
 
 _ID_CHARACTERS_MAX = 8000  # of four bytes at most

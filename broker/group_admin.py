@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from offsetfs.broker.authorization.operations import GROUP_OPERATIONS, show_group_operations
 from offsetfs.broker.cluster import BrokerNode
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import CONSUMER, Group, GroupError, GroupState
 from offsetfs.broker.group_table import GroupTable
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage.coordinators import Change, describe
 
 _GROUPS, _TRANSACTIONAL_IDS = 0, 1  # types of keys

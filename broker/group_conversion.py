@@ -15,12 +15,12 @@ from typing import Any
 
 from offsetfs.broker.assignors import NOTHING, Assignment
 from offsetfs.broker.consumer_group import ConsumerGroup, ConsumerMember
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import CONSUMER, Group, GroupError, GroupState, Member
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import codec
 from offsetfs.protocol.codec import InvalidMessage
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import NO_ID
 from offsetfs.protocol.records import (
     ClassicMemberMetadata,

@@ -13,12 +13,12 @@ import trio
 
 from offsetfs.broker.classic_members import ClassicMembers
 from offsetfs.broker.coordinator_lookups import LOOKUPS_OF_A_CLIENT, CoordinatorLookups, Peer
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import Answer, Group, GroupError, GroupState, Member, new_member_id
 from offsetfs.broker.group_table import GroupTable
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.topic_patterns import MayDescribe
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
 

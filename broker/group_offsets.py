@@ -18,11 +18,11 @@ import trio
 
 from offsetfs.broker.consumer_group import ConsumerGroup
 from offsetfs.broker.coordinator_log import ProducerEpoch
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import CONSUMER, GroupError, GroupState
 from offsetfs.broker.group_table import GroupTable
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.coordinators import NO_EXPIRY, Change, CommitChange, CommittedOffset
 from offsetfs.storage.directory import LogChange

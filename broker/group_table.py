@@ -15,10 +15,10 @@ import trio
 from offsetfs.broker.consumer_group import ConsumerGroup, ConsumerMember
 from offsetfs.broker.coordinator_log import ProducerEpoch
 from offsetfs.broker.deadline_queue import DeadlineQueue
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import Group, GroupError, restored
 from offsetfs.broker.group_log import GroupLog, StoredGroup
 from offsetfs.broker.log_sync import LogSync
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.records import GroupMetadataValue
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import Change, ClassicGroupChange, CommitChange, newer_deletions

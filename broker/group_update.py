@@ -20,13 +20,13 @@ from offsetfs.broker.consumer_group import (
     is_subset,
     target_value,
 )
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import GroupError
 from offsetfs.broker.group_conversion import classic_metadata
 from offsetfs.broker.partitions import Topic, Topics
 from offsetfs.broker.reconciliation import reconciled
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import NO_ID
 from offsetfs.protocol.records import (
     ConsumerGroupMetadataValue,

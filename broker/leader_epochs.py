@@ -6,8 +6,9 @@ a partition is the latest in its `leader-epoch-checkpoint`. Metadata, Fetch and 
 
 from __future__ import annotations
 
-from offsetfs.broker.error_codes import ErrorCode, code_of
+from offsetfs.broker.error_codes import code_of
 from offsetfs.broker.partitions import Topics, leader_epoch_of
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.messages import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,

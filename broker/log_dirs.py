@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 
-from offsetfs.broker.error_codes import ErrorCode
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.messages import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,

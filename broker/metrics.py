@@ -23,9 +23,9 @@ from typing import ParamSpec, TypeVar
 
 import trio
 
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.response_queue import DelayedResponse
 from offsetfs.library.durations import Durations
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.schemas import SchemaField, schema
 
 TOPICS_MAX = 1000

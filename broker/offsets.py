@@ -6,10 +6,11 @@ import secrets
 from functools import partial
 
 from offsetfs.broker.admin_results import repeated
-from offsetfs.broker.error_codes import ErrorCode, code_of
+from offsetfs.broker.error_codes import code_of
 from offsetfs.broker.leader_epochs import epoch_error
 from offsetfs.broker.partitions import Topics, leader_epoch_of
 from offsetfs.broker.shared_values import READ_COMMITTED
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.messages import (
     DescribeProducersRequest,
     DescribeProducersResponse,

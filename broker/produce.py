@@ -24,7 +24,7 @@ import trio
 from offsetfs.broker.client_batches import Refused, one_batch, sealed_batch
 from offsetfs.broker.connection import ProtocolError
 from offsetfs.broker.coordinator_log import ProducerEpoch
-from offsetfs.broker.error_codes import ErrorCode, code_of, message_of
+from offsetfs.broker.error_codes import code_of, message_of
 from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.partitions import Topics
@@ -33,6 +33,7 @@ from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.shared_values import TOPIC_IDS_VERSION, ZSTD
 from offsetfs.broker.transaction import BUMPS_EPOCHS, TransactionError
 from offsetfs.broker.transaction_coordinator import TransactionCoordinator
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.messages import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from offsetfs.broker.assignors import NOTHING, Assignment
 from offsetfs.broker.consumer_group import ConsumerMember, MemberState
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import GroupError
+from offsetfs.protocol.error_codes import ErrorCode
 
 IsFree = Callable[[bytes, int], bool]
 """Whether no member reads a partition."""

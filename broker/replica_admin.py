@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from offsetfs.broker.admin_results import UNKNOWN_TOPIC, repeated
 from offsetfs.broker.cluster import BrokerNode
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.partitions import Topics
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 
 _ELECTION_TYPES = (0, 1)  # preferred, unclean
 _NOT_NEEDED = "Leader election not needed for topic partition."

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import partial
 
 from offsetfs.broker.admin_results import Rejected, answer, completed, repeated
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import ProtocolMessage
 from offsetfs.protocol.metadata_records import RemoveUserScramCredentialRecord
 from offsetfs.storage import security

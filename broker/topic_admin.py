@@ -12,11 +12,11 @@ from functools import partial
 
 from offsetfs.broker.admin_results import UNKNOWN_TOPIC, Rejected, answer, completed, repeated
 from offsetfs.broker.configs import Configs
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import GroupError
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import NO_ID
 from offsetfs.storage import INTERNAL_TOPICS, METADATA_TOPIC, LogConfig, TopicPartition, check_topic
 

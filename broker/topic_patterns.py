@@ -10,8 +10,8 @@ import re
 import warnings
 from collections.abc import Callable, Iterable
 
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import GroupError
+from offsetfs.protocol.error_codes import ErrorCode
 
 REPEATS_MAX = 3
 """`*`, `+` and `{…}` in one pattern: names have up to 249 characters, so a match takes milliseconds at most."""

@@ -18,7 +18,7 @@ from collections.abc import Set
 from dataclasses import replace
 
 from offsetfs.broker.coordinator_log import ProducerEpoch
-from offsetfs.broker.error_codes import ErrorCode
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.coordinators import NO_PRODUCER, Transaction, TransactionState
 

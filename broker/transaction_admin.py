@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 
-from offsetfs.broker.error_codes import ErrorCode, code_of
+from offsetfs.broker.error_codes import code_of
 from offsetfs.broker.transaction import TransactionError
 from offsetfs.broker.transaction_coordinator import TransactionCoordinator
 from offsetfs.broker.transaction_markers import Marker
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import Transaction, TransactionState
 from offsetfs.storage.errors import InvalidName, StorageError

@@ -21,7 +21,6 @@ from functools import partial
 import trio
 
 from offsetfs.broker.coordinator_log import ProducerEpoch
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import GroupError
 from offsetfs.broker.group_coordinator import GroupCoordinator
 from offsetfs.broker.log_sync import LogSync
@@ -41,6 +40,7 @@ from offsetfs.broker.transaction import (
 from offsetfs.broker.transaction_log import TransactionLog
 from offsetfs.broker.transaction_markers import Marker, TransactionMarkers
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import METADATA_TOPIC, LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import NO_PRODUCER, Transaction, TransactionChange, TransactionState
 from offsetfs.storage.errors import InvalidName, StorageError

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from offsetfs.broker.coordinator_log import CoordinatorLog, KeyValue, Shard
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.transaction import TransactionError
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import Log, LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import (
     TRANSACTIONS_TOPIC,

@@ -15,8 +15,9 @@ import trio
 from offsetfs.broker.admin_results import Rejected, completed
 from offsetfs.broker.authorization.acl_filter import AclFilter, refusal
 from offsetfs.broker.authorization.operations import Operation, Pattern, Permission, Resource
-from offsetfs.broker.error_codes import ErrorCode, code_of, message_of
+from offsetfs.broker.error_codes import code_of, message_of
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import ProtocolMessage
 from offsetfs.protocol.metadata_records import RemoveAccessControlEntryRecord
 from offsetfs.runtime.threads import in_thread

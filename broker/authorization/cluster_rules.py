@@ -8,8 +8,8 @@ from typing import Any
 
 from offsetfs.broker.authorization.call import DENIED, Call
 from offsetfs.broker.authorization.operations import CLUSTER_NAME, Operation, Resource
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 
 _NO_CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 _TOPIC_SETTINGS, _GROUP_SETTINGS = 2, 32  # ConfigResource.Type

@@ -7,8 +7,8 @@ from typing import Any
 
 from offsetfs.broker.authorization.call import DENIED, MESSAGES, Call
 from offsetfs.broker.authorization.operations import Operation, Resource, show_group_operations
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 
 _NO_GROUP, _NO_TOPIC = ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _KEY_TYPES = {0: Resource.GROUP, 1: Resource.TRANSACTIONAL_ID}

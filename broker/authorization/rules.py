@@ -16,8 +16,8 @@ from offsetfs.broker.authorization.call import Call
 from offsetfs.broker.authorization.cluster_rules import everyone, on_cluster, on_settings
 from offsetfs.broker.authorization.operations import Operation
 from offsetfs.broker.connection import Api, Client
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.partitions import Topics
+from offsetfs.protocol.error_codes import ErrorCode
 
 Rule = Callable[[Call], Awaitable[Any]]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from offsetfs.broker.authorization.call import MESSAGES, Call
 from offsetfs.broker.authorization.operations import UNKNOWN_OPERATIONS, Operation, Resource
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import NO_ID
 
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED

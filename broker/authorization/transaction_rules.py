@@ -6,8 +6,8 @@ from typing import Any
 
 from offsetfs.broker.authorization.call import Call
 from offsetfs.broker.authorization.operations import Operation, Resource
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 
 _NO_ID = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _NO_CLUSTER, _NO_TOPIC = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -12,10 +12,10 @@ from metadata_records import MetadataDirectory, topic_record
 
 from offsetfs.broker.authorization.operations import Operation, Pattern, Permission, Resource
 from offsetfs.broker.broker import Broker
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.listener_settings import ListenerSettings
 from offsetfs.broker.listeners import Listener
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.checkpoint import SECURITY_FILE
 from offsetfs.storage.errors import StorageError

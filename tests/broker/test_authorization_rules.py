@@ -16,8 +16,8 @@ from offsetfs.broker.authorization.authorizer import Authorizer
 from offsetfs.broker.authorization.operations import SUPPORTED, UNKNOWN_OPERATIONS, Operation, Resource, bits
 from offsetfs.broker.authorization.rules import RULES, authorized
 from offsetfs.broker.connection import Client, ProtocolError
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.security import SecurityImage
 

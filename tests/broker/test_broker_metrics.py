@@ -15,12 +15,12 @@ from running_broker import Running, framed, received
 
 import offsetfs
 from offsetfs.broker import exporter, metrics, report
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.exporter import MetricsServer
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.report import BrokerReporter, GroupSnapshot
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder, LogDirectory, TopicPartition
 
 pytestmark = pytest.mark.unit

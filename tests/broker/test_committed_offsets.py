@@ -14,10 +14,10 @@ from group_requests import Groups, join_request
 from planted_logs import marker, sealed_records
 
 from offsetfs.broker import group_table
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import GroupState
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import Log, LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import CommittedOffset, commit_key, commit_value, partition_of
 from offsetfs.storage.partition.producers import ABORT, COMMIT

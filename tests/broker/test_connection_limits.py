@@ -23,7 +23,6 @@ from running_broker import Running, decoded, framed, received, reserved_bytes
 
 from offsetfs.broker import idle_connections
 from offsetfs.broker.closed_peers import ClosedPeers
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.listener_settings import ListenerSettings
 from offsetfs.broker.listeners import open_listeners
 from offsetfs.broker.rare_lines import LOGGED_S, RareLines
@@ -31,6 +30,7 @@ from offsetfs.broker.request_limits import FREE_BYTES_MAX, RequestLimits
 from offsetfs.broker.server import serve, serve_until
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.runtime.task_runner import TaskRunner
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.maintenance.background_tasks import TaskQueue

@@ -16,7 +16,6 @@ from running_broker import Running, decoded, framed, received, sent
 
 from offsetfs.broker.broker import Broker
 from offsetfs.broker.cluster import BrokerNode
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.failure_responses import failure_response
 from offsetfs.broker.fetch import Fetching
 from offsetfs.broker.listener_settings import ListenerSettings
@@ -24,6 +23,7 @@ from offsetfs.broker.listeners import open_listeners
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.schemas import schema
 from offsetfs.storage import LogDirectory
 

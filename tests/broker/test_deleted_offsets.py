@@ -9,9 +9,9 @@ import trio
 from group_requests import Groups, commit_request, join_request
 from running_broker import Running
 
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol import codec
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.records import ConsumerProtocolSubscription
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import ConsumerGroups, delete_commits

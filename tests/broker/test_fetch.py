@@ -13,12 +13,12 @@ from running_broker import Running, framed, received
 
 from offsetfs.broker.cluster import BrokerNode
 from offsetfs.broker.connection import Connection
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.fetch import Fetching
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder, BatchRange, LogDirectory, TopicPartition
 from offsetfs.storage.partition.producers import ABORT
 

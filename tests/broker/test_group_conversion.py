@@ -13,13 +13,13 @@ from group_requests import FEW_PARTITIONS, NODE, commit_request
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from offsetfs.broker.consumer_group import ConsumerGroupState
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import Group, GroupState
 from offsetfs.broker.group_coordinator import GroupCoordinator
 from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.partitions import Topics
 from offsetfs.protocol import codec
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.records import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,

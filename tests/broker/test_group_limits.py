@@ -11,10 +11,10 @@ import trio.testing
 from group_requests import FEW_PARTITIONS, Groups
 
 from offsetfs.broker.coordinator_lookups import CoordinatorLookups
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import GroupState
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory
 
 pytestmark = pytest.mark.unit

@@ -13,8 +13,8 @@ from generated_requests import There
 from hostile_requests import hostile_requests, versions_of
 from running_broker import Running
 
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 
 pytestmark = pytest.mark.unit
 

@@ -12,8 +12,8 @@ import trio
 from produce_requests import NOW, batch, produced
 from running_broker import Running
 
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.partition import producer_loading
 

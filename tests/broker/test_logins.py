@@ -20,10 +20,10 @@ from scram_client import ScramClient
 
 from offsetfs.broker import authenticated_connection
 from offsetfs.broker.broker import Broker
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.listeners import Listener
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import InvalidConfig
 

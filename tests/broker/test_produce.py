@@ -16,8 +16,8 @@ from trio.testing import MockClock
 
 from offsetfs.broker import client_batches, produce
 from offsetfs.broker.client_batches import sealed_batch
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, LogReader, SealedBatch, TopicPartition
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.files import File

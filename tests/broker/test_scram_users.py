@@ -11,9 +11,9 @@ import pytest
 from logins import PASSWORD, add_user
 from running_broker import Running
 
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.sasl.scram_credentials import ScramMechanism, is_password
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage.security import SecurityStore
 
 pytestmark = pytest.mark.unit

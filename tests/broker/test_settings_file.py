@@ -11,11 +11,11 @@ import trio
 from running_broker import Running
 
 from offsetfs.broker import settings_file
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.listener_settings import ListenerSettings
 from offsetfs.broker.settings import SETTING_KINDS, STANDARD_AUTHORIZER, ServerSettings, values_of
 from offsetfs.broker.settings_file import load_settings
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.runtime import addresses
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import InvalidConfig

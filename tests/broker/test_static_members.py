@@ -7,9 +7,9 @@ import trio
 import trio.testing
 from group_requests import Groups
 
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import GroupState
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 
 pytestmark = pytest.mark.unit
 

@@ -19,7 +19,6 @@ from running_broker import Running
 from transaction_requests import TransactionalProducer, committed_offset, fetched
 
 from offsetfs.broker.coordinator_log import ProducerEpoch
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.transaction import EPOCH_MAX, completed
 from offsetfs.broker.transaction_coordinator import TransactionCoordinator
@@ -27,6 +26,7 @@ from offsetfs.broker.transaction_markers import Marker, TransactionMarkers
 from offsetfs.cli import run
 from offsetfs.protocol import codec
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.records import PartitionsSchema, TransactionLogValue
 from offsetfs.storage import CREATE_TIME, READ_COMMITTED, BatchBuilder, LogDirectory, LogReader, Record, TopicPartition
 from offsetfs.storage.coordinators import (

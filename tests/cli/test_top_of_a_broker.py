@@ -12,12 +12,12 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from offsetfs.broker import exporter
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.report import BrokerReport, GroupSnapshot
 from offsetfs.cli import exit_codes, run
 from offsetfs.cli.commands import top
 from offsetfs.cli.mounts.metrics_samples import Sample, parse_metrics
+from offsetfs.protocol.error_codes import ErrorCode
 
 pytestmark = pytest.mark.unit
 

@@ -37,8 +37,8 @@ from simdisk import ROOT, SimDisk
 from simsystem import System, simulated
 from transaction_requests import TransactionalProducer, committed_offset
 
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.verify.finding import DAMAGE, Finding

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.report import BrokerReport, GroupSnapshot
 from offsetfs.cli.commands import top
@@ -25,6 +24,7 @@ from offsetfs.fs.reporting.counters import (
 )
 from offsetfs.library.durations import DURATION_BOUNDS_S, Durations
 from offsetfs.library.formatting import columns, count, duration, size
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage.names import TopicPartition
 
 pytestmark = pytest.mark.unit
