@@ -108,26 +108,26 @@ class FullRead:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
-    """An offset that a group committed; with a transaction, when that ended."""
+class GroupOffset:
+    """An offset of a group."""
 
     group: str
     partition: Partition
     offset: int
     began: int
     ended: int = NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(GroupOffset):
+    """An offset that a group committed; with a transaction, when that ended."""
+
     outcome: Outcome = Outcome.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
-class LookUp:
+class LookUp(GroupOffset):
     """The committed offset that a group was answered."""
-
-    group: str
-    partition: Partition
-    offset: int
-    began: int
-    ended: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ def _check_values(index: _Index) -> Iterator[Anomaly]:
 
 
 def _check_writes(index: _Index) -> Iterator[Anomaly]:
-    """What was acknowledged is read by who reads all; without its transaction, or where that is committed."""
+    """A full read has all acknowledged records; those of a transaction with read_committed if that was committed."""
     for write in index.history.writes:
         if write.outcome is not Outcome.DONE:
             continue

@@ -99,6 +99,8 @@ def end_somewhere(broker: BrokerProcess, recorder: Recorder, chance: random.Rand
     wait_until(lambda: progress(recorder) >= wanted, broker)
     time.sleep(chance.uniform(0, 0.3))
     if chance.random() < 0.2:
+        # The progress may be answers of the broker before; this one is ended as by a kill until it serves.
+        broker.wait_until_ready()
         broker.terminate()
     else:
         broker.kill()

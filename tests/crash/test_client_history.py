@@ -135,7 +135,7 @@ CASES: list[tuple[Kind, Callable[[ClientHistory], None]]] = [
     (Kind.NON_MONOTONIC_POLL, read_also(Read("y", P, 1, b"a2"), Read("y", P, 1, b"a2"))),
     (Kind.TWO_VALUES, read_also(Read("x", P, 1, b"a3"))),
     (Kind.TWO_VALUES, acknowledged_elsewhere),
-    (Kind.FOREIGN_RECORD, read_also(Read("x", P, 9, b"nobody's"))),
+    (Kind.FOREIGN_RECORD, read_also(Read("x", P, 9, b"not written"))),
     (Kind.FOREIGN_RECORD, read_also(Read("x", Q, 9, b"a3"))),
 ]
 

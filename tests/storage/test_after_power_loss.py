@@ -285,11 +285,8 @@ def test_a_truncation_that_failed_leaves_no_recovery_point_beyond_the_cut(system
     assert log.damage == () and log.next_offset in (2, 4) and len(shown(log)) == log.next_offset
 
 
-def test_what_a_full_disk_tore_off_does_not_come_back_in_a_power_cut(system: System) -> None:
-    directory = opened()
-    log = directory.create_partition(ORDERS)
-    append(log, (b"k", b"0"))
-    log.flush()
+def append_on_a_full_disk(system: System, log: Log) -> None:
+    """Append the record 1, of which a full disk takes only a part; afterwards there is space."""
 
     def full(kind: str, path: str) -> None:
         if kind == "write" and path.endswith(".log"):
@@ -299,6 +296,15 @@ def test_what_a_full_disk_tore_off_does_not_come_back_in_a_power_cut(system: Sys
     with pytest.raises(OSError, match="injected"):
         append(log, (b"k", b"1"))
     system.fault = lambda _kind, _path: None
+
+
+def test_what_a_full_disk_tore_off_does_not_come_back_in_a_power_cut(system: System) -> None:
+    directory = opened()
+    log = directory.create_partition(ORDERS)
+    append(log, (b"k", b"0"))
+    log.flush()
+
+    append_on_a_full_disk(system, log)
     log.roll()
     append(log, (b"k", b"1"))
     directory.close()
@@ -318,14 +324,7 @@ def test_what_a_full_disk_tore_off_does_not_come_back_behind_the_recovery_point(
     log.flush()
     directory.checkpoint()
 
-    def full(kind: str, path: str) -> None:
-        if kind == "write" and path.endswith(".log"):
-            raise OSError(errno.ENOSPC, "injected", path)
-
-    system.fault = full
-    with pytest.raises(OSError, match="injected"):
-        append(log, (b"k", b"1"))
-    system.fault = lambda _kind, _path: None
+    append_on_a_full_disk(system, log)
     log.roll()
     left = system.disk
     for seed in range(20):
