@@ -35,13 +35,14 @@ from offsetfs.broker.request_limits import DECODED_FACTOR, FREE_BYTES_MAX, Reque
 from offsetfs.broker.response_queue import DelayedResponse, PendingResponse, ResponseQueue
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.tls_context import TlsContext
-from offsetfs.broker.transport import HandshakeError, PlainTransport, Transport, handshake
+from offsetfs.broker.tls_handshake import HandshakeError, handshake
 from offsetfs.protocol import codec
 from offsetfs.protocol.codec import InvalidMessage
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.messages import ApiVersion, ApiVersionsResponse, RequestHeader
 from offsetfs.protocol.schemas import schema
 from offsetfs.runtime.threads import in_thread
+from offsetfs.runtime.transports import PlainTransport, Transport
 from offsetfs.storage import BatchRange
 from offsetfs.storage.errors import counted
 from offsetfs.storage.settings import printable

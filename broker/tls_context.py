@@ -20,8 +20,8 @@ import trio
 
 from offsetfs.broker.security_names import CHAIN, KEY_FILE, KEY_PASSWORD, PROTOCOLS, SUITES
 from offsetfs.broker.tls_settings import VERSIONS, PemSource, TlsSettings
-from offsetfs.broker.x509 import CertificateError, parse_certificate
 from offsetfs.runtime.threads import in_thread
+from offsetfs.runtime.x509 import CertificateError, parse_certificate
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.settings import printable
 

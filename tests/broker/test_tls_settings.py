@@ -13,8 +13,8 @@ from offsetfs.broker.listener_settings import ListenerSettings, SecurityProtocol
 from offsetfs.broker.settings_file import load_settings
 from offsetfs.broker.tls_context import load_context
 from offsetfs.broker.tls_settings import TlsSettings, tls_settings
-from offsetfs.broker.x509 import parse_certificate
 from offsetfs.runtime.addresses import AddressError
+from offsetfs.runtime.x509 import parse_certificate
 from offsetfs.storage.errors import InvalidConfig
 
 pytestmark = pytest.mark.unit

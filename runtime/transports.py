@@ -1,6 +1,6 @@
-"""How a connection receives and sends: over a plain socket, or over TLS.
+"""How a connection of the Kafka protocol receives and sends: over a plain socket, or over TLS. For both ends.
 
-Calls do not block: they raise BlockingIOError when they have to wait for the client, and the connection waits with
+Calls do not block: they raise BlockingIOError when they have to wait for the peer, and the connection waits with
 `wait_readable` or `wait_writable`.
 """
 
@@ -14,23 +14,15 @@ import ssl
 
 import trio
 
-from offsetfs.broker.tls_context import TlsContext
-from offsetfs.broker.x509 import parse_certificate
 from offsetfs.runtime.threads import in_thread
+from offsetfs.runtime.x509 import parse_certificate
 from offsetfs.storage.files import File
-
-HANDSHAKE_S = 10.0
-"""How long a client may take for its part of a handshake."""
 
 _LARGE_RECORD_BYTES = 1 << 12
 """After a record of this size, another one has probably arrived. TLS encrypts at most 16 KiB at once."""
 
 _READ_BYTES, _SENT_BYTES = 1 << 20, 1 << 18
 """The most bytes of one call: encryption takes some 0.1 ms for them, and other clients wait."""
-
-
-class HandshakeError(Exception):
-    """A client and the broker did not agree; the message says why."""
 
 
 class PlainTransport:
@@ -149,30 +141,15 @@ class TlsTransport:
 Transport = PlainTransport | TlsTransport
 
 
-async def handshake(peer: socket.socket, context: TlsContext) -> TlsTransport:
-    """Agree with the client on keys, and verify its certificate; HandshakeError, OSError. Takes `peer` over."""
-    tls = context.current.wrap_socket(peer, server_side=True, do_handshake_on_connect=False)
-    try:
-        with trio.fail_after(HANDSHAKE_S):
-            while True:
-                # In a thread: a signature with an RSA key of 4,096 bits takes 4 ms, and all other clients would wait.
-                step = await in_thread(functools.partial(_step, tls), limiter=context.handshakes)
-                if step is _Step.DONE:
-                    return TlsTransport(tls)
-                wait = trio.lowlevel.wait_readable if step is _Step.READ else trio.lowlevel.wait_writable
-                await wait(tls)
-    except (ssl.SSLZeroReturnError, ssl.SSLEOFError):  # the client has left, as the check of a load balancer does
-        tls.close()
-        raise
-    except ssl.SSLError as error:
-        tls.close()
-        raise HandshakeError(_sentence(error)) from error
-    except trio.TooSlowError as error:
-        tls.close()
-        raise HandshakeError(f"the client has not finished it after {HANDSHAKE_S:.0f} seconds") from error
-    except BaseException:
-        tls.close()
-        raise
+async def finish_handshake(tls: ssl.SSLSocket, limiter: trio.CapacityLimiter) -> None:
+    """Do the handshake of TLS; ssl.SSLError, OSError."""
+    while True:
+        # In a thread: a signature with an RSA key of 4,096 bits takes 4 ms, and all other connections would wait.
+        step = await in_thread(functools.partial(_step, tls), limiter=limiter)
+        if step is _Step.DONE:
+            return
+        wait = trio.lowlevel.wait_readable if step is _Step.READ else trio.lowlevel.wait_writable
+        await wait(tls)
 
 
 class _Step(enum.Enum):
@@ -190,22 +167,3 @@ def _step(tls: ssl.SSLSocket) -> _Step:
     except ssl.SSLWantWriteError:
         return _Step.WRITE
     return _Step.DONE
-
-
-_SENTENCES = {
-    "WRONG_VERSION_NUMBER": "the client does not use TLS; it needs security.protocol=SSL, or SASL_SSL",
-    "HTTP_REQUEST": "an HTTP request; this is a port for Kafka clients (metrics have one of their own: --metrics)",
-    "UNSUPPORTED_PROTOCOL": "the client has no version of TLS that ssl.enabled.protocols permits",
-    "NO_SHARED_CIPHER": "the client has no cipher suite that ssl.cipher.suites and the certificate permit",
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has sent no certificate, and ssl.client.auth is required",
-    "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust this certificate; add its CA to the client's truststore",
-    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client does not accept this certificate, or not for this host name",
-    "SSLV3_ALERT_BAD_CERTIFICATE": "the client does not accept this certificate, or not for this host name",
-}
-
-
-def _sentence(error: ssl.SSLError) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the client's certificate is not accepted: {error.verify_message}"
-    reason = error.reason or str(error)
-    return _SENTENCES.get(reason, reason.replace("_", " ").lower())
