@@ -27,6 +27,7 @@ def tracked(*patterns: str) -> list[Path]:
             "library",
             "pipeline",
             "broker",
+            "client",
             "protocol",
             "runtime",
             "scripts",
