@@ -19,7 +19,7 @@ from produce_requests import batch
 from running_broker import SECONDS_MAX, Running, decoded, framed, received
 from tls_clients import client_context, tls_broker, tls_listener, tls_stream
 
-from offsetfs.broker import tls_context, transport
+from offsetfs.broker import tls_context, tls_handshake
 from offsetfs.broker.tls_context import load_context
 from offsetfs.protocol import messages as m
 from offsetfs.storage import LogDirectory
@@ -207,8 +207,8 @@ async def test_an_old_version_is_refused(running: Running) -> None:
 )
 @pytest.mark.expect_log("TLS handshake failed: the client has not finished it after")
 async def test_slow_handshakes_hold_nothing_up(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert transport.HANDSHAKE_S == 10
-    monkeypatch.setattr(transport, "HANDSHAKE_S", 0.1)
+    assert tls_handshake.HANDSHAKE_S == 10
+    monkeypatch.setattr(tls_handshake, "HANDSHAKE_S", 0.1)
     slow = [socket.create_connection(running.address) for _ in range(20)]
     for each in slow:
         each.send(b"\x16\x03\x01\x02\x00\x01")  # the begin of a ClientHello
