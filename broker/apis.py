@@ -16,9 +16,10 @@ from offsetfs.broker.leader_epochs import LeaderEpochs
 from offsetfs.broker.log_dirs import LogDirs
 from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.metrics import BrokerMetrics
-from offsetfs.broker.offsets import Offsets, Producers
+from offsetfs.broker.offsets import Offsets
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.produce import Producing
+from offsetfs.broker.producers import Producers
 from offsetfs.broker.replica_admin import ReplicaAdmin
 from offsetfs.broker.scram_users import ScramUsers, describe_client_quotas, refuse_authentication, refuse_handshake
 from offsetfs.broker.settings import ServerSettings
@@ -55,7 +56,7 @@ def apis(
     groups, transactions = coordinators
     transaction_admin = TransactionAdmin(topics.directory, transactions)
     configs = Configs(topics, settings)
-    admin = TopicAdmin(topics, configs, settings, groups.offsets.forget)
+    admin = TopicAdmin(topics, configs, settings, groups.offsets.forget_topic)
     producing = Producing(topics, transactions, syncs, settings, metrics)
     fetching, offsets = Fetching(topics, node, settings, metrics), Offsets(topics)
     replicas = ReplicaAdmin(topics, node)

@@ -10,6 +10,7 @@ they count no longer.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterable
 from functools import partial
@@ -326,6 +327,11 @@ class GroupOffsets:
                 self._outdate()
             for name in sorted({group for group, _ in self._outdated}):
                 await self._forget_group(name)
+
+    async def forget_topic(self, partitions: Iterable[TopicPartition]) -> None:
+        """As `forget`, for a topic that is being deleted; also while offsets are loaded, before the first answer."""
+        with contextlib.suppress(GroupError):
+            await self.forget(partitions)
 
     def _outdate(self) -> None:
         deleted, self._gone = self._gone, set()

@@ -6,13 +6,11 @@ What waits for the disk runs in threads.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 from offsetfs.broker.admin_results import UNKNOWN_TOPIC, Rejected, answer, completed, repeated
 from offsetfs.broker.configs import Configs
-from offsetfs.broker.group import GroupError
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
@@ -185,14 +183,9 @@ class TopicAdmin:
         partitions = list(topic.partitions.values())
         # Before the logs: a deletion that a crash interrupts can be repeated as long as there is a log. After them:
         # consumers may have committed meanwhile.
-        await self._forget(partitions)
+        await self._forget_offsets(partitions)
         await completed(self._topics.delete_logs, partitions)
-        await self._forget(partitions)
-
-    async def _forget(self, partitions: Sequence[TopicPartition]) -> None:
-        # Also while offsets are being loaded: they are forgotten before the first answer.
-        with contextlib.suppress(GroupError):
-            await self._forget_offsets(partitions)
+        await self._forget_offsets(partitions)
 
     async def delete_records(self, request: m.DeleteRecordsRequest, version: int) -> m.DeleteRecordsResponse:
         """Delete the records below offsets; -1 is the end of the log. Durable when answered."""

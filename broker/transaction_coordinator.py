@@ -24,7 +24,7 @@ from offsetfs.broker.coordinator_log import ProducerEpoch
 from offsetfs.broker.group import GroupError
 from offsetfs.broker.group_coordinator import GroupCoordinator
 from offsetfs.broker.log_sync import LogSync
-from offsetfs.broker.offsets import ProducerIds
+from offsetfs.broker.producer_ids import ProducerIds
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.transaction import (
     BUMPS_EPOCHS,

@@ -10,7 +10,7 @@ from running_broker import Running
 
 from offsetfs.broker.broker import DRAIN_S
 from offsetfs.broker.client_batches import RECORD_ERRORS_MAX
-from offsetfs.broker.offsets import ID_MIN
+from offsetfs.broker.producer_ids import ID_MIN
 from offsetfs.broker.settings import SETTING_KINDS, ServerSettings, field_of
 from offsetfs.broker.topic_admin import PARTITIONS_MAX
 from offsetfs.protocol.codec import ELEMENTS_MAX
