@@ -215,7 +215,8 @@ def logins_of(listeners: Iterable[ListenerSettings], security: SecurityStore) ->
     # Imported here, because a broker without SASL does without all of it.
     from offsetfs.broker.sasl.logins import Logins
     from offsetfs.broker.sasl.sasl_settings import sasl_settings
-    from offsetfs.broker.sasl.scram_credentials import ScramMechanism, UnknownUsers
+    from offsetfs.broker.sasl.scram_credentials import UnknownUsers
+    from offsetfs.runtime.security.scram_keys import ScramMechanism
 
     def find(mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         return security.image.credentials.get((user, mechanism.value))

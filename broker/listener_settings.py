@@ -7,7 +7,6 @@ listener.name.lan.ssl.client.auth=required      has precedence over `ssl.client.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -15,26 +14,10 @@ from typing import TYPE_CHECKING
 
 from offsetfs.broker.security_names import CLIENT_AUTH, LISTENER_PREFIX, is_listener_setting
 from offsetfs.runtime.addresses import LOOPBACK, PLAINTEXT, Address, AddressError, is_loopback
+from offsetfs.runtime.security.security_protocol import SecurityProtocol
 
 if TYPE_CHECKING:  # a mount reads addresses of listeners only
     from offsetfs.broker.tls_settings import TlsSettings
-
-
-class SecurityProtocol(enum.StrEnum):
-    """How a listener encrypts, and how its clients authenticate. Kafka: `SecurityProtocol`."""
-
-    PLAINTEXT = PLAINTEXT
-    SSL = "SSL"
-    SASL_PLAINTEXT = "SASL_PLAINTEXT"
-    SASL_SSL = "SASL_SSL"
-
-    @property
-    def has_tls(self) -> bool:
-        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
-
-    @property
-    def has_sasl(self) -> bool:
-        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 @dataclass(frozen=True, slots=True)

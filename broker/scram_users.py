@@ -84,13 +84,8 @@ class ScramUsers:
     def _record(self, change: m.ScramCredentialDeletion | m.ScramCredentialUpsertion) -> ProtocolMessage:
         """Return the record of a change; Rejected."""
         # Imported here, because a broker without users does without it.
-        from offsetfs.broker.sasl.scram_credentials import (
-            ITERATIONS_MAX,
-            ITERATIONS_MIN,
-            NAME_BYTES_MAX,
-            ScramMechanism,
-            credential_of_salted,
-        )
+        from offsetfs.broker.sasl.scram_credentials import NAME_BYTES_MAX, credential_of_salted
+        from offsetfs.runtime.security.scram_keys import ITERATIONS_MAX, ITERATIONS_MIN, ScramMechanism
 
         if not change.name:
             raise Rejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty.")

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from offsetfs.runtime.security.setting_names import (
+    JAAS_CONFIG,
+    KEY_FILE,
+    KEYSTORE,
+    KEYSTORE_TYPE,
+    PROTOCOLS,
+    SUITES,
+    TLS_SECRETS,
+    TRUSTSTORE,
+    TRUSTSTORE_TYPE,
+)
+
 PROTOCOL_MAP = "listener.security.protocol.map"
 SASL_MECHANISMS = "sasl.enabled.mechanisms"
 
-KEYSTORE_TYPE, KEYSTORE, KEY_FILE = "ssl.keystore.type", "ssl.keystore.location", "ssl.key.location"
-CHAIN, KEY, KEY_PASSWORD = "ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.key.password"
-TRUSTSTORE_TYPE, TRUSTSTORE, TRUSTED = "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.certificates"
-CLIENT_AUTH, PROTOCOLS, SUITES = "ssl.client.auth", "ssl.enabled.protocols", "ssl.cipher.suites"
+CLIENT_AUTH = "ssl.client.auth"
 PRINCIPAL_RULES = "ssl.principal.mapping.rules"
 
 TLS_DEFAULTS = {
@@ -19,10 +28,6 @@ TLS_DEFAULTS = {
     PRINCIPAL_RULES: "DEFAULT",
 }
 
-_TLS_SECRETS = frozenset((CHAIN, KEY, KEY_PASSWORD, TRUSTED))
-"""As in Kafka, which takes certificates in settings for secrets, too."""
-
-JAAS_CONFIG = "sasl.jaas.config"
 CALLBACK_HANDLER = "sasl.server.callback.handler.class"
 REAUTHENTICATION = "connections.max.reauth.ms"
 OAUTH_KEYS = "sasl.oauthbearer.jwks.endpoint.url"
@@ -40,7 +45,7 @@ _OF_MECHANISMS = (JAAS_CONFIG, CALLBACK_HANDLER, REAUTHENTICATION)
 
 SECURITY_NAMES = frozenset(
     (
-        *(*TLS_DEFAULTS, *_TLS_SECRETS, KEYSTORE, KEY_FILE, TRUSTSTORE, SUITES),
+        *(*TLS_DEFAULTS, *TLS_SECRETS, KEYSTORE, KEY_FILE, TRUSTSTORE, SUITES),
         *(SASL_MECHANISMS, CALLBACK_HANDLER, REAUTHENTICATION, *_OAUTH),
         *(f"{mechanism.lower()}.{each}" for mechanism in MECHANISMS for each in _OF_MECHANISMS),
     )
@@ -57,7 +62,7 @@ def is_security_setting(name: str) -> bool:
 
 def is_secret(name: str) -> bool:
     """Return whether the value of a setting must not be shown."""
-    return general_name(name) in _TLS_SECRETS or name.endswith(JAAS_CONFIG)
+    return general_name(name) in TLS_SECRETS or name.endswith(JAAS_CONFIG)
 
 
 def is_listener_setting(name: str) -> bool:

@@ -1,1 +1,4 @@
-"""What mounts and brokers share in their event loop: threads, background tasks, notifications of changed logs."""
+"""What mounts, brokers and clients of clusters share in their event loop.
+
+That is sockets, TLS, threads, background tasks, and notifications of changed logs.
+"""

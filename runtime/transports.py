@@ -14,8 +14,8 @@ import ssl
 
 import trio
 
+from offsetfs.runtime.security.x509 import parse_certificate
 from offsetfs.runtime.threads import in_thread
-from offsetfs.runtime.x509 import parse_certificate
 from offsetfs.storage.files import File
 
 _LARGE_RECORD_BYTES = 1 << 12

@@ -15,7 +15,8 @@ from offsetfs.broker.sasl.oauthbearer import OAuthBearerExchange, Token, TokenKe
 from offsetfs.broker.sasl.plain import PlainExchange
 from offsetfs.broker.sasl.sasl_settings import OAUTHBEARER, PLAIN, SaslSettings
 from offsetfs.broker.sasl.scram import FindCredential, ScramExchange
-from offsetfs.broker.sasl.scram_credentials import BY_NAME, UnknownUsers
+from offsetfs.broker.sasl.scram_credentials import UnknownUsers
+from offsetfs.runtime.security.scram_keys import BY_NAME
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage.errors import InvalidConfig
 

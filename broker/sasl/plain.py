@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 
 from offsetfs.broker.sasl.exchange import LoginFailed, check_authorization_id
 from offsetfs.broker.sasl.scram import FindCredential
-from offsetfs.broker.sasl.scram_credentials import ScramMechanism, UnknownUsers, is_password
+from offsetfs.broker.sasl.scram_credentials import UnknownUsers, is_password
+from offsetfs.runtime.security.scram_keys import ScramMechanism
 
 _WRONG = "Authentication failed: Invalid username or password"
 """Kafka's text."""

@@ -17,11 +17,9 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from offsetfs.broker.listener_settings import ListenerSettings
-from offsetfs.broker.sasl.jaas import login_module
 from offsetfs.broker.sasl.oauthbearer import TokenRules
 from offsetfs.broker.security_names import (
     CALLBACK_HANDLER,
-    JAAS_CONFIG,
     MECHANISMS,
     OAUTH_AUDIENCE,
     OAUTH_CLOCK_SKEW,
@@ -33,6 +31,8 @@ from offsetfs.broker.security_names import (
     SASL_MECHANISMS,
 )
 from offsetfs.runtime.addresses import is_loopback
+from offsetfs.runtime.security.jaas import login_module
+from offsetfs.runtime.security.setting_names import JAAS_CONFIG
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.settings import INT_MAX, IntegerType, parse_value, printable
 

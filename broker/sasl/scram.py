@@ -22,7 +22,8 @@ import secrets
 from collections.abc import Callable
 
 from offsetfs.broker.sasl.exchange import LoginFailed, check_authorization_id
-from offsetfs.broker.sasl.scram_credentials import ITERATIONS_MIN, ScramMechanism, UnknownUsers
+from offsetfs.broker.sasl.scram_credentials import UnknownUsers
+from offsetfs.runtime.security.scram_keys import ITERATIONS_MIN, ScramMechanism
 from offsetfs.storage.security import ScramCredential
 
 FindCredential = Callable[[ScramMechanism, str], ScramCredential | None]

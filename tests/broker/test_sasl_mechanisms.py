@@ -8,15 +8,11 @@ import pytest
 from scram_client import ScramClient
 
 from offsetfs.broker.sasl.exchange import OTHER_AUTHORIZATION_ID, LoginFailed
-from offsetfs.broker.sasl.jaas import login_module
 from offsetfs.broker.sasl.plain import PlainExchange
 from offsetfs.broker.sasl.scram import ScramExchange
-from offsetfs.broker.sasl.scram_credentials import (
-    ITERATIONS_MIN,
-    ScramMechanism,
-    UnknownUsers,
-    credential_of,
-)
+from offsetfs.broker.sasl.scram_credentials import UnknownUsers, credential_of
+from offsetfs.runtime.security.jaas import login_module
+from offsetfs.runtime.security.scram_keys import ITERATIONS_MIN, ScramMechanism
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.security import ScramCredential
 

@@ -11,9 +11,10 @@ import pytest
 from logins import PASSWORD, add_user
 from running_broker import Running
 
-from offsetfs.broker.sasl.scram_credentials import ScramMechanism, is_password
+from offsetfs.broker.sasl.scram_credentials import is_password
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.runtime.security.scram_keys import ScramMechanism
 from offsetfs.storage.security import SecurityStore
 
 pytestmark = pytest.mark.unit
