@@ -1,317 +1,313 @@
 """Hostile peers of `offsetfs serve`, and what another client notices: hostile_peers.py [REQUESTS] [CONNECTIONS].
 
-Each attack runs in a process of its own, while another client produces and reads a record every 10 ms. Printed are its
-latency and the memory of the server. Ends with 0 if the server answers that client in each attack, logs no error, and
-stays below `MEMORY_BYTES_MAX`.
+Each attack runs in a process of its own, while another client (`honest_client`) produces, reads and connects on a
+listener of the same kind. Printed are its latencies and the memory of the server. Ends with 0 if in each attack that
+client is answered within `LATENCY_S_MAX` and loses nothing, the server stays below `MEMORY_BYTES_MAX` and logs nothing
+but what its peers did wrong, and if the log directory is without damage at the end.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import itertools
-import random
 import re
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "fixtures"))
 
+import certificates
 import trio
-from generated_requests import There
-from hostile_requests import hostile_requests, versions_of
+from authorized_broker import acl
+from honest_client import HonestClient
+from hostile_attacks import (
+    ATTACK_S,
+    HONEST_TOPIC,
+    Attack,
+    changed_requests,
+    churn,
+    compression_bombs,
+    half_open_connections,
+    idle_connections,
+    length_bombs,
+    readers_of_names,
+    slow_readers,
+    slow_senders,
+)
+from hostile_login_attacks import (
+    handshakes_that_never_end,
+    logins_that_stay_open,
+    wrong_handshakes,
+    wrong_logins,
+    wrong_passwords,
+)
+from hostile_targets import FEW_ACLS, LISTENERS, PLAINTEXT, SASL_PLAINTEXT, SASL_SSL, SSL, SUPER_USER, Target
+from logins import add_user
 from produce_requests import batch
-from running_broker import framed, received, sent
+from running_broker import sent
 
+from offsetfs.broker.authorization.operations import Operation, Resource
+from offsetfs.broker.settings import STANDARD_AUTHORIZER
 from offsetfs.protocol import messages as m
+from offsetfs.storage import LogDirectory
 
-TOPIC = "hostile"
 MEMORY_BYTES_MAX = 1 << 30
 LATENCY_S_MAX = 5.0
-RECORD_BYTES = 100_000
-"""Of a record of the other client: its requests take memory that is limited."""
 
-ATTACK_S = 10.0
-ATTACKERS = 8
-ANSWER_S = 0.05
-"""How long an attacker waits for a response: some requests wait for records or for members."""
-
-TCP_REPAIR = 19
-"""From linux/tcp.h: a socket with it is closed without a packet. Only root may set it."""
-
-Address = tuple[str, int]
+REQUESTS, CONNECTIONS = 1_000_000, 10_000
 
 
-# --- attacks: each runs in a process of its own
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An attack, and the listener of the other client meanwhile."""
+
+    name: str
+    listener: str
+    attack: Attack | None = None
+    number: int = 0
+    """Of connections, or of what the name says; of requests if `part` is given."""
+    part: float = 0.0
+    """Of all wrong requests."""
+
+    def count(self, requests: int, connections: int) -> int:
+        if self.part:
+            return round(requests * self.part)
+        return min(self.number, connections) if self.number == CONNECTIONS else self.number
 
 
-async def changed_requests(address: Address, count: int) -> None:
-    """Send changed requests over several connections, and a new connection after each that was closed."""
-    versions = versions_of(await sent(address, 18, "ApiVersions", 3, m.ApiVersionsRequest("test", "1")))
-    there = There(bytes(range(16)), "member", 1, 5, 0)
+ROWS = (
+    Row("none", PLAINTEXT),
+    Row("wrong requests", PLAINTEXT, changed_requests(PLAINTEXT), part=0.4),
+    Row("length bombs", PLAINTEXT, length_bombs, 1000),
+    Row("compression bombs", PLAINTEXT, compression_bombs, 8),
+    Row("slow senders", PLAINTEXT, slow_senders(PLAINTEXT), 1000),
+    Row("slow readers", PLAINTEXT, slow_readers(PLAINTEXT), 200),
+    Row("slow readers of names", PLAINTEXT, readers_of_names, 200),
+    Row("half-open connections", PLAINTEXT, half_open_connections, 2000),
+    Row("connections", PLAINTEXT, idle_connections(PLAINTEXT), CONNECTIONS),
+    Row("churn", PLAINTEXT, churn(PLAINTEXT), 20_000),
+    Row("none, SASL", SASL_PLAINTEXT),
+    Row("wrong requests after a login, few ACLs", SASL_PLAINTEXT, changed_requests(SASL_PLAINTEXT, FEW_ACLS), part=0.2),
+    Row("wrong requests after a login, super user", SASL_PLAINTEXT, changed_requests(SASL_PLAINTEXT), part=0.2),
+    Row("wrong logins", SASL_PLAINTEXT, wrong_logins, part=0.05),
+    Row("wrong passwords", SASL_PLAINTEXT, wrong_passwords, 500),
+    Row("logins that stay open", SASL_PLAINTEXT, logins_that_stay_open, 5000),
+    Row("none, TLS", SSL),
+    Row("wrong requests over TLS", SSL, changed_requests(SSL), part=0.1),
+    Row("wrong requests after a login over TLS", SASL_SSL, changed_requests(SASL_SSL), part=0.05),
+    Row("wrong handshakes and records", SSL, wrong_handshakes, 20_000),
+    Row("handshakes that never end", SSL, handshakes_that_never_end, 5000),
+    Row("slow senders, TLS", SSL, slow_senders(SSL), 1000),
+    Row("slow readers, TLS", SSL, slow_readers(SSL), 200),
+    Row("connections, TLS", SSL, idle_connections(SSL), 2000),
+    Row("churn, TLS, without close_notify", SSL, churn(SSL), 5000),
+)
 
-    async def attack(seed: int) -> None:
-        stream = None
-        for data in itertools.islice(hostile_requests(versions, there, seed), count // ATTACKERS):
-            stream = stream or await trio.open_tcp_stream(*address)
-            answer: bytes | bytearray = b""
-            try:
-                await stream.send_all(len(data).to_bytes(4, "big") + data)
-                with trio.move_on_after(ANSWER_S):
-                    answer = await stream.receive_some()
-            except trio.BrokenResourceError:
-                pass
-            if not answer or int.from_bytes(answer[:4], "big") + 4 != len(answer):
-                await stream.aclose()
-                stream = None
-
-    async with trio.open_nursery() as nursery:
-        for seed in range(ATTACKERS):
-            nursery.start_soon(attack, seed)
-
-
-async def length_bombs(address: Address, count: int) -> None:
-    """Announce 100 MiB on each connection, and send 64 KiB of them."""
-    begin = struct.pack(">ihhi", 100 << 20, 3, 9, 1) + bytes(1 << 16)
-    await _with_connections(address, count, lambda stream: stream.send_all(begin))
-
-
-async def compression_bombs(address: Address, count: int) -> None:
-    """Produce batches of 20 KiB to 1 MiB that inflate to 100 MiB."""
-    bombs = [batch([(None, bytes(100 << 20))], times=[1], codec=codec) for codec in ("gzip", "zstd", "lz4")]
-    requests = []
-    for each in bombs:
-        topics = [m.TopicProduceData(TOPIC, partition_data=[m.PartitionProduceData(0, each)])]
-        requests.append(framed(0, "Produce", 9, m.ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)))
-
-    async def attack() -> None:
-        async with await trio.open_tcp_stream(*address) as stream:
-            for each in requests:
-                await stream.send_all(each)
-                await received(stream)
-
-    with trio.move_on_after(ATTACK_S):
-        while True:
-            async with trio.open_nursery() as nursery:
-                for _ in range(min(count, ATTACKERS)):
-                    nursery.start_soon(attack)
+EXPECTED = re.compile(
+    r"connection closed: |connections? refused, |TLS handshake failed: |: login( of .*)?( by \S+)? failed: |"
+    r"more like the next line|messages like this"
+)
+"""What the server logs of peers that do something wrong."""
 
 
-async def slow_senders(address: Address, count: int) -> None:
-    """Send a request byte by byte, ten a second."""
-    data = framed(3, "Metadata", 9, m.MetadataRequest([m.MetadataRequestTopic(name="x" * 200)]))
+class Log:
+    """The standard error of the server, as far as it is not read yet."""
 
-    async def send(stream: trio.SocketStream) -> None:
-        for each in data:
-            await stream.send_all(bytes([each]))
-            await trio.sleep(0.1)
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._position = 0
 
-    await _with_connections(address, count, send)
-
-
-async def slow_readers(address: Address, count: int) -> None:
-    """Ask for all records again and again, and read nothing."""
-    partitions = [m.FetchRequestFetchPartition(0, partition_max_bytes=1 << 20)]
-    topics = [m.FetchRequestFetchTopic(TOPIC, partitions=partitions)]
-    data = framed(1, "Fetch", 11, m.FetchRequest(max_wait_ms=0, min_bytes=0, session_epoch=-1, topics=topics))
-
-    async def send(stream: trio.SocketStream) -> None:
-        while True:
-            await stream.send_all(data)
-
-    await _with_connections(address, count, send)
+    def unexpected(self) -> list[str]:
+        with open(self._path) as file:
+            file.seek(self._position)
+            lines = file.readlines()
+            self._position = file.tell()
+        return [each.rstrip() for each in lines if not EXPECTED.search(each)]
 
 
-async def idle_connections(address: Address, count: int) -> None:
-    """Open connections and send one request on each."""
-    data = framed(18, "ApiVersions", 0, m.ApiVersionsRequest())
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running `offsetfs serve` with all listeners."""
 
-    async def send(stream: trio.SocketStream) -> None:
-        await stream.send_all(data)
-        await received(stream)
+    target: Target
+    process: subprocess.Popen[str]
+    log: Log
 
-    await _with_connections(address, count, send)
-
-
-async def half_open_connections(address: Address, count: int) -> None:
-    """Leave connections without a packet that says so, as a machine does that loses its power."""
-    for _ in range(count):
-        stream = await trio.open_tcp_stream(*address)
-        await stream.send_all(framed(18, "ApiVersions", 0, m.ApiVersionsRequest()))
-        stream.socket.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
-        stream.socket.close()
-    await trio.sleep(ATTACK_S)
-
-
-async def churn(address: Address, count: int) -> None:
-    """Connect, ask once and leave, as often as possible."""
-
-    async def attack() -> None:
-        for _ in range(count // ATTACKERS):
-            await sent(address, 18, "ApiVersions", 0, m.ApiVersionsRequest())
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(ATTACKERS):
-            nursery.start_soon(attack)
-
-
-async def _with_connections(
-    address: Address, count: int, attack: Callable[[trio.SocketStream], Awaitable[None]]
-) -> None:
-    """Open `count` connections, and attack on all of them for `ATTACK_S`."""
-
-    async def one(stream: trio.SocketStream) -> None:
-        with contextlib.suppress(trio.BrokenResourceError):
-            await attack(stream)
-            await trio.sleep_forever()  # a stream that is let go is closed
-
-    with trio.move_on_after(ATTACK_S + count / 1000):
-        async with trio.open_nursery() as nursery:
-            for _ in range(count):
-                nursery.start_soon(one, await trio.open_tcp_stream(*address))
-            await trio.sleep_forever()
-
-
-ATTACKS: dict[str, tuple[Callable[[Address, int], Awaitable[None]], int]] = {
-    "changed requests": (changed_requests, 1_000_000),
-    "length bombs": (length_bombs, 1000),
-    "compression bombs": (compression_bombs, 8),
-    "slow senders": (slow_senders, 1000),
-    "slow readers": (slow_readers, 200),
-    "half-open connections": (half_open_connections, 2000),
-    "connections": (idle_connections, 10_000),
-    "churn": (churn, 20_000),
-}
-"""Each with its number of requests or connections."""
-
-
-# --- the other client, and the server
+    def memory_bytes(self) -> int:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        found = re.search(r"VmRSS:\s+(\d+) kB", status)
+        return int(found[1]) << 10 if found else 0
 
 
 class Noticed:
-    """What another client and the system notice of an attack."""
+    """What the other client and the system notice of an attack."""
 
-    def __init__(self) -> None:
-        self.latencies_s: list[float] = []
-        self.memory_bytes = 0
+    def __init__(self, client: HonestClient, memory_bytes: int) -> None:
+        self.latencies_s, self.connect_latencies_s = sorted(client.latencies_s), sorted(client.connect_latencies_s)
+        self.memory_bytes = memory_bytes
 
     def __str__(self) -> str:
-        ordered = sorted(self.latencies_s)
-        found = [ordered[int(len(ordered) * each)] * 1000 for each in (0.5, 0.99)]
-        return f"{found[0]:.1f} | {found[1]:.0f} | {ordered[-1] * 1000:.0f} | {self.memory_bytes >> 20}"
+        return " | ".join([*map(_shown, (self.latencies_s, self.connect_latencies_s)), str(self.memory_bytes >> 20)])
+
+    def wrong(self) -> list[str]:
+        found = []
+        for name, each in (("response", self.latencies_s), ("new connection", self.connect_latencies_s)):
+            if each[-1] > LATENCY_S_MAX:
+                found.append(f"the other client waited {each[-1]:.1f} s for a {name}")
+        if self.memory_bytes > MEMORY_BYTES_MAX:
+            found.append(f"{self.memory_bytes >> 20} MiB of memory")
+        return found
 
 
-async def measure(address: Address, pid: int, noticed: Noticed) -> None:
-    """Produce and read a record every 10 ms over one connection, until cancelled."""
-    data = batch([(b"key", random.Random(1).randbytes(RECORD_BYTES))], times=[1])
-    topics = [m.TopicProduceData(TOPIC, partition_data=[m.PartitionProduceData(1, data)])]
-    partitions = [m.FetchRequestFetchPartition(1, partition_max_bytes=100)]
-    requests = (
-        framed(0, "Produce", 9, m.ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)),
-        framed(1, "Fetch", 11, m.FetchRequest(topics=[m.FetchRequestFetchTopic(TOPIC, partitions=partitions)])),
-    )
-    async with await trio.open_tcp_stream(*address) as stream:
+def _shown(ordered: Sequence[float]) -> str:
+    p50, p99 = (ordered[int(len(ordered) * each)] * 1000 for each in (0.5, 0.99))
+    return f"{p50:.1f} | {p99:.0f} | {ordered[-1] * 1000:.0f}"
+
+
+async def under_attack(row: Row, server: Server, count: int) -> tuple[Noticed, list[str]]:
+    """Attack from another process; return what was noticed, and what is wrong."""
+    client, wrong, memory_bytes = HonestClient(server.target, row.listener), [], 0
+
+    async def watch_memory() -> None:
+        nonlocal memory_bytes
         while True:
-            begun_s = time.perf_counter()
-            try:
-                for each in requests:
-                    await stream.send_all(each)
-                    if not await received(stream):
-                        sys.exit("the server has closed the connection of the other client")
-            finally:  # also for a request that waits at the end of an attack
-                noticed.latencies_s.append(time.perf_counter() - begun_s)
-            status = Path(f"/proc/{pid}/status").read_text()
-            found = re.search(r"VmRSS:\s+(\d+) kB", status)
-            noticed.memory_bytes = max(noticed.memory_bytes, int(found[1]) << 10 if found else 0)
+            memory_bytes = max(memory_bytes, server.memory_bytes())
             await trio.sleep(0.01)
 
-
-async def under_attack(name: str, address: Address, pid: int, count: int) -> Noticed:
-    """Attack from another process; return what was noticed. Fails if the attack does."""
-    noticed = Noticed()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(measure, address, pid, noticed)
+        nursery.start_soon(client.run)
         await trio.sleep(0.5)
-        noticed.latencies_s.clear()
-        if name:
-            words = [sys.executable, __file__, "--attack", name, "--count", str(count), "--address", str(address[1])]
-            await trio.run_process(words)
-        else:
+        nursery.start_soon(watch_memory)
+        client.begin()
+        if row.attack is None:
             await trio.sleep(ATTACK_S)
+        else:
+            words = [sys.executable, __file__, "--attack", row.name, "--count", str(count), "--on", str(server.target)]
+            attack = await trio.run_process(words, check=False, capture_stderr=True)
+            if attack.returncode:
+                wrong.append(f"the attack has failed: {attack.stderr.decode()}")
         nursery.cancel_scope.cancel()
-    return noticed
+    noticed = Noticed(client, memory_bytes)
+    wrong += [*noticed.wrong(), await client.check(), *server.log.unexpected()[:20]]
+    return noticed, [f"{row.name}: {each}" for each in wrong if each]
 
 
-async def attack_all(address: Address, pid: int, counts: dict[str, int]) -> list[str]:
+async def attack_all(server: Server, rows: Sequence[Row], requests: int, connections: int) -> list[str]:
     """Run the attacks one after the other, and print what was noticed; return what is wrong."""
-    topics = [m.CreatableTopic(TOPIC, 2, 1)]
-    await sent(address, 19, "CreateTopics", 5, m.CreateTopicsRequest(topics, 10_000))
-    filled = batch([(None, random.Random(1).randbytes(900_000))], times=[1])
-    data = m.TopicProduceData(TOPIC, partition_data=[m.PartitionProduceData(0, filled)])
-    for _ in range(20):
-        await sent(address, 0, "Produce", 9, m.ProduceRequest(acks=1, timeout_ms=1000, topic_data=[data]))
+    await _prepare(server.target)
     wrong = []
     print(
-        "| attack | number | seconds | p50 ms | p99 ms | max ms | memory MiB |\n|---|---|---|---|---|---|---|",
+        "| attack | number | seconds | p50 ms | p99 ms | max ms | connect p50 ms | p99 ms | max ms | memory MiB |\n"
+        f"|{'---|' * 10}",
         flush=True,
     )
-    for name in ("", *ATTACKS):
-        begun_s = time.monotonic()
-        noticed = await under_attack(name, address, pid, counts.get(name, 0))
+    for row in rows:
+        count, begun_s = row.count(requests, connections), time.monotonic()
+        noticed, found = await under_attack(row, server, count)
         seconds = time.monotonic() - begun_s
-        print(f"| {name or 'none'} | {counts.get(name, 0)} | {seconds:.0f} | {noticed} |", flush=True)
-        if max(noticed.latencies_s) > LATENCY_S_MAX:
-            wrong.append(f"{name}: the other client waited {max(noticed.latencies_s):.1f} s")
-        if noticed.memory_bytes > MEMORY_BYTES_MAX:
-            wrong.append(f"{name}: {noticed.memory_bytes >> 20} MiB of memory")
+        print(f"| {row.name} | {count:,} | {seconds:.0f} | {noticed} |", flush=True)
+        for each in found:
+            print(each, file=sys.stderr, flush=True)
+        wrong += found
     return wrong
 
 
-def serve_and_attack(counts: dict[str, int]) -> list[str]:
-    """Start a server, attack it, and end it; return what is wrong."""
-    with tempfile.TemporaryDirectory(prefix="offsetfs-hostile-") as folder:
-        options = ("-o", "max.connections=10100", "-o", "auto.create.topics.enable=false")
-        command = [sys.executable, "-m", "offsetfs", "serve", folder, "--listen", "127.0.0.1:0", *options]
-        with (
-            tempfile.TemporaryFile("w+") as log,
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process,
-        ):
-            try:
-                assert process.stdout is not None
-                found = re.search(r"served at 127\.0\.0\.1:(\d+)", process.stdout.readline())
-                assert found is not None
-                wrong = trio.run(attack_all, ("127.0.0.1", int(found[1])), process.pid, counts)
-            finally:
-                process.send_signal(signal.SIGTERM)
-                process.wait(60)
-            log.seek(0)
-            lines = log.readlines()
-        errors = [each for each in lines if "connection closed" not in each]
-        print(f"{len(lines)} lines of the log, {len(errors)} of them not of closed connections")
-        return [*wrong, *errors[:20], *([f"exit status {process.returncode}"] if process.returncode else [])]
+async def _prepare(target: Target) -> None:
+    """Create the topic of the other client, with records for slow readers, and the few ACLs."""
+    address = target.address(PLAINTEXT)
+    configs = [m.CreatableTopicConfig("segment.bytes", str(64 << 20)), m.CreatableTopicConfig("retention.ms", "-1")]
+    topics = [m.CreatableTopic(HONEST_TOPIC, 2, 1, configs=configs)]
+    await sent(address, 19, "CreateTopics", 5, m.CreateTopicsRequest(topics, 10_000))
+    filled = batch([(None, bytes(range(256)) * 3500)], times=[1])
+    data = m.TopicProduceData(HONEST_TOPIC, partition_data=[m.PartitionProduceData(0, filled)])
+    for _ in range(20):
+        await sent(address, 0, "Produce", 9, m.ProduceRequest(acks=1, timeout_ms=1000, topic_data=[data]))
+    few = f"User:{FEW_ACLS}"
+    acls = [
+        acl(Operation.READ, Resource.TOPIC, "generated", principal=few),
+        acl(Operation.WRITE, Resource.TOPIC, "generated", principal=few),
+        acl(Operation.READ, Resource.GROUP, "generated-group", principal=few),
+        acl(Operation.WRITE, Resource.TRANSACTIONAL_ID, "generated-transactions", principal=few),
+    ]
+    await sent(address, 30, "CreateAcls", 3, m.CreateAclsRequest(acls))
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Server]:
+    """Serve `folder / "logs"` on all listeners; the end must be a clean one."""
+    logs = folder / "logs"
+    logs.mkdir()
+    directory = LogDirectory.open(str(logs))
+    for user in (SUPER_USER, FEW_ACLS):
+        add_user(directory.security, user)
+    directory.close()
+    own, client = certificates.server(), certificates.client()
+    authority = str(certificates.authority().chain)
+    settings = {
+        "listeners": ",".join(f"{each}://127.0.0.1:0" for each in LISTENERS),
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN",
+        "ssl.keystore.location": own.chain,
+        "ssl.key.location": own.key,
+        "ssl.truststore.location": authority,
+        "listener.name.ssl.ssl.client.auth": "requested",
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": f"User:ANONYMOUS;User:{SUPER_USER}",
+        "max.connections": CONNECTIONS + 100,
+        "auto.create.topics.enable": "false",
+    }
+    options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
+    command = [sys.executable, "-m", "offsetfs", "serve", str(logs), *options]
+    path = folder / "log"
+    with open(path, "w") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process:
+        try:
+            assert process.stdout is not None
+            ports = re.findall(r"127\.0\.0\.1:(\d+)", process.stdout.readline())
+            assert len(ports) == len(LISTENERS), path.read_text()
+            target = Target(tuple(map(int, ports)), authority, str(client.chain), str(client.key))
+            yield Server(target, process, Log(path))
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+
+
+def serve_and_attack(rows: Sequence[Row], requests: int, connections: int) -> list[str]:
+    """Start a server, attack it, end it, and verify its log directory; return what is wrong."""
+    with tempfile.TemporaryDirectory(prefix="offsetfs-hostile-") as name:
+        with serving(Path(name)) as server:
+            wrong = trio.run(attack_all, server, rows, requests, connections)
+        wrong += server.log.unexpected()[:20]
+        if server.process.returncode:
+            wrong.append(f"exit status {server.process.returncode}")
+        command = [sys.executable, "-m", "offsetfs", "verify", f"{name}/logs"]
+        verified = subprocess.run(command, capture_output=True, text=True, check=False)
+        print(verified.stdout.strip().rpartition("\n")[2])
+        if verified.returncode:
+            wrong.append(f"verify: exit status {verified.returncode}: {verified.stdout[-2000:]}{verified.stderr}")
+    return wrong
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("requests", nargs="?", type=int, default=ATTACKS["changed requests"][1])
-    parser.add_argument("connections", nargs="?", type=int, default=ATTACKS["connections"][1])
+    parser.add_argument("requests", nargs="?", type=int, default=REQUESTS)
+    parser.add_argument("connections", nargs="?", type=int, default=CONNECTIONS)
+    parser.add_argument("--row", action="append", help="the name of a row, for only some of them")
     parser.add_argument("--attack")
     parser.add_argument("--count", type=int)
-    parser.add_argument("--address", type=int)
+    parser.add_argument("--on", type=Target.parse)
     given = parser.parse_args()
     if given.attack:
-        trio.run(ATTACKS[given.attack][0], ("127.0.0.1", given.address), given.count)
+        attack = next(each.attack for each in ROWS if each.name == given.attack)
+        assert attack is not None
+        trio.run(attack, given.on, given.count)
         return
-    counts = {name: count for name, (_, count) in ATTACKS.items()}
-    wrong = serve_and_attack(counts | {"changed requests": given.requests, "connections": given.connections})
-    sys.exit("\n".join(wrong))
+    rows = [each for each in ROWS if not given.row or each.name in given.row]
+    sys.exit("\n".join(serve_and_attack(rows, given.requests, given.connections)))
 
 
 if __name__ == "__main__":
