@@ -49,11 +49,14 @@ class ProducersCheck:
         self._snapshots = deque(sorted(snapshots))
         self._report = report
         self._state = ProducerState.empty()
+        self._expired = set[int]()  # producers whose last batch is an end marker that follows more than a day later
         self._last_missing_offset = first_offset - 1  # the last missing offset; batches before it are unknown
 
     def check_rows(self, rows: Rows, file: File, log: FindingReporter) -> None:
         """Check consecutive data batches, after those before them; `file` is the log file."""
         self.reach(rows.base_offset)
+        if self._expired:
+            self._expired.difference_update(rows.column(chain.PRODUCER_ID))
         if self._continues(rows):
             replay(self._state, rows, file)
             return
@@ -93,6 +96,10 @@ class ProducersCheck:
         entry = self._state.entries.get(header.producer_id)
         if entry is not None:
             self._check_sequence(entry, header, log, batch.position)
+        if header.is_control and entry is not None and _is_idle(entry, header):
+            self._expired.add(header.producer_id)
+        elif not header.is_control:
+            self._expired.discard(header.producer_id)
         try:
             self._state.replay(header, marker(batch) if header.is_control else None)
         except MalformedBatch:
@@ -119,8 +126,7 @@ class ProducersCheck:
     def _is_known(self, entry: ProducerEntry, header: BatchHeader) -> bool:
         """Return whether `entry` has the producer's previous batch, and the broker had not expired it."""
         # A producer that was idle for a day may begin again at any sequence (`producer.id.expiration.ms`).
-        is_forgotten = header.max_timestamp - entry.timestamp >= _FORGOTTEN_AFTER_MS
-        return self._last_missing_offset <= entry.last_offset and not is_forgotten
+        return self._last_missing_offset <= entry.last_offset and not _is_idle(entry, header)
 
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
@@ -163,6 +169,8 @@ class ProducersCheck:
         if replayed is None:
             return "no batch of it is in the log" if is_known or stored.last_offset > self._last_missing_offset else ""
         if stored.last_offset != replayed.last_offset:
+            if stored.last_offset == NONE and producer_id in self._expired:  # known by the marker alone
+                return ""
             if self._last_missing_offset > replayed.last_offset:  # its last batch may be among the missing ones
                 return ""
             return f"last offset {stored.last_offset}, in the log {replayed.last_offset}"
@@ -171,6 +179,11 @@ class ProducersCheck:
             names += ["timestamp", "coordinator_epoch", "current_txn_first_offset"]
         pairs = [(name, getattr(stored, name), getattr(replayed, name)) for name in names]
         return "; ".join(f"{name} {one}, in the log {other}" for name, one, other in pairs if one != other)
+
+
+def _is_idle(entry: ProducerEntry, header: BatchHeader) -> bool:
+    """Return whether a broker had expired a producer before this batch of it."""
+    return header.max_timestamp - entry.timestamp >= _FORGOTTEN_AFTER_MS
 
 
 def _sequence_fault(entry: ProducerEntry, header: BatchHeader) -> str:

@@ -645,6 +645,23 @@ def test_a_coordinator_starts_each_transactional_batch_with_sequence_zero_and_th
 
 
 @pytest.mark.damages
+@pytest.mark.parametrize(("idle_ms", "kinds"), [(86_400_000, []), (86_399_999, ["snapshot"])])
+def test_a_broker_that_had_expired_a_producer_knows_it_by_its_last_marker_alone(
+    idle_ms: int, kinds: list[str], tmp_path: Path
+) -> None:
+    """The marker of a transaction that did not write to the partition."""
+    late = (b"\0\0\0\1", b"\0\0\0\0\0\0", (), 1000 + idle_ms)
+    with closing(LogDirectory.open(str(tmp_path))) as directory:
+        log = directory.create_partition(TopicPartition("orders", 0))
+        log.append(data(7, 0, 2))
+        log.append(marker(7, COMMIT))
+        log.append(sealed_records([late], transactional=True, control=True, producer_id=7, producer_epoch=0))
+    by_marker = ProducerEntry(producer_epoch=0, timestamp=late[3], coordinator_epoch=0)
+    (tmp_path / "orders-0" / f"{4:020d}.snapshot").write_bytes(ProducerState({7: by_marker}).dump())
+    assert [each.kind for each in damage_of(tmp_path)] == kinds
+
+
+@pytest.mark.damages
 def test_an_epoch_that_falls_is_damage_where_a_coordinator_writes_too(tmp_path: Path) -> None:
     with closing(LogDirectory.open(str(tmp_path))) as directory:
         log = directory.create_partition(TopicPartition.parse("__consumer_offsets-0"))
