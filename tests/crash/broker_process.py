@@ -41,7 +41,11 @@ class BrokerProcess:
             given = ["-o", ",".join([f"listen={self.address}", "create", *options])]
             self._command = [*program, "mount", "-f", str(log), str(mount), *given]
         self._mount = mount
-        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self._environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "PYTHONFAULTHANDLER": "1",  # for `stacks`
+        }
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -77,6 +81,17 @@ class BrokerProcess:
     def output(self) -> str:
         return self._output.read_text(errors="replace")
 
+    def stacks(self) -> str:
+        """End a broker that hangs, and return where its threads were."""
+        assert self._process is not None
+        states = [f"{each.name}: {_text(each / 'wchan')}" for each in Path(f"/proc/{self.pid}/task").iterdir()]
+        self._process.send_signal(signal.SIGABRT)
+        try:
+            self._process.wait(SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            states.append("it does not end by SIGABRT")
+        return "\n".join([*states, self.output()[-8000:]])
+
     def kill(self) -> None:
         """SIGKILL, and take away what a mount leaves."""
         assert self._process is not None
@@ -103,6 +118,13 @@ class BrokerProcess:
     def _take_mount_away(self) -> None:
         while self._mount is not None and str(self._mount) in Path("/proc/self/mounts").read_text().split():
             subprocess.run(["umount", "-l", self._mount], check=False)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # of a thread that has ended
+        return ""
 
 
 def _free_port() -> int:

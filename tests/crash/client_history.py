@@ -35,6 +35,7 @@ class Kind(Enum):
     DUPLICATE = "duplicate"
     REORDERING = "reordering"
     ABORTED_READ = "aborted read"
+    REFUSED_READ = "refused write that is read"
     PARTIAL_TRANSACTION = "partial transaction"
     COMMIT_WENT_BACK = "committed offset that went back"
     POLL_SKIP = "poll skip"
@@ -238,8 +239,10 @@ def _check_values(index: _Index) -> Iterator[Anomaly]:
 
 
 def _check_writes(index: _Index) -> Iterator[Anomaly]:
-    """A full read has all acknowledged records; those of a transaction with read_committed if that was committed."""
+    """A full read has all acknowledged records, with read_committed those of committed transactions; none refused."""
     for write in index.history.writes:
+        if write.outcome is Outcome.NOT_DONE and write.value in index.places:
+            yield Anomaly(Kind.REFUSED_READ, _described(write))
         if write.outcome is not Outcome.DONE:
             continue
         if write.value not in index.places and index.is_covered(write, is_committed=False):

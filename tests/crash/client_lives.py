@@ -53,10 +53,17 @@ _AWAY = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_
 class Recorder:
     """The history of a run. Safe for threads."""
 
-    def __init__(self, address: str, seed: int) -> None:
+    def __init__(
+        self,
+        address: str,
+        seed: int,
+        history: ClientHistory | None = None,
+        moment: Callable[[], int] | None = None,
+    ) -> None:
+        """`history` and `moment`: of clients before, which are gone on with."""
         self.address = address
         self.seed = seed
-        self.history = ClientHistory()
+        self.history = history or ClientHistory()
         self.stop = threading.Event()
         self.acknowledged = 0
         """How many records."""
@@ -64,13 +71,13 @@ class Recorder:
         """How many transactions."""
         self.aborted = 0
         self._lock = threading.Lock()
-        self._moments = itertools.count(1)
+        self._next_moment = moment or partial(next, itertools.count(1))
         self._creation = 0
         self._under_way = 0
 
     def moment(self) -> int:
         with self._lock:
-            return next(self._moments)
+            return self._next_moment()
 
     def settings(self, **more: Any) -> dict[str, Any]:
         return {"bootstrap.servers": self.address, **LIVELY, **{key.replace("_", "."): more[key] for key in more}}

@@ -10,13 +10,13 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 from broker_process import SECONDS_MAX, BrokerProcess
 from client_history import ClientHistory, Outcome, anomalies
-from client_lives import LASTING, MOVED, Mover, Recorder, create, crew, read_everything
+from client_lives import LASTING, MOVED, Client, Mover, Recorder, create, crew, read_everything
 from confluent_kafka.admin import AdminClient
 from fault_program import Row
 from left_logs import damage_left
@@ -63,29 +63,38 @@ def play_with(seed: int, scratch: Path, kills: int, mount: Path | None = None) -
     log.mkdir()
     with closing(BrokerProcess(log, scratch / "output", OPTIONS, mount=mount)) as broker:
         recorder = Recorder(broker.address, seed)
-        broker.start()
-        broker.wait_until_ready()
-        assert create(AdminClient(recorder.settings()), LASTING | MOVED)
-        clients = crew(recorder, PROTOCOLS, mount)
-        try:
-            for client in clients:
-                client.start()
+        with at_work(crew(recorder, PROTOCOLS, mount), recorder, broker):
             for _ in range(kills):
                 with injected(broker.pid, "fsync|fdatasync", SLOW) if seed % 3 == 1 else nullcontext():
                     end_somewhere(broker, recorder, chance)
                 broker.start()
-            broker.wait_until_ready()
-            wait_until(lambda: is_long_enough(recorder), broker)
-        finally:
-            recorder.stop.set()
-        for client in clients:
-            client.finish()
-        read_everything(recorder, [*(f"readers-{protocol}" for protocol in PROTOCOLS), Mover.GROUP])
-        broker.terminate()
-        assert "Traceback" not in broker.output(), broker.output()[-5000:]
-    check(recorder.history)
+        check(recorder.history)
     assert damage_left(scratch) == []
     return kills
+
+
+@contextmanager
+def at_work(clients: Sequence[Client], recorder: Recorder, broker: BrokerProcess) -> Iterator[None]:
+    """Start the broker and let clients work during the block; then read everything, and end the broker.
+
+    The broker may be ended in the block; it has to run at its end.
+    """
+    broker.start()
+    broker.wait_until_ready()
+    assert create(AdminClient(recorder.settings()), LASTING | MOVED)
+    try:
+        for client in clients:
+            client.start()
+        yield
+        broker.wait_until_ready()
+        wait_until(lambda: is_long_enough(recorder), broker)
+    finally:
+        recorder.stop.set()
+    for client in clients:
+        client.finish()
+    read_everything(recorder, [*(f"readers-{protocol}" for protocol in PROTOCOLS), Mover.GROUP])
+    broker.terminate()
+    assert "Traceback" not in broker.output(), broker.output()[-5000:]
 
 
 def end_somewhere(broker: BrokerProcess, recorder: Recorder, chance: random.Random) -> None:
@@ -110,7 +119,8 @@ def wait_until(is_reached: Callable[[], bool], broker: BrokerProcess) -> None:
     """Wait for something that the clients do; AssertionError if the broker ends meanwhile, or it takes too long."""
     deadline = time.monotonic() + SECONDS_MAX
     while not is_reached():
-        assert time.monotonic() < deadline and broker.code is None, f"no progress: {broker.output()[-3000:]}"
+        assert broker.code is None, f"exit code {broker.code}: {broker.output()[-3000:]}"
+        assert time.monotonic() < deadline, f"no progress: {broker.stacks()}"
         time.sleep(0.01)
 
 

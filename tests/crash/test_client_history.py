@@ -108,6 +108,10 @@ def acknowledged_elsewhere(history: ClientHistory) -> None:
     history.writes[0] = replace(history.writes[0], offset=1)
 
 
+def refused(history: ClientHistory) -> None:
+    history.writes[1] = replace(history.writes[1], outcome=NOT_DONE, offset=-1)
+
+
 def begun_behind(history: ClientHistory) -> None:
     """The first record of a session is not the one at its position."""
     history.starts.append(Start("y", P, 0))
@@ -124,6 +128,7 @@ CASES: list[tuple[Kind, Callable[[ClientHistory], None]]] = [
     (Kind.DUPLICATE, made_twice),
     (Kind.REORDERING, swapped),
     (Kind.ABORTED_READ, read_also(Read("x", P, 4, b"t3", is_committed=True))),
+    (Kind.REFUSED_READ, refused),
     (Kind.PARTIAL_TRANSACTION, unread(b"t2", committed_only=True)),
     (Kind.PARTIAL_TRANSACTION, read_also(Read("x", Q, 2, b"t5", is_committed=True))),
     (Kind.COMMIT_WENT_BACK, looked_up(3, 20)),
