@@ -40,6 +40,7 @@ VERBS = {
     "follow": "Print new records as they arrive, without a mount.",
     "append": "Append standard input, without a mount.",
     "serve": "Serve a log directory over the Kafka protocol.",
+    "mirror": "Keep topics of a running cluster in a log directory.",
     "create": "Create partitions of a topic.",
     "config": "Show and change the settings of topics, also while mounted.",
     "users": "List, add and remove users with a password.",

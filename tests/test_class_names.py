@@ -14,7 +14,19 @@ pytestmark = pytest.mark.unit
 ROOT = Path(__file__).parents[1]
 KAFKAS = ("protocol/messages/*.py", "protocol/metadata_records.py", "protocol/records.py")
 """Classes that are generated, with the names that Kafka gives its messages."""
-PACKAGES = ("broker", "cli", "client", "fs", "library", "pipeline", "protocol", "runtime", "storage", "scripts")
+PACKAGES = (
+    "broker",
+    "cli",
+    "client",
+    "fs",
+    "library",
+    "mirror",
+    "pipeline",
+    "protocol",
+    "runtime",
+    "storage",
+    "scripts",
+)
 
 
 @functools.cache

@@ -25,6 +25,7 @@ def tracked(*patterns: str) -> list[Path]:
             "storage",
             "cli",
             "library",
+            "mirror",
             "pipeline",
             "broker",
             "client",

@@ -242,7 +242,7 @@ class Accumulator:
         if self.log.unrecovered is not None:
             refusal = self.log.refusal()
             raise OSError(errno_of(refusal), str(refusal), str(self.partition))
-        if self._options.read_only or self.log.read_only:
+        if self._options.read_only or self.log.read_only or self.log.is_mirrored:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         self._check_not_failed()
         if self.log.is_compacted and not has_key:

@@ -18,6 +18,7 @@ from offsetfs.fs.partitions import MountedPartition
 from offsetfs.fs.reporting.error_log import Fault
 from offsetfs.storage import INTERNAL_TOPICS
 
+_APPEND_THERE = "append to the source, or to another topic"
 _BROKERS_OWN = "a broker keeps its own state there, records are refused"
 
 PREFERRED_WRITE_BYTES = 1 << 20
@@ -73,6 +74,10 @@ class AppendFile:
         """Refuse internal topics too: a broker does not start if it cannot parse a record of its own state."""
         log = self._partition.log
         if self._mount.is_read_only or (log.read_only and log.unrecovered is None):
+            raise FUSEError(errno.EROFS)
+        if log.is_mirrored:
+            cause = f"the topic is mirrored from {log.context.mirrored_from}"
+            self._mount.error_log.report(Fault(errno.EROFS, "open", self._path, cause, _APPEND_THERE))
             raise FUSEError(errno.EROFS)
         name = self._partition.name
         if name.topic in INTERNAL_TOPICS:

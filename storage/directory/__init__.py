@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from offsetfs.storage.directory.inherited_settings import SettingLayers, setting_layers
     from offsetfs.storage.directory.log_changes import LogChange, OnLogChange
     from offsetfs.storage.directory.log_directories import left_out_message, metadata_directory_among, split_paths
+    from offsetfs.storage.directory.mirror_file import MirroredTopic, MirrorFile
     from offsetfs.storage.recovery.recover_all import OnRecovery, RecoveryProgress
 
 __all__ = [
     "MARKER_FILES",
     "LogChange",
+    "MirrorFile",
+    "MirroredTopic",
     "OnLogChange",
     "OnRecovery",
     "RecoveryProgress",
@@ -35,6 +38,8 @@ __getattr__ = lazy_names(
     {
         "MARKER_FILES": "directory.directory_listing",
         "LogChange": "directory.log_changes",
+        "MirrorFile": "directory.mirror_file",
+        "MirroredTopic": "directory.mirror_file",
         "OnLogChange": "directory.log_changes",
         "OnRecovery": "recovery.recover_all",
         "RecoveryProgress": "recovery.recover_all",

@@ -31,6 +31,7 @@ from offsetfs.storage.directory.inherited_settings import InheritedSettings
 from offsetfs.storage.directory.live_settings import LiveSettings
 from offsetfs.storage.directory.log_changes import LogChange, OnLogChange
 from offsetfs.storage.directory.log_table import LogTable
+from offsetfs.storage.directory.mirror_file import MirrorFile
 from offsetfs.storage.directory.pending_recoveries import PendingRecoveries
 from offsetfs.storage.errors import (
     InvalidCheckpoint,
@@ -191,6 +192,7 @@ class LogDirectory:
         return self
 
     def _load(self, on_progress: OnRecovery | None) -> None:
+        self._mirror: MirrorFile | None = self._read_mirror()
         self._mark = CleanShutdownMarker(self.path)
         self._checkpoints = DirectoryCheckpoints(self.path, read_only=self.read_only, clock=self.clock)
         self._settings = LiveSettings(
@@ -217,6 +219,34 @@ class LogDirectory:
         # closed.
         if not self._mark.was_present:
             self._recover_all(on_progress)
+
+    def _read_mirror(self) -> MirrorFile | None:
+        try:
+            return MirrorFile.read(self.path)
+        except InvalidCheckpoint:
+            if self.read_only:
+                return None
+            raise  # an append to a mirrored topic would take the offsets of the next records of the source
+
+    @property
+    def mirror(self) -> MirrorFile | None:
+        """What the directory mirrors; None if it is no mirror of a cluster, or its file cannot be read."""
+        return self._mirror
+
+    def mirrors(self, topic: str) -> bool:
+        """Whether the records of a topic are those of a cluster, so that no others can be appended."""
+        return self._mirror is not None and topic in self._mirror.topics
+
+    def set_mirror(self, mirror: MirrorFile) -> None:
+        """Record what the directory mirrors; durable on return. For logs that are not open yet. `ReadOnlyLog`, OSError.
+
+        A topic must be in it before its partitions are created: records of another origin must never be continued.
+        """
+        if self.read_only:
+            raise ReadOnlyLog("opened for reading", path=self.path)
+        self._mark.before_change()
+        mirror.write(self.path)
+        self._mirror = mirror
 
     def _recover_all(self, on_progress: OnRecovery | None) -> None:
         """Recover all logs in parallel. A partition that cannot be recovered is served read-only."""
@@ -378,7 +408,9 @@ class LogDirectory:
             read_only=self.read_only or partition.topic == METADATA_TOPIC,
             is_compacted=self._settings.is_compacted(partition),
             # A broker writes no recovery point before its first gap of compaction, so in its logs a gap proves no loss.
-            is_brokers=self.is_brokers or not self._settings.is_known(partition.topic),
+            is_brokers=self.is_brokers
+            or not self._settings.is_known(partition.topic)
+            or self.mirrors(partition.topic),  # gaps are those of the source
             on_bytes=on_bytes,
             context=self._context_of(partition),
         )
@@ -405,6 +437,7 @@ class LogDirectory:
             save_recovery_point=functools.partial(self._checkpoints.raise_recovery_point, partition),
             cut_checkpoints=functools.partial(self._checkpoints.cut, partition),
             restart_checkpoints=functools.partial(self._checkpoints.restart, partition),
+            mirrored_from=self._mirror.source if self._mirror is not None and self.mirrors(partition.topic) else "",
         )
 
     def _note_damage(self, error: StorageError) -> None:
@@ -453,9 +486,15 @@ class LogDirectory:
         return self.log(partition)
 
     def create_partitions(
-        self, partitions: Sequence[TopicPartition], properties: Mapping[str, str] | None = None
+        self,
+        partitions: Sequence[TopicPartition],
+        properties: Mapping[str, str] | None = None,
+        *,
+        topic_id: bytes | None = None,
     ) -> None:
         """Create empty partitions, all or none; durable on return. `properties` become settings of their topics.
+
+        `topic_id`: that of a topic without partitions; otherwise, and by default, a random one.
 
         A partition costs little more than its files, because the syncs run in parallel. A crash may leave some of the
         partitions, each of them complete. Raises as `create_partition`.
@@ -476,7 +515,7 @@ class LogDirectory:
             for each in partitions:  # a reader may have stored the id of a deleted partition after it was deleted
                 self._topic_ids.pop(each, None)
             try:
-                partition_creation.make(self.path, partitions, others)
+                partition_creation.make(self.path, partitions, others, topic_id)
             except OSError as error:
                 # A partition that could not be removed may or may not be on disk, so it accepts no records.
                 self._failed_creations |= dict.fromkeys(partition_creation.unmake(self.path, partitions), error)

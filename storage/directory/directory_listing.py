@@ -17,6 +17,7 @@ from offsetfs.storage.checkpoint import (
     SECURITY_FILE,
 )
 from offsetfs.storage.directory import partition_deletion
+from offsetfs.storage.directory.mirror_file import MIRROR_FILE
 from offsetfs.storage.errors import InvalidName, NotALogDirectory
 from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.recovery.log_loader import belongs_to_partition
@@ -31,6 +32,7 @@ MARKER_FILES = (
     CLEAN_SHUTDOWN,
     SECURITY_FILE,
     TOPICS,
+    MIRROR_FILE,
 )
 """Files that occur only in log directories."""
 

@@ -25,12 +25,19 @@ from offsetfs.storage.directory import partition_deletion
 from offsetfs.storage.names import TopicPartition, segment_name
 
 
-def make(directory: str, partitions: Sequence[TopicPartition], others: Iterable[TopicPartition]) -> None:
+def make(
+    directory: str,
+    partitions: Sequence[TopicPartition],
+    others: Iterable[TopicPartition],
+    topic_id: bytes | None = None,
+) -> None:
     """Create empty partitions in log directory `directory`, which has `others`; durable on return.
+
+    `topic_id`: of topics that have no partition yet; None: a random one.
 
     After an OSError some of them may exist, durable or not; see `unmake`.
     """
-    topic_ids = _topic_ids(directory, {each.topic for each in partitions}, others)
+    topic_ids = _topic_ids(directory, {each.topic for each in partitions}, others, topic_id)
     unborn = {each: os.path.join(directory, partition_deletion.deletion_name(each)) for each in partitions}
     try:
         # A thousand syncs in 16 threads share commits of the file system's journal; one after another they take
@@ -70,12 +77,14 @@ def _fill(path: str, topic_id: bytes) -> None:
     files.sync_directory(path)
 
 
-def _topic_ids(directory: str, topics: set[str], others: Iterable[TopicPartition]) -> dict[str, bytes]:
-    """Return the topic ids: all partitions of a topic share one, generated for the first."""
+def _topic_ids(
+    directory: str, topics: set[str], others: Iterable[TopicPartition], topic_id: bytes | None
+) -> dict[str, bytes]:
+    """Return the topic ids: all partitions of a topic share one, given or generated for the first."""
     known: dict[str, bytes] = {}
     for each in others:
         if each.topic in topics and each.topic not in known:
             topic_id = checkpoint.read_topic_id(os.path.join(directory, str(each), PARTITION_METADATA))
             if topic_id is not None:
                 known[each.topic] = topic_id
-    return {topic: known.get(topic) or uuid.uuid4().bytes for topic in topics}
+    return {topic: known.get(topic) or topic_id or uuid.uuid4().bytes for topic in topics}

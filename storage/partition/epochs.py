@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
 from offsetfs.storage import checkpoint
@@ -66,6 +66,16 @@ class LeaderEpochCache:
             return
         kept = [entry for entry in self._entries if entry[0] < epoch and entry[1] < start_offset]
         self._replace((*kept, (epoch, start_offset)))
+
+    def assign_rising(self, epochs: Sequence[int], start_offsets: Sequence[int]) -> None:
+        """Record the epochs of batches that follow each other; one that is not above the latest changes nothing."""
+        latest = -1 if self.latest is None else self.latest
+        if max(epochs) <= latest:
+            return
+        for epoch, offset in zip(epochs, start_offsets, strict=True):
+            if epoch > latest:
+                self.assign(epoch, offset)
+                latest = epoch
 
     def truncate_from_end(self, end_offset: int, *, next_offset: int | None = None) -> None:
         """Drop the epochs that begin at or above `end_offset`.

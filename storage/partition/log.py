@@ -30,7 +30,15 @@ from offsetfs.storage.errors import (
     UnrecoveredLog,
 )
 from offsetfs.storage.names import OFFSET_MAX, TopicPartition
-from offsetfs.storage.partition import batch_search, list_offsets, record_deletion, replacement, rolling, truncation
+from offsetfs.storage.partition import (
+    batch_search,
+    list_offsets,
+    record_deletion,
+    replacement,
+    replicated_batches,
+    rolling,
+    truncation,
+)
 from offsetfs.storage.partition.batch_search import BatchRange
 from offsetfs.storage.partition.damage_registry import DamageRegistry
 from offsetfs.storage.partition.latest_epoch import latest_epoch
@@ -43,11 +51,14 @@ from offsetfs.storage.partition.log_values import FollowerProtocol
 from offsetfs.storage.partition.producers import ProducerEntry
 from offsetfs.storage.partition.segment_retry import with_retry
 from offsetfs.storage.partition.transactions import Transactions
+from offsetfs.storage.records.columns.row_walk import Rows
+from offsetfs.storage.records.format import chain
 from offsetfs.storage.records.format.batch import Batch, set_append_time, stamp
 from offsetfs.storage.records.format.batch_builder import SealedBatch
-from offsetfs.storage.records.format.batch_header import has_producer
+from offsetfs.storage.records.format.batch_header import Buffer, has_producer
 from offsetfs.storage.segments import time_search
 from offsetfs.storage.segments.segment import FULL, Segment
+from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 from offsetfs.storage.segments.segment_map import Segments
 from offsetfs.storage.settings.config import LogConfig
 
@@ -270,6 +281,8 @@ class Log:
     def _append(self, sealed: SealedBatch, *, checks_producer: bool, bumps_epochs: bool) -> Appended:
         with self._lock:
             self._check_writable()
+            if self.context.mirrored_from:
+                raise self.mirror_refusal()
             # Kafka refuses a batch above `segment.bytes` as well (UnifiedLog.append, RecordBatchTooLargeException).
             size_max = min(self.config.max_message_bytes, self.config.segment_bytes)
             if sealed.size > size_max:
@@ -299,6 +312,103 @@ class Log:
                 self._producers.note(sealed)
             return appended
 
+    def append_replicated(self, data: Buffer) -> int:
+        """Append batches that another log has, as they are: offsets, leader epochs, control batches, format.
+
+        `data` is what a Fetch response has: a batch that ends below the log end is skipped, one that is cut at the end
+        is left out; gaps are allowed. Returns how many bytes of `data` are done with. After return they are in the
+        segment files, not yet on disk (`flush`). An empty log begins with the first batch, if that contains its end.
+
+        Batches before a damaged one are appended; `CorruptBatch` or `MalformedBatch` is raised when it is the first.
+        Other errors as of `append`: then a number of whole batches may be in the log, and `next_offset` shows it.
+        """
+        view, segments = memoryview(data), self._state.segments
+        start = self._begin_within(view)
+        before = self.next_offset
+        try:
+            with self._lock:
+                return self._append_replicated(view)
+        finally:
+            if self.next_offset > before:
+                if start is not None:
+                    self.raise_log_start(start)
+                self.context.on_append()
+                if self._state.segments is not segments:
+                    self.context.on_roll()
+
+    def _begin_within(self, data: memoryview) -> int | None:
+        """Let an empty log whose end lies within the first batch begin with that batch; return its log start, or None.
+
+        As Kafka's Partition.appendRecordsToFollowerOrFutureReplica: the source may begin within a batch.
+        """
+        _, log_start_offset, next_offset, _ = self._state
+        if log_start_offset < next_offset or self.size_bytes:
+            return None
+        position = replicated_batches.first_new(data, next_offset, self.path)
+        header = replicated_batches.whole_header(data, position, self.path)
+        if header is None or header.base_offset >= next_offset:
+            return None
+        self.truncate_fully(max(header.base_offset, 0))
+        return log_start_offset
+
+    def _append_replicated(self, data: memoryview) -> int:
+        self._check_writable()
+        begin = position = replicated_batches.first_new(data, self.next_offset, self.path)
+        while position < len(data):
+            try:
+                rows = replicated_batches.next_rows(data, position, self.next_offset, self.path)
+            except StorageError:
+                if position > begin:
+                    break
+                raise
+            if rows is None:
+                break
+            position = rows.end
+            self._append_rows(rows)
+        return position
+
+    def _append_rows(self, rows: Rows) -> None:
+        """Append verified batches, in as many segments as they need."""
+        segment = self._prepare_for_change(begins_epoch=False)
+        while rows.numbers:
+            placed = rows.moved(segment.size - rows.position)
+            if rows.part(0, 1).next_offset - self.next_offset > RELATIVE_OFFSET_MAX:
+                segment = self._roll_over_gap(rows.base_offset)
+                continue
+            count = segment.rows_that_fit(placed)
+            if count == 0:
+                segment = self._roll()
+                continue
+            self._write_rows(segment, placed.part(0, count))
+            rows = rows.part(count, len(rows))
+
+    def _roll_over_gap(self, offset: int) -> Segment:
+        """Continue at `offset`, in a segment of its own: no index entry can hold so large a gap.
+
+        Recovery takes a gap between segments for a loss, unless the recovery point on disk is behind it.
+        """
+        with self.fail_on_error():
+            rolling.sync_before(self, self._state.segments.active)
+            self._state = self._state.extended_to(offset).synced_to(offset)
+            self.context.save_recovery_point(offset)
+        return self._roll()
+
+    def _write_rows(self, segment: Segment, rows: Rows) -> None:
+        segments, log_start_offset, _, recovery_point = self._state
+        state = LogState(segments, log_start_offset, rows.next_offset, recovery_point)
+        size = segment.size
+        if segment not in self._dirty:
+            self._dirty.append(segment)
+        try:
+            # As in Kafka, before the records: a reader of the log must not see records of an unknown epoch.
+            self.epochs.assign_rising(rows.column(chain.LEADER_EPOCH), rows.column(chain.BASE_OFFSET))
+            segment.append_rows(rows)
+        except OSError as error:
+            self._note_failed_write(error, segment, size)
+            raise
+        self._state = state
+        self._producers.note_rows(rows, segment.open_files().log)
+
     def appends_at_once(self, batch: memoryview) -> bool:
         """Whether `append` of this v2 batch only writes to the page cache, as a rule: the log is open for appends and
         not locked, its producers are known, and the batch fits into the active segment. An event loop asks this.
@@ -321,6 +431,18 @@ class Log:
             return OSError(self.unrecovered.errno, reason, self.path)
         return UnrecoveredLog(f"not recovered: {self.unrecovered}", path=self.path)
 
+    @property
+    def is_mirrored(self) -> bool:
+        """Whether the records are those of a topic of a cluster, so that no others can be appended."""
+        return bool(self.context.mirrored_from)
+
+    def mirror_refusal(self) -> ReadOnlyLog:
+        """Return the error for an append to this log, which is mirrored."""
+        source = self.context.mirrored_from
+        return ReadOnlyLog(
+            f"the topic is mirrored from {source}; append to the source, or to another topic", path=self.path
+        )
+
     def _check_writable(self) -> None:
         if self.read_only:
             raise self.refusal()
@@ -329,8 +451,11 @@ class Log:
         if self.failure is not None:
             raise LogFailed(f"an earlier write failed: {self.failure.strerror}", path=self.path)
 
-    def _prepare_for_change(self) -> Segment:
-        """Return the active segment, opened. Remove the clean shutdown file before the first change."""
+    def _prepare_for_change(self, *, begins_epoch: bool = True) -> Segment:
+        """Return the active segment, opened. Remove the clean shutdown file before the first change.
+
+        `begins_epoch`: a log without leader epochs gets one, because batches are stamped with it.
+        """
         active = self._state.segments.active
         if self._changed:
             active.activate()
@@ -340,7 +465,7 @@ class Log:
         # snapshot there are no producers, as in Kafka.
         self._producers.know(self)
         active.activate()
-        if self.epochs.latest is None:
+        if begins_epoch and self.epochs.latest is None:
             # A missing or damaged epoch file must not restart the epochs at 0 behind batches of a later epoch:
             # consumers would detect a diverged log (KIP-320).
             self.epochs.assign(max(latest_epoch(self._state.segments), 0), self.next_offset)
@@ -363,11 +488,14 @@ class Log:
         try:
             segment.append(sealed, base_offset, timestamp)
         except OSError as error:
-            # The user can solve a full disk, and the log is unchanged. Any other error means that the disk lost a
-            # write, or could not undo it.
-            if error.errno not in FULL or self._file_size(segment) != size:
-                self.failure = error
+            self._note_failed_write(error, segment, size)
             raise
+
+    def _note_failed_write(self, error: OSError, segment: Segment, size: int) -> None:
+        # The user can solve a full disk, and the log is unchanged. Any other error means that the disk lost a write, or
+        # could not undo it.
+        if error.errno not in FULL or self._file_size(segment) != size:
+            self.failure = error
 
     @staticmethod
     def _file_size(segment: Segment) -> int:

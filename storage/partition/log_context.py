@@ -47,3 +47,6 @@ class LogContext:
 
     restart_checkpoints: Callable[[int], None] = lambda offset: None
     """Called when the log was emptied and continues at an offset; updates all checkpoints, durable on return."""
+
+    mirrored_from: str = ""
+    """The cluster whose records the log has, by the addresses of its brokers: then only `append_replicated` appends."""

@@ -10,15 +10,17 @@ import os
 from collections.abc import Callable
 
 from offsetfs.storage import files
+from offsetfs.storage.files import File
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition import producer_loading
 from offsetfs.storage.partition.log_interfaces import ReadableLog
 from offsetfs.storage.partition.log_values import Appended
 from offsetfs.storage.partition.producer_checks import ProducerChecks
 from offsetfs.storage.partition.producers import ABORT, ProducerState, end_marker
+from offsetfs.storage.records.columns.row_walk import Rows
 from offsetfs.storage.records.format.batch import parse_header, read_batch
 from offsetfs.storage.records.format.batch_builder import SealedBatch
-from offsetfs.storage.records.format.batch_header import has_producer
+from offsetfs.storage.records.format.batch_header import CONTROL_FLAG, has_producer
 
 Load = Callable[[ReadableLog, bool], ProducerState]
 """Loads the producers at the end of a log. The flag: whether the log was truncated since it was opened."""
@@ -81,6 +83,18 @@ class LogProducers:
                 self.state.replay(header, marker)
             if marker is not None and marker[0] == ABORT and self.aborted_from is None:
                 self.aborted_from = header.base_offset
+
+    def note_rows(self, rows: Rows, file: File) -> None:
+        """Take note of batches that were appended to `file`, of producers and without one, in their order."""
+        if self.state is None:
+            return
+        self._checks = None  # of single batches; loaded again from the log
+        producer_loading.replay(self.state, rows, file)
+        for row in rows.flagged(CONTROL_FLAG) if self.aborted_from is None else ():
+            batch = rows.whole_batch(row, file.path)
+            if batch.header.producer_id >= 0 and (end_marker(batch) or (None,))[0] == ABORT:
+                self.aborted_from = batch.header.base_offset
+                return
 
     def save(self, log: ReadableLog, *, sync_name: bool = True) -> None:
         """Write `<next offset>.snapshot`, so that a broker need not read the log to load its producers.

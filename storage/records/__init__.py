@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from offsetfs.storage.records.format.batch_cursor import BatchCursor
     from offsetfs.storage.records.format.batch_header import HEADER_SIZE
     from offsetfs.storage.records.format.batch_writer import bytes_max_within
+    from offsetfs.storage.records.format.last_batch import LastBatch, last_whole_batch
     from offsetfs.storage.records.format.partitioner import partition_of
     from offsetfs.storage.records.format.record_row import (
         COLUMNS,
@@ -62,6 +63,7 @@ __all__ = [
     "HeaderColumns",
     "JsonRules",
     "JsonSpread",
+    "LastBatch",
     "LineFault",
     "RecordColumns",
     "Survey",
@@ -70,6 +72,7 @@ __all__ = [
     "gather",
     "gather_headers",
     "inflation_scope",
+    "last_whole_batch",
     "line_prefix",
     "lines_of",
     "partition_of",
@@ -99,6 +102,8 @@ __getattr__ = lazy_names(
         "HeaderColumns": "records.columns.columns",
         "JsonRules": "records.json.record_json",
         "JsonSpread": "records.json.record_json",
+        "LastBatch": "records.format.last_batch",
+        "last_whole_batch": "records.format.last_batch",
         "BatchCursor": "records.format.batch_cursor",
         "LineFault": "records.json.record_json",
         "RecordColumns": "records.columns.columns",

@@ -182,22 +182,12 @@ class Recovery:
         """Record the epochs, producers and gaps of these batches."""
         if rows.next_offset - self.next_offset != sum(rows.column(chain.LAST_OFFSET_DELTA)) + len(rows):
             self._has_gaps = self._has_gaps or not self._recovery_point  # a gap below the recovery point proves nothing
-        self._record_epochs(rows)
+        self._epochs.assign_rising(rows.column(chain.LEADER_EPOCH), rows.column(chain.BASE_OFFSET))
         if self._producers is not None:
             producer_loading.replay(self._producers, rows, log)
         self.has_transactions = self.has_transactions or bool(rows.flagged(TRANSACTIONAL_FLAG))
         self.next_offset = rows.next_offset
         self._on_bytes(rows.end - rows.position)
-
-    def _record_epochs(self, rows: Rows) -> None:
-        epochs, latest = rows.column(chain.LEADER_EPOCH), self._epochs.latest
-        latest = -1 if latest is None else latest
-        if max(epochs) <= latest:
-            return
-        for epoch, offset in zip(epochs, rows.column(chain.BASE_OFFSET), strict=True):
-            if epoch > latest:
-                self._epochs.assign(epoch, offset)
-                latest = epoch
 
     def _skip_damage(self, segment: Segment, log: File, position: int) -> int:
         """Return the position after damage below the recovery point, which is never cut."""

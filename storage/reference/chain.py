@@ -185,6 +185,23 @@ def index_state(base_offset: int, interval_bytes: int) -> array[int]:
     return array("q", (base_offset, interval_bytes, 0, base_offset - 1, -1, base_offset, -1))
 
 
+def resumed_index_state(
+    base_offset: int,
+    interval_bytes: int,
+    *,
+    indexed_position: int,
+    next_offset: int,
+    max_timestamp: tuple[int, int],
+    time_entry: int,
+) -> array[int]:
+    """Return what `index` continues with at the end of a segment whose batches so far are indexed.
+
+    `indexed_position` is that of the batch with the last entry, `max_timestamp` as `index_timestamp` returns it,
+    `time_entry` the timestamp of the last entry of the time index.
+    """
+    return array("q", (base_offset, interval_bytes, indexed_position, next_offset - 1, *max_timestamp, time_entry))
+
+
 def index(rows: array[int], state: array[int]) -> tuple[bytes, bytes]:
     """Return what the batches of `rows` add to the offset index and to the time index; `state` moves on.
 
@@ -219,6 +236,11 @@ def index_end(state: array[int]) -> bytes:
 def index_timestamp(state: array[int]) -> tuple[int, int]:
     """Return the largest timestamp so far and the last offset of the first batch that had it; (-1, base) if none."""
     return state[_TIMESTAMP], state[_TIMESTAMP_OFFSET]
+
+
+def indexed_position(state: array[int]) -> int:
+    """Return the position of the batch that got the last entry."""
+    return state[_INDEXED_POSITION]
 
 
 def _index_columns(rows: array[int]) -> Iterator[tuple[int, int, int]]:

@@ -216,6 +216,12 @@ class IndexFile:
         self.file.write(self._count * self.entry.size, self.entry.pack(first, second))
         self._count += 1
 
+    def append_packed(self, entries: bytes) -> None:
+        """Write entries, as the file has them, after the last one; errors as of `append`."""
+        assert self.writable
+        self.file.write(self._count * self.entry.size, entries)
+        self._count += len(entries) // self.entry.size
+
     def truncate(self, count: int) -> None:
         """Keep the first `count` entries. Later ones are zeroed, so that the next opening does not count them."""
         assert self.writable and count >= 0

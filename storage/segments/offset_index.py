@@ -141,6 +141,20 @@ class OffsetIndex:
         self._index.append(stored, position)
         self._last_offset = Offset(offset)
 
+    @property
+    def free(self) -> int:
+        """How many entries can be added."""
+        return max(self._index.count_max - self._index.count, 0)
+
+    def append_packed(self, entries: bytes) -> None:
+        """Add the entries that `chain.index` has made for batches behind the last one; at most `free`.
+
+        Errors as of `append`.
+        """
+        if entries:
+            self._index.append_packed(entries)
+            self._last_offset = Offset(self.base_offset + ENTRY.unpack(entries[-ENTRY.size :])[0])
+
     def truncate_to(self, offset: int) -> None:
         """Keep the entries with offsets below `offset`."""
         self._index.truncate(self._index.rank(0, offset - self.base_offset, self.count))

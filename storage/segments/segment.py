@@ -14,8 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import operator
 import os
 import threading
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from offsetfs.storage import files
@@ -23,7 +26,8 @@ from offsetfs.storage.clock import SYSTEM, Clock
 from offsetfs.storage.errors import InvalidIndexAppend, MalformedBatch, WouldBlock
 from offsetfs.storage.files import File
 from offsetfs.storage.names import segment_name, segment_offset_max
-from offsetfs.storage.records.format import batch_chain
+from offsetfs.storage.records.columns.row_walk import Rows
+from offsetfs.storage.records.format import batch_chain, chain
 from offsetfs.storage.records.format.batch import Batch, BatchHeader
 from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.records.format.legacy import NO_RUNS
@@ -446,6 +450,68 @@ class Segment:
             raise
         self.size = size  # nothing may be allocated from here on: the batch is in the segment now
 
+    def append_rows(self, rows: Rows) -> None:
+        """Write the whole batches of `rows` at the end, as they are; their positions are those in this file.
+
+        Errors as of `append`. The indexes get an entry every `index.interval.bytes`, as from single appends.
+        """
+        opened = self.open_files()
+        position, size = self.size, rows.end
+        data, start = rows.block
+        data = data[position - start : size - start]
+        if not self._is_preallocated:
+            self._preallocation.reserve(opened.log, position, len(data))
+        state = chain.resumed_index_state(
+            self.base_offset,
+            self.config.index_interval_bytes,
+            indexed_position=position - self._bytes_since_index_entry,
+            next_offset=rows.base_offset,
+            max_timestamp=self.max_timestamp(),
+            time_entry=opened.time_index.last_entry[0],
+        )
+        entries, times = chain.index(rows.numbers, state)
+        try:
+            opened.log.write(position, data)
+        except (OSError, MemoryError):
+            with contextlib.suppress(OSError, MemoryError):
+                opened.log.truncate(position)
+                self._is_preallocated = False
+            raise
+        self.size = size
+        self._max_timestamp = chain.index_timestamp(state)
+        try:
+            opened.index.append_packed(entries)
+            opened.time_index.append_packed(times)
+        except OSError:  # a full disk: entries are lost, which costs time later
+            self._bytes_since_index_entry += len(data)
+        else:
+            self._bytes_since_index_entry = size - chain.indexed_position(state)
+
+    def rows_that_fit(self, rows: Rows) -> int:
+        """Return how many of the batches can follow here before the next segment; their positions are in this file.
+
+        The rules of `must_roll`, for many batches. An empty segment takes at least one, with which its age begins.
+        """
+        if self.has_torn_tail:
+            return 0
+        opened, size_max = self.open_files(), min(self.config.segment_bytes, LOG_BYTES_MAX)
+        ends = array("q", map(operator.add, rows.column(chain.POSITION), rows.column(chain.SIZE)))
+        # Each entry of an index is for more bytes than the interval, so these batches need no more than are free.
+        free = min(opened.index.free, opened.time_index.free)
+        indexable = bisect_right(ends, self.size + free * max(self.config.index_interval_bytes, 1) - 1)
+        fitting = min(bisect_right(ends, size_max), max(indexable, min(free, 1)))
+        if rows.next_offset - 1 - self.base_offset > RELATIVE_OFFSET_MAX:
+            fitting = min(fitting, bisect_right(rows.next_offsets(), self.base_offset + RELATIVE_OFFSET_MAX + 1))
+        timestamps = rows.column(chain.MAX_TIMESTAMP)
+        if not self.size:
+            self._roll_age.begin(timestamps[0])
+        if self._is_old_for(max(timestamps)):
+            fitting = min(fitting, next(number for number, each in enumerate(timestamps) if self._is_old_for(each)))
+        return fitting if self.size else max(fitting, 1)
+
+    def _is_old_for(self, timestamp: int) -> bool:
+        return self._roll_age.is_reached(timestamp, self._measure_first_timestamp)
+
     def _note(self, opened: SegmentFiles, batch: SealedBatch, position: int, last_offset: int, timestamp: int) -> None:
         """Take the batch written at `position` into what is known of the segment; may be called again for it."""
         if timestamp > self.max_timestamp()[0]:
@@ -484,7 +550,7 @@ class Segment:
         opened = self.open_files()
         if self.size > self.config.segment_bytes - batch_size or self.size + batch_size > LOG_BYTES_MAX:
             return self.size > 0
-        if self.size > 0 and self._roll_age.is_reached(timestamp, self._measure_first_timestamp):
+        if self.size > 0 and self._is_old_for(timestamp):
             return True
         # As LogSegment.shouldRoll: without a free entry look-ups at the end would scan ever more bytes.
         if opened.index.is_full or opened.time_index.is_full:

@@ -138,6 +138,21 @@ class TimeIndex:
             self._index.append(timestamp, relative(offset, self.base_offset, self.path))
             self._last_entry = Timestamp(timestamp), Offset(offset)
 
+    @property
+    def free(self) -> int:
+        """How many entries can be added; one more slot is reserved for the entry that a segment ends with."""
+        return max(self._index.count_max - 1 - self._index.count, 0)
+
+    def append_packed(self, entries: bytes) -> None:
+        """Add the entries that `chain.index` has made for batches behind the last one; at most `free`.
+
+        Errors as of `maybe_append`.
+        """
+        if entries:
+            self._index.append_packed(entries)
+            timestamp, offset = ENTRY.unpack(entries[-ENTRY.size :])
+            self._last_entry = Timestamp(timestamp), Offset(self.base_offset + offset)
+
     def truncate_to(self, offset: int) -> None:
         """Keep the entries with offsets below `offset`."""
         self._index.truncate(self._index.rank(1, offset - self.base_offset, self.count))

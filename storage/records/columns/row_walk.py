@@ -97,6 +97,12 @@ class Rows:
         """Bytes around the batches, and where those begin in the file."""
         return self._seen, self._start
 
+    def moved(self, shift: int) -> Rows:
+        """Return the rows of the same batches in a file in which they begin `shift` bytes later."""
+        numbers = self.numbers[:]
+        numbers[chain.POSITION :: chain.COLUMNS] = array("q", [each + shift for each in self.column(chain.POSITION)])
+        return Rows(numbers, self._seen, self._start + shift, self._header)
+
     def part(self, first: int, last: int) -> Rows:
         """Return the batches from number `first` up to number `last`, which is no more one of them."""
         if (first, last) == (0, len(self)):

@@ -23,7 +23,16 @@ from offsetfs.storage.records.format.batch_row import (
     PRODUCER_ID,
     SIZE,
 )
-from offsetfs.storage.reference.chain import ANY_OFFSETS, ROWS_MAX, index_end, index_state, index_timestamp, row
+from offsetfs.storage.reference.chain import (
+    ANY_OFFSETS,
+    ROWS_MAX,
+    index_end,
+    index_state,
+    index_timestamp,
+    indexed_position,
+    resumed_index_state,
+    row,
+)
 
 if TYPE_CHECKING:
     from offsetfs.storage.reference import chain as _chain
@@ -57,8 +66,10 @@ __all__ = [
     "index_end",
     "index_state",
     "index_timestamp",
+    "indexed_position",
     "join",
     "measure",
+    "resumed_index_state",
     "row",
     "sound",
 ]

@@ -1,0 +1,168 @@
+"""`offsetfs mirror`: keep a local log directory in step with a running cluster."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from offsetfs.cli import preflight
+from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
+from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
+from offsetfs.cli.terminal.printable import printable
+from offsetfs.fs.naming.grammar import parse_time
+from offsetfs.runtime.addresses import Address, AddressError, parse_address
+from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, StorageError, sentence
+
+if TYPE_CHECKING:
+    from offsetfs.client.properties import ClientProperties
+    from offsetfs.mirror.mirror import Mirror
+    from offsetfs.mirror.options import MirrorOptions
+
+_RATE = re.compile(r"(\d+)([kmg]?)\Z", re.IGNORECASE)
+_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+@click.command("mirror", short_help="Keep a copy of a running cluster's topics.")
+@click.argument("brokers", metavar="BROKERS")
+@click.argument("log_directory", metavar="LOGDIR")
+@click.option("--topic", "names", metavar="REGEX", multiple=True, help="Topics whose whole name matches; default all.")
+@click.option("--from", "start", metavar="WHEN", default="earliest", help="Where new partitions begin (see above).")
+@click.option("--once", is_flag=True, help="Up to the ends of the partitions now, then end.")
+@click.option("--keep", is_flag=True, help="Keep records that the cluster deletes or compacts: an archive.")
+@click.option(
+    "--on-gap", type=click.Choice(("fail", "skip")), default="fail", help="Where records are missing: stop, or go on."
+)
+@click.option("--retention.ms", "retention_ms", type=click.IntRange(-1), help="Remove records here at this age.")
+@click.option("--rate", metavar="BYTES", help="At most so many bytes per second, such as 20M.")
+@click.option("--config", metavar="FILE", type=click.Path(), help="client.properties, as Java's tools take it.")
+def command(
+    brokers: str,
+    log_directory: str,
+    names: tuple[str, ...],
+    start: str,
+    once: bool,
+    keep: bool,
+    on_gap: str,
+    retention_ms: int | None,
+    rate: str | None,
+    config: str | None,
+) -> int:
+    """Keep topics of a running Kafka cluster in LOGDIR: the same batches at the same offsets, with headers, times,
+    transactions and gaps, topic ids and settings. Runs until SIGTERM or Ctrl-C, or with --once until all is here that
+    the cluster has now. Started again, it goes on where it ended, also after a crash.
+
+    BROKERS are addresses of some brokers: HOST:PORT, separated by commas. All topics are mirrored; internal ones only
+    where --topic is their name. In LOGDIR the topics can be read by all of offsetfs, while the mirror runs too (mount
+    -o ro); appends are refused.
+
+    WHEN is earliest, latest, or a time (2026-11-21T13:05, @1795253676, -7d). It counts for partitions that are not in
+    LOGDIR yet.
+
+    Records that the cluster deletes are deleted here, too, except with --keep. They do not go by their age, except with
+    --retention.ms.
+
+    \b
+    offsetfs mirror broker1:9092,broker2:9092 ~/mirror --topic 'orders|users.*' --from -7d
+    offsetfs mirror broker1:9092 /backup/kafka --once --keep
+    offsetfs mirror broker1:9093 ~/mirror --config client.properties
+    offsetfs mount ~/mirror /mnt -o ro
+
+    Exit codes: 1 wrong call or permissions, 2 system error, 32 a topic or partition could not be mirrored; the message
+    gives the reason.
+    """
+    addresses = _addresses(brokers)
+    options = _options(names, start, once, keep, on_gap, retention_ms, rate)
+    properties = _properties(config)
+    os.makedirs(log_directory, exist_ok=True)
+    preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    return DONE if _mirror(log_directory, addresses, properties, options) else FAILED
+
+
+def _addresses(brokers: str) -> list[Address]:
+    try:
+        return [parse_address(each) for each in brokers.split(",")]
+    except AddressError as error:
+        raise Failure(str(error), WRONG_CALL) from error
+
+
+def _options(
+    names: tuple[str, ...],
+    start: str,
+    once: bool,
+    keep: bool,
+    on_gap: str,
+    retention_ms: int | None,
+    rate: str | None,
+) -> MirrorOptions:
+    from offsetfs.mirror.options import EARLIEST, LATEST, MirrorOptions, OnGap
+
+    try:
+        patterns = tuple(map(re.compile, names or (".*",)))
+    except re.error as error:
+        raise Failure(f"--topic: {error.pattern!r} is no regular expression: {error}", WRONG_CALL) from error
+    begin = {"earliest": EARLIEST, "latest": LATEST}.get(start)
+    if begin is None:
+        begin = parse_time(start.encode("utf-8", "replace"), int(time.time() * 1000))
+    if begin is None:
+        raise Failure(f"--from: {start!r} is not earliest, latest or a time, such as -7d", WRONG_CALL)
+    settings = {} if retention_ms is None else {"retention.ms": str(retention_ms)}
+    return MirrorOptions(patterns, begin, once, keep, OnGap(on_gap), _rate(rate), settings)
+
+
+def _rate(text: str | None) -> int:
+    if text is None:
+        return 0
+    match = _RATE.fullmatch(text)
+    if match is None or not int(match[1]):
+        raise Failure(f"--rate: {text!r} is no number of bytes, such as 500k or 20M", WRONG_CALL)
+    return int(match[1]) * _FACTORS[match[2].lower()]
+
+
+def _properties(path: str | None) -> ClientProperties:
+    from offsetfs.client.properties import ClientProperties
+
+    try:
+        found = ClientProperties() if path is None else ClientProperties.read(path)
+    except (InvalidConfig, OSError) as error:
+        raise Failure(sentence(error), WRONG_CALL) from error
+    for each in found.warnings:
+        click.echo(f"{path}: {printable(each)}", err=True)
+    return found
+
+
+def _mirror(log_directory: str, brokers: list[Address], properties: ClientProperties, options: MirrorOptions) -> bool:
+    """Mirror; return whether everything could be. `Failure` where it cannot begin."""
+    import trio
+
+    from offsetfs.cli.terminal.progress import bytes_progress, open_for_writing
+    from offsetfs.client.errors import ClientError
+    from offsetfs.mirror.mirror import MirrorError
+    from offsetfs.mirror.process import mirror
+
+    try:
+        directory = open_for_writing(log_directory)
+    except LogDirectoryLocked as error:
+        raise in_use(error, log_directory, UNMOUNT_FIRST) from error
+    except StorageError as error:
+        raise Failure(str(error)) from error
+    with bytes_progress("Mirroring") as show:
+
+        def progress(found: Mirror) -> None:
+            done = sum(each.appended_bytes for each in found.partitions.values())
+            show(done, done)
+
+        try:
+            done = trio.run(mirror, directory, brokers, properties, options, _event, progress)
+        except (ClientError, MirrorError, StorageError) as error:
+            raise Failure(str(error)) from error
+    return done
+
+
+def _event(text: str) -> None:
+    click.echo(printable(text), err=True)

@@ -1,0 +1,325 @@
+"""One broker of the source: requests to Fetch, and the appends of what it sends.
+
+    request ──► response ──┬──► the next request, behind what this one has
+                           └──► append, in a thread (checksums, one write for each partition)
+
+One response arrives while the one before it is appended; a third waits at the broker. So memory is bounded, and a slow
+disk slows the source down.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import trio
+
+from offsetfs.client.cluster import ClusterClient
+from offsetfs.client.connection import BrokerConnection
+from offsetfs.client.errors import ClientError, Disconnected, error_name
+from offsetfs.mirror.partition import UNKNOWN, MirroredPartition
+from offsetfs.mirror.rate import RateLimit
+from offsetfs.mirror.session import TOPIC_IDS_VERSION, SourceSession
+from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.protocol.message import NO_ID
+from offsetfs.runtime.threads import in_thread_or_here
+from offsetfs.storage.errors import StorageError, sentence
+from offsetfs.storage.records import LastBatch, last_whole_batch
+
+WAIT_MS = 500
+"""How long a broker waits for records: Kafka's default of a consumer."""
+
+PAUSE_S = 0.1
+DISK_FULL_PAUSE_S = 10.0
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+_MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
+"""Errors after which the metadata says more."""
+
+_SESSION_LOST = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+
+
+class FetcherOwner(Protocol):
+    """What a fetcher needs of its mirror."""
+
+    @property
+    def rate(self) -> RateLimit: ...
+
+    def partitions_of(self, node: int) -> Sequence[MirroredPartition]:
+        """Return the partitions that are fetched from a broker."""
+
+    def by_name(self, topic: str, topic_id: bytes, number: int) -> MirroredPartition | None:
+        """Return a partition of a response."""
+
+    def bytes_max(self) -> int:
+        """Return how many bytes one response may have."""
+
+    def metadata_is_old(self) -> None:
+        """Ask for the leaders again, soon."""
+
+    def changed(self, partition: MirroredPartition) -> None:
+        """Look at a partition again: it is complete, has to be checked, or has failed."""
+
+    def report(self, partition: MirroredPartition, text: str) -> None:
+        """Report an event of a partition."""
+
+
+@dataclass(slots=True, eq=False)
+class Fetched:
+    """Batches of one partition, on their way from the broker to the log."""
+
+    partition: MirroredPartition
+    generation: int
+    offset: int
+    records: memoryview
+    last: LastBatch
+
+
+class NodeFetcher:
+    """Fetches the partitions of one broker."""
+
+    def __init__(self, node: int, client: ClusterClient, owner: FetcherOwner) -> None:
+        self.node = node
+        self._client = client
+        self._owner = owner
+        self._session = SourceSession()
+        self._connection: BrokerConnection | None = None
+        self._wake = trio.Event()
+        self.appending = trio.Lock()
+        """Held while batches of this broker are appended."""
+
+    def wake(self) -> None:
+        """Look at the partitions again."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Fetch and append until cancelled."""
+        send, receive = trio.open_memory_channel[list[Fetched]](0)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._append_all, receive)
+            await self._fetch_all(send)
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    async def _fetch_all(self, send: trio.MemorySendChannel[list[Fetched]]) -> None:
+        while True:
+            self._wake = trio.Event()
+            now = trio.current_time()
+            partitions = [each for each in self._owner.partitions_of(self.node) if each.can_fetch(now)]
+            if not partitions:
+                with trio.move_on_after(PAUSE_S):
+                    await self._wake.wait()
+                continue
+            await self._owner.rate.wait()
+            try:
+                fetched = await self._fetch(partitions)
+            except ClientError as error:
+                await self._failed(partitions, error)
+                continue
+            if fetched:
+                await send.send(fetched)
+
+    async def _failed(self, partitions: Iterable[MirroredPartition], error: ClientError) -> None:
+        self._session.restart()
+        self._owner.metadata_is_old()
+        if not error.is_retriable:
+            for each in partitions:
+                each.stop(str(error))
+                self._owner.changed(each)
+        await trio.sleep(PAUSE_S)
+
+    async def _fetch(self, partitions: Sequence[MirroredPartition]) -> list[Fetched]:
+        """Return the batches of the next response; ClientError."""
+        connection = await self._client.connection(self.node)
+        if connection is not self._connection:
+            self._connection = connection
+            self._session.restart()
+        has_ids = all(each.topic_id != NO_ID for each in partitions)
+        version = connection.version_of(m.FetchRequest, max_version=None if has_ids else TOPIC_IDS_VERSION - 1)
+        bytes_max = self._owner.rate.bytes_max(self._owner.bytes_max())
+        request = self._session.request(
+            partitions, version, bytes_max=bytes_max, wait_ms=WAIT_MS, rack=self._client.properties.client_rack
+        )
+        try:
+            response = await connection.request(request, max_version=version)
+        except Disconnected:
+            self._session.restart()
+            raise
+        if response.error_code:
+            self._session.restart()
+            if response.error_code not in _SESSION_LOST:
+                raise Disconnected(f"{connection}: Fetch: {error_name(response.error_code)}")
+            self._owner.metadata_is_old()
+            await trio.sleep(PAUSE_S)
+            return []
+        self._session.taken(response.session_id)
+        return self._take(partitions, response)
+
+    def _take(self, partitions: Sequence[MirroredPartition], response: Any) -> list[Fetched]:
+        fetched, size = list[Fetched](), 0
+        for topic, number, data in _data_of(response):
+            found = self._owner.by_name(topic.topic, topic.topic_id, number)
+            if found is None or found.node != self.node:
+                continue
+            offset, _, _, generation = self._session.asked(found)
+            if generation != found.generation:
+                continue  # asked for before the partition was moved
+            records = _records_of(data)
+            size += len(records)
+            one = self._take_partition(found, data, offset, records)
+            if one is not None:
+                fetched.append(one)
+        self._owner.rate.take(size)
+        if not size:
+            for each in partitions:
+                self._note_end(each)
+        return fetched
+
+    def _note_end(self, partition: MirroredPartition) -> None:
+        """Take note that the source has no more records: the last offsets may be without any."""
+        if partition.end == partition.position and partition.high_watermark >= partition.stop_at:
+            partition.end = max(partition.end, int(partition.stop_at))
+            self._owner.changed(partition)
+
+    def _take_partition(self, found: MirroredPartition, data: Any, offset: int, records: memoryview) -> Fetched | None:
+        if data.error_code:
+            self._take_error(found, data.error_code)
+            return None
+        if data.diverging_epoch.epoch != UNKNOWN:
+            found.is_checked = False
+            self._owner.changed(found)
+            return None
+        if data.preferred_read_replica not in (UNKNOWN, self.node):
+            found.read_replica = data.preferred_read_replica
+            self._owner.changed(found)
+        found.high_watermark = max(data.high_watermark, 0)
+        found.source_start = max(data.log_start_offset, found.source_start)
+        if not records:
+            return None
+        last = last_whole_batch(records)
+        if last is None:
+            found.stop(f"the source sent {len(records)} bytes at offset {offset} that are no whole batch")
+            self._owner.changed(found)
+            return None
+        if found.position == offset:
+            found.position = max(last.next_offset, offset)
+            found.position_epoch = last.leader_epoch
+        return Fetched(found, found.generation, offset, records, last)
+
+    def _take_error(self, found: MirroredPartition, code: int) -> None:
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if found.read_replica != UNKNOWN:  # the follower may not have the record yet
+                found.read_replica = UNKNOWN
+            else:
+                found.is_out_of_range = True
+        elif code in _MOVED:
+            found.read_replica = UNKNOWN
+            found.wait_until = trio.current_time() + PAUSE_S
+            self._owner.metadata_is_old()
+        else:
+            found.stop(f"the source answers {error_name(code)}{_remedy(code)}")
+        self._owner.changed(found)
+
+    # --- appends ------------------------------------------------------------------------------------------------------
+
+    async def _append_all(self, receive: trio.MemoryReceiveChannel[list[Fetched]]) -> None:
+        async for fetched in receive:
+            async with self.appending:
+                now = [each for each in fetched if _is_next(each)]
+                with trio.CancelScope(shield=True):
+                    results = await in_thread_or_here(partial(_append, now))
+            for each, result in zip(now, results, strict=True):
+                self._appended(each, result)
+            for each in fetched:
+                if each.generation == each.partition.generation and each not in now:
+                    each.partition.restart(each.partition.end)
+            self.wake()
+
+    def _appended(self, fetched: Fetched, result: int | Exception) -> None:
+        found = fetched.partition
+        if isinstance(result, Exception):
+            self._not_appended(found, result)
+            return
+        found.end = max(found.log.next_offset, found.end)
+        found.appended_bytes += result
+        found.last_timestamp = fetched.last.max_timestamp
+        if found.end < fetched.last.next_offset:  # the batches behind a damaged one: the next response begins with it
+            found.restart(found.end)
+        found.failure = ""
+        if found.is_complete:
+            self._owner.changed(found)
+
+    def _not_appended(self, found: MirroredPartition, error: Exception) -> None:
+        found.restart(max(found.log.next_offset, found.end))
+        text = sentence(error)
+        if isinstance(error, OSError) and error.errno in _FULL and math.isinf(found.stop_at):
+            found.wait_until = trio.current_time() + DISK_FULL_PAUSE_S
+            if found.failure != text:
+                self._owner.report(found, f"{text}; it goes on when there is space")
+            found.failure = text
+        else:
+            found.stop(text)
+        self._owner.changed(found)
+
+
+def _is_next(fetched: Fetched) -> bool:
+    found = fetched.partition
+    return fetched.generation == found.generation and fetched.offset == found.end and not found.is_stopped
+
+
+def _append(fetched: Sequence[Fetched]) -> list[int | Exception]:
+    """Append batches to their logs, in a thread; return the bytes, or the error of each."""
+    results = list[int | Exception]()
+    for each in fetched:
+        try:
+            results.append(each.partition.log.append_replicated(each.records))
+        except (StorageError, OSError, MemoryError) as error:
+            results.append(error)
+    return results
+
+
+def _data_of(response: Any) -> Iterator[tuple[Any, int, Any]]:
+    """Yield topic, number and data of each partition; those of versions before 4 have other names."""
+    for topic in response.responses:
+        for each in topic.partitions:
+            yield topic, each.partition_index, each
+        for each in topic.partition_responses:
+            yield topic, each.partition, each
+
+
+def _records_of(data: Any) -> memoryview:
+    records = data.records if hasattr(data, "records") else data.record_set
+    return memoryview(b"" if records is None else records)
+
+
+def _remedy(code: int) -> str:
+    if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return ": the user of --config needs READ and DESCRIBE of the topic"
+    return ""

@@ -1,0 +1,536 @@
+"""Mirrors the chosen topics of a cluster into a log directory, until cancelled or, with `once`, up to their ends.
+
+    metadata ──► topics, partitions, leaders ──► check what is here ──► a fetcher for each broker
+        ▲                                                                     │
+        └──────────── a leader has moved, a topic is new or gone ◄────────────┘
+
+A partition is checked whenever its leader or its leader epoch changes: records that the source has lost in an unclean
+election are cut here, too. What cannot pass by itself stops one partition; the others go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+import trio
+
+from offsetfs.client.cluster import ClusterClient
+from offsetfs.client.errors import ClientError, error_name
+from offsetfs.client.metadata import ClusterMetadata, TopicInfo
+from offsetfs.mirror import positions, topics
+from offsetfs.mirror.fetcher import NodeFetcher
+from offsetfs.mirror.options import EARLIEST, FETCH_BYTES_MAX, FLIGHT_BYTES_MAX, LATEST, MirrorOptions, OnGap
+from offsetfs.mirror.partition import UNKNOWN, MirroredPartition
+from offsetfs.mirror.positions import OffsetQuery, SourceOffset
+from offsetfs.mirror.rate import RateLimit
+from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.protocol.message import NO_ID, id_text
+from offsetfs.runtime.threads import in_thread
+from offsetfs.storage import Log, LogDirectory, TopicPartition
+from offsetfs.storage.directory import MirroredTopic, MirrorFile
+from offsetfs.storage.errors import InvalidConfig, StorageError, sentence
+
+_log = logging.getLogger(__name__)
+
+REFRESH_S = 10.0
+"""How often topics, partitions and leaders are asked for when nothing has failed."""
+
+REFRESH_PAUSE_S = 0.1
+RECHECK_S = 0.2
+UPKEEP_S = 1.0
+FLUSH_S = 10.0
+PATIENCE_S = 60.0
+"""With `once`: how long the source may not answer, or a partition may have no leader."""
+
+OnEvent = Callable[[str], None]
+"""Called with a sentence for each event that people should know of."""
+
+
+class MirrorError(Exception):
+    """The directory cannot be a mirror of the cluster. The message has the remedy."""
+
+
+class Mirror:
+    """A log directory that follows a cluster. `run` it once."""
+
+    def __init__(
+        self, directory: LogDirectory, client: ClusterClient, source: str, options: MirrorOptions, on_event: OnEvent
+    ) -> None:
+        self.rate = RateLimit(options.bytes_per_s)
+        self.partitions: dict[TopicPartition, MirroredPartition] = {}
+        self.failures: dict[str, str] = {}
+        """Topics that are not mirrored, with the reason."""
+        self._directory = directory
+        self._client = client
+        self._source = source
+        self._options = options
+        self._on_event = on_event
+        self._by_id: dict[tuple[bytes, int], MirroredPartition] = {}
+        self._gone: set[str] = set()
+        self._fetchers: dict[int, NodeFetcher] = {}
+        self._nursery: trio.Nursery | None = None
+        self._wake = trio.Event()
+        self._asks_again = False
+        self._failing_since: float | None = None
+        self._is_begun = False
+
+    # --- the whole ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Mirror until cancelled; with `once` until all partitions are complete. ClientError, MirrorError, OSError."""
+        await self._refresh()  # an address that no broker has is an error of the caller
+        self._is_begun = True
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            nursery.start_soon(self._keep_up)
+            await self._follow()
+            nursery.cancel_scope.cancel()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to do with `once`."""
+        return self._options.once and all(each.is_complete for each in self.partitions.values())
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a topic or a partition could not be mirrored."""
+        return bool(self.failures) or any(each.failure for each in self.partitions.values())
+
+    async def _follow(self) -> None:
+        next_refresh = trio.current_time() + REFRESH_S
+        while not self.is_complete:
+            self._wake = trio.Event()
+            self._start_fetchers()
+            await self._attend()
+            if self.is_complete:
+                break
+            now = trio.current_time()
+            if self._asks_again or now >= next_refresh:
+                self._asks_again = False
+                await self._try_refresh()
+                next_refresh = trio.current_time() + REFRESH_S
+                await trio.sleep(REFRESH_PAUSE_S)
+                continue
+            is_waiting = any(not each.is_checked or each.is_out_of_range for each in self._active())
+            with trio.move_on_after(RECHECK_S if is_waiting else next_refresh - now):
+                await self._wake.wait()
+
+    def _active(self) -> list[MirroredPartition]:
+        return [each for each in self.partitions.values() if not each.is_stopped]
+
+    def _start_fetchers(self) -> None:
+        assert self._nursery is not None
+        for node in {each.node for each in self._active()} - {UNKNOWN} - self._fetchers.keys():
+            self._fetchers[node] = NodeFetcher(node, self._client, self)
+            self._nursery.start_soon(self._fetchers[node].run)
+        for each in self._fetchers.values():
+            each.wake()
+
+    async def _attend(self) -> None:
+        """Check partitions whose leader is new, and find a position for those that are out of range."""
+        try:
+            await self._check([each for each in self._active() if not each.is_checked and each.leader != UNKNOWN])
+            await self._find_range([each for each in self._active() if each.is_out_of_range])
+        except ClientError as error:
+            self._note_failing(error)
+        for each in self._fetchers.values():
+            each.wake()
+
+    # --- what fetchers ask --------------------------------------------------------------------------------------------
+
+    def partitions_of(self, node: int) -> list[MirroredPartition]:
+        return [each for each in self.partitions.values() if each.node == node and not each.is_stopped]
+
+    def by_name(self, topic: str, topic_id: bytes, number: int) -> MirroredPartition | None:
+        if topic:
+            return self.partitions.get(TopicPartition(topic, number))
+        return self._by_id.get((bytes(topic_id), number))
+
+    def bytes_max(self) -> int:
+        return min(FETCH_BYTES_MAX, max(FLIGHT_BYTES_MAX // 2 // max(len(self._fetchers), 1), 1 << 20))
+
+    def metadata_is_old(self) -> None:
+        self._asks_again = True
+        self._wake.set()
+
+    def changed(self, partition: MirroredPartition) -> None:
+        if partition.is_stopped and partition.failure:
+            self.report(partition, partition.failure)
+        self._wake.set()
+
+    def report(self, partition: MirroredPartition, text: str) -> None:
+        self._on_event(f"{partition.name}: {text}")
+
+    # --- topics and leaders -------------------------------------------------------------------------------------------
+
+    async def _try_refresh(self) -> None:
+        try:
+            await self._refresh()
+        except ClientError as error:
+            if not error.is_retriable:
+                raise
+            self._note_failing(error)
+        else:
+            if self._failing_since is not None:
+                self._on_event("the source answers again")
+            self._failing_since = None
+
+    def _note_failing(self, error: ClientError) -> None:
+        now = trio.current_time()
+        if self._failing_since is None:
+            self._failing_since = now
+            self._on_event(f"{error}; trying again")
+        elif self._options.once and now - self._failing_since > PATIENCE_S:
+            raise error
+        self._asks_again = True
+
+    async def _refresh(self) -> None:
+        metadata = await self._client.metadata(None, refresh=True)
+        known = self._directory.mirror or MirrorFile(metadata.cluster_id or "", self._source)
+        if known.cluster_id != (metadata.cluster_id or ""):
+            raise MirrorError(
+                f"{self._directory.path} mirrors the cluster {known.cluster_id} ({known.source}), and {self._source} "
+                f"is {metadata.cluster_id}; use another directory"
+            )
+        chosen = [each for each in topics.chosen_topics(metadata, self._options) if self._can_mirror(each, known)]
+        new = [each for each in chosen if each.name not in known.topics]
+        if new or self._directory.mirror is None:
+            known = await self._record(known, new)
+        for each in chosen:
+            await self._add_missing(each, known.topics[each.name])
+        await self._begin([each for each in self._active() if each.leader == UNKNOWN], metadata)
+        self._follow_leaders(metadata)
+        self._note_gone(metadata)
+
+    def _can_mirror(self, topic: TopicInfo, known: MirrorFile) -> bool:
+        failure = self._failure_of(topic, known)
+        if not failure:
+            self.failures.pop(topic.name, None)
+            return topic.error == ErrorCode.NONE
+        if self.failures.get(topic.name) != failure:
+            self.failures[topic.name] = failure
+            self._on_event(f"{topic.name}: {failure}")
+            for each in self._active():
+                if each.name.topic == topic.name:
+                    each.stop(failure)
+        return False
+
+    def _failure_of(self, topic: TopicInfo, known: MirrorFile) -> str:
+        if topic.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return f"{error_name(topic.error)}: the user of --config needs READ and DESCRIBE of the topic"
+        if topic.error:
+            return ""  # no leader, being deleted: it passes
+        found = known.topics.get(topic.name)
+        path = self._directory.path
+        if found is None:
+            has_data = any(each.topic == topic.name for each in self._directory.partitions())
+            cause = "the directory has a topic of this name that is no mirror"
+            return f"{cause}; delete it (offsetfs delete {path} {topic.name}), or use another one" if has_data else ""
+        if found.topic_id and topic.has_id and found.topic_id != id_text(topic.id):
+            cause = "deleted and created again at the source; the records here are those of the former topic"
+            return f"{cause}; delete them (offsetfs delete {path} {topic.name}), or mirror into another directory"
+        return ""
+
+    async def _record(self, known: MirrorFile, new: Sequence[TopicInfo]) -> MirrorFile:
+        """Add topics to the file of the mirror, with their settings."""
+        settings = await self._settings_of(new)
+        added = {each.name: MirroredTopic(id_text(each.id) if each.has_id else "", settings[each.name]) for each in new}
+        changed = MirrorFile(known.cluster_id, self._source, {**known.topics, **added})
+        await in_thread(partial(self._directory.set_mirror, changed))
+        return changed
+
+    async def _settings_of(self, new: Sequence[TopicInfo]) -> dict[str, dict[str, str]]:
+        found: dict[str, dict[str, str]] = {each.name: {} for each in new}
+        if not new:
+            return found
+        try:
+            response = await self._client.request(topics.settings_request(found))
+        except ClientError as error:
+            if error.is_retriable:
+                raise
+            self._on_event(f"settings of topics are not taken over: {error}")
+            return found
+        for each in response.results:
+            if each.error_code:
+                self._on_event(f"{each.resource_name}: settings are not taken over: {error_name(each.error_code)}")
+            elif each.resource_name in found:
+                found[each.resource_name] = topics.own_settings(each)
+        return found
+
+    async def _add_missing(self, topic: TopicInfo, recorded: MirroredTopic) -> None:
+        """Create the partitions that are not here, and open all of a topic."""
+        names = [TopicPartition(topic.name, number) for number in sorted(topic.partitions)]
+        missing = [each for each in names if each not in self.partitions]
+        if not missing:
+            return
+        try:
+            logs = await in_thread(partial(self._logs, topic, recorded, names, missing))
+        except (StorageError, OSError) as error:
+            self.failures[topic.name] = sentence(error)
+            self._on_event(f"{topic.name}: {sentence(error)}")
+            return
+        for name, log in logs.items():
+            found = MirroredPartition(name, topic.id if recorded.topic_id or topic.has_id else NO_ID, log)
+            found.restart(log.next_offset)
+            self.partitions[name] = found
+            self._by_id[found.topic_id, name.partition] = found
+
+    def _logs(
+        self,
+        topic: TopicInfo,
+        recorded: MirroredTopic,
+        names: Iterable[TopicPartition],
+        missing: Iterable[TopicPartition],
+    ) -> dict[TopicPartition, Log]:
+        """Return the logs of partitions, in a thread; those that do not exist are created."""
+        absent = [each for each in names if not self._directory.has(each)]
+        if absent:
+            settings = topics.local_settings(recorded.settings, self._options)
+            topic_id = topic.id if topic.has_id else None
+            try:
+                self._directory.create_partitions(absent, settings, topic_id=topic_id)
+            except InvalidConfig:  # settings that contradict each other together with the defaults here
+                self._directory.create_partitions(absent, topics.local_settings({}, self._options), topic_id=topic_id)
+            if "compact" in self._directory.config_of(topic.name).cleanup_policy:
+                for each in absent:  # gaps of compaction are no damage
+                    self._directory.set_cleaner_offset(each, 0)
+        return {each: self._directory.writable_log(each) for each in missing}
+
+    async def _begin(self, new: Sequence[MirroredPartition], metadata: ClusterMetadata) -> None:
+        """Set where new partitions begin and, with `once`, where they end."""
+        asked = list[OffsetQuery]()
+        for each in new:
+            info = metadata.topics[each.name.topic].partitions.get(each.name.partition)
+            if info is not None and info.leader != UNKNOWN:
+                asked.append(OffsetQuery(each.name, info.leader, info.leader_epoch, self._options.start))
+        empty = [each for each in asked if not self.partitions[each.name].end]
+        starts = await positions.offsets_at(self._client, empty)
+        ends: positions.Answers = {}
+        if self._options.once:
+            ends = await positions.offsets_at(self._client, [_at(each, LATEST) for each in asked])
+        for one in asked:
+            found = self.partitions[one.name]
+            if one in empty and not self._is_answered(found, starts.get(one.name)):
+                continue
+            if self._options.once and not self._is_answered(found, ends.get(one.name)):
+                continue
+            if one in empty and starts[one.name].offset > 0:
+                await in_thread(partial(found.log.truncate_fully, starts[one.name].offset))
+                found.restart(found.log.next_offset)
+            if self._options.once:
+                found.stop_at = ends[one.name].offset
+            found.leader, found.leader_epoch = one.leader, one.leader_epoch
+
+    def _is_answered(self, partition: MirroredPartition, answer: SourceOffset | None) -> bool:
+        if answer is None or answer.error in _PASSING:
+            self._asks_again = True
+            return False
+        if answer.error:
+            partition.stop(f"ListOffsets: {error_name(answer.error)}")
+            self.changed(partition)
+            return False
+        return True
+
+    def _follow_leaders(self, metadata: ClusterMetadata) -> None:
+        now = trio.current_time()
+        for each in self._active():
+            topic = metadata.topics.get(each.name.topic)
+            info = None if topic is None else topic.partitions.get(each.name.partition)
+            if info is None or info.leader == UNKNOWN:
+                self._note_leaderless(each, now)
+                continue
+            if each.leader == UNKNOWN:
+                continue  # not begun
+            if (info.leader, info.leader_epoch) != (each.leader, each.leader_epoch):
+                each.leader, each.leader_epoch = info.leader, info.leader_epoch
+                each.read_replica, each.is_checked = UNKNOWN, False
+
+    def _note_leaderless(self, partition: MirroredPartition, now: float) -> None:
+        self._asks_again = True
+        if not self._options.once:
+            return
+        if math.isinf(partition.leaderless_since):
+            partition.leaderless_since = now
+        elif now - partition.leaderless_since > PATIENCE_S:
+            partition.stop("the source has no leader for the partition")
+            self.changed(partition)
+
+    def _note_gone(self, metadata: ClusterMetadata) -> None:
+        for topic in {each.topic for each in self.partitions} - self._gone - metadata.topics.keys():
+            self._gone.add(topic)
+            self._on_event(f"{topic}: deleted at the source; its records stay here")
+            for each in self._active():
+                if each.name.topic == topic:
+                    each.stop("")
+        for topic in self._gone & metadata.topics.keys() - self.failures.keys():
+            self._gone.discard(topic)  # the same topic, which a broker had not learned of yet
+            for each in self.partitions.values():
+                if each.name.topic == topic and not each.failure:
+                    each.is_stopped = False
+
+    # --- what is here, compared with the source -----------------------------------------------------------------------
+
+    async def _check(self, unchecked: Sequence[MirroredPartition]) -> None:
+        """Cut what the leader does not have, of partitions that nothing is appended to meanwhile."""
+        if not unchecked:
+            return
+        for each in unchecked:
+            each.generation += 1
+        for fetcher in self._fetchers.values():
+            async with fetcher.appending:
+                pass
+        asked = list[OffsetQuery]()
+        for each in unchecked:
+            each.restart(max(each.log.next_offset, each.end if self._options.keep else 0))
+            if each.position_epoch == UNKNOWN:
+                each.is_checked = True
+            else:
+                asked.append(OffsetQuery(each.name, each.leader, each.leader_epoch, each.position_epoch))
+        answers = await positions.ends_of_epochs(self._client, asked)
+        for one in asked:
+            await self._compare(self.partitions[one.name], one, answers.get(one.name))
+
+    async def _compare(self, found: MirroredPartition, asked: OffsetQuery, answer: SourceOffset | None) -> None:
+        if answer is None or answer.error in _PASSING:
+            self._asks_again = True
+            return
+        if answer.error == ErrorCode.UNSUPPORTED_VERSION:
+            found.is_checked = True
+            return
+        if answer.error:
+            found.stop(f"OffsetForLeaderEpoch: {error_name(answer.error)}")
+            self.changed(found)
+            return
+        if answer.offset < 0:
+            if UNKNOWN < found.leader_epoch < asked.value:
+                found.stop(
+                    f"the source does not know the leader epoch {asked.value} of the last record here: it is another "
+                    f"log; delete the topic here (offsetfs delete {self._directory.path} {found.name.topic})"
+                )
+                self.changed(found)
+            found.is_checked = True
+            return
+        cut = answer.offset
+        if answer.epoch < asked.value:
+            local = found.log.end_of_epoch(answer.epoch)
+            cut = min(cut, cut if local is None else local[1])
+        if cut < found.log.next_offset:
+            await self._truncate(found, cut)
+        found.is_checked = answer.epoch >= asked.value or found.position_epoch in (UNKNOWN, answer.epoch)
+
+    async def _truncate(self, found: MirroredPartition, offset: int) -> None:
+        end = found.log.next_offset
+        try:
+            offset = await in_thread(partial(_cut, found.log, offset))
+        except (StorageError, OSError) as error:
+            found.stop(sentence(error))
+            self.changed(found)
+            return
+        found.restart(found.log.next_offset)
+        self.report(found, f"the source lost the records from {offset} to {end - 1}; they are cut here, too")
+
+    async def _find_range(self, outside: Sequence[MirroredPartition]) -> None:
+        """Find out what the source has, for partitions whose next record it does not have."""
+        asked = [OffsetQuery(each.name, each.leader, each.leader_epoch, EARLIEST) for each in outside]
+        if not asked:
+            return
+        starts = await positions.offsets_at(self._client, asked)
+        ends = await positions.offsets_at(self._client, [_at(each, LATEST) for each in asked])
+        for each in outside:
+            start, end = starts.get(each.name), ends.get(each.name)
+            if not self._is_answered(each, start) or not self._is_answered(each, end):
+                continue
+            assert start is not None and end is not None
+            each.is_out_of_range = False
+            if each.end < start.offset:
+                await self._cross_gap(each, start.offset)
+            elif each.end > end.offset:
+                each.stop(
+                    f"the source ends at offset {end.offset}, before the end here, {each.end}: it lost records, or is "
+                    f"another log; cut them here (offsetfs truncate), or delete the topic here"
+                )
+                self.changed(each)
+            else:
+                each.wait_until = trio.current_time() + RECHECK_S
+
+    async def _cross_gap(self, found: MirroredPartition, start: int) -> None:
+        gap = f"the source has deleted the records from {found.end} to {start - 1}"
+        if self._options.on_gap is OnGap.FAIL and found.log.size_bytes:
+            found.stop(f"{gap} before they were mirrored; --on-gap=skip goes on behind them")
+            self.changed(found)
+            return
+        if self._options.keep and found.log.size_bytes:
+            found.restart(start)
+        else:
+            await in_thread(partial(found.log.truncate_fully, start))
+            found.restart(found.log.next_offset)
+        if self._is_begun:
+            self.report(found, f"{gap}; it goes on behind them")
+
+    # --- upkeep -------------------------------------------------------------------------------------------------------
+
+    async def _keep_up(self) -> None:
+        """Follow the log starts of the source, and write records to the disk."""
+        next_flush = trio.current_time() + FLUSH_S
+        while True:
+            await trio.sleep(UPKEEP_S)
+            with trio.CancelScope(shield=True):
+                if not self._options.keep:
+                    await self.follow_log_starts()
+                if trio.current_time() >= next_flush:
+                    await in_thread(partial(_flush, [each.log for each in self._active()]))
+                    next_flush = trio.current_time() + FLUSH_S
+
+    async def follow_log_starts(self) -> None:
+        """Raise the log starts here to those of the source."""
+        starts = {
+            each.name: min(each.source_start, each.log.next_offset)
+            for each in self._active()
+            if each.log.log_start_offset < min(each.source_start, each.log.next_offset)
+        }
+        if starts:
+            try:
+                await in_thread(partial(self._directory.raise_log_starts, starts))
+            except (StorageError, OSError) as error:
+                _log.error("log starts cannot be raised: %s", sentence(error))
+
+
+_PASSING = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Errors that pass when the metadata is read again."""
+
+
+def _at(asked: OffsetQuery, time: int) -> OffsetQuery:
+    return OffsetQuery(asked.name, asked.leader, asked.leader_epoch, time)
+
+
+def _cut(log: Log, offset: int) -> int:
+    """Cut a log at `offset`, or at the beginning of the batch that contains it; return where, in a thread."""
+    if log.log_start_offset <= offset < log.next_offset:
+        batch = log.batch_at(offset)
+        if batch is not None and batch.base_offset < offset:
+            offset = max(batch.base_offset, log.log_start_offset)
+    log.truncate_to(offset)
+    return offset
+
+
+def _flush(logs: Iterable[Log]) -> None:
+    for each in logs:
+        if each.recovery_point < each.next_offset:
+            try:
+                each.flush()
+            except (StorageError, OSError) as error:
+                _log.error("%s", sentence(error))

@@ -1,0 +1,43 @@
+"""What is mirrored, and how: the options of `offsetfs mirror`."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+EARLIEST, LATEST = -2, -1
+"""Times that stand for the beginning and the end of a log, as in ListOffsets."""
+
+FETCH_BYTES_MAX = 32 << 20
+"""How many bytes one response has at most, unless its first batch is larger."""
+
+FLIGHT_BYTES_MAX = 64 << 20
+"""The bytes in memory at the same time, of all brokers together: one response arrives while another is appended."""
+
+
+class OnGap(enum.Enum):
+    """What is done where the source has deleted records that are not here yet."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorOptions:
+    """The options of a mirror."""
+
+    topics: Sequence[re.Pattern[str]] = (re.compile(".*"),)
+    """Topics whose whole name matches one of them. Internal topics only where one of them is the name itself."""
+    start: int = EARLIEST
+    """Where partitions begin that are not here yet: a time in milliseconds since 1970, EARLIEST or LATEST."""
+    once: bool = False
+    """Whether to end at the offsets at which the partitions of the source end in the beginning."""
+    keep: bool = False
+    """Whether records stay that the source deletes."""
+    on_gap: OnGap = OnGap.FAIL
+    bytes_per_s: int = 0
+    """0: as fast as possible."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the topics here, over those of the source."""

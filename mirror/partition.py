@@ -1,0 +1,81 @@
+"""One partition of a mirror: where it is fetched from, how far it is, and what is wrong with it.
+
+    checking ──► fetching ⇄ waiting (a leader changes, the disk is full) ──► stopped (a cause that does not pass)
+
+`position` is the offset of the next request, ahead of `end` while a response is being appended. Whatever moves `end`
+otherwise (a truncation, a gap that is skipped) makes another `generation`: responses to earlier requests are discarded.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from offsetfs.storage import Log, TopicPartition
+
+UNKNOWN = -1
+
+
+@dataclass(slots=True, eq=False)
+class MirroredPartition:
+    """A partition of the source, and its log here. Only the event loop changes it."""
+
+    name: TopicPartition
+    topic_id: bytes
+    log: Log
+    leader: int = UNKNOWN
+    leader_epoch: int = UNKNOWN
+    read_replica: int = UNKNOWN
+    """The follower that the leader has named, because it is nearer; UNKNOWN: none."""
+    generation: int = 0
+    end: int = 0
+    """Where the log ends here, or where the next record will be if the source has none before it."""
+    position: int = 0
+    position_epoch: int = UNKNOWN
+    """The leader epoch of the record before `position`."""
+    is_checked: bool = False
+    """Whether what is here is known to be at the leader, too."""
+    is_out_of_range: bool = False
+    """Whether the source does not have `position`."""
+    high_watermark: int = UNKNOWN
+    source_start: int = UNKNOWN
+    stop_at: float = math.inf
+    """With `once`: the offset at which the partition is complete."""
+    wait_until: float = 0.0
+    leaderless_since: float = math.inf
+    failure: str = ""
+    """Why the partition is not mirrored any more, or not now."""
+    is_stopped: bool = False
+    appended_bytes: int = 0
+    last_timestamp: int = UNKNOWN
+
+    @property
+    def node(self) -> int:
+        """The node id of the broker that is asked for records."""
+        return self.leader if self.read_replica == UNKNOWN else self.read_replica
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to do with `once`."""
+        return self.is_stopped or self.end >= self.stop_at
+
+    @property
+    def lag(self) -> int:
+        """How many offsets the source is ahead; UNKNOWN before the first response."""
+        return UNKNOWN if self.high_watermark == UNKNOWN else max(self.high_watermark - self.end, 0)
+
+    def can_fetch(self, now: float) -> bool:
+        """Whether records can be asked for at `now`."""
+        is_ready = self.is_checked and not self.is_out_of_range and not self.is_complete
+        return is_ready and self.wait_until <= now
+
+    def restart(self, end: int) -> None:
+        """Continue at `end`, where the log ends now; earlier requests do not count."""
+        self.generation += 1
+        self.end = self.position = end
+        self.position_epoch = self.log.leader_epoch if self.log.size_bytes else UNKNOWN
+
+    def stop(self, failure: str) -> None:
+        """Mirror the partition no further, for a reason that does not pass."""
+        self.failure, self.is_stopped = failure, True
+        self.generation += 1

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from running_broker import Running
+
+from offsetfs.storage import LogDirectory, TopicPartition
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogDirectory]:
+    """The log directory of the broker that is mirrored."""
+    monkeypatch.setattr("os.fsync", lambda _fd: None)
+    (tmp_path / "source").mkdir()
+    found = LogDirectory.open(str(tmp_path / "source"))
+    found.create_partitions([TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("users", 0)])
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[LogDirectory]:
+    """The log directory of the mirror."""
+    (tmp_path / "mirror").mkdir()
+    found = LogDirectory.open(str(tmp_path / "mirror"))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+async def running(source: LogDirectory, nursery: trio.Nursery) -> AsyncIterator[Running]:
+    found = Running(source)
+    nursery.start_soon(found.broker.run)
+    yield found
+    found.broker.stop()
+    found.listener.close()
