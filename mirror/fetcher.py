@@ -183,7 +183,7 @@ class NodeFetcher:
         return self._take(partitions, response)
 
     def _take(self, partitions: Sequence[MirroredPartition], response: Any) -> list[Fetched]:
-        fetched, size = list[Fetched](), 0
+        fetched, size, with_error = list[Fetched](), 0, set[MirroredPartition]()
         for topic, number, data in _data_of(response):
             found = self._owner.by_name(topic.topic, topic.topic_id, number)
             if found is None or found.node != self.node:
@@ -191,6 +191,8 @@ class NodeFetcher:
             offset, _, _, generation = self._session.asked(found)
             if generation != found.generation:
                 continue  # asked for before the partition was moved
+            if data.error_code:
+                with_error.add(found)
             records = _records_of(data)
             size += len(records)
             one = self._take_partition(found, data, offset, records)
@@ -199,12 +201,15 @@ class NodeFetcher:
         self._owner.rate.take(size)
         if not size:
             for each in partitions:
-                self._note_end(each)
+                if each not in with_error and each.can_fetch(trio.current_time()):
+                    self._note_end(each)
         return fetched
 
     def _note_end(self, partition: MirroredPartition) -> None:
         """Take note that the source has no more records: the last offsets may be without any."""
-        if partition.end == partition.position and partition.high_watermark >= partition.stop_at:
+        offset, _, _, generation = self._session.asked(partition)
+        was_asked_at_end = generation == partition.generation and offset == partition.end == partition.position
+        if was_asked_at_end and partition.high_watermark >= partition.stop_at:
             partition.end = max(partition.end, int(partition.stop_at))
             self._owner.changed(partition)
 
@@ -244,7 +249,7 @@ class NodeFetcher:
             found.wait_until = trio.current_time() + PAUSE_S
             self._owner.metadata_is_old()
         else:
-            found.stop(f"the source answers {error_name(code)}{_remedy(code)}")
+            found.stop(f"offset {found.end}: the source answers {error_name(code)}{_remedy(code)}")
         self._owner.changed(found)
 
     # --- appends ------------------------------------------------------------------------------------------------------

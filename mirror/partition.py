@@ -57,7 +57,7 @@ class MirroredPartition:
     @property
     def is_complete(self) -> bool:
         """Whether nothing is left to do with `once`."""
-        return self.is_stopped or self.end >= self.stop_at
+        return self.is_stopped or (self.is_checked and self.end >= self.stop_at)
 
     @property
     def lag(self) -> int:

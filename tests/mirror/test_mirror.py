@@ -10,13 +10,17 @@ import trio
 from running_broker import Running
 
 from offsetfs.client.cluster import ClusterClient
-from offsetfs.mirror.mirror import Mirror
-from offsetfs.mirror.options import MirrorOptions
-from offsetfs.storage import BatchBuilder, Log, LogDirectory, TopicPartition
+from offsetfs.mirror import mirror as mirror_module
+from offsetfs.mirror.mirror import Mirror, MirrorError
+from offsetfs.mirror.options import EARLIEST, LATEST, MirrorOptions, OnGap
+from offsetfs.storage import BatchBuilder, Log, LogDirectory, LogReader, TopicPartition
+from offsetfs.storage.directory import MirrorFile
+from offsetfs.storage.errors import ReadOnlyLog
 
 pytestmark = pytest.mark.unit
 
 ORDERS = TopicPartition("orders", 0)
+USERS = TopicPartition("users", 0)
 ONCE = MirrorOptions(once=True)
 
 
@@ -71,3 +75,202 @@ async def test_only_topics_whose_whole_name_matches(
     assert {each.topic for each in directory.partitions()} == {"orders"}
     await mirrored(running, directory, MirrorOptions(topics=(re.compile("__consumer_offsets"),), once=True))
     assert {each.topic for each in directory.partitions()} == {"orders", "__consumer_offsets"}
+
+
+async def test_a_running_mirror_follows_appends_new_partitions_and_topics(
+    running: Running,
+    source: LogDirectory,
+    directory: LogDirectory,
+    nursery: trio.Nursery,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mirror_module, "REFRESH_S", 0.05)
+    events = list[str]()
+    async with ClusterClient([running.address]) as client:
+        nursery.start_soon(Mirror(directory, client, "source:9092", MirrorOptions(), events.append).run)
+        append(source.log(ORDERS), b"one")
+        await has(directory, ORDERS, 1)
+        append(source.log(ORDERS), b"two")
+        await has(directory, ORDERS, 2)
+        added = TopicPartition("orders", 2), TopicPartition("new", 0)
+        for each in added:
+            source.create_partition(each)
+            append(source.log(each), b"three", b"four")
+            await has(directory, each, 2)
+        nursery.cancel_scope.cancel()
+    assert events == []
+    for each in (ORDERS, *added):
+        assert bytes_of(directory.log(each)) == bytes_of(source.log(each))
+        assert directory.topic_id(each) == source.topic_id(each)
+
+
+async def has(directory: LogDirectory, name: TopicPartition, end: int) -> None:
+    with trio.fail_after(5):
+        while not directory.has(name) or directory.log(name).next_offset < end:
+            await trio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("start", "begin"), [(EARLIEST, 3), (LATEST, 9), (1_795_266_300_006, 6), (1_795_266_300_100, 9)]
+)
+async def test_new_partitions_begin_where_they_are_asked_to(
+    running: Running, source: LogDirectory, directory: LogDirectory, start: int, begin: int
+) -> None:
+    log = source.log(ORDERS)
+    for number in range(9):
+        builder = BatchBuilder(1 << 20, log.config.compression)
+        builder.append(None, b"x", (), 1_795_266_300_000 + number)
+        log.append(builder.seal())
+    source.raise_log_starts({ORDERS: 3})
+    await mirrored(running, directory, MirrorOptions(start=start, once=True))
+    found = directory.log(ORDERS)
+    assert (found.log_start_offset, found.next_offset) == (begin, 9)
+
+
+async def test_a_log_start_within_a_batch_is_taken_over(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    append(source.log(ORDERS), b"a", b"b", b"c")
+    source.raise_log_starts({ORDERS: 2})
+    await mirrored(running, directory)
+    found = directory.log(ORDERS)
+    assert (found.log_start_offset, found.next_offset, bytes_of(found)) == (2, 3, bytes_of(source.log(ORDERS)))
+
+
+async def test_what_the_source_lost_in_an_unclean_election_is_cut(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    log = source.log(ORDERS)
+    for value in (b"a", b"b", b"c", b"d"):
+        append(log, value)
+    await mirrored(running, directory)
+    log.truncate_to(2)
+    log.epochs.assign(1, 2)
+    append(log, b"other")
+    events = await mirrored(running, directory)
+    assert events == ["orders-0: the source lost the records from 2 to 3; they are cut here, too"]
+    assert bytes_of(directory.log(ORDERS)) == bytes_of(log)
+    assert directory.log(ORDERS).epochs.entries == log.epochs.entries
+
+
+async def test_an_older_source_stops_the_partition(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    log = source.log(ORDERS)
+    for value in (b"a", b"b", b"c", b"d"):
+        append(log, value)
+    append(source.log(USERS), b"one")
+    await mirrored(running, directory)
+    log.truncate_fully(9)
+    append(source.log(USERS), b"two")
+    events = await mirrored(running, directory)
+    assert len(events) == 1 and events[0].startswith("orders-0: the source has deleted the records from 4 to 8 before")
+    assert (directory.log(ORDERS).next_offset, directory.log(USERS).next_offset) == (4, 2)
+    events = await mirrored(running, directory, MirrorOptions(once=True, on_gap=OnGap.SKIP))
+    assert len(events) == 1 and "it goes on behind them" in events[0]
+    assert (directory.log(ORDERS).log_start_offset, directory.log(ORDERS).next_offset) == (9, 9)
+
+
+async def test_an_archive_keeps_what_the_source_deletes(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    log, options = source.log(ORDERS), MirrorOptions(once=True, keep=True, on_gap=OnGap.SKIP)
+    append(log, b"a")
+    append(log, b"b")
+    await mirrored(running, directory, options)
+    log.truncate_fully(9)
+    append(log, b"c")
+    await mirrored(running, directory, options)
+    found = directory.log(ORDERS)
+    assert [(each.offset, each.value) for each in LogReader(found).records()] == [(0, b"a"), (1, b"b"), (9, b"c")]
+    assert directory.config_of("orders").retention_ms == -1
+
+
+async def test_a_log_start_that_moves_is_followed(
+    running: Running, source: LogDirectory, directory: LogDirectory, nursery: trio.Nursery
+) -> None:
+    append(source.log(ORDERS), b"a")
+    append(source.log(ORDERS), b"b")
+    async with ClusterClient([running.address]) as client:
+        mirror = Mirror(directory, client, "source:9092", MirrorOptions(), print)
+        nursery.start_soon(mirror.run)
+        await has(directory, ORDERS, 2)
+        source.raise_log_starts({ORDERS: 1})
+        append(source.log(ORDERS), b"c")
+        await has(directory, ORDERS, 3)
+        await mirror.follow_log_starts()
+        nursery.cancel_scope.cancel()
+    assert directory.log(ORDERS).log_start_offset == 1
+
+
+async def test_settings_are_taken_over_and_records_do_not_go_by_their_age(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    source.configure("orders", {"segment.bytes": "5000", "retention.ms": "1000", "cleanup.policy": "compact,delete"})
+    await mirrored(running, directory)
+    found = directory.config_of("orders")
+    assert (found.segment_bytes, found.retention_ms, found.is_compacted) == (5000, -1, True)
+    assert directory.mirror is not None
+    assert directory.mirror.topics["orders"].settings["retention.ms"] == "1000"
+
+
+async def test_a_topic_that_was_created_again_is_not_mixed(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    append(source.log(USERS), b"old")
+    await mirrored(running, directory)
+    source.delete_partition(USERS)
+    source.create_partition(USERS)
+    append(source.log(USERS), b"new")
+    append(source.log(USERS), b"newer")
+    events = await mirrored(running, directory)
+    assert len(events) == 1 and events[0].startswith("users: deleted and created again at the source")
+    assert [each.value for each in LogReader(directory.log(USERS)).records()] == [b"old"]
+
+
+async def test_a_directory_with_another_topic_of_the_name_is_not_touched(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    append(directory.create_partition(USERS), b"mine")
+    append(source.log(USERS), b"theirs", b"theirs")
+    events = await mirrored(running, directory)
+    assert len(events) == 1 and events[0].startswith("users: the directory has a topic of this name that is no mirror")
+    assert [each.value for each in LogReader(directory.log(USERS)).records()] == [b"mine"]
+    append(directory.log(USERS), b"still mine")
+
+
+async def test_another_cluster_is_refused(running: Running, source: LogDirectory, directory: LogDirectory) -> None:
+    directory.set_mirror(MirrorFile("other", "elsewhere:9092"))
+    with pytest.raises(MirrorError, match="mirrors the cluster other"):
+        await mirrored(running, directory)
+    assert directory.partitions() == []
+
+
+async def test_appends_to_a_mirrored_topic_are_refused(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    await mirrored(running, directory)
+    with pytest.raises(ReadOnlyLog, match="mirrored from source:9092; append to the source"):
+        append(directory.log(ORDERS), b"no")
+    append(directory.create_partition(TopicPartition("mine", 0)), b"yes")
+
+
+async def test_a_damaged_batch_stops_its_partition_with_the_offset(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    log = source.log(ORDERS)
+    append(log, b"a")
+    size = log.size_bytes
+    append(log, b"b" * 100)
+    append(source.log(USERS), b"one")
+    with open(log.snapshot().active.log_path, "r+b") as file:
+        file.seek(size + 80)
+        file.write(b"!")
+    events = await mirrored(running, directory)
+    assert len(events) == 1 and events[0].startswith("orders-0: ") and "offset 1" in events[0]
+    assert (directory.log(ORDERS).next_offset, directory.log(USERS).next_offset) == (1, 1)
+    with open(log.snapshot().active.log_path, "r+b") as file:
+        file.seek(size + 80)
+        file.write(b"b")
+    await mirrored(running, directory)
+    assert bytes_of(directory.log(ORDERS)) == bytes_of(log)
