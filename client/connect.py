@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from functools import partial
 
@@ -10,9 +11,11 @@ import trio
 from offsetfs.client.connection import RESPONSE_BYTES_MAX, BrokerConnection
 from offsetfs.client.errors import ClientError, Disconnected, NoBrokerAnswers
 from offsetfs.client.properties import ClientProperties
+from offsetfs.client.sasl import log_in
 from offsetfs.client.sockets import AllFailed, ResolvedAddress, first_success, open_socket, os_error_text, resolve
+from offsetfs.client.tls import handshake
 from offsetfs.runtime.addresses import Address, address_text
-from offsetfs.runtime.transports import PlainTransport
+from offsetfs.runtime.transports import PlainTransport, Transport
 
 
 async def connect(
@@ -71,13 +74,25 @@ async def _connected(
         raise Disconnected(f"{address_text(address)}: no connection {_within(properties)}") from None
     except OSError as error:
         raise Disconnected(f"{address_text(address)}: {os_error_text(error)}") from error
-    found = BrokerConnection(PlainTransport(peer), address, properties, response_bytes_max)
+    found = BrokerConnection(await _transport(peer, address, properties), address, properties, response_bytes_max)
     try:
         await found.negotiate()
+        if properties.sasl is not None:
+            await found.log_in(partial(log_in, address_text(address), properties.sasl))
     except BaseException:
         found.close()
         raise
     return found
+
+
+async def _transport(peer: socket.socket, address: Address, properties: ClientProperties) -> Transport:
+    if properties.tls is None:
+        return PlainTransport(peer)
+    try:
+        with trio.fail_after(_setup_s(properties)):
+            return await handshake(peer, address, properties.tls)
+    except trio.TooSlowError:
+        raise Disconnected(f"{address_text(address)}: no handshake of TLS {_within(properties)}") from None
 
 
 def _setup_s(properties: ClientProperties) -> float:

@@ -9,16 +9,20 @@ A connection that fails stays failed: each of its requests raises the cause. `Cl
 
 from __future__ import annotations
 
+import math
 import random
+import ssl
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import trio
 
 from offsetfs.client.errors import ClientError, Disconnected, InvalidResponse, RequestTimedOut, UnsupportedByBroker
 from offsetfs.client.properties import ClientProperties
+from offsetfs.client.sasl import Ask
 from offsetfs.client.sockets import os_error_text
+from offsetfs.client.tls import tls_failure
 from offsetfs.protocol import codec
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
@@ -39,10 +43,17 @@ _JOINED_BYTES_MAX = 64 << 10
 _LARGE_BYTES = 256 << 10
 """Copying so much from the socket takes some 0.1 ms."""
 
+_SESSION_SHARE = 0.85, 0.95
+"""After which part of a session the client logs in again, as in Kafka: by chance, so that not all do it at once."""
+
 _TLS_ALERT = b"\x15\x03"
 _HTTP = b"HTTP"
 
 _API_VERSIONS = "ApiVersionsRequest"
+
+
+Login = Callable[[Ask], Awaitable[int]]
+"""Authenticates a connection; returns the lifetime of its session in milliseconds, 0 for one without end."""
 
 
 class _Waiting:
@@ -72,6 +83,10 @@ class BrokerConnection:
         self._next_id = random.randrange(1 << 30)  # so that a response of another connection is noticed
         self._sending = trio.Lock()
         self._failure: ClientError | None = None
+        self._login: Login | None = None
+        self._login_again_s = math.inf
+        self._is_answered = False
+        """Whether there was a response to a request that needs authentication."""
 
     def __str__(self) -> str:
         return address_text(self.address)
@@ -144,9 +159,33 @@ class BrokerConnection:
         self._versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
 
     async def _negotiated(self, version: int) -> Any:
-        return await self.call(m.ApiVersionsRequest("offsetfs", __version__), version)
+        return await self._call(m.ApiVersionsRequest("offsetfs", __version__), version)
 
-    async def call(self, message: ProtocolMessage, version: int) -> Any:
+    async def log_in(self, login: Login) -> None:
+        """Authenticate; AuthenticationFailed, ClientError. After `negotiate`; `run` has not begun."""
+        self._login = login
+        await self._log_in(login, lambda message: self._call(message, self.version_of(type(message))))
+
+    async def _log_in(self, login: Login, ask: Ask) -> None:
+        """Log in, and set when to do it again: a session may have an end, behind which a broker closes (KIP-368)."""
+        lifetime_ms = await login(ask)
+        share = random.uniform(*_SESSION_SHARE)
+        self._login_again_s = trio.current_time() + lifetime_ms / 1000 * share if lifetime_ms > 0 else math.inf
+
+    async def _log_in_again(self) -> None:
+        """Authenticate once more, behind the requests that are in flight. The caller holds the lock of sending."""
+        assert self._login is not None
+        try:
+            await self._log_in(self._login, self._in_turn)
+        except ClientError as error:
+            raise self._failed(error) from None
+
+    async def _in_turn(self, message: ProtocolMessage) -> Any:
+        """Send a request of the login, and return its response."""
+        version = self.version_of(type(message))
+        return self._decoded(type(message).__name__, version, await self._answer(await self._sent(message, version)))
+
+    async def _call(self, message: ProtocolMessage, version: int) -> Any:
         """Return the response to a request of the beginning of the connection: `run` has not begun."""
         correlation_id, buffers = self._encoded(message, version)
         with trio.move_on_after(self._properties.request_timeout_ms / 1000) as scope:
@@ -161,21 +200,30 @@ class BrokerConnection:
 
     async def _request(self, message: ProtocolMessage, version: int, timeout_ms: int | None) -> Any:
         timeout_ms = self._properties.request_timeout_ms if timeout_ms is None else timeout_ms
-        waiting: _Waiting | None = None
-        with trio.move_on_after(timeout_ms / 1000) as scope:
+        with trio.move_on_after(timeout_ms / 1000):
             async with self._sending:
-                if self._failure is not None:
-                    raise self._renewed()
-                correlation_id, buffers = self._encoded(message, version)
-                waiting = _Waiting(correlation_id)
-                self._waiting.append(waiting)
-                await self._send(buffers)
-            await waiting.arrived.wait()
-        if scope.cancelled_caught:
-            raise self._failed(self._timed_out(message, timeout_ms))
-        if waiting is None or waiting.data is None:
+                if trio.current_time() >= self._login_again_s:
+                    await self._log_in_again()
+                waiting = await self._sent(message, version)
+            return self._decoded(type(message).__name__, version, await self._answer(waiting))
+        raise self._failed(self._timed_out(message, timeout_ms))
+
+    async def _sent(self, message: ProtocolMessage, version: int) -> _Waiting:
+        """Send a request; the caller holds the lock of sending. ClientError."""
+        if self._failure is not None:
             raise self._renewed()
-        return self._decoded(type(message).__name__, version, waiting.data)
+        correlation_id, buffers = self._encoded(message, version)
+        waiting = _Waiting(correlation_id)
+        self._waiting.append(waiting)
+        await self._send(buffers)
+        return waiting
+
+    async def _answer(self, waiting: _Waiting) -> memoryview:
+        """Return the response to a request when it is there; ClientError."""
+        await waiting.arrived.wait()
+        if waiting.data is None:
+            raise self._renewed()
+        return waiting.data
 
     def _timed_out(self, message: ProtocolMessage, timeout_ms: int) -> RequestTimedOut:
         api = type(message).__name__.removesuffix("Request")
@@ -253,6 +301,7 @@ class BrokerConnection:
         if not self._waiting:
             raise InvalidResponse(f"{self}: a response without a request")
         self._check_id(data, self._waiting[0].correlation_id)
+        self._is_answered = True
         waiting = self._waiting.popleft()
         waiting.data = data
         waiting.arrived.set()
@@ -282,9 +331,17 @@ class BrokerConnection:
 
     # --- failures -----------------------------------------------------------------------------------------------------
 
-    def _disconnected(self, error: Exception | None) -> Disconnected:
-        """Return the error for the end of the connection: by the broker, or by an error of the system."""
-        cause = os_error_text(error) if isinstance(error, OSError) else "the broker closed the connection"
+    def _disconnected(self, error: Exception | None) -> ClientError:
+        """Return the error for the end of the connection: by the broker, by TLS, or by an error of the system."""
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            return tls_failure(self.address, error)
+        cause = "the broker closed the connection"
+        if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
+            cause = os_error_text(error)
+        if not self._versions:
+            cause += "" if self._properties.tls else "; if its listener has TLS, set security.protocol=SSL or SASL_SSL"
+        elif self._login is None and not self._is_answered:
+            cause += "; if its listener needs a login, set security.protocol=SASL_PLAINTEXT or SASL_SSL"
         return Disconnected(f"{self}: {cause}")
 
     def _failed(self, error: ClientError) -> ClientError:

@@ -15,13 +15,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from offsetfs.client.oauth_tokens import TOKEN_ENDPOINT
+from offsetfs.client.sasl import MECHANISM, SaslProperties
+from offsetfs.client.tls import CHECKED_NAME, TlsProperties
+from offsetfs.runtime.addresses import Address, AddressError, parse_address
+from offsetfs.runtime.security import setting_names as names
+from offsetfs.runtime.security.security_protocol import SecurityProtocol
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.settings import INT_MAX, ChoiceType, IntegerType, SettingType, parse_value, read_properties_file
 
 _MS = IntegerType(0, INT_MAX)
 
 _KINDS: Mapping[str, SettingType] = {
-    "security.protocol": ChoiceType(("PLAINTEXT",)),
+    "security.protocol": ChoiceType(tuple(SecurityProtocol)),
     "request.timeout.ms": IntegerType(1, INT_MAX),
     "socket.connection.setup.timeout.ms": IntegerType(1, INT_MAX),
     "reconnect.backoff.ms": _MS,
@@ -30,13 +36,35 @@ _KINDS: Mapping[str, SettingType] = {
     "metadata.max.age.ms": _MS,
 }
 _TEXTS = ("client.id", "client.rack")
+_SECURITY = frozenset(
+    (
+        names.KEYSTORE_TYPE, names.KEYSTORE, names.CHAIN, names.KEY, names.KEY_PASSWORD, names.KEY_FILE,
+        names.TRUSTSTORE_TYPE, names.TRUSTSTORE, names.TRUSTED, names.PROTOCOLS, names.SUITES, CHECKED_NAME,
+        MECHANISM, names.JAAS_CONFIG, TOKEN_ENDPOINT,
+    )
+)  # fmt: skip
+_BOOTSTRAP = "bootstrap.servers"
+_STORE_PASSWORDS = ("ssl.truststore.password", "ssl.keystore.password")
+_NOT_SUPPORTED = (
+    "ssl.engine.factory.class",
+    "sasl.client.callback.handler.class",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "socks.proxy",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientProperties:
     """The checked settings of a client, by Kafka's names and with Kafka's defaults."""
 
-    security_protocol: str = "PLAINTEXT"
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    tls: TlsProperties | None = None
+    """For SSL and SASL_SSL."""
+    sasl: SaslProperties | None = None
+    """For SASL_PLAINTEXT and SASL_SSL."""
+    bootstrap: tuple[Address, ...] = ()
+    """`bootstrap.servers`; commands have an argument for them as well."""
     client_id: str = "offsetfs"
     client_rack: str = ""
     request_timeout_ms: int = 30_000
@@ -61,12 +89,35 @@ class ClientProperties:
     def parse(cls, properties: Mapping[str, str]) -> ClientProperties:
         """Return the settings in `properties`; InvalidConfig."""
         values: dict[str, Any] = {}
-        unknown = []
+        warnings = []
         for name, value in properties.items():
             if name in _KINDS:
-                values[name.replace(".", "_")] = parse_value(_KINDS, name, value)
+                values[name.replace(".", "_")] = parse_value(_KINDS, name, value.strip())
             elif name in _TEXTS:
                 values[name.replace(".", "_")] = value.strip()
-            else:
-                unknown.append(f"{name} has no effect")
-        return cls(**values, warnings=tuple(unknown))
+            elif name == _BOOTSTRAP:
+                values["bootstrap"] = _addresses(value)
+            elif name in _NOT_SUPPORTED and value:
+                raise InvalidConfig(f"{name} names a class of Java, which cannot run here; remove it")
+            elif name in _STORE_PASSWORDS:
+                warnings.append(f"{name} has no effect: the password of a key in PEM is {names.KEY_PASSWORD}")
+            elif name not in _SECURITY:
+                warnings.append(f"{name} has no effect")
+        protocol = SecurityProtocol(values.get("security_protocol", SecurityProtocol.PLAINTEXT))
+        values["security_protocol"] = protocol
+        values["tls"] = TlsProperties.parse(properties) if protocol.has_tls else None
+        values["sasl"] = SaslProperties.parse(properties) if protocol.has_sasl else None
+        unused = sorted(each for each in _SECURITY & properties.keys() if not _is_used(each, protocol))
+        warnings += [f"{each} has no effect with security.protocol={protocol}" for each in unused]
+        return cls(**values, warnings=tuple(warnings))
+
+
+def _is_used(name: str, protocol: SecurityProtocol) -> bool:
+    return protocol.has_tls if name.startswith("ssl.") else protocol.has_sasl
+
+
+def _addresses(text: str) -> tuple[Address, ...]:
+    try:
+        return tuple(parse_address(each.strip()) for each in text.split(",") if each.strip())
+    except AddressError as error:
+        raise InvalidConfig(f"{_BOOTSTRAP}: {error}") from None
