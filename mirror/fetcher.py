@@ -22,11 +22,11 @@ from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.connection import BrokerConnection
 from offsetfs.client.errors import ClientError, Disconnected, error_name
 from offsetfs.mirror.partition import UNKNOWN, MirroredPartition
-from offsetfs.mirror.rate import RateLimit
 from offsetfs.mirror.session import TOPIC_IDS_VERSION, SourceSession
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import NO_ID
+from offsetfs.runtime.rate_limit import RateLimit
 from offsetfs.runtime.threads import in_thread_or_here
 from offsetfs.storage.errors import StorageError, sentence
 from offsetfs.storage.records import LastBatch, last_whole_batch

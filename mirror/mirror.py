@@ -25,9 +25,9 @@ from offsetfs.mirror.fetcher import NodeFetcher
 from offsetfs.mirror.options import EARLIEST, FETCH_BYTES_MAX, FLIGHT_BYTES_MAX, LATEST, MirrorOptions, OnGap
 from offsetfs.mirror.partition import UNKNOWN, MirroredPartition
 from offsetfs.mirror.positions import OffsetQuery, SourceOffset
-from offsetfs.mirror.rate import RateLimit
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import NO_ID, id_text
+from offsetfs.runtime.rate_limit import RateLimit
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import Log, LogDirectory, TopicPartition
 from offsetfs.storage.directory import MirroredTopic, MirrorFile

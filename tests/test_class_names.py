@@ -23,6 +23,7 @@ PACKAGES = (
     "mirror",
     "pipeline",
     "protocol",
+    "restore",
     "runtime",
     "storage",
     "scripts",

@@ -26,6 +26,7 @@ def tracked(*patterns: str) -> list[Path]:
             "cli",
             "library",
             "mirror",
+            "restore",
             "pipeline",
             "broker",
             "client",

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import logging
 import os
-import re
-import time
 from typing import TYPE_CHECKING
 
 import click
 
 from offsetfs.cli import preflight
+from offsetfs.cli.arguments.clusters import (
+    broker_addresses,
+    bytes_per_second,
+    client_properties,
+    name_patterns,
+    time_ms,
+)
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
 from offsetfs.cli.terminal.printable import printable
-from offsetfs.fs.naming.grammar import parse_time
-from offsetfs.runtime.addresses import Address, AddressError, parse_address
-from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, StorageError, sentence
+from offsetfs.runtime.addresses import Address
+from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 
 if TYPE_CHECKING:
     from offsetfs.client.properties import ClientProperties
     from offsetfs.mirror.mirror import Mirror
     from offsetfs.mirror.options import MirrorOptions
-
-_RATE = re.compile(r"(\d+)([kmg]?)\Z", re.IGNORECASE)
-_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 @click.command("mirror", short_help="Keep a copy of a running cluster's topics.")
@@ -75,20 +76,13 @@ def command(
     Exit codes: 1 wrong call or permissions, 2 system error, 32 a topic or partition could not be mirrored; the message
     gives the reason.
     """
-    addresses = _addresses(brokers)
+    addresses = broker_addresses(brokers)
     options = _options(names, start, once, keep, on_gap, retention_ms, rate)
-    properties = _properties(config)
+    properties = client_properties(config)
     os.makedirs(log_directory, exist_ok=True)
     preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     return DONE if _mirror(log_directory, addresses, properties, options) else FAILED
-
-
-def _addresses(brokers: str) -> list[Address]:
-    try:
-        return [parse_address(each) for each in brokers.split(",")]
-    except AddressError as error:
-        raise Failure(str(error), WRONG_CALL) from error
 
 
 def _options(
@@ -102,38 +96,14 @@ def _options(
 ) -> MirrorOptions:
     from offsetfs.mirror.options import EARLIEST, LATEST, MirrorOptions, OnGap
 
-    try:
-        patterns = tuple(map(re.compile, names or (".*",)))
-    except re.error as error:
-        raise Failure(f"--topic: {error.pattern!r} is no regular expression: {error}", WRONG_CALL) from error
+    patterns = name_patterns("--topic", names or (".*",))
     begin = {"earliest": EARLIEST, "latest": LATEST}.get(start)
     if begin is None:
-        begin = parse_time(start.encode("utf-8", "replace"), int(time.time() * 1000))
+        begin = time_ms(start)
     if begin is None:
         raise Failure(f"--from: {start!r} is not earliest, latest or a time, such as -7d", WRONG_CALL)
     settings = {} if retention_ms is None else {"retention.ms": str(retention_ms)}
-    return MirrorOptions(patterns, begin, once, keep, OnGap(on_gap), _rate(rate), settings)
-
-
-def _rate(text: str | None) -> int:
-    if text is None:
-        return 0
-    match = _RATE.fullmatch(text)
-    if match is None or not int(match[1]):
-        raise Failure(f"--rate: {text!r} is no number of bytes, such as 500k or 20M", WRONG_CALL)
-    return int(match[1]) * _FACTORS[match[2].lower()]
-
-
-def _properties(path: str | None) -> ClientProperties:
-    from offsetfs.client.properties import ClientProperties
-
-    try:
-        found = ClientProperties() if path is None else ClientProperties.read(path)
-    except (InvalidConfig, OSError) as error:
-        raise Failure(sentence(error), WRONG_CALL) from error
-    for each in found.warnings:
-        click.echo(f"{path}: {printable(each)}", err=True)
-    return found
+    return MirrorOptions(patterns, begin, once, keep, OnGap(on_gap), bytes_per_second(rate), settings)
 
 
 def _mirror(log_directory: str, brokers: list[Address], properties: ClientProperties, options: MirrorOptions) -> bool:

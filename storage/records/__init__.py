@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from offsetfs.storage.records.format.batch_writer import bytes_max_within
     from offsetfs.storage.records.format.last_batch import LastBatch, last_whole_batch
     from offsetfs.storage.records.format.partitioner import partition_of
+    from offsetfs.storage.records.format.produced_batch import BatchProducer, ProducedBatch, produced_batch
     from offsetfs.storage.records.format.record_row import (
         COLUMNS,
         HEADERS_COUNT,
@@ -58,6 +59,7 @@ __all__ = [
     "TIMESTAMP_MAX",
     "VALUE",
     "BatchCursor",
+    "BatchProducer",
     "Column",
     "Compression",
     "HeaderColumns",
@@ -65,6 +67,7 @@ __all__ = [
     "JsonSpread",
     "LastBatch",
     "LineFault",
+    "ProducedBatch",
     "RecordColumns",
     "Survey",
     "bytes_max_within",
@@ -76,6 +79,7 @@ __all__ = [
     "line_prefix",
     "lines_of",
     "partition_of",
+    "produced_batch",
     "recompressed",
     "set_max_timestamp",
     "spread_json",
@@ -105,7 +109,9 @@ __getattr__ = lazy_names(
         "LastBatch": "records.format.last_batch",
         "last_whole_batch": "records.format.last_batch",
         "BatchCursor": "records.format.batch_cursor",
+        "BatchProducer": "records.format.produced_batch",
         "LineFault": "records.json.record_json",
+        "ProducedBatch": "records.format.produced_batch",
         "RecordColumns": "records.columns.columns",
         "Survey": "records.format.batch",
         "bytes_max_within": "records.format.batch_writer",
@@ -116,6 +122,7 @@ __getattr__ = lazy_names(
         "line_prefix": "records.json.record_json",
         "lines_of": "records.json.record_json",
         "partition_of": "records.format.partitioner",
+        "produced_batch": "records.format.produced_batch",
         "recompressed": "records.format.batch",
         "set_max_timestamp": "records.format.batch",
         "spread_json": "records.json.record_json",

@@ -1,0 +1,65 @@
+"""Arguments of commands that connect to a cluster: addresses, client.properties, patterns of names, times, rates."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from offsetfs.cli.exit_codes import WRONG_CALL, Failure
+from offsetfs.cli.terminal.printable import printable
+from offsetfs.fs.naming.grammar import parse_time
+from offsetfs.runtime.addresses import Address, AddressError, parse_address
+from offsetfs.storage.errors import InvalidConfig, sentence
+
+if TYPE_CHECKING:
+    from offsetfs.client.properties import ClientProperties
+
+_RATE = re.compile(r"(\d+)([kmg]?)\Z", re.IGNORECASE)
+_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def broker_addresses(brokers: str) -> list[Address]:
+    """Return the addresses in `HOST:PORT,HOST:PORT`; `Failure`."""
+    try:
+        return [parse_address(each) for each in brokers.split(",")]
+    except AddressError as error:
+        raise Failure(str(error), WRONG_CALL) from error
+
+
+def name_patterns(option: str, texts: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+    """Return regular expressions for whole names; `Failure`."""
+    try:
+        return tuple(map(re.compile, texts))
+    except re.error as error:
+        raise Failure(f"{option}: {error.pattern!r} is no regular expression: {error}", WRONG_CALL) from error
+
+
+def time_ms(text: str) -> int | None:
+    """Return a time in milliseconds since 1970; None if the text is no time."""
+    return parse_time(text.encode("utf-8", "replace"), int(time.time() * 1000))
+
+
+def bytes_per_second(text: str | None) -> int:
+    """Return the value of --rate; 0 without it. `Failure`."""
+    if text is None:
+        return 0
+    match = _RATE.fullmatch(text)
+    if match is None or not int(match[1]):
+        raise Failure(f"--rate: {text!r} is no number of bytes, such as 500k or 20M", WRONG_CALL)
+    return int(match[1]) * _FACTORS[match[2].lower()]
+
+
+def client_properties(path: str | None) -> ClientProperties:
+    """Return the settings of --config, and print what has no effect; `Failure`."""
+    from offsetfs.client.properties import ClientProperties
+
+    try:
+        found = ClientProperties() if path is None else ClientProperties.read(path)
+    except (InvalidConfig, OSError) as error:
+        raise Failure(sentence(error), WRONG_CALL) from error
+    for each in found.warnings:
+        click.echo(f"{path}: {printable(each)}", err=True)
+    return found

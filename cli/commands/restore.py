@@ -1,0 +1,193 @@
+"""`offsetfs restore`: copy topics of a log directory into a running cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from offsetfs.cli import preflight
+from offsetfs.cli.arguments.clusters import (
+    broker_addresses,
+    bytes_per_second,
+    client_properties,
+    name_patterns,
+    time_ms,
+)
+from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
+from offsetfs.cli.terminal.printable import printable
+from offsetfs.storage.errors import StorageError, counted, sentence
+
+if TYPE_CHECKING:
+    from offsetfs.client.properties import ClientProperties
+    from offsetfs.restore.restoring import RestoredGroup, RestoredPartition, RestoreOptions, RestoreResult
+    from offsetfs.runtime.addresses import Address
+
+
+@click.command("restore", short_help="Copy topics into a running cluster.")
+@click.argument("log_directory", metavar="LOGDIR")
+@click.argument("brokers", metavar="BROKERS")
+@click.option("--topic", "names", metavar="REGEX", multiple=True, help="Topics whose whole name matches; default all.")
+@click.option("--from", "start", metavar="TIME", help="Begin with the first record of this time or later.")
+@click.option("--to", "end", metavar="TIME", help="End before the first record of this time or later.")
+@click.option("--groups", metavar="REGEX", multiple=True, help="Also the offsets of consumer groups that match.")
+@click.option(
+    "-o", "options", metavar="NAME=VALUE", multiple=True, help="A setting of new topics; no value: without it."
+)
+@click.option("--replication-factor", type=click.IntRange(1, 32767), help="Of new topics; default that of the cluster.")
+@click.option("--into-existing", is_flag=True, help="Append to topics that have records.")
+@click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
+@click.option("--rate", metavar="BYTES", help="At most so many bytes per second, such as 20M.")
+@click.option("--config", metavar="FILE", type=click.Path(), help="client.properties, as Java's tools take it.")
+def command(
+    log_directory: str,
+    brokers: str,
+    names: tuple[str, ...],
+    start: str | None,
+    end: str | None,
+    groups: tuple[str, ...],
+    options: tuple[str, ...],
+    replication_factor: int | None,
+    into_existing: bool,
+    dry_run: bool,
+    rate: str | None,
+    config: str | None,
+) -> int:
+    """Copy topics of LOGDIR into a running Kafka cluster: topics with their partitions and settings, records in order,
+    with --groups the offsets of consumer groups. LOGDIR is not changed; it may be that of a mirror or a broker.
+
+    BROKERS are addresses of some brokers: HOST:PORT, separated by commas. Nothing is changed before all checks have
+    passed: a topic that has records in the cluster is refused, and a group that has members or offsets there.
+
+    Keys, values, headers, timestamps and codecs stay, whole batches as they are. Offsets, topic ids and leader epochs
+    are new: the cluster assigns them. Records of aborted or open transactions are left out. Offsets of groups are
+    translated, so that consumers go on exactly where they were. offsetfs hand-over keeps all offsets, and needs the
+    directory of a stopped broker.
+
+    TIME is in UTC (2026-11-21T13:05, @1795253676, -15m). A topic with LogAppendTime gets that setting at the end.
+
+    \b
+    offsetfs restore ~/mirror broker1:9092 --dry-run
+    offsetfs restore ~/mirror broker1:9092,broker2:9092 --groups '.*'
+    offsetfs restore /backup/kafka broker1:9092 --topic orders --to 2026-11-20T14:00
+    offsetfs restore ~/mirror localhost:9092 --replication-factor 1 -o retention.ms=-1
+
+    Exit codes: 1 wrong call or permissions, 2 system error, 32 refused, or not everything was restored; the messages
+    say how far each partition came.
+    """
+    addresses = broker_addresses(brokers)
+    wanted = _options(names, start, end, groups, options)
+    wanted = _with(wanted, replication_factor, bytes_per_second(rate), into_existing=into_existing, dry_run=dry_run)
+    properties = client_properties(config)
+    preflight.check_directory(log_directory, read_only=True, may_be_empty=False)
+    result = _restore(log_directory, addresses, properties, wanted)
+    return DONE if _report(result, dry_run=dry_run) else FAILED
+
+
+def _options(
+    names: tuple[str, ...], start: str | None, end: str | None, groups: tuple[str, ...], settings: tuple[str, ...]
+) -> RestoreOptions:
+    from offsetfs.restore.restoring import RestoreOptions
+
+    for each in settings:
+        if not each.partition("=")[1]:
+            raise Failure(f"-o {each}: write NAME=VALUE, such as retention.ms=-1", WRONG_CALL)
+    return RestoreOptions(
+        name_patterns("--topic", names),
+        name_patterns("--groups", groups),
+        _time("--from", start),
+        _time("--to", end),
+        {name: value for name, _, value in (each.partition("=") for each in settings)},
+    )
+
+
+def _with(
+    options: RestoreOptions, replication_factor: int | None, rate: int, *, into_existing: bool, dry_run: bool
+) -> RestoreOptions:
+    from dataclasses import replace
+
+    return replace(
+        options,
+        replication_factor=replication_factor,
+        bytes_per_second=rate,
+        into_existing=into_existing,
+        dry_run=dry_run,
+    )
+
+
+def _time(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    found = time_ms(text)
+    if found is None:
+        raise Failure(f"{option}: {text!r} is no time; write 2026-11-20T18:40:01 or -1h30m", WRONG_CALL)
+    return found
+
+
+def _restore(
+    log_directory: str, brokers: list[Address], properties: ClientProperties, options: RestoreOptions
+) -> RestoreResult:
+    """Restore; `Failure` where it cannot begin."""
+    import trio
+
+    from offsetfs.cli.terminal.progress import bytes_progress
+    from offsetfs.client.cluster import ClusterClient
+    from offsetfs.client.errors import ClientError
+    from offsetfs.restore.restoring import restore
+    from offsetfs.restore.topic_plan import RestoreRefused
+    from offsetfs.storage import LogDirectory
+
+    with bytes_progress("Restoring") as show:
+
+        async def run() -> RestoreResult:
+            async with ClusterClient(brokers, properties) as client:
+                return await restore(client, directory, options, on_progress=show, on_omission=_warn)
+
+        try:
+            directory = LogDirectory.open(log_directory, read_only=True)
+            return trio.run(run)
+        except (ClientError, RestoreRefused, StorageError) as error:
+            raise Failure(str(error)) from error
+
+
+def _report(result: RestoreResult, *, dry_run: bool) -> bool:
+    """Print what was restored; return whether it was everything."""
+    from offsetfs.library.formatting import size
+
+    if dry_run:
+        for plan in result.topics:
+            state = "is there already" if plan.exists else f"would be created with {counted(plan.count, 'partition')}"
+            click.echo(f"{plan.name}: {state}")
+        click.echo(f"about {size(result.bytes_total)} would be restored")
+    for topic in result.topics:
+        parts = [each for each in result.partitions if each.partition.topic == topic.name]
+        if parts:
+            records, total = sum(each.records for each in parts), sum(each.bytes for each in parts)
+            found = f"{counted(len(parts), 'partition')}, {counted(records, 'record')}, {size(total)}"
+            click.echo(f"{topic.name}: {found}")
+    for group in result.groups:
+        click.echo(_group_text(group), err=group.error is not None)
+    failed = [each for each in result.partitions if each.error is not None]
+    for each in failed:
+        _warn(_failed_text(each))
+    return not failed and all(group.error is None for group in result.groups)
+
+
+def _group_text(group: RestoredGroup) -> str:
+    if group.error is not None:
+        return (
+            f"offsetfs restore: group {printable(group.name)}: no offset was committed: {printable(str(group.error))}"
+        )
+    return f"group {printable(group.name)}: {counted(group.offsets, 'offset')}"
+
+
+def _failed_text(part: RestoredPartition) -> str:
+    assert part.error is not None
+    if part.last_offset is None:
+        return f"{part.partition}: nothing was restored: {sentence(part.error)}"
+    came = f"restored up to offset {part.last_offset}, which is {part.end_offset - 1} in the cluster"
+    return f"{part.partition}: {came}; then: {sentence(part.error)}"
+
+
+def _warn(text: str) -> None:
+    click.echo(f"offsetfs restore: {printable(text)}", err=True)

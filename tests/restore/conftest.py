@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from group_requests import FEW_PARTITIONS
+from running_broker import Running
+
+from offsetfs.storage import LogDirectory
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogDirectory]:
+    """The log directory that is restored."""
+    monkeypatch.setattr("os.fsync", lambda _fd: None)
+    (tmp_path / "source").mkdir()
+    found = LogDirectory.open(str(tmp_path / "source"))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LogDirectory]:
+    """The log directory of the broker that the records come to."""
+    (tmp_path / "cluster").mkdir()
+    found = LogDirectory.open(str(tmp_path / "cluster"))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+async def running(cluster: LogDirectory, nursery: trio.Nursery) -> AsyncIterator[Running]:
+    found = Running(cluster, FEW_PARTITIONS)
+    nursery.start_soon(found.broker.run)
+    yield found
+    found.broker.stop()
+    found.listener.close()

@@ -1,0 +1,240 @@
+"""A log directory is restored into our own broker in the process of the test."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import trio
+from running_broker import Running
+
+from offsetfs.client.cluster import ClusterClient
+from offsetfs.client.errors import KafkaError
+from offsetfs.client.properties import ClientProperties
+from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.restore.restoring import RestoreOptions, RestoreResult, restore
+from offsetfs.restore.topic_plan import RestoreRefused
+from offsetfs.storage import RAW, READ_COMMITTED, Log, LogDirectory, LogReader, TopicPartition
+from offsetfs.storage.coordinators import (
+    NO_EXPIRY,
+    OFFSETS_TOPIC,
+    CommittedOffset,
+    commit_key,
+    commit_value,
+    end_marker_batch,
+)
+from offsetfs.storage.records.format.batch import Batch, build, stamp
+
+pytestmark = pytest.mark.unit
+
+QUICK = ClientProperties(reconnect_backoff_ms=1, reconnect_backoff_max_ms=2, retry_backoff_ms=5)
+ORDERS = TopicPartition("orders", 0)
+ALL = re.compile(".*")
+TIME = 1_795_000_000_000
+PRODUCER = 70
+
+
+def add(log: Log, offset: int, *values: bytes, **how: Any) -> None:
+    """Append a batch at an offset, as a mirror does."""
+    records = [(b"k-" + each, each, (("h", b"1"),), TIME + offset + at) for at, each in enumerate(values)]
+    log.append_replicated(bytes(build(records, base_offset=offset, leader_epoch=0, **how)))
+
+
+def add_transaction(log: Log, offset: int, *values: bytes, sequence: int, is_commit: bool) -> None:
+    """Append a transaction of one batch, and its end."""
+    add(log, offset, *values, producer_id=PRODUCER, producer_epoch=0, base_sequence=sequence, transactional=True)
+    marker = end_marker_batch(PRODUCER, 0, is_commit=is_commit, coordinator_epoch=0, now_ms=TIME)
+    stamp(marker.data, offset + len(values), 0)
+    log.append_replicated(bytes(marker.data))
+
+
+@pytest.fixture
+def orders(source: LogDirectory) -> Log:
+    """Values `a` to `g`: an lz4 batch, an aborted and a committed transaction, a gap, LogAppendTime."""
+    log = source.create_partition(ORDERS, {"retention.ms": "-1", "max.message.bytes": "500000"})
+    add(log, 0, b"a", b"b", codec="lz4")
+    add_transaction(log, 2, b"x", b"y", sequence=0, is_commit=False)
+    add_transaction(log, 5, b"c", b"d", sequence=2, is_commit=True)
+    add(log, 20, b"e", b"f", codec="zstd")
+    add(log, 22, b"g", timestamp_type="LogAppendTime")
+    return log
+
+
+async def restored(running: Running, source: LogDirectory, **options: Any) -> RestoreResult:
+    progress: list[int] = []
+    async with ClusterClient([running.address], QUICK) as client:
+        with trio.fail_after(20):
+            return await restore(
+                client,
+                source,
+                RestoreOptions(**options),
+                on_progress=lambda done, _: progress.append(done),
+                on_omission=pytest.fail,
+            )
+
+
+def shown(log: Log) -> list[tuple[int, bytes | None, bytes | None, Any, int]]:
+    return [(each.offset, each.key, each.value, each.headers, each.timestamp) for each in LogReader(log).records()]
+
+
+def commit(source: LogDirectory, group: str, **offsets: int) -> None:
+    partition = TopicPartition(OFFSETS_TOPIC, 0)
+    log = source.log(partition) if partition in source.partitions() else source.create_partition(partition)
+    for topic, offset in offsets.items():
+        committed = CommittedOffset(offset, -1, "", TIME, NO_EXPIRY)
+        record = commit_key(group, TopicPartition(topic, 0)), commit_value(committed), (), TIME
+        log.append_replicated(bytes(build([record], base_offset=log.next_offset)))
+
+
+async def test_committed_records_arrive_in_order_with_keys_headers_and_times(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
+) -> None:
+    result = await restored(running, source)
+    times = [TIME, TIME + 1, TIME + 5, TIME + 6, TIME + 20, TIME + 21, TIME + 22]
+    expected = [
+        (at, b"k-" + value, value, (("h", b"1"),), time)
+        for at, (value, time) in enumerate(zip([b"a", b"b", b"c", b"d", b"e", b"f", b"g"], times, strict=True))
+    ]
+    assert shown(cluster.log(ORDERS)) == expected
+    assert [(each.records, each.last_offset, each.end_offset, each.error) for each in result.partitions] == [
+        (7, 22, 7, None)
+    ]
+
+
+async def test_whole_batches_stay_as_they_are_but_for_the_producer(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
+) -> None:
+    await restored(running, source)
+
+    def described(batches: list[Batch]) -> list[tuple[str, int, bytes]]:
+        return [(each.header.codec_name, each.header.count, bytes(each.data[61:])) for each in batches]
+
+    there = list(LogReader(cluster.log(ORDERS), isolation=RAW).batches())
+    here = list(LogReader(orders, isolation=READ_COMMITTED).batches())
+    assert described(there) == described(here)
+    assert not any(each.header.is_transactional or each.header.is_control for each in there)
+    assert [each.header.base_sequence for each in there] == [0, 2, 4, 6]
+
+
+async def test_topics_have_their_partitions_and_settings(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
+) -> None:
+    source.create_partitions([TopicPartition("users", 0), TopicPartition("users", 1)])
+    commit(source, "g", orders=3)
+    await restored(running, source, settings={"retention.ms": "5000", "max.message.bytes": ""})
+    assert [str(each) for each in cluster.partitions() if each.topic != OFFSETS_TOPIC] == [
+        "orders-0",
+        "users-0",
+        "users-1",
+    ]
+    assert cluster.settings_of("orders") == {"retention.ms": "5000"}
+
+
+async def test_log_append_time_is_set_when_the_records_are_there(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
+) -> None:
+    source.configure("orders", {"message.timestamp.type": "LogAppendTime"})
+    await restored(running, source)
+    assert [time for *_, time in shown(cluster.log(ORDERS))][-1] == TIME + 22
+    assert cluster.settings_of("orders")["message.timestamp.type"] == "LogAppendTime"
+
+
+async def test_groups_go_on_exactly_where_they_were(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
+) -> None:
+    """Source offset and the one in the cluster: of a record, in an aborted transaction, in a gap, at the end."""
+    expected = {
+        "of-b": (1, 1),
+        "of-x": (2, 2),
+        "of-marker": (4, 2),
+        "of-d": (6, 3),
+        "in-gap": (11, 4),
+        "at-end": (23, 7),
+    }
+    for group, (offset, _) in expected.items():
+        commit(source, group, orders=offset)
+    commit(source, "other", orders=1)
+    result = await restored(running, source, groups=[re.compile("of-.*|in-.*|at-.*")])
+    assert {each.name: (each.offsets, each.error) for each in result.groups} == dict.fromkeys(expected, (1, None))
+    async with ClusterClient([running.address], QUICK) as client:
+        for group, (_, offset) in expected.items():
+            assert await committed(client, group) == offset
+        assert await committed(client, "other") == -1
+
+
+async def committed(client: ClusterClient, group: str) -> int:
+    request = m.OffsetFetchRequest(group, [m.OffsetFetchRequestTopic("orders", [0])])
+    response = await client.request(request, node=await client.coordinator(group), max_version=7)
+    offset: int = response.topics[0].partitions[0].committed_offset
+    return offset
+
+
+async def test_a_topic_with_records_is_refused_and_nothing_is_changed(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
+) -> None:
+    await restored(running, source)
+    add(source.create_partition(TopicPartition("users", 0)), 0, b"u")
+    with pytest.raises(RestoreRefused, match=r"the cluster has records in orders; delete them there, or append"):
+        await restored(running, source)
+    assert TopicPartition("users", 0) not in cluster.partitions()
+    await restored(running, source, into_existing=True)
+    assert [value for _, _, value, *_ in shown(cluster.log(ORDERS))] == [b"a", b"b", b"c", b"d", b"e", b"f", b"g"] * 2
+
+
+async def test_a_group_that_has_offsets_there_is_refused(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
+) -> None:
+    commit(source, "g", orders=1)
+    await restored(running, source, groups=[ALL])
+    with pytest.raises(RestoreRefused, match="group g has offsets for orders-0 in the cluster"):
+        await restored(running, source, groups=[ALL], into_existing=True)
+
+
+async def test_a_topic_with_fewer_partitions_there_is_refused(
+    running: Running, cluster: LogDirectory, source: LogDirectory
+) -> None:
+    source.create_partitions([TopicPartition("users", 0), TopicPartition("users", 1)])
+    cluster.create_partition(TopicPartition("users", 0))
+    with pytest.raises(RestoreRefused, match="users has 1 partitions in the cluster and 2 here"):
+        await restored(running, source)
+
+
+async def test_a_part_by_time_begins_and_ends_within_batches(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
+) -> None:
+    await restored(running, source, from_timestamp=TIME + 1, to_timestamp=TIME + 21)
+    assert [value for _, _, value, *_ in shown(cluster.log(ORDERS))] == [b"b", b"c", b"d", b"e"]
+
+
+async def test_a_dry_run_changes_nothing(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
+) -> None:
+    result = await restored(running, source, dry_run=True)
+    assert [(each.name, each.exists) for each in result.topics] == [("orders", False)]
+    assert result.bytes_total > 0 and cluster.partitions() == []
+
+
+async def test_a_partition_that_fails_does_not_stop_the_others(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
+) -> None:
+    large = source.create_partition(TopicPartition("large", 0))
+    add(large, 0, b"small")
+    add(large, 1, b"l" * 5000)
+    cluster.create_partition(TopicPartition("large", 0), {"max.message.bytes": "1000"})
+    result = await restored(running, source)
+    failed, whole = result.partitions
+    assert isinstance(failed.error, KafkaError) and failed.error.code == ErrorCode.MESSAGE_TOO_LARGE
+    assert (failed.records, failed.last_offset, failed.end_offset) == (1, 0, 1)
+    assert (whole.records, whole.error) == (7, None)
+
+
+async def test_many_small_batches_keep_their_order(
+    running: Running, cluster: LogDirectory, source: LogDirectory
+) -> None:
+    log = source.create_partition(ORDERS)
+    for number in range(300):
+        add(log, number, b"%d" % number)
+    await restored(running, source)
+    assert [value for _, _, value, *_ in shown(cluster.log(ORDERS))] == [b"%d" % number for number in range(300)]
