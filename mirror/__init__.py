@@ -7,5 +7,6 @@ partition    one partition: how far it is, what is wrong with it
 fetcher      one broker: requests to Fetch, and the appends of their responses
 session      what a fetch session of a broker has (KIP-227)
 positions    offsets by time, ends of leader epochs
+process      a process that mirrors: signals, background tasks, the end
 status       what a running mirror shows to other processes
 """

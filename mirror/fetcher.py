@@ -225,6 +225,7 @@ class NodeFetcher:
             found.read_replica = data.preferred_read_replica
             self._owner.changed(found)
         found.high_watermark = max(data.high_watermark, 0)
+        found.note_lag(trio.current_time())
         found.source_start = max(data.log_start_offset, found.source_start)
         if not records:
             return None
@@ -274,7 +275,7 @@ class NodeFetcher:
             return
         found.end = max(found.log.next_offset, found.end)
         found.appended_bytes += result
-        found.last_timestamp = fetched.last.max_timestamp
+        found.note_lag(trio.current_time())
         if found.end < fetched.last.next_offset:  # the batches behind a damaged one: the next response begins with it
             found.restart(found.end)
         found.failure = ""

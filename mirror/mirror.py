@@ -65,7 +65,7 @@ class Mirror:
         """Topics that are not mirrored, with the reason."""
         self._directory = directory
         self._client = client
-        self._source = source
+        self.source = source
         self._options = options
         self._on_event = on_event
         self._by_id: dict[tuple[bytes, int], MirroredPartition] = {}
@@ -189,10 +189,10 @@ class Mirror:
 
     async def _refresh(self) -> None:
         metadata = await self._client.metadata(None, refresh=True)
-        known = self._directory.mirror or MirrorFile(metadata.cluster_id or "", self._source)
+        known = self._directory.mirror or MirrorFile(metadata.cluster_id or "", self.source)
         if known.cluster_id != (metadata.cluster_id or ""):
             raise MirrorError(
-                f"{self._directory.path} mirrors the cluster {known.cluster_id} ({known.source}), and {self._source} "
+                f"{self._directory.path} mirrors the cluster {known.cluster_id} ({known.source}), and {self.source} "
                 f"is {metadata.cluster_id}; use another directory"
             )
         chosen = [each for each in topics.chosen_topics(metadata, self._options) if self._can_mirror(each, known)]
@@ -238,7 +238,7 @@ class Mirror:
         """Add topics to the file of the mirror, with their settings."""
         settings = await self._settings_of(new)
         added = {each.name: MirroredTopic(id_text(each.id) if each.has_id else "", settings[each.name]) for each in new}
-        changed = MirrorFile(known.cluster_id, self._source, {**known.topics, **added})
+        changed = MirrorFile(known.cluster_id, self.source, {**known.topics, **added})
         await in_thread(partial(self._directory.set_mirror, changed))
         return changed
 

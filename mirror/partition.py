@@ -47,7 +47,8 @@ class MirroredPartition:
     """Why the partition is not mirrored any more, or not now."""
     is_stopped: bool = False
     appended_bytes: int = 0
-    last_timestamp: int = UNKNOWN
+    behind_since: float = math.inf
+    """Since when the source has had more records; infinite when all of them are here."""
 
     @property
     def node(self) -> int:
@@ -63,6 +64,14 @@ class MirroredPartition:
     def lag(self) -> int:
         """How many offsets the source is ahead; UNKNOWN before the first response."""
         return UNKNOWN if self.high_watermark == UNKNOWN else max(self.high_watermark - self.end, 0)
+
+    def note_lag(self, now: float) -> None:
+        """Take note of whether the source has more records at `now`."""
+        self.behind_since = min(self.behind_since, now) if self.lag > 0 else math.inf
+
+    def lag_seconds(self, now: float) -> float:
+        """For how long the source has had more records than are here; 0 when all of them are."""
+        return max(now - self.behind_since, 0.0)
 
     def can_fetch(self, now: float) -> bool:
         """Whether records can be asked for at `now`."""

@@ -80,5 +80,5 @@ async def mirror(
 
 async def _report(found: Mirror, on_progress: OnProgress) -> None:
     while True:
-        await trio.sleep(PROGRESS_S)
         on_progress(found)
+        await trio.sleep(PROGRESS_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from offsetfs.cli.arguments.clusters import (
     time_ms,
 )
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
+from offsetfs.cli.mounts.mirroring_process import publish, withdraw
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.runtime.addresses import Address
@@ -114,6 +116,7 @@ def _mirror(log_directory: str, brokers: list[Address], properties: ClientProper
     from offsetfs.client.errors import ClientError
     from offsetfs.mirror.mirror import MirrorError
     from offsetfs.mirror.process import mirror
+    from offsetfs.mirror.status import status_of
 
     try:
         directory = open_for_writing(log_directory)
@@ -126,11 +129,15 @@ def _mirror(log_directory: str, brokers: list[Address], properties: ClientProper
         def progress(found: Mirror) -> None:
             done = sum(each.appended_bytes for each in found.partitions.values())
             show(done, done)
+            with contextlib.suppress(OSError):  # the mirror goes on without `offsetfs status`
+                publish(log_directory, status_of(found))
 
         try:
             done = trio.run(mirror, directory, brokers, properties, options, _event, progress)
         except (ClientError, MirrorError, StorageError) as error:
             raise Failure(str(error)) from error
+        finally:
+            withdraw()
     return done
 
 

@@ -19,6 +19,7 @@ from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.mounts import daemon_registry
 from offsetfs.cli.mounts.metrics_samples import Sample, read_files_or_none, read_sample_or_none
+from offsetfs.cli.mounts.mirroring_process import mirroring_process
 from offsetfs.cli.mounts.serving_daemon import user_name
 from offsetfs.cli.mounts.serving_process import ServingProcess, serving_process
 from offsetfs.cli.mounts.stale_mount import is_stale
@@ -53,7 +54,7 @@ def command(directory: str | None, shows_all: bool, as_json: bool) -> int:
     has one line, and so has each partition with damage or with records that a recovery cut; --all shows every
     partition.
 
-    If offsetfs serve serves LOGDIR, its addresses are shown.
+    If offsetfs serve serves LOGDIR, its addresses are shown; if offsetfs mirror writes it, how far it is behind.
 
     \b
     offsetfs status
@@ -77,7 +78,13 @@ def command(directory: str | None, shows_all: bool, as_json: bool) -> int:
                 check_not_mounted(path)
         server = serving_process(paths[0]) if not at and len(paths) == 1 else None
         answer = {"server": _server(server)} if server is not None else {}
-        answer |= {"mounts": at, "log_directory": ",".join(paths), "partitions": _partitions(paths, _damage_met(at))}
+        mirror = mirroring_process(paths[0]) if len(paths) == 1 else None
+        partitions = _partitions(paths, _damage_met(at))
+        if mirror is not None:
+            answer["mirror"] = {key: mirror[key] for key in ("pid", "source", "failures")}
+            for each in partitions:
+                each["mirror"] = mirror["partitions"].get(f"{each['topic']}-{each['partition']}")
+        answer |= {"mounts": at, "log_directory": ",".join(paths), "partitions": partitions}
     click.echo(json.dumps(answer, indent=1) if as_json else _text(answer, shows_all))
     return FAILED if any(mount["is_alive"] is False for mount in answer["mounts"]) else DONE
 
@@ -176,6 +183,11 @@ def _text(answer: dict[str, Any], shows_all: bool) -> str:
             server = answer["server"]
             addresses = ", ".join(server["listeners"])
             lines = [f"{answer['log_directory']} is served at {addresses} by process {server['pid']}"]
+        elif "mirror" in answer:
+            lines = lines if answer["mounts"] else []
+            mirror = answer["mirror"]
+            lines.append(f"{answer['log_directory']} is mirrored from {mirror['source']} by process {mirror['pid']}")
+            lines += [f"  {topic}: {failure}" for topic, failure in mirror["failures"].items()]
         elif not answer["mounts"]:
             lines = [f"{answer['log_directory']} is not mounted"]
         lines += _partition_lines(answer["partitions"], shows_all)
@@ -240,7 +252,18 @@ def _row(partition: dict[str, Any]) -> tuple[str, ...]:
         return (name, "", "", "", "", partition["error"])
     numbers = (str(partition[key]) for key in ("log_start_offset", "next_offset", "size_bytes", "segments"))
     kept = [f"a recovery cut {name} (offsetfs dump reads it)" for name in partition["cut"]]
-    return (name, *numbers, "; ".join([*partition["damage"], *kept]))
+    return (name, *numbers, "; ".join([*partition["damage"], *kept, *_mirror_notes(partition.get("mirror"))]))
+
+
+def _mirror_notes(mirror: dict[str, Any] | None) -> list[str]:
+    """Return what a running mirror says about a partition, if it is behind or has failed."""
+    if mirror is None:
+        return []
+    if mirror["failure"]:
+        return [str(mirror["failure"])]
+    if not mirror["lag"]:
+        return []
+    return [f"{counted(mirror['lag'], 'record')} behind the source, for {duration(mirror['lag_seconds'])}"]
 
 
 def _columns(rows: list[tuple[str, ...]]) -> list[str]:

@@ -7,6 +7,7 @@ import pwd
 
 from offsetfs.cli.exit_codes import Failure
 from offsetfs.cli.mounts import daemon_registry
+from offsetfs.cli.mounts.mirroring_process import mirroring_process
 from offsetfs.cli.mounts.serving_process import serving_process
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mount_holding, mounts, resolved
 from offsetfs.storage.errors import LogDirectoryLocked
@@ -46,6 +47,11 @@ def in_use(error: LogDirectoryLocked, log_directory: str, instead: str) -> Failu
     if server is not None:
         remedy = f"stop it first (kill {server.pid}), or use a Kafka client"
         return Failure(f"{log_directory} is served at {server.addresses} by process {server.pid}: {remedy}")
+    mirror = mirroring_process(log_directory)
+    if mirror is not None:
+        remedy = f"stop it first (kill {mirror['pid']}), or read beside it (-o ro, --read-only)"
+        source = mirror["source"]
+        return Failure(f"{log_directory} is mirrored from {source} by process {mirror['pid']}: {remedy}")
     return Failure(f"{error}: stop it first, or use Kafka's own tools with the running broker")
 
 

@@ -45,7 +45,7 @@ def assert_equal(cluster: KafkaCluster, mirror: Path, topic: str, partition: int
 
 
 def test_a_mirror_is_killed_while_leaders_die_and_move(kafka_cluster: KafkaCluster, tmp_path: Path) -> None:
-    kafka_cluster.create_topic("orders", configs={"segment.bytes": "60000"})
+    kafka_cluster.create_topic("orders", configs={"segment.bytes": "1048576"})
     address, name = kafka_cluster.bootstrap, TopicPartition("orders", 0)
     ended = threading.Event()
 

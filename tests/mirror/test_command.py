@@ -1,0 +1,74 @@
+"""`offsetfs mirror` as people call it: a broker, the mirror beside it, `status`, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mirror_process import MirrorProcess, batches_of, mirrored_end, wait_until
+
+import offsetfs
+from offsetfs import cli
+from offsetfs.storage import LogDirectory, TopicPartition
+
+pytestmark = pytest.mark.unit
+
+ORDERS = TopicPartition("orders", 0)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker with one topic and one record."""
+    path = tmp_path_factory.mktemp("source")
+    directory = LogDirectory.open(str(path))
+    directory.create_partition(ORDERS)
+    directory.close()
+    with offsetfs.open(path, "a") as opened:
+        opened.partition("orders-0").append(b"one")
+    with offsetfs.serve(path) as running:
+        yield running.bootstrap_servers
+
+
+def test_a_mirror_runs_until_it_is_ended_and_status_shows_it(
+    broker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mirror"
+    with MirrorProcess(broker, path) as mirror:
+        wait_until(lambda: mirrored_end(path, ORDERS) == 1, "the record")
+
+        def shown() -> dict[str, object]:
+            assert cli.run(["status", str(path), "--json"]) == 0
+            found: dict[str, object] = json.loads(capsys.readouterr().out)
+            return found
+
+        wait_until(lambda: "mirror" in shown(), "the state")
+        assert cli.run(["status", str(path)]) == 0
+        assert f"is mirrored from {broker} by process" in capsys.readouterr().out
+        assert cli.run(["mirror", broker, str(path)]) == 32
+        assert f"is mirrored from {broker} by process" in capsys.readouterr().err
+        assert mirror.end() == 0
+    assert (mirror.events, batches_of(path / "orders-0")[-3:]) == ([], b"ne\0")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--topic", "("], "no regular expression"),
+        (["--from", "yesterday"], "--from: 'yesterday' is not earliest, latest or a time, such as -7d"),
+        (["--rate", "fast"], "--rate: 'fast' is no number of bytes"),
+        (["--config", "/nowhere"], "/nowhere: No such file or directory"),
+    ],
+)
+def test_wrong_options_are_refused(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["mirror", "127.0.0.1:1", str(tmp_path / "mirror"), *options]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_no_broker_answers(tmp_path: Path) -> None:
+    done = MirrorProcess("127.0.0.1:1", tmp_path / "mirror").once()
+    assert done.returncode == 32
+    assert done.stderr.startswith("offsetfs mirror: ") and "127.0.0.1:1: Connection refused" in done.stderr
