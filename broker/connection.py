@@ -30,21 +30,23 @@ from offsetfs.broker.listeners import Listener
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.principal import ANONYMOUS, Principal
 from offsetfs.broker.rare_lines import RareLines
+from offsetfs.broker.read_ahead import ReadAhead
 from offsetfs.broker.receive_buffers import ReceiveBuffers
 from offsetfs.broker.request_limits import DECODED_FACTOR, FREE_BYTES_MAX, RequestLimits
 from offsetfs.broker.response_queue import DelayedResponse, PendingResponse, ResponseQueue
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.tls_context import TlsContext
 from offsetfs.broker.tls_handshake import HandshakeError, handshake
+from offsetfs.broker.tls_transport import ServerTlsTransport
 from offsetfs.protocol import codec
 from offsetfs.protocol.codec import InvalidMessage
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.messages import ApiVersion, ApiVersionsResponse, RequestHeader
 from offsetfs.protocol.schemas import schema
 from offsetfs.runtime.threads import in_thread
-from offsetfs.runtime.transports import PlainTransport, Transport
+from offsetfs.runtime.transports import PlainTransport
 from offsetfs.storage import BatchRange
-from offsetfs.storage.errors import counted
+from offsetfs.storage.errors import WouldBlock, counted
 from offsetfs.storage.settings import printable
 
 _log = logging.getLogger(__name__)
@@ -70,7 +72,7 @@ _WAITING_APIS = frozenset(("Fetch", "JoinGroup", "SyncGroup"))
 """A request may wait for other clients."""
 
 _RECEIVE_BYTES = 1 << 16
-_SEND_BYTES, _AHEAD_BYTES = 1 << 20, 4 << 20
+_SEND_BYTES = 1 << 20
 _BUFFER_STEP = 1 << 17
 """Sizes of new buffers are multiples of it, so that a request that is a little larger than the one before fits, too."""
 _HEAD_BYTES = 12
@@ -181,7 +183,7 @@ class Connection:
         # request waits once, before its bytes are received: a third of the time of a small request.
         self._socket = socket.socket(fileno=peer.detach())
         self._socket.setblocking(False)
-        self._transport: Transport = PlainTransport(self._socket)
+        self._transport: PlainTransport | ServerTlsTransport = PlainTransport(self._socket)
         self._apis = shared.apis
         self._limits = shared.limits
         self._buffers = shared.buffers
@@ -201,6 +203,7 @@ class Connection:
         self._reading = trio.CancelScope()  # of requests; delayed responses go on
         self._waiting: trio.CancelScope | None = None
         self._responses = ResponseQueue(self._send)
+        self._read_ahead = ReadAhead()
         self._receiving_since = self._sending_since = math.inf
         self.arriving_bytes = 0
         self.arriving_since = 0.0
@@ -264,14 +267,14 @@ class Connection:
             transport = await handshake(self._socket, context)
         finally:
             self._is_receiving = False
-        self._transport, self._socket = transport, transport.socket
+        self._transport = transport
         subject = transport.subject()
         if subject is not None and not self.listener.settings.protocol.has_sasl:
             name = context.settings.rules.name(subject)
             if name is None:
                 raise HandshakeError(f"no rule of ssl.principal.mapping.rules applies to {printable(subject)}")
             self._client = replace(self._client, principal=Principal(name))
-        _log.debug("%s: %s, %r", self.host, transport.socket.version(), self._client.principal)
+        _log.debug("%s: %s, %r", self.host, transport.version(), self._client.principal)
 
     async def _serve(self, nursery: trio.Nursery) -> None:
         try:
@@ -525,6 +528,10 @@ class Connection:
         await self._send_all(pending)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
         self._metrics.sent_bytes += codec.size_of(buffers)
+        if self._read_ahead.is_active:
+            for each in buffers:
+                if isinstance(each, BatchRange):
+                    await self._read_ahead.sent(each)
 
     async def _send_all(self, data: bytes | bytearray) -> None:
         sent = 0
@@ -541,16 +548,21 @@ class Connection:
         self._sending_since = math.inf
 
     async def _send_file(self, part: BatchRange) -> None:
-        position, left, cached_to = part.position, part.size, part.position
+        position, left, loaded_to, is_loaded = part.position, part.size, part.position, False
         while left:
-            if position >= cached_to:
-                cached_to = position + min(left, _SEND_BYTES)
-                # What has just been read is in the page cache, unless the client was slow since.
-                read_to = position if self._has_waited else max(position, part.read_to)
-                if read_to < cached_to:
-                    await _load(part, read_to, cached_to)
+            if position >= loaded_to:
+                loaded_to, is_loaded = position + min(left, _SEND_BYTES), False
+                if self._transport.waits_for_disk:
+                    # What has just been read is in the page cache, unless the client was slow since.
+                    read_to = position if self._has_waited else max(position, part.read_to)
+                    if read_to < loaded_to:
+                        await self._read_ahead.load(part, read_to, loaded_to)
             try:
-                count = await self._transport.send_file(part.file, position, cached_to - position)
+                count = await self._transport.send_file(part.file, position, loaded_to - position, nowait=not is_loaded)
+            except WouldBlock:
+                await self._read_ahead.load(part, position, loaded_to)
+                is_loaded = True
+                continue
             except BlockingIOError:
                 await self._wait_until_read()
                 continue
@@ -573,14 +585,6 @@ def _other_protocol(data: bytearray) -> str | None:
     if data.startswith((b"GET ", b"HEAD", b"POST", b"PUT ")):
         return "an HTTP request; this is a port for Kafka clients (metrics have one of their own: --metrics)"
     return None
-
-
-async def _load(part: BatchRange, position: int, end: int) -> None:
-    """Load a part of a range into the page cache: sendfile(2) waits for the disk, and with it every other client."""
-    if not part.file.is_cached(position, end - position):
-        ahead = min(part.position + part.size - end, _AHEAD_BYTES)
-        with trio.CancelScope(shield=True):  # the file must stay open until the thread has ended
-            await in_thread(functools.partial(part.file.load, position, end - position, ahead))
 
 
 def _framed(header: RequestHeader, has_tags: bool, body: list[Any]) -> list[Any]:

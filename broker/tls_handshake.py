@@ -8,7 +8,7 @@ import ssl
 import trio
 
 from offsetfs.broker.tls_context import TlsContext
-from offsetfs.runtime.transports import TlsTransport, finish_handshake
+from offsetfs.broker.tls_transport import ServerTlsTransport
 
 HANDSHAKE_S = 10.0
 """How long a client may take for its part of a handshake."""
@@ -18,24 +18,21 @@ class HandshakeError(Exception):
     """A client and the broker did not agree; the message says why."""
 
 
-async def handshake(peer: socket.socket, context: TlsContext) -> TlsTransport:
-    """Agree with the client on keys, and verify its certificate; HandshakeError, OSError. Takes `peer` over."""
-    tls = context.current.wrap_socket(peer, server_side=True, do_handshake_on_connect=False)
+async def handshake(peer: socket.socket, context: TlsContext) -> ServerTlsTransport:
+    """Return `peer` with TLS, after the handshake; HandshakeError, OSError. Takes `peer` over."""
+    found = ServerTlsTransport(peer, context)
     try:
         with trio.fail_after(HANDSHAKE_S):
-            await finish_handshake(tls, context.handshakes)
-            return TlsTransport(tls)
-    except (ssl.SSLZeroReturnError, ssl.SSLEOFError):  # the client has left, as the check of a load balancer does
-        tls.close()
-        raise
+            await found.handshake(context.handshakes)
+            return found
     except ssl.SSLError as error:
-        tls.close()
+        found.close()
         raise HandshakeError(_sentence(error)) from error
     except trio.TooSlowError as error:
-        tls.close()
+        found.close()
         raise HandshakeError(f"the client has not finished it after {HANDSHAKE_S:.0f} seconds") from error
     except BaseException:
-        tls.close()
+        found.close()
         raise
 
 

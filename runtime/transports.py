@@ -14,7 +14,6 @@ import ssl
 
 import trio
 
-from offsetfs.runtime.security.x509 import parse_certificate
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage.files import File
 
@@ -28,6 +27,9 @@ _READ_BYTES, _SENT_BYTES = 1 << 20, 1 << 18
 class PlainTransport:
     """A socket as it is. The calls are its own: each request makes several of them."""
 
+    waits_for_disk = True
+    """Whether `send_file` waits for what the page cache lacks."""
+
     def __init__(self, peer: socket.socket) -> None:
         self.socket = peer
         self.recv = peer.recv
@@ -36,7 +38,7 @@ class PlainTransport:
         self.wait_readable = functools.partial(trio.lowlevel.wait_readable, peer)
         self.wait_writable = functools.partial(trio.lowlevel.wait_writable, peer)
 
-    async def send_file(self, file: File, position: int, size: int) -> int:
+    async def send_file(self, file: File, position: int, size: int, *, nowait: bool) -> int:
         """Send up to `size` bytes of `file`, which the page cache has; return how many, 0 at the end of the file."""
         return file.send(self.socket.fileno(), position, size)
 
@@ -45,18 +47,11 @@ class PlainTransport:
 
 
 class TlsTransport:
-    """A socket with TLS, after the handshake."""
+    """A socket with TLS, after the handshake: the end of a client."""
 
     def __init__(self, peer: ssl.SSLSocket) -> None:
         self.socket = peer
         self._waits_to_write = False  # a read that has to write first, for new keys
-        self._block = memoryview(b"")
-        """What is left of a block of a file. OpenSSL must be given the same bytes again after it had to wait."""
-
-    def subject(self) -> str | None:
-        """Return the subject of the client's certificate; None if it has sent none."""
-        found = self.socket.getpeercert(binary_form=True)
-        return None if found is None else parse_certificate(found).subject
 
     def recv(self, size: int) -> bytes:
         """Return the records that have arrived, at most `size` bytes; b"" at the end of the connection."""
@@ -91,15 +86,6 @@ class TlsTransport:
             return self.socket.send(memoryview(data)[:_SENT_BYTES])
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError) as error:
             raise BlockingIOError from error
-
-    async def send_file(self, file: File, position: int, size: int) -> int:
-        """Send up to `size` bytes of `file`, which the page cache has; return how many, 0 at the end of the file."""
-        if not self._block:
-            await trio.lowlevel.checkpoint()  # the socket may take each block at once
-            self._block = memoryview(file.read(position, min(size, _SENT_BYTES)))
-        count = self.send(self._block) if self._block else 0
-        self._block = memoryview(b"")
-        return count
 
     async def wait_readable(self) -> None:
         if self.socket.pending():

@@ -28,6 +28,7 @@ _NOT_REGULAR = {errno.ELOOP: "a symbolic link, not a regular file", errno.ENXIO:
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
 _PROBE_BYTES = 64 << 10  # the page cache loads and drops pages in groups of about this size
 _LOAD_BYTES = 256 << 10
+_ADVISE_BYTES = 512 << 10
 _BLOCK_BYTES = 512  # of st_blocks, whatever the file system's are
 
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
@@ -143,10 +144,16 @@ class File:
 
     def load(self, position: int, size: int, ahead: int = 0) -> None:
         """Load a range into the page cache; waits for the disk. Begin to load `ahead` bytes after it."""
-        os.posix_fadvise(self.fd, position, size + ahead, os.POSIX_FADV_WILLNEED)
+        self.begin_load(position, size + ahead)
         buffer = memoryview(bytearray(min(size, _LOAD_BYTES)))
         for start in range(position, position + size, _LOAD_BYTES):
             self.read_into(buffer[: position + size - start], start)
+
+    def begin_load(self, position: int, size: int) -> None:
+        """Begin to load a range into the page cache. May wait for the queue of the disk, but not for the bytes."""
+        # In steps, because the kernel cuts each at the read-ahead of the disk, or the largest request to it.
+        for start in range(position, position + size, _ADVISE_BYTES):
+            os.posix_fadvise(self.fd, start, min(_ADVISE_BYTES, position + size - start), os.POSIX_FADV_WILLNEED)
 
     def write(self, position: int, data: Buffer) -> None:
         """Write all of `data` at `position`. Durable after `sync`. After an error a part of it may be in the file."""

@@ -15,9 +15,10 @@ from pathlib import Path
 import certificates
 import pytest
 import trio
+import trio.testing
 from produce_requests import batch
 from running_broker import SECONDS_MAX, Running, decoded, framed, received
-from tls_clients import client_context, tls_broker, tls_listener, tls_stream
+from tls_clients import TlsRecords, client_context, tls_broker, tls_listener, tls_stream
 
 from offsetfs.broker import tls_context, tls_handshake
 from offsetfs.broker.tls_context import load_context
@@ -83,8 +84,68 @@ async def test_many_requests_in_one_record_are_answered_in_order(running: Runnin
     assert data == data[: len(data) // 50] * 50
 
 
+BOTH_VERSIONS = pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+
+
+async def tls_records(running: Running, version: ssl.TLSVersion) -> TlsRecords:
+    client = TlsRecords(await trio.open_tcp_stream(*running.address), version)
+    await client.handshake()
+    return client
+
+
+@BOTH_VERSIONS
+@pytest.mark.parametrize("size", [1, 30, 3_400])
+async def test_a_request_in_many_records_is_answered(running: Running, version: ssl.TLSVersion, size: int) -> None:
+    """librdkafka's producer sends records of some 3.4 KiB."""
+    value = os.urandom(100 * size)
+    partition = m.PartitionProduceData(0, batch([(None, value)]))
+    request = m.ProduceRequest(acks=1, topic_data=[m.TopicProduceData("t", partition_data=[partition])])
+    whole = framed(0, "Produce", 9, request)
+    client = await tls_records(running, version)
+    async with client.stream:
+        records = b"".join(client.record(whole[start : start + size]) for start in range(0, len(whole), size))
+        for part in (records[:50], records[50:-1], records[-1:]):  # not cut at a record
+            await client.stream.send_all(part)
+            await trio.testing.wait_all_tasks_blocked()
+        answer = decoded(0, "Produce", 9, (await client.receive_some())[4:])
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+@BOTH_VERSIONS
+async def test_a_client_that_ends_behind_its_request_is_answered(running: Running, version: ssl.TLSVersion) -> None:
+    """The notice of the end arrives with the request, and the client waits for that of the broker."""
+    client = await tls_records(running, version)
+    async with client.stream:
+        await client.stream.send_all(client.record(VERSIONS) + client.notice_of_end())
+        with trio.fail_after(SECONDS_MAX):
+            assert decoded(18, "ApiVersions", 0, (await client.receive_some())[4:]).error_code == 0
+            assert await client.receive_some() == b""
+            await _until_left(running)
+
+
+@BOTH_VERSIONS
+async def test_a_client_that_ends_without_a_notice_is_forgotten(running: Running, version: ssl.TLSVersion) -> None:
+    client = await tls_records(running, version)
+    await client.stream.send_all(client.record(VERSIONS[:5]))
+    await client.stream.aclose()
+    await _until_left(running)
+
+
+@BOTH_VERSIONS
+async def test_a_record_that_was_changed_ends_the_connection(running: Running, version: ssl.TLSVersion) -> None:
+    client = await tls_records(running, version)
+    async with client.stream:
+        changed = bytearray(client.record(VERSIONS))
+        changed[-1] ^= 1
+        await client.stream.send_all(changed)
+        with pytest.raises(ssl.SSLError, match="BAD_RECORD_MAC"):  # the alert of the broker
+            await client.receive_some()
+    assert await is_answered(running)
+    await _until_left(running)
+
+
 async def test_a_response_waits_for_a_client_that_does_not_read(running: Running) -> None:
-    """OpenSSL must be given the same bytes again after it had to wait."""
+    """Records that the socket has not taken are sent later, once, and in their order."""
     value = os.urandom(1_000_000)
     partition = m.PartitionProduceData(0, batch([(None, value)]))
     produce = m.ProduceRequest(acks=1, topic_data=[m.TopicProduceData("t", partition_data=[partition])])
@@ -239,6 +300,18 @@ async def test_a_hello_that_is_too_long_is_refused(running: Running) -> None:
                 head = b"\x01\xff\xff\xff" if not number else b""
                 await stream.send_all(b"\x16\x03\x01\x40\x00" + head + bytes(16384 - len(head)))
     await _until_left(running)
+
+
+async def test_new_keys_are_refused_before_tls_1_3(running: Running) -> None:
+    """A client could ask for them again and again: renegotiation costs the broker more than the client."""
+    host, port = running.address
+    words = ("-connect", f"{host}:{port}", "-tls1_2", "-no_ign_eof")
+    with trio.fail_after(SECONDS_MAX):
+        found = await trio.run_process(
+            ["openssl", "s_client", *words], stdin=b"R\n", capture_stdout=True, capture_stderr=True, check=False
+        )
+    assert found.returncode == 1
+    assert b"no renegotiation" in found.stderr
 
 
 @pytest.mark.expect_log("connection closed: a request of .* bytes")
