@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +52,15 @@ def test_a_mirror_runs_until_it_is_ended_and_status_shows_it(
         assert f"is mirrored from {broker} by process" in capsys.readouterr().err
         assert mirror.end() == 0
     assert (mirror.events, batches_of(path / "orders-0")[-3:]) == ([], b"ne\0")
+    appended = subprocess.run(
+        [sys.executable, "-m", "offsetfs", "append", str(path), "orders-0/append"],
+        input="two\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (appended.returncode, mirrored_end(path, ORDERS)) == (1, 1)
+    assert "Read-only file system" in appended.stderr
 
 
 @pytest.mark.parametrize(

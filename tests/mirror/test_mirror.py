@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 import trio
+from keyed_logs import Keyed, keyed
 from running_broker import Running
 
 from offsetfs.client.cluster import ClusterClient
 from offsetfs.mirror import mirror as mirror_module
 from offsetfs.mirror.mirror import Mirror, MirrorError
 from offsetfs.mirror.options import EARLIEST, LATEST, MirrorOptions, OnGap
+from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.directory import MirrorFile
 from offsetfs.storage.errors import ReadOnlyLog
@@ -274,3 +277,20 @@ async def test_a_damaged_batch_stops_its_partition_with_the_offset(
         file.write(b"b")
     await mirrored(running, directory)
     assert bytes_of(directory.log(ORDERS)) == bytes_of(log)
+
+
+async def test_clients_of_a_mirror_that_is_served_are_told_why_it_takes_no_records(
+    running: Running, source: LogDirectory, directory: LogDirectory, nursery: trio.Nursery
+) -> None:
+    append(source.log(ORDERS), b"one")
+    await mirrored(running, directory)
+    served = Running(directory)
+    nursery.start_soon(served.broker.run)
+    data = m.TopicProduceData(
+        "orders", partition_data=[m.PartitionProduceData(0, keyed(0, Keyed(0, None, b"x", 1, ())))]
+    )
+    answer = await served.send(0, "Produce", 9, m.ProduceRequest(None, 1, 1000, [data]))
+    found = answer.responses[0].partition_responses[0]
+    assert (found.error_code, "mirrored from source:9092" in found.error_message) == (ErrorCode.POLICY_VIOLATION, True)
+    served.broker.stop()
+    served.listener.close()
