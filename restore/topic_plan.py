@@ -59,9 +59,17 @@ def topics_of(
         if wanted and each.topic not in INTERNAL_TOPICS:
             found.setdefault(each.topic, []).append(each.partition)
     return [
-        TopicPlan(name, tuple(sorted(partitions)), _settings({**directory.settings_of(name), **overrides}))
+        TopicPlan(name, tuple(sorted(partitions)), _settings({**_own_settings(directory, name), **overrides}))
         for name, partitions in sorted(found.items())
     ]
+
+
+def _own_settings(directory: LogDirectory, topic: str) -> Mapping[str, str]:
+    """Return the settings of a topic; of a mirror those that it has in its cluster: here it has no retention."""
+    mirror = directory.mirror
+    if mirror is not None and topic in mirror.topics:
+        return mirror.topics[topic].settings
+    return directory.settings_of(topic)
 
 
 def _settings(given: Mapping[str, str]) -> Mapping[str, str]:

@@ -25,6 +25,7 @@ from offsetfs.storage.coordinators import (
     commit_value,
     end_marker_batch,
 )
+from offsetfs.storage.directory import MirroredTopic, MirrorFile
 from offsetfs.storage.records.format.batch import Batch, build, stamp
 
 pytestmark = pytest.mark.unit
@@ -238,3 +239,12 @@ async def test_many_small_batches_keep_their_order(
         add(log, number, b"%d" % number)
     await restored(running, source)
     assert [value for _, _, value, *_ in shown(cluster.log(ORDERS))] == [b"%d" % number for number in range(300)]
+
+
+async def test_a_topic_of_a_mirror_has_the_settings_of_its_cluster(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
+) -> None:
+    """Before, it had the retention of the mirror, which keeps everything."""
+    source.set_mirror(MirrorFile("c", "b:9092", {"orders": MirroredTopic("", {"retention.ms": "70000"})}))
+    await restored(running, source)
+    assert cluster.settings_of("orders") == {"retention.ms": "70000"}
