@@ -58,7 +58,8 @@ async def test_a_batch_is_stored_as_it_came(directory: LogDirectory, running: Ru
 
 
 @pytest.mark.promise(
-    "A batch that is refused leaves nothing in the log; the answer has Kafka's error code and the reason."
+    "A batch that is refused leaves nothing in the log, except after a failed sync or write; the answer has Kafka's "
+    "error code and the reason."
 )
 @pytest.mark.parametrize(("data", "code", "reason"), [each[1:] for each in WRONG], ids=[each[0] for each in WRONG])
 async def test_a_wrong_batch_is_refused_and_leaves_nothing(

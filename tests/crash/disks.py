@@ -138,11 +138,11 @@ def made(system: FileSystem, scratch: Path, *, images: Path | None = None) -> It
 
 
 @contextmanager
-def small_memory(scratch: Path) -> Iterator[Disk]:
-    """A file system in memory as small as `SMALL`; it does not outlive its unmount."""
+def small_memory(scratch: Path, size: int = SMALL.size) -> Iterator[Disk]:
+    """A file system in memory as small as `SMALL`, or of `size` bytes; it does not outlive its unmount."""
     disk = Disk(FileSystem(()), scratch / "none", scratch / "disk")
     disk.path.mkdir()
-    _run("mount", "-t", "tmpfs", "-o", f"size={SMALL.size}", "tmpfs", disk.path)
+    _run("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk.path)
     try:
         disk.log.mkdir()
         yield disk

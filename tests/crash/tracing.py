@@ -7,15 +7,18 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 
 @contextmanager
-def injected(pid: int, calls: str, fault: str) -> Iterator[None]:
+def injected(pid: int, calls: str, fault: str, *, path: Path | None = None) -> Iterator[None]:
     """While the block runs, calls of the process whose names match `calls` have a fault, such as `error=EIO:when=3`.
 
-    strace counts the calls of each name and of each thread for themselves. A call that is killed is not made.
+    strace counts the calls of each name and of each thread for themselves. A call that is killed is not made. With
+    `path`, only calls for this file have the fault.
     """
     expressions = ["-e", f"trace=/^({calls})$", "-e", f"inject=/^({calls})$:{fault}"]
+    expressions += [] if path is None else ["-P", str(path)]
     command = ["strace", "-f", *expressions, "-o", os.devnull, "-p", str(pid)]
     strace = subprocess.Popen(command, stderr=subprocess.PIPE)
     assert strace.stderr is not None
