@@ -179,6 +179,9 @@ class BrokerConnection:
             await self._log_in(self._login, self._in_turn)
         except ClientError as error:
             raise self._failed(error) from None
+        except trio.Cancelled:  # the broker would refuse other requests in the middle of a login
+            self._fail(Disconnected(f"{self}: a request was cancelled in the login"))
+            raise
 
     async def _in_turn(self, message: ProtocolMessage) -> Any:
         """Send a request of the login, and return its response."""
@@ -252,7 +255,7 @@ class BrokerConnection:
             for each in buffers:
                 await self._send_all(memoryview(each))
         except (OSError, trio.ClosedResourceError) as error:
-            raise self._failed(self._disconnected(error)) from error
+            raise self._failed(self._disconnected(self._received_alert() or error)) from error
         except trio.Cancelled:
             self._fail(Disconnected(f"{self}: a request was cancelled while it was sent"))
             raise
@@ -263,6 +266,16 @@ class BrokerConnection:
                 data = data[self._transport.send(data) :]
             except BlockingIOError:
                 await self._transport.wait_writable()
+
+    def _received_alert(self) -> ssl.SSLError | None:
+        """Return the alert of TLS that has arrived before the end: with TLS 1.3 a certificate is refused so late."""
+        try:
+            self._transport.recv_into(memoryview(bytearray(1)))
+        except ssl.SSLError as error:
+            return error
+        except OSError:
+            return None
+        return None
 
     # --- responses ----------------------------------------------------------------------------------------------------
 

@@ -24,16 +24,17 @@ from typing import Any
 
 import trio
 
-from offsetfs.client.errors import AuthenticationFailed, Disconnected
+from offsetfs.client.errors import AuthenticationFailed, ClientError, Disconnected
 from offsetfs.runtime.security.jaas import LoginModule
 from offsetfs.runtime.security.setting_names import JAAS_CONFIG
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage.errors import InvalidConfig
+from offsetfs.storage.settings import printable
 
 TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 
 _TIMEOUT_S = 10.0
-_BYTES_MAX = 1 << 20
+RESPONSE_BYTES_MAX = 1 << 20
 _SPARE_S = 30.0
 """A token that ends so soon is not used any more."""
 
@@ -94,34 +95,70 @@ def _is_loopback(host: str) -> bool:
 def _fetched(source: TokenSource) -> tuple[str, float]:
     """Return a new token, and how many seconds it is valid; AuthenticationFailed, Disconnected."""
     fields = {"grant_type": "client_credentials"} | ({"scope": source.scope} if source.scope else {})
-    quoted = [urllib.parse.quote(each, safe="") for each in (source.client_id, source.client_secret)]
-    credentials = base64.b64encode(":".join(quoted).encode()).decode()
+    # As in Kafka, not encoded for URLs (sasl.oauthbearer.header.urlencode=false).
+    credentials = base64.b64encode(f"{source.client_id}:{source.client_secret}".encode()).decode()
     request = urllib.request.Request(
         source.url,
         urllib.parse.urlencode(fields).encode(),
         {"Authorization": f"Basic {credentials}", "Accept": "application/json"},
     )
+    # A proxy of the environment gets the secret in an encrypted tunnel only.
+    proxies = [urllib.request.ProxyHandler({})] if source.url.startswith("http:") else []
     try:
-        with urllib.request.build_opener(_NoRedirects).open(request, timeout=_TIMEOUT_S) as response:
-            answer = response.read(_BYTES_MAX + 1)
+        with urllib.request.build_opener(_NoRedirects, *proxies).open(request, timeout=_TIMEOUT_S) as response:
+            answer = response.read(RESPONSE_BYTES_MAX + 1)
     except urllib.error.HTTPError as error:
-        error.close()
-        reason = f"{source.url}: status {error.code} ({error.reason})"
-        if error.code >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
-            raise Disconnected(reason) from None
-        raise AuthenticationFailed(f"{reason}; check clientId and clientSecret") from None
+        with error:
+            raise _refusal(source, error.code, error.read(RESPONSE_BYTES_MAX)) from None
     except (OSError, http.client.HTTPException) as error:
         cause = error.reason if isinstance(error, urllib.error.URLError) else error
         raise Disconnected(f"{source.url}: no token: {cause}") from error
     return _token_of(source.url, answer)
 
 
+def _refusal(source: TokenSource, status: int, answer: bytes) -> ClientError:
+    """Return the error for an HTTP status; RFC 6749 has a reason beside it, such as `invalid_client`."""
+    if status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Disconnected(f"{source.url}: no token: HTTP {status}")
+    if 300 <= status < 400:
+        return AuthenticationFailed(f"{source.url}: HTTP {status}: redirects are not followed; give the final URL")
+    reason = _object(answer).get("error")
+    named = f" {printable(reason)}" if isinstance(reason, str) else ""
+    return AuthenticationFailed(f"{source.url}: HTTP {status}{named}; check clientId, clientSecret and scope")
+
+
 def _token_of(url: str, answer: bytes) -> tuple[str, float]:
+    found = _object(answer) if len(answer) <= RESPONSE_BYTES_MAX else {}
+    token = found.get("access_token")
+    if not isinstance(token, str) or not token or not all("\x21" <= each <= "\x7e" for each in token):
+        raise AuthenticationFailed(f"{url}: the answer has no access_token; is this a token endpoint?")
+    return token, _lifetime_s(token, found)
+
+
+def _lifetime_s(token: str, answer: Mapping[str, Any]) -> float:
+    """Return how long a token is valid, by its claims as in Kafka, or else by the answer; 0 if neither says it."""
+    ends_s = _claims(token).get("exp")
+    if isinstance(ends_s, int | float):
+        return ends_s - time.time()
+    lifetime_s = answer.get("expires_in")
+    return lifetime_s if isinstance(lifetime_s, int | float) else 0
+
+
+def _claims(token: str) -> Mapping[str, Any]:
+    """Return what a JWT says, without a check of its signature: that is the broker's. Empty for other tokens."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
     try:
-        found: Any = json.loads(answer[:_BYTES_MAX])
-        token, lifetime = found["access_token"], float(found.get("expires_in", 0))
-        if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token:
-            raise ValueError
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise AuthenticationFailed(f"{url}: the answer has no access_token; is this a token endpoint?") from None
-    return token, lifetime
+        return _object(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except ValueError:
+        return {}
+
+
+def _object(text: bytes) -> Mapping[str, Any]:
+    """Return a JSON object; empty for any other bytes."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

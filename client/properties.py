@@ -45,10 +45,13 @@ _SECURITY = frozenset(
 )  # fmt: skip
 _BOOTSTRAP = "bootstrap.servers"
 _STORE_PASSWORDS = ("ssl.truststore.password", "ssl.keystore.password")
+_LOGIN_HANDLER = "sasl.login.callback.handler.class"
+_OWN_HANDLER = ".OAuthBearerLoginCallbackHandler"
+"""The class of Kafka that does what this client does for OAUTHBEARER: Kafka before 4.0 needs its name."""
 _NOT_SUPPORTED = (
     "ssl.engine.factory.class",
     "sasl.client.callback.handler.class",
-    "sasl.login.callback.handler.class",
+    _LOGIN_HANDLER,
     "sasl.login.class",
     "socks.proxy",
 )
@@ -97,6 +100,10 @@ class ClientProperties:
                 values[name.replace(".", "_")] = value.strip()
             elif name == _BOOTSTRAP:
                 values["bootstrap"] = _addresses(value)
+            elif name == "config.providers" and value:
+                raise InvalidConfig(f"{name} is not supported; write the values themselves, and chmod 600 the file")
+            elif name == _LOGIN_HANDLER and value.strip().endswith(_OWN_HANDLER):
+                continue
             elif name in _NOT_SUPPORTED and value:
                 raise InvalidConfig(f"{name} names a class of Java, which cannot run here; remove it")
             elif name in _STORE_PASSWORDS:

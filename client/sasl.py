@@ -70,6 +70,8 @@ class SaslProperties:
             )
         if mechanism == "OAUTHBEARER":
             return cls(mechanism, tokens=TokenSource.parse(values, module))
+        if module.options.get("tokenauth", "").lower() == "true":
+            raise InvalidConfig(f"{JAAS_CONFIG}: delegation tokens (tokenauth) are not supported; use a password")
         return cls(mechanism, _option(module, "username", mechanism), _option(module, "password", mechanism))
 
 

@@ -57,7 +57,7 @@ class TlsProperties:
         checked = values.get(CHECKED_NAME, "https").strip().lower()
         if checked not in ("https", ""):
             raise InvalidConfig(f"{CHECKED_NAME} must be https, or empty: then no name is checked")
-        return cls(
+        found = cls(
             truststore(values),
             keystore(values),
             values.get(KEY_PASSWORD),
@@ -65,6 +65,8 @@ class TlsProperties:
             tls_suites(values),
             checks_name=bool(checked),
         )
+        found.context()  # wrong files are found at the start
+        return found
 
     def context(self) -> ssl.SSLContext:
         """Return a context with the files as they are now; InvalidConfig."""
