@@ -16,7 +16,7 @@ from offsetfs.broker.closed_peers import ClosedPeers
 from offsetfs.broker.cluster import BrokerNode
 from offsetfs.broker.connection import Connection, Shared
 from offsetfs.broker.group_coordinator import GroupCoordinator
-from offsetfs.broker.idle_connections import end_idle_connections, end_stalled_requests
+from offsetfs.broker.idle_connections import end_idle_connections, end_stalled_requests, end_unread_responses
 from offsetfs.broker.listener_settings import ListenerSettings
 from offsetfs.broker.listeners import ADVERTISED, Listener
 from offsetfs.broker.log_sync import LogSync
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CLUSTER_CHECK_S = 1.0
+
+UNREAD_PART = 4
+"""Responses that clients do not read may take this part of `queued.max.request.bytes`."""
 
 DRAIN_S = 5.0
 """How long requests that are being answered may take when the broker ends."""
@@ -97,6 +100,9 @@ class Broker:
                 background.start_soon(end_idle_connections, self._connections, self._idle_s)
                 background.start_soon(reload_changed, [each.tls for _, each in self._listeners if each.tls is not None])
                 background.start_soon(end_stalled_requests, self._connections, self._shared.limits)
+                if self._settings.queued_max_request_bytes >= 0:
+                    unread_bytes_max = self._settings.queued_max_request_bytes // UNREAD_PART
+                    background.start_soon(end_unread_responses, self._connections, unread_bytes_max)
                 with self._serving:
                     async with trio.open_nursery() as connections:
                         with self._accepting:

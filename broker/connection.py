@@ -71,6 +71,9 @@ _OVERLAPPING_API = "Produce"
 _WAITING_APIS = frozenset(("Fetch", "JoinGroup", "SyncGroup"))
 """A request may wait for other clients."""
 
+_LOGGED_APIS = frozenset((_OVERLAPPING_API, "OffsetCommit", "TxnOffsetCommit"))
+"""A large request waits for the disk for most of its time, and does not count for `LARGE_MAX`."""
+
 _RECEIVE_BYTES = 1 << 16
 _SEND_BYTES = 1 << 20
 _BUFFER_STEP = 1 << 17
@@ -205,7 +208,7 @@ class Connection:
         self._responses = ResponseQueue(self._send)
         self._read_ahead = ReadAhead()
         self._receiving_since = self._sending_since = math.inf
-        self.arriving_bytes = 0
+        self.arriving_bytes = self.unread_bytes = 0
         self.arriving_since = 0.0
         """As `IdleConnection`."""
 
@@ -284,6 +287,8 @@ class Connection:
                     buffers = await self._answer(request, nursery)
                     if buffers is None:
                         return
+                    # A client that does not read its response keeps no memory from the requests of others.
+                    self._release(request)
                     if self._responses.is_empty:
                         await self._send(buffers)
                     elif buffers:
@@ -428,17 +433,23 @@ class Connection:
                 return self._unsupported_api_versions(data)
             raise ProtocolError(f"API {key} in version {version}, which was not offered")
         codecs = codecs_of(api.name, version)
-        await self._limits.begin()
+        is_large = received.reserved > FREE_BYTES_MAX and api.name not in _LOGGED_APIS
+        await self._limits.begin(is_large=is_large)
+        begun_s = trio.current_time()
         try:
+            if is_large:
+                self._check_peer()
             call = _Call(api, version, codecs, *await codecs.decoded(data))
             answer = None if api.name in _WAITING_APIS else await self._handled(call, self._handle(call))
+            if is_large:
+                await self._limits.pause(begun_s)
         except BaseException:
-            self._limits.end()
+            self._limits.end(is_large=is_large)
             raise
         if isinstance(answer, DelayedResponse):
             self._delay(received, call, answer, nursery)
             return []
-        self._limits.end()
+        self._limits.end(is_large=is_large)
         if answer is not None:
             return answer
         # What waits keeps no memory from others: as Kafka, which counts a request until it is decoded.
@@ -452,6 +463,11 @@ class Connection:
         # Members of a group look for a coordinator and join again.
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return codecs.framed(call.header, failure_response(api.name, call.request, version, code))
+
+    def _check_peer(self) -> None:
+        """OSError if the client has reset the connection: its requests can still be read, and would take time."""
+        if error := self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            raise OSError(error, os.strerror(error))
 
     def _handle(self, call: _Call) -> Awaitable[Any]:
         client_id = call.header.client_id or ""
@@ -539,13 +555,14 @@ class Connection:
             try:
                 sent += self._transport.send(memoryview(data)[sent:] if sent else data)
             except BlockingIOError:
-                await self._wait_until_read()
+                await self._wait_until_read(len(data) - sent)
 
-    async def _wait_until_read(self) -> None:
-        self._has_waited = True
+    async def _wait_until_read(self, size: int) -> None:
+        """Wait for the client, which leaves `size` bytes in memory meanwhile."""
+        self._has_waited, self.unread_bytes = True, size
         self._sending_since = trio.current_time()
         await self._transport.wait_writable()
-        self._sending_since = math.inf
+        self._sending_since, self.unread_bytes = math.inf, 0
 
     async def _send_file(self, part: BatchRange) -> None:
         position, left, loaded_to, is_loaded = part.position, part.size, part.position, False
@@ -564,7 +581,7 @@ class Connection:
                 is_loaded = True
                 continue
             except BlockingIOError:
-                await self._wait_until_read()
+                await self._wait_until_read(self._transport.held_bytes)
                 continue
             if not count:  # the file was truncated since the range was taken
                 _log.error("%s ends at byte %d, inside a response: connection closed", part.file.path, position)

@@ -2,7 +2,8 @@
 
 The limit is `connections.max.idle.ms`. It is `STALL_S` for a client that has sent a part of a request while other
 requests wait for the memory that this one has been granted. Then a request that arrives slowly has a limit, too:
-`STALL_S` and what its bytes take at `ARRIVAL_BYTES_PER_S`.
+`STALL_S` and what its bytes take at `ARRIVAL_BYTES_PER_S`. It is `UNREAD_S` for clients that do not read their
+responses, as long as these take more memory than they may.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _log = logging.getLogger(__name__)
 
 STALL_S = 10.0
 ARRIVAL_BYTES_PER_S = 1 << 20
+UNREAD_S = 1.0
 _CHECK_INTERVAL_S = 1.0
 
 
@@ -32,6 +34,9 @@ class IdleConnection(Protocol):
 
     arriving_since: float
     """Since when, if there is one."""
+
+    unread_bytes: int
+    """Bytes of a response that are in memory because the client does not read."""
 
     @property
     def waiting_since(self) -> float:
@@ -80,3 +85,32 @@ def _is_stalled(connection: IdleConnection, now_s: float) -> bool:
     if not size or waiting_since == math.inf:
         return False
     return min(waiting_since, connection.arriving_since + size / ARRIVAL_BYTES_PER_S) + STALL_S <= now_s
+
+
+async def end_unread_responses(connections: Collection[IdleConnection], bytes_max: int) -> None:
+    """Watch `connections`, which may change meanwhile, until cancelled: their unread responses take `bytes_max` bytes.
+
+    A small request may have a large response, so that many clients that read nothing would fill the memory.
+    """
+    while True:
+        await trio.sleep(_CHECK_INTERVAL_S)
+        excess = sum(each.unread_bytes for each in connections) - bytes_max
+        if excess > 0:
+            _end_longest(connections, excess)
+
+
+def _end_longest(connections: Collection[IdleConnection], excess: int) -> None:
+    """End those that have not read for the longest time, until `excess` bytes are free."""
+    until_s = trio.current_time() - UNREAD_S
+    waiting = [each for each in connections if each.unread_bytes and each.waiting_since <= until_s]
+    for each in sorted(waiting, key=lambda found: found.waiting_since):
+        if excess <= 0:
+            break
+        excess -= each.unread_bytes
+        _log.warning(
+            "%s: connection closed: the client does not read a response, of which %d bytes are left, and all such "
+            "responses take more than a quarter of queued.max.request.bytes",
+            each.host,
+            each.unread_bytes,
+        )
+        each.end()

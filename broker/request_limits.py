@@ -26,12 +26,22 @@ DECODED_FACTOR = 16
 to 10 times; the records of a Produce request are not decoded."""
 
 
+LARGE_MAX = 2
+"""How many of the requests that are counted, and that do not wait for the disk, are handled at the same time: one may
+take the event loop for 0.1 s, and a small request waits for these alone, not for one of each connection."""
+
+PAUSE_S_MAX = 0.2
+"""A large request is followed by a pause as long as itself, this at most, if others wait: small ones need several
+passes of the event loop, of which each would have further large ones."""
+
+
 class RequestLimits:
     """The limits of one broker."""
 
     def __init__(self, requests_max: int, bytes_max: int) -> None:
         """`bytes_max`: -1 for no limit."""
         self._slots = trio.Semaphore(requests_max)
+        self._large_slots = trio.Semaphore(LARGE_MAX)
         self._has_limit = bytes_max >= 0
         self._small_bytes_max = bytes_max // SMALL_PART
         has_small = self._small_bytes_max > FREE_BYTES_MAX
@@ -60,15 +70,29 @@ class RequestLimits:
         if self._has_limit and size > FREE_BYTES_MAX:
             self._memory(size).release(size)
 
-    async def begin(self) -> None:
+    async def begin(self, *, is_large: bool = False) -> None:
         """Wait until another request can be handled; `end` it afterwards, or when it begins to wait for others."""
+        if is_large:
+            await self._large_slots.acquire()
         try:
             self._slots.acquire_nowait()
         except trio.WouldBlock:
-            await self._slots.acquire()
+            try:
+                await self._slots.acquire()
+            except trio.Cancelled:
+                if is_large:
+                    self._large_slots.release()
+                raise
 
-    def end(self) -> None:
+    async def pause(self, begun_s: float) -> None:
+        """Leave the event loop to small requests, after a large one that began at `begun_s`."""
+        if self._large_slots.statistics().tasks_waiting:
+            await trio.sleep(min(trio.current_time() - begun_s, PAUSE_S_MAX))
+
+    def end(self, *, is_large: bool = False) -> None:
         self._slots.release()
+        if is_large:
+            self._large_slots.release()
 
     def _memory(self, size: int) -> _Memory:
         return self._small if size <= self._small_bytes_max else self._large

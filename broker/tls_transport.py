@@ -61,6 +61,11 @@ class ServerTlsTransport:
         self._uninterrupted = 0
         """How many bytes of files were encrypted since others had their turn."""
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of files and responses that the socket has not taken yet, without the overhead of records."""
+        return self._accepted
+
     # --- the handshake
 
     async def handshake(self, limiter: trio.CapacityLimiter) -> None:

@@ -29,6 +29,8 @@ class PlainTransport:
 
     waits_for_disk = True
     """Whether `send_file` waits for what the page cache lacks."""
+    held_bytes = 0
+    """Bytes of a file in memory while the client does not read: a file is sent without a copy."""
 
     def __init__(self, peer: socket.socket) -> None:
         self.socket = peer

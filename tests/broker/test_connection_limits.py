@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import signal
 import socket
@@ -12,7 +13,7 @@ import threading
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from offsetfs.broker.closed_peers import ClosedPeers
 from offsetfs.broker.listener_settings import ListenerSettings
 from offsetfs.broker.listeners import open_listeners
 from offsetfs.broker.rare_lines import LOGGED_S, RareLines
-from offsetfs.broker.request_limits import FREE_BYTES_MAX, RequestLimits
+from offsetfs.broker.request_limits import FREE_BYTES_MAX, LARGE_MAX, PAUSE_S_MAX, RequestLimits
 from offsetfs.broker.server import serve, serve_until
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
@@ -43,6 +44,7 @@ LONG_WAIT = m.FetchRequest(
     topics=[m.FetchRequestFetchTopic(topic="t", partitions=[m.FetchRequestFetchPartition(0, partition_max_bytes=99)])],
 )
 VERSIONS = m.ApiVersionsRequest()
+MANY_NAMES = m.MetadataRequest([m.MetadataRequestTopic(name=f"{each:0200}") for each in range(1000)], False)
 
 
 @asynccontextmanager
@@ -198,12 +200,10 @@ async def test_a_client_that_reads_no_response_is_idle(directory: LogDirectory, 
 
 
 async def _send_until_closed(stream: trio.SocketStream) -> None:
-    topics = [m.MetadataRequestTopic(name=f"{each:0200}") for each in range(1000)]
-    names = m.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
     async with stream:
         with contextlib.suppress(trio.BrokenResourceError):
             while True:
-                await stream.send_all(framed(3, "Metadata", 8, names))
+                await stream.send_all(framed(3, "Metadata", 8, MANY_NAMES))
 
 
 async def test_a_client_that_pipelines_does_not_keep_others_waiting(running: Running) -> None:
@@ -316,6 +316,120 @@ async def test_a_size_alone_takes_no_memory(running: Running) -> None:
         tracemalloc.stop()
     await stream.aclose()
     await until(lambda: not reserved_bytes(running.broker._shared.limits))
+
+
+async def test_a_client_that_does_not_read_keeps_no_memory_from_requests(running: Running) -> None:
+    """A hundred of them kept all requests above 64 KiB waiting for ten minutes."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_send_until_closed, await trio.open_tcp_stream(*running.address))
+        await until(lambda: any(each.unread_bytes for each in running.broker._connections))
+        assert reserved_bytes(running.broker._shared.limits) == 0
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.security("Responses that clients do not read take bounded memory; at the limit, their connections end.")
+@pytest.mark.expect_log("the client does not read a response, of which [0-9]+ bytes are left")
+async def test_responses_that_are_not_read_take_bounded_memory(
+    directory: LogDirectory, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle_connections, "_CHECK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(idle_connections, "UNREAD_S", 0.01)
+    async with serving(directory, nursery, queued_max_request_bytes=4) as running:
+        nursery.start_soon(_send_until_closed, await trio.open_tcp_stream(*running.address))
+        await until(lambda: any(each.unread_bytes for each in running.broker._connections))
+        await until(lambda: not running.broker._connections)
+
+
+@pytest.mark.expect_log("long: connection closed: the client does not read a response, of which 50 bytes are left")
+async def test_those_that_have_waited_longest_make_space(autojump_clock: trio.testing.MockClock) -> None:
+    ended: list[str] = []
+
+    @dataclass
+    class Waiting:
+        host: str
+        waiting_since: float
+        unread_bytes: int
+        arriving_bytes: int = 0
+        arriving_since: float = 0.0
+
+        def end(self) -> None:
+            self.unread_bytes = 0
+            ended.append(self.host)
+
+    now_s = trio.current_time()
+    all_of_them = [Waiting("new", now_s + 1000, 50), Waiting("short", now_s - 5, 50), Waiting("long", now_s - 9, 50)]
+    with trio.move_on_after(3):
+        await idle_connections.end_unread_responses(all_of_them, 150)
+    assert ended == []
+    with trio.move_on_after(3):
+        await idle_connections.end_unread_responses(all_of_them, 120)
+    assert ended == ["long"]
+
+
+@pytest.mark.security("Small requests wait for a few large ones at most, not for those of all connections.")
+async def test_few_large_requests_are_handled_at_a_time(autojump_clock: trio.testing.MockClock) -> None:
+    """Two hundred clients with many names kept all others waiting for 20 seconds: each takes the event loop."""
+    limits, begun = RequestLimits(500, 1 << 30), 0
+
+    async def begin() -> None:
+        nonlocal begun
+        await limits.begin(is_large=True)
+        begun += 1
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(LARGE_MAX + 1):
+            nursery.start_soon(begin)
+        await trio.testing.wait_all_tasks_blocked()
+        assert begun == LARGE_MAX
+        with trio.fail_after(1):
+            await limits.begin()
+        limits.end(is_large=True)
+        await trio.testing.wait_all_tasks_blocked()
+        assert begun == LARGE_MAX + 1
+
+
+async def test_a_large_request_is_followed_by_a_pause_if_others_wait(autojump_clock: trio.testing.MockClock) -> None:
+    limits, begun_s = RequestLimits(500, 1 << 30), trio.current_time()
+    for _ in range(LARGE_MAX):
+        await limits.begin(is_large=True)
+    await limits.pause(begun_s - 0.1)
+    assert trio.current_time() == begun_s
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(functools.partial(limits.begin, is_large=True))
+        await trio.testing.wait_all_tasks_blocked()
+        await limits.pause(begun_s - 0.1)
+        assert trio.current_time() == pytest.approx(begun_s + 0.1)
+        await limits.pause(begun_s - 5)
+        assert trio.current_time() == pytest.approx(begun_s + 0.1 + PAUSE_S_MAX)
+        limits.end(is_large=True)
+
+
+async def test_large_requests_of_clients_that_have_left_are_not_handled(running: Running) -> None:
+    """Requests that had arrived took the event loop for minutes after 200 clients with many names had left."""
+    limits = running.broker._shared.limits
+    for _ in range(LARGE_MAX):
+        await limits.begin(is_large=True)
+    stream = await trio.open_tcp_stream(*running.address)
+    await stream.send_all(framed(3, "Metadata", 8, MANY_NAMES))
+    await until(lambda: limits._large_slots.statistics().tasks_waiting == 1)
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close resets the connection
+    await stream.aclose()
+    limits.end(is_large=True)
+    await until(lambda: not running.broker._connections)
+    assert running.broker._metrics.sent_bytes == 0
+    assert not running.broker._metrics.apis["Metadata"].requests
+
+
+async def test_a_large_request_that_is_cancelled_leaves_its_place(autojump_clock: trio.testing.MockClock) -> None:
+    limits = RequestLimits(1, 1 << 30)
+    await limits.begin()
+    for _ in range(LARGE_MAX + 1):
+        with trio.move_on_after(1) as left:
+            await limits.begin(is_large=True)
+        assert left.cancelled_caught
+    limits.end()
+    with trio.fail_after(1):
+        await limits.begin(is_large=True)
 
 
 # --- the end of the broker -------------------------------------------------------------------------------------------

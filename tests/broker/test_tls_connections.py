@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -193,6 +194,7 @@ async def test_a_certificate_that_is_not_valid_is_refused(strict: Running, tmp_p
     assert not await is_answered(strict, client_context(own))
 
 
+@pytest.mark.security("No TLS session is resumed: each connection needs a certificate that is valid.")
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_no_session_is_resumed(version: ssl.TLSVersion) -> None:
     """A second connection offers the session of the first one, and has to show its certificate all the same."""
@@ -319,6 +321,39 @@ async def test_a_wrong_request_within_tls_ends_the_connection(running: Running) 
     async with tls_stream(running) as stream:
         await stream.send_all(b"\xff\xff\xff\xff" + bytes(20))
         assert await received(stream) == b""
+
+
+@pytest.mark.security("A TLS record that was changed on its way ends its connection, and no request in it is handled.")
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("at", [0, 1, 3, 5, 20, -1])
+async def test_a_changed_record_ends_its_connection(running: Running, version: ssl.TLSVersion, at: int) -> None:
+    context = client_context()
+    context.minimum_version = context.maximum_version = version
+    received_bytes = running.broker._metrics.received_bytes
+    async with await trio.open_tcp_stream(*running.address) as stream:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+        while not _is_agreed(tls):
+            await stream.send_all(outgoing.read())
+            incoming.write(await stream.receive_some())
+        await stream.send_all(outgoing.read())
+        tls.write(VERSIONS)
+        record = bytearray(outgoing.read())
+        record[at] ^= 1
+        with contextlib.suppress(trio.BrokenResourceError):
+            await stream.send_all(record + bytes(1 << 15))  # a longer record has arrived, too
+            while await stream.receive_some():
+                pass
+    await _until_left(running)
+    assert running.broker._metrics.received_bytes == received_bytes
+
+
+def _is_agreed(tls: ssl.SSLObject) -> bool:
+    try:
+        tls.do_handshake()
+    except ssl.SSLWantReadError:
+        return False
+    return True
 
 
 async def test_a_client_that_leaves_in_a_handshake_is_forgotten(running: Running) -> None:
