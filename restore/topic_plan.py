@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import trio
 
 from offsetfs.client.cluster import ClusterClient, NodeKind
-from offsetfs.client.errors import KafkaError, check_code
+from offsetfs.client.errors import ClientError, KafkaError, check_code
 from offsetfs.client.metadata import TopicInfo
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
@@ -165,10 +165,26 @@ async def complete(client: ClusterClient, plans: Sequence[TopicPlan]) -> None:
 async def end_offsets(
     client: ClusterClient, partitions: Sequence[TopicPartition], *, earliest: bool = False
 ) -> dict[TopicPartition, int]:
-    """Return the ends of partitions in the cluster, or their beginnings with `earliest`; KafkaError, ClientError."""
+    """Return the ends of partitions in the cluster, or their beginnings with `earliest`; KafkaError, ClientError.
+
+    Leaders that change are waited for up to `request.timeout.ms`: those of a new topic answer NOT_LEADER_OR_FOLLOWER.
+    """
+    end_s = trio.current_time() + client.properties.request_timeout_ms / 1000
+    while True:
+        try:
+            return await _offsets(client, partitions, _EARLIEST if earliest else _LATEST)
+        except ClientError as error:
+            if not error.is_retriable or trio.current_time() >= end_s:
+                raise
+        await trio.sleep(client.properties.retry_backoff_ms / 1000)
+
+
+async def _offsets(
+    client: ClusterClient, partitions: Sequence[TopicPartition], wanted: int
+) -> dict[TopicPartition, int]:
     if not partitions:
         return {}
-    metadata = await client.metadata(sorted({each.topic for each in partitions}))
+    metadata = await client.metadata(sorted({each.topic for each in partitions}), refresh=True)
     by_leader: dict[int, dict[str, list[int]]] = {}
     for each in partitions:
         leader = metadata.topics[each.topic].partitions[each.partition].leader
@@ -176,7 +192,6 @@ async def end_offsets(
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{each} has no leader")
         by_leader.setdefault(leader, {}).setdefault(each.topic, []).append(each.partition)
     found = {}
-    wanted = _EARLIEST if earliest else _LATEST
     for leader, topics in by_leader.items():
         rows = [
             m.ListOffsetsTopic(name, [m.ListOffsetsPartition(index, timestamp=wanted) for index in indexes])

@@ -14,6 +14,7 @@ from offsetfs.client.errors import KafkaError
 from offsetfs.client.properties import ClientProperties
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.protocol.message import ProtocolMessage
 from offsetfs.restore.restoring import RestoreOptions, RestoreResult, restore
 from offsetfs.restore.topic_plan import RestoreRefused
 from offsetfs.storage import RAW, READ_COMMITTED, Log, LogDirectory, LogReader, TopicPartition
@@ -248,3 +249,20 @@ async def test_a_topic_of_a_mirror_has_the_settings_of_its_cluster(
     source.set_mirror(MirrorFile("c", "b:9092", {"orders": MirroredTopic("", {"retention.ms": "70000"})}))
     await restored(running, source)
     assert cluster.settings_of("orders") == {"retention.ms": "70000"}
+
+
+async def test_leaders_of_a_new_topic_are_waited_for(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka names the leader of a new topic before that leader answers; the restore once ended there."""
+    asked = ClusterClient.request
+    refusals = [KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)] * 2
+
+    async def request(client: ClusterClient, message: ProtocolMessage, **how: Any) -> Any:
+        if isinstance(message, m.ListOffsetsRequest) and refusals:
+            raise refusals.pop()
+        return await asked(client, message, **how)
+
+    monkeypatch.setattr(ClusterClient, "request", request)
+    result = await restored(running, source)
+    assert [each.records for each in result.partitions] == [7] and not refusals
