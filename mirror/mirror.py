@@ -417,8 +417,11 @@ class Mirror:
         if answer.epoch < asked.value:
             local = found.log.end_of_epoch(answer.epoch)
             cut = min(cut, cut if local is None else local[1])
-        if cut < found.log.next_offset:
-            await self._truncate(found, cut)
+        if cut >= found.log.next_offset:
+            found.is_checked = True
+            return
+        await self._truncate(found, cut)
+        # Further back the logs may differ, too: then the epoch that is the last one now is compared.
         found.is_checked = answer.epoch >= asked.value or found.position_epoch in (UNKNOWN, answer.epoch)
 
     async def _truncate(self, found: MirroredPartition, offset: int) -> None:

@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 EARLIEST, LATEST = -2, -1
 """Times that stand for the beginning and the end of a log, as in ListOffsets."""
 
-FETCH_BYTES_MAX = 32 << 20
-"""How many bytes one response has at most, unless its first batch is larger."""
+FETCH_BYTES_MAX = 4 << 20
+"""How many bytes one response has at most, unless its first batch is larger.
+
+Measured with 600 MB: 1.8 s of CPU time with 32 MiB, 1.3 s with 4 MiB, which stay in the processor's cache.
+"""
 
 FLIGHT_BYTES_MAX = 64 << 20
 """The bytes in memory at the same time, of all brokers together: one response arrives while another is appended."""

@@ -82,7 +82,8 @@ class MirroredPartition:
         """Continue at `end`, where the log ends now; earlier requests do not count."""
         self.generation += 1
         self.end = self.position = end
-        self.position_epoch = self.log.leader_epoch if self.log.size_bytes else UNKNOWN
+        # Not the latest epoch of the log: that may be one whose records could not be written.
+        self.position_epoch = self.log.epoch_of(self.log.next_offset - 1) if self.log.size_bytes else UNKNOWN
 
     def stop(self, failure: str) -> None:
         """Mirror the partition no further, for a reason that does not pass."""

@@ -294,3 +294,15 @@ async def test_clients_of_a_mirror_that_is_served_are_told_why_it_takes_no_recor
     assert (found.error_code, "mirrored from source:9092" in found.error_message) == (ErrorCode.POLICY_VIOLATION, True)
     served.broker.stop()
     served.listener.close()
+
+
+async def test_a_leader_epoch_without_records_does_not_stop_a_partition(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    append(source.log(ORDERS), b"one")
+    await mirrored(running, directory)
+    directory.log(ORDERS).epochs.assign(5, 1)  # as before an append for which the disk had no space
+    source.log(ORDERS).epochs.assign(7, 1)
+    append(source.log(ORDERS), b"two")
+    assert await mirrored(running, directory) == []
+    assert bytes_of(directory.log(ORDERS)) == bytes_of(source.log(ORDERS))
