@@ -303,7 +303,8 @@ class Mirror:
         """Set where new partitions begin and, with `once`, where they end."""
         asked = list[OffsetQuery]()
         for each in new:
-            info = metadata.topics[each.name.topic].partitions.get(each.name.partition)
+            topic = metadata.topics.get(each.name.topic)  # it may be gone before it has begun
+            info = None if topic is None else topic.partitions.get(each.name.partition)
             if info is not None and info.leader != UNKNOWN:
                 asked.append(OffsetQuery(each.name, info.leader, info.leader_epoch, self._options.start))
         empty = [each for each in asked if not self.partitions[each.name].end]
