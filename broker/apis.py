@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from offsetfs.broker.authorization.acl_admin import AclAdmin
+from offsetfs.broker.client_quotas import describe_client_quotas
 from offsetfs.broker.cluster import BrokerNode, Cluster
 from offsetfs.broker.configs import Configs
 from offsetfs.broker.connection import Api, Client, Handle
@@ -21,7 +22,7 @@ from offsetfs.broker.partitions import Topics
 from offsetfs.broker.produce import Producing
 from offsetfs.broker.producers import Producers
 from offsetfs.broker.replica_admin import ReplicaAdmin
-from offsetfs.broker.scram_users import ScramUsers, describe_client_quotas, refuse_authentication, refuse_handshake
+from offsetfs.broker.scram_users import ScramUsers, refuse_authentication, refuse_handshake
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.topic_admin import TopicAdmin
 from offsetfs.broker.transaction_admin import TransactionAdmin

@@ -173,7 +173,7 @@ class ClassicMembers:
                 result.error_code = refusal.code
             results.append(result)
         if gone:
-            _log.debug("group %s: %d members of the classic protocol leave", name, len(gone))
+            _log.debug("group %s: %d members leave", name, len(gone))
             await self._consumers.remove(name, lambda: gone)
         return results
 
@@ -183,9 +183,7 @@ def _leaving(group: ConsumerGroup, leaving: m.MemberIdentity) -> ConsumerMember:
     member_id, instance_id = leaving.member_id, leaving.group_instance_id
     if instance_id is not None and not member_id:
         member_id = group.static.get(instance_id, "")
-    member = group.member(member_id, instance_id)
-    _check_classic(member)
-    return member
+    return group.member(member_id, instance_id)
 
 
 def _check_classic(member: ConsumerMember) -> None:

@@ -153,10 +153,11 @@ class Configs:
         return self._topics.directory.inherited.layers.inherited().defaults
 
     def _check_topic(self, kind: int, name: str) -> None:
-        if kind != TOPIC:
-            raise Rejected(ErrorCode.INVALID_REQUEST, f"settings of resource type {kind} cannot be read or changed")
-        check_topic(name)
-        if name not in self._topics.all():
+        _check_name(kind, name)
+        self._check_exists(name)
+
+    def _check_exists(self, topic: str) -> None:
+        if topic not in self._topics.all():
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC)
 
     async def list_resources(
@@ -190,7 +191,7 @@ class Configs:
     async def _replace(
         self, resource: m.AlterConfigsRequestAlterConfigsResource, twice: set[tuple[int, str]], *, only_checks: bool
     ) -> None:
-        self._check_change(resource.resource_type, resource.resource_name, twice, [c.name for c in resource.configs])
+        _check_change(resource.resource_type, resource.resource_name, twice, [c.name for c in resource.configs])
         own = self._topics.directory.settings_of(resource.resource_name)
         changes: dict[str, str | None] = dict.fromkeys(own)
         changes.update({each.name: _value(each.name, each.value) for each in resource.configs})
@@ -218,20 +219,11 @@ class Configs:
         only_checks: bool,
     ) -> None:
         topic = resource.resource_name
-        self._check_change(resource.resource_type, topic, twice, [each.name for each in resource.configs])
+        _check_change(resource.resource_type, topic, twice, [each.name for each in resource.configs])
         changes = {each.name: self._changed(topic, each) for each in resource.configs}
         # A setting that does not exist is at its default.
         known = {name: value for name, value in changes.items() if value is not None or name in TOPIC_SETTING_NAMES}
         await self._configure(topic, known, only_checks=only_checks)
-
-    def _check_change(self, kind: int, name: str, twice: set[tuple[int, str]], settings: Sequence[str]) -> None:
-        if (kind, name) in twice:
-            raise Rejected(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-        if kind == TOPIC and not name:
-            raise Rejected(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-        self._check_topic(kind, name)
-        if repeated(settings):
-            raise Rejected(ErrorCode.INVALID_REQUEST, "a setting occurs more than once")
 
     def _changed(self, topic: str, change: m.IncrementalAlterConfigsRequestAlterableConfig) -> str | None:
         """Return the value of a setting after a change; None for the default."""
@@ -253,8 +245,26 @@ class Configs:
     async def _configure(self, topic: str, changes: Mapping[str, str | None], *, only_checks: bool) -> None:
         after = {**self._topics.directory.settings_of(topic), **changes}
         LogConfig.from_properties({name: value for name, value in after.items() if value is not None})
+        self._check_exists(topic)  # last, as ConfigurationControlManager
         if not only_checks:
             await completed(self._topics.directory.configure, topic, changes)
+
+
+def _check_change(kind: int, name: str, twice: set[tuple[int, str]], settings: Sequence[str]) -> None:
+    """Check a change of the settings of a resource; Rejected."""
+    if (kind, name) in twice:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    if kind == TOPIC and not name:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    _check_name(kind, name)
+    if repeated(settings):
+        raise Rejected(ErrorCode.INVALID_REQUEST, "a setting occurs more than once")
+
+
+def _check_name(kind: int, name: str) -> None:
+    if kind != TOPIC:
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"settings of resource type {kind} cannot be read or changed")
+    check_topic(name)
 
 
 def _value(name: str, value: str | None) -> str:

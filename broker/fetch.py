@@ -339,7 +339,7 @@ def _read(
     wanted = each.wanted
     offset = wanted.fetch_offset
     state = log.state
-    code = epoch_error(log, wanted.current_leader_epoch)
+    code = epoch_error(log, max(wanted.current_leader_epoch, -1))  # as FetchRequest.optionalEpoch
     if code != ErrorCode.NONE:
         each.is_unfinished = True
         return _failed(each, code)

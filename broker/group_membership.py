@@ -22,6 +22,7 @@ from offsetfs.protocol.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
 
+_PROTOCOL_SINCE = 5  # SyncGroup names the protocol
 _LOOKED_UP_DELAY_S = 0.2  # how long an empty group waits for more members if several clients have looked it up
 
 _KNOWN_ID_SINCE = 4  # JoinGroup: a new member joins with the id that it got (KIP-394)
@@ -124,12 +125,10 @@ class Membership:
                 return await self._classic.join(request, version, client_id, host, may_describe)
             return await self._join(request, version, client_id, host)
         except GroupError as error:
-            # As JoinGroupRequest.getErrorResponse, which does not answer MEMBER_ID_REQUIRED.
-            has_name = version < 7 or error.code == ErrorCode.MEMBER_ID_REQUIRED
             return m.JoinGroupResponse(
                 error_code=error.code,
                 member_id=error.member_id or request.member_id,
-                protocol_name="" if has_name else None,
+                protocol_name="" if version < 7 else None,
             )
 
     def _check_join(self, request: m.JoinGroupRequest) -> None:
@@ -221,7 +220,8 @@ class Membership:
         member.joining = answer = Answer()
         lookups = self._lookups.count(group.group_id, now_s) if not self._delay_s else 0
         if group.state != GroupState.PREPARING:
-            has_others = lookups > LOOKUPS_OF_A_CLIENT
+            # Members with an id may never join: only a rebalance of a group with members waits longer for them.
+            has_others = lookups > LOOKUPS_OF_A_CLIENT or bool(group.pending)
             group.prepare_rebalance(now_s, _LOOKED_UP_DELAY_S if has_others else self._delay_s)
         if not self._delay_s:
             group.expect(lookups)
@@ -275,6 +275,8 @@ class Membership:
     async def sync(self, request: m.SyncGroupRequest, version: int) -> m.SyncGroupResponse:
         """Return what the member reads; waits for the leader, which sends it."""
         try:
+            if version >= _PROTOCOL_SINCE and None in (request.protocol_type, request.protocol_name):
+                raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             await self._check_current(request.group_id)
             if self._classic.has(request.group_id):
                 return self._classic.sync(request, version)
@@ -289,7 +291,7 @@ class Membership:
         except GroupError as error:
             return m.SyncGroupResponse(error_code=error.code)
         response = m.SyncGroupResponse(assignment=member.assignment)
-        if version >= 5:
+        if version >= _PROTOCOL_SINCE:
             response.protocol_type, response.protocol_name = group.protocol_type, group.protocol
         return response
 

@@ -296,13 +296,15 @@ class GroupOffsets:
         topics, changes = list[m.OffsetDeleteResponseTopic](), list[Change]()
         group = self._table.live.get(request.group_id) or self._table.consumer(request.group_id)
         known = self._table.stored(request.group_id).offsets
-        for topic in request.topics:
+        for topic in (each for each in request.topics if each.partitions):
             is_read = group is not None and group.is_subscribed(topic.name) and bool(group.members)
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
-            results = [m.OffsetDeleteResponsePartition(each.partition_index, code) for each in topic.partitions]
-            topics.append(m.OffsetDeleteResponseTopic(topic.name, results))
+            result = m.OffsetDeleteResponseTopic(topic.name)
+            topics.append(result)
             for each in topic.partitions:
-                partition = _named(topic.name, each.partition_index)
+                partition = self._partition(topic.name, each.partition_index)
+                found = code if partition is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                result.partitions.append(m.OffsetDeleteResponsePartition(each.partition_index, found))
                 if not is_read and partition in known and partition is not None:
                     changes.append(CommitChange(request.group_id, partition, None, 0))
         return topics, changes

@@ -25,7 +25,7 @@ _NOT_CHECKED = -1
 def epoch_error(log: Log, epoch: int) -> ErrorCode:
     """Return the error of a request whose client takes `epoch` for that of the leader. Kafka: `Partition`."""
     current = leader_epoch_of(log)
-    if epoch == current or epoch <= _NOT_CHECKED:
+    if epoch in (current, _NOT_CHECKED):
         return ErrorCode.NONE
     return ErrorCode.FENCED_LEADER_EPOCH if epoch < current else ErrorCode.UNKNOWN_LEADER_EPOCH
 

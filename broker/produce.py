@@ -126,7 +126,7 @@ class Producing:
 
         A `DelayedResponse` when they have to be synced: its connection may go on with the next request.
         """
-        refused = _refusal(request, version) or await self._loaded(request.transactional_id)
+        refused = _refusal(version) or await self._loaded(request.transactional_id)
         response, appends = ProduceResponse(), list[_Append]()
         self._topics.directory.refresh_config()  # offsetfs config may have changed settings
         for topic in (each for each in request.topic_data if each.partition_data):
@@ -140,6 +140,10 @@ class Producing:
         else:
             if request.transactional_id is not None and version >= _ADDS_PARTITIONS_SINCE:
                 await self._add_to_transaction(appends, request.transactional_id, version)
+            if request.acks not in _ACKS:  # as ReplicaManager.handleProduceAppend, which looks at them after that
+                for each in (each for each in appends if not each.result.error_code):
+                    reason = f"acks={request.acks}: must be -1, 0 or 1"
+                    each.fail(Refused(ErrorCode.INVALID_REQUIRED_ACKS, reason))
             await self._append_all([each for each in appends if not each.result.error_code], version)
             if request.acks == _ACKS_ALL and self._syncs:
                 unsynced = [each for each in appends if each.is_unsynced]
@@ -303,11 +307,9 @@ def _free_records(appends: list[_Append]) -> int:
     return size
 
 
-def _refusal(request: ProduceRequest, version: int) -> Refused | None:
+def _refusal(version: int) -> Refused | None:
     if version < VERSION_MIN:
         return Refused(ErrorCode.UNSUPPORTED_VERSION, f"Produce {version}; {VERSION_MIN} is the oldest version")
-    if request.acks not in _ACKS:
-        return Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: must be -1, 0 or 1")
     return None
 
 

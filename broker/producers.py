@@ -12,6 +12,7 @@ from offsetfs.protocol.messages import (
     TopicResponse,
 )
 from offsetfs.runtime.threads import in_thread
+from offsetfs.storage import check_topic
 from offsetfs.storage.errors import StorageError
 
 
@@ -31,6 +32,7 @@ class Producers:
 
     async def _partition(self, topic: str, partition: int) -> PartitionResponse:
         try:
+            check_topic(topic)
             log = await self._topics.opened_log(topic, partition)
             entries = await in_thread(log.producers)
         except (StorageError, OSError, MemoryError) as error:

@@ -50,13 +50,17 @@ class ReplicaAdmin:
         self, request: m.AlterReplicaLogDirsRequest, version: int
     ) -> m.AlterReplicaLogDirsResponse:
         """Accept the directory that a partition is in. It cannot be moved: OPERATION_NOT_ATTEMPTED."""
+        paths = {
+            (topic.name, partition): target.path
+            for target in request.dirs
+            for topic in target.topics
+            for partition in topic.partitions
+        }
         results: dict[str, m.AlterReplicaLogDirTopicResult] = {}
-        for target in request.dirs:
-            for topic in target.topics:
-                result = results.setdefault(topic.name, m.AlterReplicaLogDirTopicResult(topic.name))
-                for partition in topic.partitions:
-                    code = self._moved(topic.name, partition, target.path)
-                    result.partitions.append(m.AlterReplicaLogDirPartitionResult(partition, code))
+        for (topic, partition), path in paths.items():
+            result = results.setdefault(topic, m.AlterReplicaLogDirTopicResult(topic))
+            code = self._moved(topic, partition, path)
+            result.partitions.append(m.AlterReplicaLogDirPartitionResult(partition, code))
         return m.AlterReplicaLogDirsResponse(results=list(results.values()))
 
     def _moved(self, topic: str, partition: int, path: str) -> ErrorCode:
@@ -73,6 +77,8 @@ class ReplicaAdmin:
     ) -> m.AlterPartitionReassignmentsResponse:
         """Accept this broker as the only replica, which it is."""
         response = m.AlterPartitionReassignmentsResponse(error_message=None)
+        if request.topics:
+            response.allow_replication_factor_change = request.allow_replication_factor_change
         for topic in request.topics:
             rows = [
                 m.ReassignablePartitionResponse(each.partition_index, *self._reassigned(topic.name, each))

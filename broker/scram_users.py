@@ -30,13 +30,6 @@ async def refuse_authentication(request: m.SaslAuthenticateRequest, version: int
     return m.SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, text)
 
 
-async def describe_client_quotas(
-    request: m.DescribeClientQuotasRequest, version: int
-) -> m.DescribeClientQuotasResponse:
-    """Return that there are no quotas; kafka-configs.sh asks for those of the users that it shows."""
-    return m.DescribeClientQuotasResponse(error_message=None)
-
-
 class ScramUsers:
     """Shows and changes the SCRAM credentials of users."""
 

@@ -53,7 +53,6 @@ COMPLETION_RETRY_S = 1.0
 _FENCED_SINCE = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "AddOffsetsToTxn": 2, "EndTxn": 2}
 """The versions whose clients know PRODUCER_FENCED; older ones get INVALID_PRODUCER_EPOCH (KIP-588)."""
 _BATCHED_SINCE = 4  # AddPartitionsToTxn of brokers, of several transactions (KIP-890)
-_ABORTABLE_SINCE = 5
 _OFFSETS_ABORTABLE_SINCE = 4  # TxnOffsetCommit
 _ADDS_OFFSETS_SINCE = 5  # without AddOffsetsToTxn: a client with transaction.version 2
 _BUMPS_EPOCHS_SINCE = 5  # EndTxn of such a client
@@ -162,7 +161,7 @@ class TransactionCoordinator:
             try:
                 self._check_id(asked.transactional_id)
                 if asked.verify_only:
-                    codes = await self._verified(asked.transactional_id, producer, named, version)
+                    codes = await self._verified(asked.transactional_id, producer, named)
                 else:
                     client_version = BUMPS_EPOCHS if version >= _BATCHED_SINCE else 0
                     await self.extend(asked.transactional_id, producer, wanted, client_version=client_version)
@@ -175,17 +174,15 @@ class TransactionCoordinator:
                 [m.AddPartitionsToTxnPartitionResult(each, codes[topic.name, each]) for each in topic.partitions],
             )
             for topic in asked.topics
-            if topic.partitions
+            if topic.partitions or (version < _BATCHED_SINCE and not unknown)
         ]
 
     async def _verified(
-        self, transactional_id: str, producer: ProducerEpoch, named: list[tuple[str, int]], version: int
+        self, transactional_id: str, producer: ProducerEpoch, named: list[tuple[str, int]]
     ) -> dict[tuple[str, int], ErrorCode]:
         await self._log.current(transactional_id)
         codes = {each: self._contained(transactional_id, producer, TopicPartition(*each)) for each in named}
-        if version >= _ABORTABLE_SINCE:
-            return {each: _abortable(code) for each, code in codes.items()}
-        return codes
+        return {each: _abortable(code) for each, code in codes.items()}
 
     def partition(self, topic: str, index: int) -> TopicPartition | None:
         """Return a partition that can be in a transaction; None if there is none of this name."""
@@ -203,6 +200,7 @@ class TransactionCoordinator:
 
         `client_version`: the `transaction.version` of the client.
         """
+        self._check_id(transactional_id)
 
         def change(found: Transaction | None) -> Transaction | None:
             return extended(found, producer, partitions, self._now(), client_version=client_version)
@@ -228,6 +226,8 @@ class TransactionCoordinator:
         """Store offsets of a group that are committed with the transaction; on disk when answered."""
         producer = ProducerEpoch(request.producer_id, request.producer_epoch)
         try:
+            if not request.group_id:
+                raise GroupError(ErrorCode.INVALID_GROUP_ID)
             self._check_id(request.transactional_id)
             home = await self._groups.home(request.group_id)
             await self._log.current(request.transactional_id)
@@ -266,6 +266,8 @@ class TransactionCoordinator:
         return ErrorCode.INVALID_PRODUCER_EPOCH if code == ErrorCode.PRODUCER_FENCED else code
 
     def _contained(self, transactional_id: str, producer: ProducerEpoch, partition: TopicPartition) -> ErrorCode:
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
         try:
             check_contains(self._log.find(transactional_id), producer, partition)
         except TransactionError as error:

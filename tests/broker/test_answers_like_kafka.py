@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+import trio
+from produce_requests import GOOD, altered
 from running_broker import Running
 
 from offsetfs.broker.authorization.operations import TOPIC_OPERATIONS
@@ -108,3 +110,104 @@ async def test_a_join_that_fails_names_no_protocol(running: Running, version: in
 async def test_the_name_of_client_software_is_checked(running: Running, name: str, code: int) -> None:
     found = await running.send(18, "ApiVersions", 3, m.ApiVersionsRequest(name, "1.0"))
     assert (found.error_code, bool(found.api_keys)) == (code, not code)
+
+
+async def test_a_leader_epoch_below_the_first_is_fenced(running: Running) -> None:
+    """Only -1 stands for no epoch; -2 was taken for none, too."""
+    list_offsets = m.ListOffsetsRequest(-1, topics=[m.ListOffsetsTopic("t", [m.ListOffsetsPartition(0, -2, -1)])])
+    listed = await running.send(2, "ListOffsets", 5, list_offsets)
+    ends = m.OffsetForLeaderEpochRequest(-1, [m.OffsetForLeaderTopic("t", [m.OffsetForLeaderPartition(0, -2, 0)])])
+    ended = await running.send(23, "OffsetForLeaderEpoch", 4, ends)
+    assert listed.topics[0].partitions[0].error_code == ended.topics[0].partitions[0].error_code == 74
+
+
+async def test_producers_of_an_illegal_topic_are_those_of_an_invalid_one(running: Running) -> None:
+    asked = m.DescribeProducersRequest([m.DescribeProducersRequestTopicRequest("", [0])])
+    found = await running.send(61, "DescribeProducers", 0, asked)
+    assert found.topics[0].partitions[0].error_code == 17
+
+
+async def test_a_reassignment_returns_whether_the_replication_factor_may_change(running: Running) -> None:
+    topics = [m.ReassignableTopic("t", [m.ReassignablePartition(0, [1])])]
+    asked = m.AlterPartitionReassignmentsRequest(1000, False, topics)
+    found = await running.send(45, "AlterPartitionReassignments", 1, asked)
+    assert not found.allow_replication_factor_change
+
+
+@pytest.mark.parametrize(
+    ("components", "code"),
+    [
+        ([("user", 0, "alice")], 0),
+        ([("user", 1, None), ("client-id", 2, None)], 0),
+        ([("", 0, "alice")], 42),
+        ([("user", 0, None)], 42),
+        ([("user", 1, "alice")], 42),
+        ([("user", 3, None)], 42),
+        ([("user", 1, None), ("user", 2, None)], 42),
+        ([("ip", 1, None), ("user", 2, None)], 42),
+        ([("unknown", 1, None)], 35),
+    ],
+)
+async def test_wrong_filters_of_quotas_are_refused(
+    running: Running, components: list[tuple[str, int, str | None]], code: int
+) -> None:
+    asked = m.DescribeClientQuotasRequest([m.ComponentData(*each) for each in components])
+    found = await running.send(48, "DescribeClientQuotas", 1, asked)
+    assert (found.error_code, found.entries) == (code, None if code else [])
+
+
+async def test_an_empty_group_is_looked_at_before_the_transaction_of_its_offsets(running: Running) -> None:
+    topics = [m.TxnOffsetCommitRequestTopic("t", [m.TxnOffsetCommitRequestPartition(0, 1)])]
+    asked = m.TxnOffsetCommitRequest("tx", "", 5, 0, topics=topics)
+    found = await running.send(28, "TxnOffsetCommit", 3, asked)
+    assert found.topics[0].partitions[0].error_code == 24
+
+
+async def test_a_sync_needs_type_and_name_of_the_protocol_since_version_5(running: Running) -> None:
+    for protocol in ((None, "range"), ("consumer", None)):
+        asked = m.SyncGroupRequest("g", 1, "unknown", protocol_type=protocol[0], protocol_name=protocol[1])
+        assert (await running.send(14, "SyncGroup", 5, asked)).error_code == 23
+    assert (await running.send(14, "SyncGroup", 4, m.SyncGroupRequest("g", 1, "unknown"))).error_code == 25
+
+
+@pytest.mark.parametrize(("version", "name"), [(6, ""), (7, None), (9, None)])
+async def test_a_join_that_needs_an_id_has_no_protocol(running: Running, version: int, name: str | None) -> None:
+    asked = m.JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", [m.JoinGroupRequestProtocol("range", b"")])
+    found = await running.send(11, "JoinGroup", version, asked)
+    assert (found.error_code, found.protocol_name) == (79, name)
+
+
+async def test_a_member_that_got_an_id_and_never_joins_does_not_hold_up_a_new_group(running: Running) -> None:
+    """It did until its session was over."""
+    protocols = [m.JoinGroupRequestProtocol("range", b"")]
+    asked = m.JoinGroupRequest("g", 10_000, 60_000, "", None, "consumer", protocols)
+    assert (await running.send(11, "JoinGroup", 4, asked)).error_code == 79
+    with trio.fail_after(2):
+        joined = await running.send(11, "JoinGroup", 3, asked)
+    assert (joined.error_code, len(joined.members)) == (0, 1)
+
+
+async def test_wrong_settings_of_an_unknown_topic_are_wrong_settings(running: Running) -> None:
+    """As in Kafka, which looks for the topic last."""
+    setting = m.AlterConfigsRequestAlterableConfig("retention.ms", "text")
+    resources = [m.AlterConfigsRequestAlterConfigsResource(2, "unknown", [setting])]
+    replaced = await running.send(33, "AlterConfigs", 2, m.AlterConfigsRequest(resources))
+    change = m.IncrementalAlterConfigsRequestAlterableConfig("retention.ms", 0, None)
+    changes = [m.IncrementalAlterConfigsRequestAlterConfigsResource(2, "unknown", [change])]
+    changed = await running.send(44, "IncrementalAlterConfigs", 1, m.IncrementalAlterConfigsRequest(changes))
+    assert (replaced.responses[0].error_code, changed.responses[0].error_code) == (40, 42)
+
+
+async def test_a_topic_without_partitions_is_added_to_no_transaction_and_is_in_the_response(running: Running) -> None:
+    asked = m.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="tx", v3_and_below_topics=[m.AddPartitionsToTxnTopic("t")]
+    )
+    found = await running.send(24, "AddPartitionsToTxn", 3, asked)
+    assert [(each.name, each.results_by_partition) for each in found.results_by_topic_v3_and_below] == [("t", [])]
+
+
+async def test_an_empty_transactional_id_has_no_transaction(running: Running) -> None:
+    data = [m.PartitionProduceData(0, altered(GOOD, attributes=0x10, producer_id=5, producer_epoch=0, base_sequence=0))]
+    topics = [m.TopicProduceData("t", partition_data=data)]
+    found = await running.send(0, "Produce", 12, m.ProduceRequest("", 1, 1000, topics))
+    assert found.responses[0].partition_responses[0].error_code == 42

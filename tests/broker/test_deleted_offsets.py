@@ -162,8 +162,9 @@ async def test_a_group_is_deleted_before_or_after_a_commit(groups: Groups, direc
     assert await groups.committed() == await Groups(directory).committed()
 
 
-async def test_offsets_of_topics_that_no_member_reads_can_be_deleted(groups: Groups) -> None:
-    """A group of consumers keeps the offsets of its topics only."""
+async def test_offsets_of_topics_that_no_member_reads_can_be_deleted(groups: Groups, directory: LogDirectory) -> None:
+    """A group of consumers keeps the offsets of its topics only; those of a topic that is not there are not known."""
+    directory.create_partitions([TopicPartition("other", 0)])
     subscription = ConsumerProtocolSubscription(topics=["other"], user_data=None)
     metadata = b"\0\0" + b"".join(map(bytes, codec.writer("ConsumerProtocolSubscription", 0)(subscription)))
     request = join_request()
@@ -172,9 +173,14 @@ async def test_offsets_of_topics_that_no_member_reads_can_be_deleted(groups: Gro
     await groups.sync(joined.member_id, joined.generation_id, joined.member_id)
     assert await groups.commit(7, joined.generation_id, joined.member_id) == ErrorCode.NONE
     topics = [
-        m.OffsetDeleteRequestTopic(name, [m.OffsetDeleteRequestPartition(partition_index=0)]) for name in ("t", "other")
+        m.OffsetDeleteRequestTopic(name, [m.OffsetDeleteRequestPartition(partition_index=0)])
+        for name in ("t", "other", "gone")
     ]
     deleted = await groups.coordinator.offsets.delete(m.OffsetDeleteRequest("g", topics), 0)
     found = [(each.name, each.partitions[0].error_code) for each in deleted.topics]
-    assert found == [("t", ErrorCode.NONE), ("other", ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)]
+    assert found == [
+        ("t", ErrorCode.NONE),
+        ("other", ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC),
+        ("gone", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
     assert await groups.committed() == -1

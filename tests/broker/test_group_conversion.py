@@ -179,11 +179,13 @@ async def test_the_group_goes_on_when_the_last_classic_member_leaves(mixed: Mixe
     assert partitions(await mixed.owning("a", 2)) == [0, 1, 2, 3]
 
 
-async def test_a_member_of_the_other_protocol_cannot_leave_with_leave_group(mixed: Mixed) -> None:
-    await mixed.classic_stable()
+async def test_a_member_of_the_other_protocol_leaves_with_leave_group(mixed: Mixed) -> None:
+    """As in Kafka 4.1, where administrators remove members of both protocols with it."""
+    old = await mixed.classic_stable()
     await mixed.join("a")
-    assert (await mixed.groups.leave("a")).members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert len(mixed.group.members) == 2
+    await mixed.join("b")
+    assert (await mixed.groups.leave("a")).members[0].error_code == 0
+    assert set(mixed.group.members) == {old, "b"}
 
 
 async def test_the_end_of_the_last_newer_session_makes_the_group_classic(mixed: Mixed, mock_clock: MockClock) -> None:

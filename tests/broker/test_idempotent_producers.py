@@ -148,5 +148,5 @@ async def test_describe_producers_shows_what_the_log_has(running: Running, direc
     assert (first.producer_id, first.producer_epoch, first.last_sequence) == (ID, 0, 3)
     assert (first.last_timestamp, first.current_txn_start_offset, first.coordinator_epoch) == (NOW, -1, -1)
     assert (second.producer_id, second.producer_epoch, second.last_sequence) == (ID + 1, 3, 1)
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert [answers[name].error_code for name in ("nowhere", "a/b")] == [unknown, unknown]
+    unknown, illegal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert [answers[name].error_code for name in ("nowhere", "a/b")] == [unknown, illegal]

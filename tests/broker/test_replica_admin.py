@@ -37,12 +37,16 @@ async def test_a_partition_stays_in_its_directory(running: Running, directory: L
     def to(path: str, *topics: str) -> m.AlterReplicaLogDir:
         return m.AlterReplicaLogDir(path, [m.AlterReplicaLogDirTopic(each, [0]) for each in topics])
 
-    request = m.AlterReplicaLogDirsRequest([to(directory.path, "t", "nowhere"), to("/nowhere", "t")])
-    response = await running.send(34, "AlterReplicaLogDirs", 2, request)
-    assert {each.topic_name: [one.error_code for one in each.partitions] for each in response.results} == {
-        "t": [ErrorCode.NONE, ErrorCode.LOG_DIR_NOT_FOUND],
-        "nowhere": [UNKNOWN],
-    }
+    async def codes(*targets: m.AlterReplicaLogDir) -> dict[str, list[int]]:
+        response = await running.send(34, "AlterReplicaLogDirs", 2, m.AlterReplicaLogDirsRequest([*targets]))
+        return {each.topic_name: [one.error_code for one in each.partitions] for each in response.results}
+
+    there, other = to(directory.path, "t", "nowhere"), to("/nowhere", "t")
+    assert await codes(there) == {"t": [ErrorCode.NONE], "nowhere": [UNKNOWN]}
+    assert await codes(other) == {"t": [ErrorCode.LOG_DIR_NOT_FOUND]}
+    # As in Kafka, the last directory of a partition counts.
+    assert await codes(there, other) == {"t": [ErrorCode.LOG_DIR_NOT_FOUND], "nowhere": [UNKNOWN]}
+    request = m.AlterReplicaLogDirsRequest([there, other])
     failed = failure_response("AlterReplicaLogDirs", request, 2).results
     assert [(each.topic_name, each.partitions[0].error_code) for each in failed] == [
         (each, ErrorCode.UNKNOWN_SERVER_ERROR) for each in ("t", "nowhere", "t")

@@ -735,8 +735,7 @@ async def test_another_broker_adds_and_verifies_partitions(
         result = response.results_by_transaction[0].topic_results[0].results_by_partition[0]
         return int(result.partition_error_code)
 
-    missing = ErrorCode.INVALID_TXN_STATE if version == 4 else ErrorCode.TRANSACTION_ABORTABLE
-    assert await asked("t", only_verifies=True) == missing
+    assert await asked("t", only_verifies=True) == ErrorCode.TRANSACTION_ABORTABLE
     assert await asked("t", only_verifies=False) == NONE
     assert await asked("t", only_verifies=True) == NONE
 
