@@ -127,10 +127,11 @@ async def test_an_acl_that_kafka_does_not_accept_is_refused(
 
 async def test_a_filter_of_unknown_numbers_is_refused(guarded: AuthorizedBroker) -> None:
     await guarded.grant(*ACLS)
-    for number, name in enumerate(("resource type", "pattern type", "operation", "permission type")):
-        values: list[object] = [1, None, 1, None, None, 1, 1]
-        values[(0, 2, 5, 6)[number]] = 99
-        response = await guarded.ask("DescribeAcls", 3, m.DescribeAclsRequest(*values), ADMIN)  # type: ignore[arg-type]
+    for field in ("resource_type_filter", "pattern_type_filter", "operation", "permission_type"):
+        asked_for = m.DescribeAclsRequest(1, None, 1, None, None, 1, 1)
+        setattr(asked_for, field, 99)
+        response = await guarded.ask("DescribeAcls", 3, asked_for, ADMIN)
+        name = field.removesuffix("_filter").replace("_", " ")
         assert (response.error_code, response.error_message) == (ErrorCode.INVALID_REQUEST, f"unknown {name} 99")
     asked = m.DeleteAclsRequest([m.DeleteAclsFilter(1, None, 1, None, None, 99, 1)])
     response = await guarded.ask("DeleteAcls", 3, asked, ADMIN)

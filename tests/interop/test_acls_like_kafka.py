@@ -34,7 +34,7 @@ LAST = "last"
 """A user, and the topic that it may describe once all ACLs apply."""
 
 Case = tuple[int, str, str, frozenset[int]]
-"""A row of the table, the user who asks, its API and version, and the errors of what is denied."""
+"""A row of the table, the user of the request, its API and version, and the errors of what is denied."""
 
 
 def cases() -> tuple[list[Case], list[m.AclCreation]]:
