@@ -55,21 +55,6 @@ def test_records_survive_a_killed_leader(kafka_cluster: KafkaCluster) -> None:
     assert kafka_cluster.move_leader("orders") != second
 
 
-def test_an_unclean_election_loses_records_that_consumers_have_seen(kafka_cluster: KafkaCluster) -> None:
-    kafka_cluster.create_topic("lost", replicas=[[1, 2]], configs={"unclean.leader.election.enable": "true"})
-    produce(kafka_cluster.bootstrap, "lost", range(10))
-
-    def produce_and_see() -> None:
-        produce(kafka_cluster.bootstrap, "lost", range(10, 30))
-        assert consumed(kafka_cluster.bootstrap, "lost", 30) == list(range(30))
-
-    assert kafka_cluster.lose_acknowledged("lost", produce_and_see) == 2
-    produce(kafka_cluster.bootstrap, "lost", range(50, 55))
-    kafka_cluster.restart(1)
-    kafka_cluster.wait_in_sync("lost")
-    assert consumed(kafka_cluster.bootstrap, "lost", 15) == [*range(10), *range(50, 55)]
-
-
 def test_clients_log_in_over_tls(kafka_cluster: KafkaCluster) -> None:
     kafka_cluster.add_user("alice", "a secret")
     kafka_cluster.create_topic("logins")
