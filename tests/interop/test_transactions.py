@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import closing
+from functools import partial
 
 import pytest
 from confluent_clients import SECONDS_MAX, create, messages
@@ -12,6 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from java_tools import JavaTools
 from served import Cluster
+from transaction_requests import Remote, TransactionalProducer, granted
 from transactional_clients import committed, performed, transactional
 
 pytestmark = pytest.mark.interop
@@ -78,6 +80,27 @@ def test_an_older_instance_of_a_producer_is_fenced(cluster: Cluster) -> None:
     with pytest.raises(KafkaException, match="FENCED"):
         older.commit_transaction(SECONDS_MAX)
     assert committed(cluster.address, "transactions-fenced", 1) == [b"of the newer one"]
+
+
+async def test_a_sequence_that_is_used_again_after_an_abort_is_that_of_the_aborted_record(cluster: Cluster) -> None:
+    """A client that does this loses a record: a broker cannot tell the record from the one that is sent again."""
+    topic = "transactions-sequences"
+    create(AdminClient({"bootstrap.servers": cluster.address}), topic, 1)
+    transactional(cluster.address, "transactions-first")  # creates the topic of the coordinator
+    producer = TransactionalProducer(Remote(cluster.address), "transactions-sequences")
+    assert await granted(producer.init)
+    offsets = list[int]()
+    for value, commits in ((b"aborted", False), (b"lost", True)):
+        assert await granted(lambda: _first(producer.add(topic)))
+        producer.sequences[topic] = 0
+        assert await producer.send(value, topic) == 0
+        offsets.append(producer.offset)
+        assert await granted(partial(producer.end, commits=commits))
+    assert offsets == [0, 0]
+
+
+async def _first(codes: Awaitable[list[int]]) -> int:
+    return (await codes)[0]
 
 
 # --- Kafka's own clients
