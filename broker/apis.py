@@ -128,6 +128,7 @@ def apis(
         Api(48, "DescribeClientQuotas", 0, 1, _plain(describe_client_quotas)),
         Api(50, "DescribeUserScramCredentials", 0, 0, _plain(users.describe)),
         Api(51, "AlterUserScramCredentials", 0, 0, _plain(users.alter)),
+        Api(55, "DescribeQuorum", 0, 2, _plain(replicas.describe_quorum)),
         Api(60, "DescribeCluster", 0, 2, _plain(cluster.describe_cluster)),
         Api(61, "DescribeProducers", 0, 0, _plain(Producers(topics).describe)),
         Api(65, "DescribeTransactions", 0, 0, _plain(transaction_admin.describe)),

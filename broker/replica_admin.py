@@ -1,7 +1,7 @@
-"""ElectLeaders, AlterReplicaLogDirs and reassignments: what one broker with one replica of each partition answers.
+"""ElectLeaders, AlterReplicaLogDirs, reassignments and DescribeQuorum: what one broker answers that has all replicas.
 
-Nothing changes: this broker is the leader, and its replica stays where it is. Follows ReplicationControlManager and
-ReplicaManager.
+Nothing changes: this broker is the leader, and its replica stays where it is. Follows ReplicationControlManager,
+ReplicaManager and KafkaRaftClient.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from offsetfs.broker.cluster import BrokerNode
 from offsetfs.broker.partitions import Topics
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.protocol.message import NO_ID
 
 _ELECTION_TYPES = (0, 1)  # preferred, unclean
+_METADATA = ("__cluster_metadata", [0])
 _NOT_NEEDED = "Leader election not needed for topic partition."
 _NO_REASSIGNMENT = "No partition reassignment is in progress."
 
@@ -107,6 +109,26 @@ class ReplicaAdmin:
         """Return no partition: none is being reassigned."""
         return m.ListPartitionReassignmentsResponse(error_message=None)
 
+    async def describe_quorum(self, request: m.DescribeQuorumRequest, version: int) -> m.DescribeQuorumResponse:
+        """Return this broker as the only voter. There is no log of the cluster's metadata: its end is offset 0."""
+        asked = [(each.topic_name, [one.partition_index for one in each.partitions]) for each in request.topics]
+        if asked != [_METADATA]:
+            return m.DescribeQuorumResponse(topics=[_unknown(topic, partitions) for topic, partitions in asked])
+        now_ms = self._topics.directory.clock.now_ms()
+        voter = m.DescribeQuorumResponseReplicaState(self._node.node_id, NO_ID, 0, now_ms, now_ms)
+        partition = m.DescribeQuorumResponsePartitionData(leader_id=self._node.node_id, current_voters=[voter])
+        topic, _ = _METADATA
+        return m.DescribeQuorumResponse(
+            topics=[m.DescribeQuorumResponseTopicData(topic, [partition])],
+            nodes=[m.Node(self._node.node_id)] if version >= 2 else [],
+        )
+
     def _has(self, topic: str, partition: int) -> bool:
         found = self._topics.all().get(topic)
         return found is not None and partition in found.partitions
+
+
+def _unknown(topic: str, partitions: list[int]) -> m.DescribeQuorumResponseTopicData:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    rows = [m.DescribeQuorumResponsePartitionData(each, code, UNKNOWN_TOPIC) for each in partitions]
+    return m.DescribeQuorumResponseTopicData(topic, rows)

@@ -45,6 +45,7 @@ RULES: Mapping[str, Rule] = {
     "DescribeGroups": group_rules.describe_groups,
     "DescribeLogDirs": cluster_rules.describe_log_dirs,
     "DescribeProducers": topic_rules.describe_producers,
+    "DescribeQuorum": on_cluster(Operation.DESCRIBE),
     "DescribeTopicPartitions": topic_rules.describe_topic_partitions,
     "DescribeTransactions": transaction_rules.describe_transactions,
     "DescribeUserScramCredentials": on_cluster(Operation.DESCRIBE),

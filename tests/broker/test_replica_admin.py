@@ -100,3 +100,23 @@ async def test_a_look_up_of_a_group_creates_the_topic(running: Running, director
         assert (response.coordinators[0] if version >= 4 else response).error_code == ErrorCode.NONE
     topics = [each.topic for each in directory.partitions()]
     assert topics.count("__consumer_offsets") == FEW_PARTITIONS.offsets_topic_num_partitions
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_this_broker_is_the_only_voter(running: Running, version: int) -> None:
+    """`serve` once did not know the request: kafka-python's test of it failed, and passes with a single Kafka."""
+
+    def asked(topic: str, *partitions: int) -> m.DescribeQuorumRequestTopicData:
+        rows = [m.DescribeQuorumRequestPartitionData(each) for each in partitions]
+        return m.DescribeQuorumRequestTopicData(topic, rows)
+
+    request = m.DescribeQuorumRequest([asked("__cluster_metadata", 0)])
+    found = await running.send(55, "DescribeQuorum", version, request)
+    partition = found.topics[0].partitions[0]
+    assert (found.error_code, found.topics[0].topic_name, partition.error_code) == (0, "__cluster_metadata", 0)
+    assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (1, 0, 0)
+    assert [(each.replica_id, each.log_end_offset) for each in partition.current_voters] == [(1, 0)]
+    assert [each.node_id for each in found.nodes] == ([1] if version >= 2 else [])
+    for others in ([asked("t", 0)], [asked("__cluster_metadata", 0, 1)], [*request.topics, asked("t", 0)]):
+        refused = await running.send(55, "DescribeQuorum", version, m.DescribeQuorumRequest(others))
+        assert {one.error_code for each in refused.topics for one in each.partitions} == {UNKNOWN}
