@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kafka_shell import prepare_kafka_folder
-from suite import ACLS, Outcome, SuiteTest, TestRun
+from suite import ACLS, Listeners, Outcome, RunningBroker, SuiteTest, TestRun
 from suite_sources import unpack_python_source
 
 VERSION = "3.0.12"
@@ -37,6 +37,8 @@ class KafkaPython:
     version = f"kafka-python {VERSION}"
     needs: Mapping[str, str] = {}
 
+    listeners = Listeners()
+
     def build(self, cache: Path) -> None:
         if not self._folder(cache).exists():
             unpack_python_source("kafka-python", VERSION, SHA256, self._folder(cache))
@@ -56,13 +58,13 @@ class KafkaPython:
             if isinstance(statement, ast.FunctionDef) and statement.name.startswith("test_")
         ]
 
-    def run_of(self, test: SuiteTest, address: str, cache: Path, scratch: Path) -> TestRun:
+    def run_of(self, test: SuiteTest, broker: RunningBroker, cache: Path, scratch: Path) -> TestRun:
         module, _, function = test.name.partition(".")
         path = self._integration(cache) / f"{module}_integration.py"
         # Without its own options for pytest, which need plug-ins.
         options = ["-o", "addopts=", "-o", "cache_dir=" + str(scratch / "pytest-cache")]
         command = [sys.executable, "-m", "pytest", "-q", "-rs", *options, f"{path}::{function}"]
-        env = {"KAFKA_URI": f"kafka://{address}", "KAFKA_VERSION": "4.1", "KAFKA_ROOT": str(cache / "kafka")}
+        env = {"KAFKA_URI": f"kafka://{broker.address}", "KAFKA_VERSION": "4.1", "KAFKA_ROOT": str(cache / "kafka")}
         return TestRun(command, self._folder(cache), env)
 
     def outcome(self, status: int, output: str) -> Outcome:

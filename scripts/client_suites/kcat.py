@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kafka_shell import prepare_kafka_folder
-from suite import Outcome, SuiteTest, TestRun
+from suite import Listeners, Outcome, RunningBroker, SuiteTest, TestRun
 from suite_sources import unpack_debian_source
 
 UPSTREAM = "1.7.1"
@@ -21,6 +21,8 @@ class Kcat:
     version = f"kcat {UPSTREAM} (Debian's source package {DEBIAN_VERSION} of kafkacat, Debian's kcat)"
     needs: Mapping[str, str] = {"kcat": "kcat", "jq": "jq", "dpkg-source": "dpkg-dev", "script": "bsdutils"}
 
+    listeners = Listeners()
+
     def build(self, cache: Path) -> None:
         folder = self._folder(cache)
         if not folder.exists():
@@ -33,8 +35,8 @@ class Kcat:
     def tests(self, cache: Path) -> Sequence[SuiteTest]:
         return [SuiteTest(path.stem) for path in sorted((self._folder(cache) / "tests").glob("0*.sh"))]
 
-    def run_of(self, test: SuiteTest, address: str, cache: Path, scratch: Path) -> TestRun:
-        env = {"BROKERS": address, "KAFKA_PATH": str(cache / "kafka")}
+    def run_of(self, test: SuiteTest, broker: RunningBroker, cache: Path, scratch: Path) -> TestRun:
+        env = {"BROKERS": broker.address, "KAFKA_PATH": str(cache / "kafka")}
         # On a terminal of its own: without one, kcat would produce where the tests expect that it consumes.
         command = ["script", "--quiet", "--return", "--command", f"bash {test.name}.sh", "/dev/null"]
         return TestRun(command, self._folder(cache) / "tests", env)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from kafka_shell import prepare_kafka_folder
-from suite import ACLS, Outcome, SuiteTest, TestRun
+from suite import ACLS, PASSWORDS, SCRAM_512_USER, Listeners, Outcome, RunningBroker, SuiteTest, TestRun
 from suite_sources import SuiteError, run_quietly, unpack_debian_source
 
 UPSTREAM = "2.14.2"
@@ -22,23 +23,44 @@ DEBIAN_RELEASE = "sid"
 SHA256 = "4d53568c13717b167d12c7b2a0fe12aeb5d6bfe02de53df5b68f86d870a81b33"
 LEFT_OUT = re.compile(r"TEST_F_LOCAL|TEST_F_MANUAL|TEST_F_KNOWN_ISSUE\b")
 USES_ACLS = ("0081", "0109", "0115", "0119")
+REAUTHENTICATES = "0142"
 NO_AUTO_CREATION = "noautocreate"
 """The scenario of tests that expect a broker with auto.create.topics.enable=false."""
+NEEDS: Mapping[str, str] = {
+    "gcc": "gcc",
+    "g++": "g++",
+    "make": "make",
+    "dpkg-source": "dpkg-dev",
+    "javac": "default-jdk-headless",
+    "/usr/include/openssl/ssl.h": "libssl-dev",
+    "/usr/include/rapidjson/document.h": "rapidjson-dev",
+    "/usr/include/zlib.h": "zlib1g-dev",
+}
+MEMBERS = re.compile(r"test_create_consumer|subscribe\(|KafkaConsumer::create")
 
 
+@dataclass(frozen=True, slots=True)
 class Librdkafka:
-    name = "librdkafka"
-    version = f"librdkafka {UPSTREAM} (Debian's source package {DEBIAN_VERSION})"
-    needs: Mapping[str, str] = {
-        "gcc": "gcc",
-        "g++": "g++",
-        "make": "make",
-        "dpkg-source": "dpkg-dev",
-        "javac": "default-jdk-headless",
-        "/usr/include/openssl/ssl.h": "libssl-dev",
-        "/usr/include/rapidjson/document.h": "rapidjson-dev",
-        "/usr/include/zlib.h": "zlib1g-dev",
-    }
+    """The suite, with the classic group protocol of its defaults or with `group.protocol=consumer`.
+
+    With `login`, clients connect by TLS and log in by SCRAM.
+    """
+
+    name: str = "librdkafka"
+    group_protocol: str = "classic"
+    login: bool = False
+
+    @property
+    def version(self) -> str:
+        return f"librdkafka {UPSTREAM} (Debian's source package {DEBIAN_VERSION})"
+
+    @property
+    def needs(self) -> Mapping[str, str]:
+        return NEEDS
+
+    @property
+    def listeners(self) -> Listeners:
+        return Listeners(secured=("SASL_SSL",)) if self.login else Listeners()
 
     def build(self, cache: Path) -> None:
         folder = self._folder(cache)
@@ -63,17 +85,30 @@ class Librdkafka:
         for entry in re.split(r"\b_TEST\((?=\d)", table)[1:]:
             if not LEFT_OUT.search(entry):
                 number = entry[:4]
+                if self.group_protocol == "consumer" and not self._consumes(number, cache):
+                    continue
                 if NO_AUTO_CREATION in entry:
                     name = f"{number}-{NO_AUTO_CREATION}"
                     found[name] = SuiteTest(name, {"auto.create.topics.enable": "false"})
                 else:
-                    found[number] = SuiteTest(number, ACLS if number in USES_ACLS else {})
+                    found[number] = SuiteTest(number, self._settings(number))
         return list(found.values())
 
-    def run_of(self, test: SuiteTest, address: str, cache: Path, scratch: Path) -> TestRun:
+    def run_of(self, test: SuiteTest, broker: RunningBroker, cache: Path, scratch: Path) -> TestRun:
         folder = self._folder(cache) / "tests"
         configuration = scratch / f"{test.name}.conf"
-        lines = [f"metadata.broker.list={address}", "test.topic.random=true"]
+        lines = ["test.topic.random=true"]
+        if self.login:
+            lines += [
+                f"metadata.broker.list={broker.addresses['SASL_SSL']}",
+                "security.protocol=sasl_ssl",
+                f"ssl.ca.location={broker.authority}",
+                "sasl.mechanism=SCRAM-SHA-512",
+                f"sasl.username={SCRAM_512_USER}",
+                f"sasl.password={PASSWORDS[SCRAM_512_USER]}",
+            ]
+        else:
+            lines.append(f"metadata.broker.list={broker.address}")
         if test.settings is ACLS:  # a test of 20 seconds runs kafka-acls.sh twice, beside 15 seconds of its own
             lines.append("test.timeout.multiplier=3")
         configuration.write_text("\n".join(lines) + "\n")
@@ -83,7 +118,8 @@ class Librdkafka:
             "RDKAFKA_TEST_CONF": str(configuration),
             "TESTS": number,
             "TEST_KAFKA_VERSION": "4.1.0",
-            "BROKERS": address,
+            "TEST_CONSUMER_GROUP_PROTOCOL": self.group_protocol,
+            "BROKERS": broker.address,
             "KAFKA_PATH": str(kafka),
             "PATH": f"{kafka / 'bin'}:{os.environ['PATH']}",
             "LD_LIBRARY_PATH": f"{folder.parent / 'src'}:{folder.parent / 'src-cpp'}",
@@ -96,6 +132,16 @@ class Librdkafka:
             return Outcome.FAIL
         rows = re.findall(r"^\|\S* (\d{4}\w+) +\| +(\w+)", output, re.MULTILINE)
         return Outcome.PASS if any(result == "PASSED" for _, result in rows) else Outcome.SKIP
+
+    def _settings(self, number: str) -> Mapping[str, str]:
+        if number in USES_ACLS:
+            return ACLS
+        return {"connections.max.reauth.ms": "5000"} if number == REAUTHENTICATES and self.login else {}
+
+    def _consumes(self, number: str, cache: Path) -> bool:
+        """Whether a test has members of groups."""
+        sources = (self._folder(cache) / "tests").glob(f"{number}-*.c*")
+        return any(MEMBERS.search(path.read_text()) for path in sources)
 
     def _folder(self, cache: Path) -> Path:
         return cache / f"librdkafka-{UPSTREAM}"

@@ -16,19 +16,31 @@ from pathlib import Path
 
 import suite_results
 from franz_go import FranzGo
+from kafka_go import KafkaGo
 from kafka_python import KafkaPython
 from kcat import Kcat
 from librdkafka import Librdkafka
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from sides import SIDES, Side, address_of, tied_to_us
-from suite import Outcome, Suite, SuiteTest
+from sarama import Sarama
+from sides import SIDES, Side, running_broker, tied_to_us
+from suite import Outcome, RunningBroker, Suite, SuiteTest
 from suite_results import TestResult
 from suite_sources import SuiteError, require_commands
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CACHE = ROOT / ".cache" / "suites"
-SUITES: tuple[Suite, ...] = (Librdkafka(), FranzGo(), Kcat(), KafkaPython())
+SUITES: tuple[Suite, ...] = (
+    Librdkafka(),
+    Librdkafka("librdkafka-consumer", "consumer"),
+    Librdkafka("librdkafka-sasl", login=True),
+    FranzGo(),
+    FranzGo("franz-go-tls", secured=True),
+    KafkaGo(),
+    Kcat(),
+    KafkaPython(),
+    Sarama(),
+)
 SECONDS_MAX = 300
 """How long a test may take before it is stopped."""
 MINUTES_MAX = 120
@@ -102,16 +114,19 @@ def _run_suite(suite: Suite, side: Side, deadline: float, arguments: argparse.Na
     found: dict[str, TestResult] = {}
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="suites-")))
-        brokers: dict[str, str] = {}
-        for test in tests:
+        brokers: dict[str, RunningBroker] = {}
+
+        def start(test: SuiteTest) -> _StartedTest:
             key = str(test.settings)
             if key not in brokers:
-                brokers[key] = stack.enter_context(address_of(side, scratch / f"broker-{len(brokers)}", test.settings))
+                folder = scratch / f"broker-{len(brokers)}"
+                brokers[key] = stack.enter_context(running_broker(side, folder, test.settings, suite.listeners))
+            return _StartedTest(suite, side, test, brokers[key], scratch)
+
         bar = stack.enter_context(_progress_bar())
         task = bar.add_task(f"{suite.name} with {side}", total=len(tests))
         in_time = itertools.takewhile(lambda _: time.monotonic() < deadline, tests)
-        started = (_StartedTest(suite, side, test, brokers[str(test.settings)], scratch) for test in in_time)
-        for name, result in _run_tests(started, arguments.parallel, arguments.seconds):
+        for name, result in _run_tests(map(start, in_time), arguments.parallel, arguments.seconds):
             found[name] = result
             print(f"{suite.name} {name:<60} {result}{_compared(side, recorded.get(name, {}))}", flush=True)
             bar.advance(task)
@@ -144,12 +159,12 @@ def _is_selected(test: SuiteTest, before: Mapping[Side, TestResult], side: Side,
 class _StartedTest:
     """A test that is running, as a process that ends with ours."""
 
-    def __init__(self, suite: Suite, side: Side, test: SuiteTest, address: str, scratch: Path) -> None:
+    def __init__(self, suite: Suite, side: Side, test: SuiteTest, broker: RunningBroker, scratch: Path) -> None:
         self.name = test.name
         self._suite = suite
         self._path = _output(suite, side, test.name)
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        run = suite.run_of(test, address, CACHE, scratch)
+        run = suite.run_of(test, broker, CACHE, scratch)
         self._start = time.monotonic()
         with self._path.open("wb") as output:
             self._process = subprocess.Popen(

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -101,3 +102,13 @@ def go_module(path: str, version: str, checksum: str, folder: Path) -> Path:
     if found["Sum"] != checksum:
         raise SuiteError(f"{path} {version} has the checksum {found['Sum']}, and {checksum} is pinned")
     return Path(found["Dir"])
+
+
+def copy_of_go_module(path: str, version: str, checksum: str, folder: Path) -> None:
+    """Download a Go module and copy its directory as `folder`, which can be written."""
+    with tempfile.TemporaryDirectory(dir=folder.parent) as name:
+        copied = Path(name) / folder.name
+        shutil.copytree(go_module(path, version, checksum, folder.parent), copied)
+        for each in (copied, *copied.rglob("*")):
+            each.chmod(each.stat().st_mode | stat.S_IWUSR)
+        copied.rename(folder)
