@@ -7,26 +7,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from offsetfs.broker.authorization.acl_admin import AclAdmin
-from offsetfs.broker.client_quotas import describe_client_quotas
+from offsetfs.broker.batches.fetch import Fetching
+from offsetfs.broker.batches.leader_epochs import LeaderEpochs
+from offsetfs.broker.batches.offsets import Offsets
+from offsetfs.broker.batches.produce import Producing
+from offsetfs.broker.batches.producers import Producers
 from offsetfs.broker.cluster import BrokerNode, Cluster
-from offsetfs.broker.configs import Configs
-from offsetfs.broker.connection import Api, Client, Handle
-from offsetfs.broker.fetch import Fetching
-from offsetfs.broker.group_coordinator import GroupCoordinator
-from offsetfs.broker.leader_epochs import LeaderEpochs
-from offsetfs.broker.log_dirs import LogDirs
+from offsetfs.broker.connections.connection import Api, Client, Handle
+from offsetfs.broker.groups.group_coordinator import GroupCoordinator
 from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.metrics import BrokerMetrics
-from offsetfs.broker.offsets import Offsets
-from offsetfs.broker.partitions import Topics
-from offsetfs.broker.produce import Producing
-from offsetfs.broker.producers import Producers
-from offsetfs.broker.replica_admin import ReplicaAdmin
 from offsetfs.broker.scram_users import ScramUsers, refuse_authentication, refuse_handshake
 from offsetfs.broker.settings import ServerSettings
-from offsetfs.broker.topic_admin import TopicAdmin
-from offsetfs.broker.transaction_admin import TransactionAdmin
-from offsetfs.broker.transaction_coordinator import TransactionCoordinator
+from offsetfs.broker.topics.client_quotas import describe_client_quotas
+from offsetfs.broker.topics.configs import Configs
+from offsetfs.broker.topics.log_dirs import LogDirs
+from offsetfs.broker.topics.partitions import Topics
+from offsetfs.broker.topics.replica_admin import ReplicaAdmin
+from offsetfs.broker.topics.topic_admin import TopicAdmin
+from offsetfs.broker.transactions.transaction_admin import TransactionAdmin
+from offsetfs.broker.transactions.transaction_coordinator import TransactionCoordinator
 from offsetfs.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

@@ -12,23 +12,27 @@ from typing import TYPE_CHECKING
 import trio
 
 from offsetfs.broker.apis import apis
-from offsetfs.broker.closed_peers import ClosedPeers
 from offsetfs.broker.cluster import BrokerNode
-from offsetfs.broker.connection import Connection, Shared
-from offsetfs.broker.group_coordinator import GroupCoordinator
-from offsetfs.broker.idle_connections import end_idle_connections, end_stalled_requests, end_unread_responses
+from offsetfs.broker.connections.closed_peers import ClosedPeers
+from offsetfs.broker.connections.connection import Connection, Shared
+from offsetfs.broker.connections.idle_connections import (
+    end_idle_connections,
+    end_stalled_requests,
+    end_unread_responses,
+)
+from offsetfs.broker.connections.listeners import ADVERTISED, Listener
+from offsetfs.broker.connections.rare_lines import RareLines
+from offsetfs.broker.connections.receive_buffers import ReceiveBuffers
+from offsetfs.broker.connections.request_limits import RequestLimits
+from offsetfs.broker.groups.group_coordinator import GroupCoordinator
 from offsetfs.broker.listener_settings import ListenerSettings
-from offsetfs.broker.listeners import ADVERTISED, Listener
 from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.metrics import BrokerMetrics
-from offsetfs.broker.partitions import Topics
-from offsetfs.broker.rare_lines import RareLines
-from offsetfs.broker.receive_buffers import ReceiveBuffers
 from offsetfs.broker.report import BrokerReporter
-from offsetfs.broker.request_limits import RequestLimits
 from offsetfs.broker.settings import ServerSettings
-from offsetfs.broker.tls_context import reload_changed
-from offsetfs.broker.transaction_coordinator import TransactionCoordinator
+from offsetfs.broker.tls.tls_context import reload_changed
+from offsetfs.broker.topics.partitions import Topics
+from offsetfs.broker.transactions.transaction_coordinator import TransactionCoordinator
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import counted
@@ -168,7 +172,7 @@ class Broker:
         if logins is None:
             return Connection(peer, self._shared, listener)
         # A tenth of the imports of a broker without SASL.
-        from offsetfs.broker.authenticated_connection import AuthenticatedConnection
+        from offsetfs.broker.connections.authenticated_connection import AuthenticatedConnection
 
         return AuthenticatedConnection(peer, self._shared, listener, logins)
 

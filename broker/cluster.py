@@ -12,10 +12,10 @@ from functools import partial
 
 import trio
 
-from offsetfs.broker.authorization.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, UNKNOWN_OPERATIONS
+from offsetfs.broker.connections.listeners import ADVERTISED
 from offsetfs.broker.error_codes import code_of
-from offsetfs.broker.listeners import ADVERTISED
-from offsetfs.broker.partitions import Topic, Topics
+from offsetfs.broker.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, UNKNOWN_OPERATIONS
+from offsetfs.broker.topics.partitions import Topic, Topics
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import NO_ID
 from offsetfs.protocol.messages import (

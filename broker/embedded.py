@@ -15,8 +15,8 @@ from concurrent.futures import Future
 
 import trio
 
+from offsetfs.broker.connections.listeners import Listener, open_listeners
 from offsetfs.broker.listener_settings import check_authentication
-from offsetfs.broker.listeners import Listener, open_listeners
 from offsetfs.broker.server import serve_until
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.settings_file import LISTENERS, load_settings

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, start_http_se
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from offsetfs.broker.listeners import listen_error
+from offsetfs.broker.connections.listeners import listen_error
 from offsetfs.broker.metrics import ApiCounts, TopicCounts
 from offsetfs.broker.report import OTHERS, BrokerReport, BrokerReporter
 from offsetfs.library.durations import Durations, cumulative_buckets

@@ -17,7 +17,7 @@ from offsetfs.runtime.addresses import LOOPBACK, PLAINTEXT, Address, AddressErro
 from offsetfs.runtime.security.security_protocol import SecurityProtocol
 
 if TYPE_CHECKING:  # a mount reads addresses of listeners only
-    from offsetfs.broker.tls_settings import TlsSettings
+    from offsetfs.broker.tls.tls_settings import TlsSettings
 
 
 @dataclass(frozen=True, slots=True)

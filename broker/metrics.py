@@ -23,7 +23,7 @@ from typing import ParamSpec, TypeVar
 
 import trio
 
-from offsetfs.broker.response_queue import DelayedResponse
+from offsetfs.broker.connections.response_queue import DelayedResponse
 from offsetfs.library.durations import Durations
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.schemas import SchemaField, schema

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from offsetfs.broker.admin_results import Rejected, answer, completed, repeated
+from offsetfs.broker.topics.admin_results import Rejected, answer, completed, repeated
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import ProtocolMessage

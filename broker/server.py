@@ -15,7 +15,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 import trio
 
 from offsetfs.broker.broker import Broker
-from offsetfs.broker.listeners import Listener
+from offsetfs.broker.connections.listeners import Listener
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.runtime.addresses import Address, Endpoint
 from offsetfs.runtime.task_runner import TaskRunner

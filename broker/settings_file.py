@@ -24,8 +24,8 @@ from offsetfs.broker.listener_settings import ListenerSettings, settings_of_list
 from offsetfs.broker.sasl.sasl_settings import sasl_settings
 from offsetfs.broker.security_names import PROTOCOL_MAP, is_security_setting
 from offsetfs.broker.settings import SETTING_KINDS, ServerSettings, field_of, for_each_listener
-from offsetfs.broker.tls_context import load_context
-from offsetfs.broker.tls_settings import TlsSettings, tls_settings
+from offsetfs.broker.tls.tls_context import load_context
+from offsetfs.broker.tls.tls_settings import TlsSettings, tls_settings
 from offsetfs.runtime.addresses import PLAINTEXT, PORT, Address, loopback_addresses
 from offsetfs.runtime.security.security_protocol import SecurityProtocol
 from offsetfs.storage.errors import InvalidConfig

@@ -12,10 +12,10 @@ from functools import partial
 
 import trio
 
-from offsetfs.broker.admin_results import Rejected, completed
 from offsetfs.broker.authorization.acl_filter import AclFilter, refusal
-from offsetfs.broker.authorization.operations import Operation, Pattern, Permission, Resource
 from offsetfs.broker.error_codes import code_of, message_of
+from offsetfs.broker.operations import Operation, Pattern, Permission, Resource
+from offsetfs.broker.topics.admin_results import Rejected, completed
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import ProtocolMessage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offsetfs.broker.authorization.operations import (
+from offsetfs.broker.operations import (
     CLUSTER_NAME,
     WILDCARD,
     Operation,

@@ -17,7 +17,9 @@ import ipaddress
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from offsetfs.broker.authorization.operations import (
+from offsetfs.broker.batches.fetch_session import ReadPermission
+from offsetfs.broker.connections.connection import Client
+from offsetfs.broker.operations import (
     IMPLIES_DESCRIBE,
     IMPLIES_DESCRIBE_CONFIGS,
     WILDCARD,
@@ -26,8 +28,6 @@ from offsetfs.broker.authorization.operations import (
     Permission,
     Resource,
 )
-from offsetfs.broker.connection import Client
-from offsetfs.broker.fetch_session import ReadPermission
 from offsetfs.storage.security import Acl, SecurityImage
 
 CACHED_MAX = 100_000

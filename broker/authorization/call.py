@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from offsetfs.broker.authorization.authorizer import Authorizer, Identity
-from offsetfs.broker.authorization.operations import CLUSTER_NAME, SUPPORTED, Operation, Resource, bits
-from offsetfs.broker.connection import Client, Handle, ProtocolError
+from offsetfs.broker.connections.connection import Client, Handle, ProtocolError
+from offsetfs.broker.connections.response_queue import DelayedResponse
 from offsetfs.broker.failure_responses import failure_response
-from offsetfs.broker.partitions import Topics
-from offsetfs.broker.response_queue import DelayedResponse
+from offsetfs.broker.operations import CLUSTER_NAME, SUPPORTED, Operation, Resource, bits
+from offsetfs.broker.topics.partitions import Topics
 from offsetfs.protocol import messages
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage.settings import printable

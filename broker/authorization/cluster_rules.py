@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from offsetfs.broker.authorization.call import DENIED, Call
-from offsetfs.broker.authorization.operations import CLUSTER_NAME, Operation, Resource
+from offsetfs.broker.operations import CLUSTER_NAME, Operation, Resource
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 

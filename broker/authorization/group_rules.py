@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from offsetfs.broker.authorization.call import DENIED, MESSAGES, Call
-from offsetfs.broker.authorization.operations import Operation, Resource, show_group_operations
+from offsetfs.broker.operations import Operation, Resource, show_group_operations
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 

@@ -14,9 +14,9 @@ from offsetfs.broker.authorization import cluster_rules, group_rules, topic_rule
 from offsetfs.broker.authorization.authorizer import Authorizer, identity_of
 from offsetfs.broker.authorization.call import Call
 from offsetfs.broker.authorization.cluster_rules import everyone, on_cluster, on_settings
-from offsetfs.broker.authorization.operations import Operation
-from offsetfs.broker.connection import Api, Client
-from offsetfs.broker.partitions import Topics
+from offsetfs.broker.connections.connection import Api, Client
+from offsetfs.broker.operations import Operation
+from offsetfs.broker.topics.partitions import Topics
 from offsetfs.protocol.error_codes import ErrorCode
 
 Rule = Callable[[Call], Awaitable[Any]]

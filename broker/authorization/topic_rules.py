@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from offsetfs.broker.authorization.call import MESSAGES, Call
-from offsetfs.broker.authorization.operations import UNKNOWN_OPERATIONS, Operation, Resource
+from offsetfs.broker.operations import UNKNOWN_OPERATIONS, Operation, Resource
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import NO_ID

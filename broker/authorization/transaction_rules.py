@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from offsetfs.broker.authorization.call import Call
-from offsetfs.broker.authorization.operations import Operation, Resource
+from offsetfs.broker.operations import Operation, Resource
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 

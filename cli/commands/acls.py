@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import click
 
 from offsetfs.broker.authorization.acl_filter import AclFilter, refusal
-from offsetfs.broker.authorization.operations import (
+from offsetfs.broker.operations import (
     CLUSTER_NAME,
     SUPPORTED,
     WILDCARD,

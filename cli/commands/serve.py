@@ -153,8 +153,8 @@ def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool, is_br
     """Serve until a signal; `Failure` where it cannot begin."""
     import trio
 
+    from offsetfs.broker.connections.listeners import Listener, ListenError, open_listeners
     from offsetfs.broker.listener_settings import ListenerSettings
-    from offsetfs.broker.listeners import Listener, ListenError, open_listeners
     from offsetfs.broker.server import serve
     from offsetfs.cli.terminal.progress import recovery_progress
     from offsetfs.fs.mounting import descriptor_limits

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from offsetfs.broker.broker import Broker, logins_of
+from offsetfs.broker.connections.listeners import Listener, ListenError, open_listeners
 from offsetfs.broker.listener_settings import check_authentication
-from offsetfs.broker.listeners import Listener, ListenError, open_listeners
 from offsetfs.broker.report import BrokerReport
 from offsetfs.broker.settings import ServerSettings, advertised_at
 from offsetfs.broker.settings_file import load_settings

@@ -10,10 +10,10 @@ import pytest
 from authorized_broker import ADMIN, ALICE, AUTHORIZED, AuthorizedBroker, acl
 from metadata_records import MetadataDirectory, topic_record
 
-from offsetfs.broker.authorization.operations import Operation, Pattern, Permission, Resource
 from offsetfs.broker.broker import Broker
+from offsetfs.broker.connections.listeners import Listener
 from offsetfs.broker.listener_settings import ListenerSettings
-from offsetfs.broker.listeners import Listener
+from offsetfs.broker.operations import Operation, Pattern, Permission, Resource
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory

@@ -19,7 +19,7 @@ from running_broker import Running, framed
 from simdisk import SimDisk
 from simsystem import System
 
-from offsetfs.broker.response_queue import DelayedResponse
+from offsetfs.broker.connections.response_queue import DelayedResponse
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import codec
 from offsetfs.protocol import messages as m

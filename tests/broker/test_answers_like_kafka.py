@@ -7,7 +7,7 @@ import trio
 from produce_requests import GOOD, altered
 from running_broker import Running
 
-from offsetfs.broker.authorization.operations import TOPIC_OPERATIONS
+from offsetfs.broker.operations import TOPIC_OPERATIONS
 from offsetfs.protocol import messages as m
 
 pytestmark = pytest.mark.unit

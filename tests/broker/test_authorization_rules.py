@@ -13,9 +13,9 @@ from produce_requests import GOOD
 from running_broker import Running
 
 from offsetfs.broker.authorization.authorizer import Authorizer
-from offsetfs.broker.authorization.operations import SUPPORTED, UNKNOWN_OPERATIONS, Operation, Resource, bits
 from offsetfs.broker.authorization.rules import RULES, authorized
-from offsetfs.broker.connection import Client, ProtocolError
+from offsetfs.broker.connections.connection import Client, ProtocolError
+from offsetfs.broker.operations import SUPPORTED, UNKNOWN_OPERATIONS, Operation, Resource, bits
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, TopicPartition

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offsetfs.broker.authorization.authorizer import Authorizer, host_text
-from offsetfs.broker.authorization.operations import Operation, Pattern, Permission, Resource
+from offsetfs.broker.operations import Operation, Pattern, Permission, Resource
 from offsetfs.storage.security import Acl, SecurityImage
 
 pytestmark = pytest.mark.unit

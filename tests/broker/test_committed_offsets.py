@@ -13,8 +13,8 @@ from group_records import key, number, value
 from group_requests import Groups, join_request
 from planted_logs import marker, sealed_records
 
-from offsetfs.broker import group_table
-from offsetfs.broker.group import GroupState
+from offsetfs.broker.groups import group_table
+from offsetfs.broker.groups.group import GroupState
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode

@@ -22,12 +22,12 @@ import trio
 import trio.testing
 from running_broker import Running, decoded, framed, received, reserved_bytes
 
-from offsetfs.broker import idle_connections
-from offsetfs.broker.closed_peers import ClosedPeers
+from offsetfs.broker.connections import idle_connections
+from offsetfs.broker.connections.closed_peers import ClosedPeers
+from offsetfs.broker.connections.listeners import open_listeners
+from offsetfs.broker.connections.rare_lines import LOGGED_S, RareLines
+from offsetfs.broker.connections.request_limits import FREE_BYTES_MAX, LARGE_MAX, PAUSE_S_MAX, RequestLimits
 from offsetfs.broker.listener_settings import ListenerSettings
-from offsetfs.broker.listeners import open_listeners
-from offsetfs.broker.rare_lines import LOGGED_S, RareLines
-from offsetfs.broker.request_limits import FREE_BYTES_MAX, LARGE_MAX, PAUSE_S_MAX, RequestLimits
 from offsetfs.broker.server import serve, serve_until
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m

@@ -11,12 +11,12 @@ import trio
 from planted_logs import data, marker
 from running_broker import Running, framed, received
 
+from offsetfs.broker.batches.fetch import Fetching
 from offsetfs.broker.cluster import BrokerNode
-from offsetfs.broker.connection import Connection
-from offsetfs.broker.fetch import Fetching
+from offsetfs.broker.connections.connection import Connection
 from offsetfs.broker.metrics import BrokerMetrics
-from offsetfs.broker.partitions import Topics
 from offsetfs.broker.settings import ServerSettings
+from offsetfs.broker.topics.partitions import Topics
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder, BatchRange, LogDirectory, TopicPartition

@@ -12,11 +12,11 @@ from consumer_group_requests import Consumers, T, partitions
 from group_requests import FEW_PARTITIONS, NODE, commit_request
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from offsetfs.broker.consumer_group import ConsumerGroupState
-from offsetfs.broker.group import Group, GroupState
-from offsetfs.broker.group_coordinator import GroupCoordinator
+from offsetfs.broker.groups.consumer_group import ConsumerGroupState
+from offsetfs.broker.groups.group import Group, GroupState
+from offsetfs.broker.groups.group_coordinator import GroupCoordinator
 from offsetfs.broker.log_sync import LogSync
-from offsetfs.broker.partitions import Topics
+from offsetfs.broker.topics.partitions import Topics
 from offsetfs.protocol import codec
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode

@@ -10,8 +10,8 @@ import trio
 import trio.testing
 from group_requests import FEW_PARTITIONS, Groups
 
-from offsetfs.broker.coordinator_lookups import CoordinatorLookups
-from offsetfs.broker.group import GroupState
+from offsetfs.broker.groups.coordinator_lookups import CoordinatorLookups
+from offsetfs.broker.groups.group import GroupState
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode

@@ -10,11 +10,11 @@ import trio
 import trio.testing
 from group_requests import FEW_PARTITIONS, NODE, OLD, Groups, commit_request, join_request
 
-from offsetfs.broker.group import GroupState
-from offsetfs.broker.group_coordinator import GroupCoordinator
+from offsetfs.broker.groups.group import GroupState
+from offsetfs.broker.groups.group_coordinator import GroupCoordinator
 from offsetfs.broker.log_sync import LogSync
-from offsetfs.broker.partitions import Topics
 from offsetfs.broker.settings import ServerSettings
+from offsetfs.broker.topics.partitions import Topics
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, TopicPartition

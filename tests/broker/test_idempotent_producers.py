@@ -118,7 +118,7 @@ async def test_no_id_is_handed_out_twice(tmp_path: Path) -> None:
 
 
 def test_ids_of_a_block_follow_each_other_and_blocks_do_not() -> None:
-    from offsetfs.broker.producer_ids import BLOCK_SIZE, ProducerIds
+    from offsetfs.broker.transactions.producer_ids import BLOCK_SIZE, ProducerIds
 
     ids = ProducerIds()
     found = [ids.next() for _ in range(3 * BLOCK_SIZE)]

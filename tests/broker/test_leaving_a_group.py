@@ -8,7 +8,7 @@ import trio.testing
 from group_requests import Groups, assigned
 from running_broker import Running
 
-from offsetfs.broker.group import GroupState
+from offsetfs.broker.groups.group import GroupState
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory

@@ -18,9 +18,9 @@ from oauth_tokens import bearer, jwks, signed
 from running_broker import SECONDS_MAX, Running, framed, received
 from scram_client import ScramClient
 
-from offsetfs.broker import authenticated_connection
 from offsetfs.broker.broker import Broker
-from offsetfs.broker.listeners import Listener
+from offsetfs.broker.connections import authenticated_connection
+from offsetfs.broker.connections.listeners import Listener
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode

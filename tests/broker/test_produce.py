@@ -14,8 +14,8 @@ from running_broker import Running
 from short_threads import no_threads
 from trio.testing import MockClock
 
-from offsetfs.broker import client_batches, produce
-from offsetfs.broker.client_batches import sealed_batch
+from offsetfs.broker.batches import client_batches, produce
+from offsetfs.broker.batches.client_batches import sealed_batch
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, LogReader, SealedBatch, TopicPartition

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from running_broker import Running
 
+from offsetfs.broker.batches.client_batches import RECORD_ERRORS_MAX
 from offsetfs.broker.broker import DRAIN_S
-from offsetfs.broker.client_batches import RECORD_ERRORS_MAX
-from offsetfs.broker.producer_ids import ID_MIN
 from offsetfs.broker.settings import SETTING_KINDS, ServerSettings, field_of
-from offsetfs.broker.topic_admin import PARTITIONS_MAX
+from offsetfs.broker.topics.topic_admin import PARTITIONS_MAX
+from offsetfs.broker.transactions.producer_ids import ID_MIN
 from offsetfs.protocol.codec import ELEMENTS_MAX
 from offsetfs.storage.records.format import batch
 from offsetfs.storage.settings import BROKER_SETTING_NAMES, INT_MAX

@@ -9,7 +9,7 @@ import trio
 from produce_requests import batch
 from running_broker import Running, decoded, framed, received, reserved_bytes
 
-from offsetfs.broker.receive_buffers import KEPT_BYTES_MAX, KEPT_SIZE_MAX, ReceiveBuffers
+from offsetfs.broker.connections.receive_buffers import KEPT_BYTES_MAX, KEPT_SIZE_MAX, ReceiveBuffers
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, LogReader, TopicPartition

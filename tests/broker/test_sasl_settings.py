@@ -9,7 +9,7 @@ from group_requests import FEW_PARTITIONS
 from logins import PLAIN_MODULE
 from running_broker import Running
 
-from offsetfs.broker.connection import Client
+from offsetfs.broker.connections.connection import Client
 from offsetfs.broker.listener_settings import ListenerSettings
 from offsetfs.broker.sasl.oauthbearer import TokenRules
 from offsetfs.broker.sasl.sasl_settings import SaslSettings, sasl_settings

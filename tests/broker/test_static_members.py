@@ -7,7 +7,7 @@ import trio
 import trio.testing
 from group_requests import Groups
 
-from offsetfs.broker.group import GroupState
+from offsetfs.broker.groups.group import GroupState
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 

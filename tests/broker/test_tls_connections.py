@@ -21,8 +21,8 @@ from produce_requests import batch
 from running_broker import SECONDS_MAX, Running, decoded, framed, received
 from tls_clients import TlsRecords, client_context, tls_broker, tls_listener, tls_stream
 
-from offsetfs.broker import tls_context, tls_handshake
-from offsetfs.broker.tls_context import load_context
+from offsetfs.broker.tls import tls_context, tls_handshake
+from offsetfs.broker.tls.tls_context import load_context
 from offsetfs.protocol import messages as m
 from offsetfs.storage import LogDirectory
 

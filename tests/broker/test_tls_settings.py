@@ -11,8 +11,8 @@ import pytest
 
 from offsetfs.broker.listener_settings import ListenerSettings, check_authentication
 from offsetfs.broker.settings_file import load_settings
-from offsetfs.broker.tls_context import load_context
-from offsetfs.broker.tls_settings import TlsSettings, tls_settings
+from offsetfs.broker.tls.tls_context import load_context
+from offsetfs.broker.tls.tls_settings import TlsSettings, tls_settings
 from offsetfs.runtime.addresses import AddressError
 from offsetfs.runtime.security.security_protocol import SecurityProtocol
 from offsetfs.runtime.security.x509 import parse_certificate

@@ -9,7 +9,7 @@ import pytest
 import trio
 from running_broker import Running
 
-from offsetfs.broker.partitions import Topics
+from offsetfs.broker.topics.partitions import Topics
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder, LogDirectory, TopicPartition

@@ -9,9 +9,9 @@ from running_broker import Running
 from transaction_requests import TRANSACTIONAL, TransactionalProducer, committed_offset, fetched
 
 from offsetfs.broker.coordinator_log import ProducerEpoch
-from offsetfs.broker.transaction import EPOCH_MAX
-from offsetfs.broker.transaction_coordinator import TransactionCoordinator
-from offsetfs.broker.transaction_markers import Marker, TransactionMarkers
+from offsetfs.broker.transactions.transaction import EPOCH_MAX
+from offsetfs.broker.transactions.transaction_coordinator import TransactionCoordinator
+from offsetfs.broker.transactions.transaction_markers import Marker, TransactionMarkers
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import (

@@ -20,9 +20,9 @@ from transaction_requests import TransactionalProducer, committed_offset, fetche
 
 from offsetfs.broker.coordinator_log import ProducerEpoch
 from offsetfs.broker.settings import ServerSettings
-from offsetfs.broker.transaction import EPOCH_MAX, completed
-from offsetfs.broker.transaction_coordinator import TransactionCoordinator
-from offsetfs.broker.transaction_markers import Marker, TransactionMarkers
+from offsetfs.broker.transactions.transaction import EPOCH_MAX, completed
+from offsetfs.broker.transactions.transaction_coordinator import TransactionCoordinator
+from offsetfs.broker.transactions.transaction_markers import Marker, TransactionMarkers
 from offsetfs.cli import run
 from offsetfs.protocol import codec
 from offsetfs.protocol import messages as m

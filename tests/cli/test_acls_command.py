@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.broker.authorization.operations import Operation, Pattern, Permission, Resource
+from offsetfs.broker.operations import Operation, Pattern, Permission, Resource
 from offsetfs.cli import exit_codes, run
 from offsetfs.storage.security import Acl, SecurityStore
 

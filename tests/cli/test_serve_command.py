@@ -241,7 +241,7 @@ def test_verbose_logs_connections_and_requests(
 
     monkeypatch.setattr(serve, "_report", ask)
     assert run(["serve", str(logs), "--listen", "127.0.0.1:0", "-v"]) == exit_codes.DONE
-    messages = [each.getMessage() for each in caplog.records if each.name == "offsetfs.broker.connection"]
+    messages = [each.getMessage() for each in caplog.records if each.name == "offsetfs.broker.connections.connection"]
     assert messages == [
         f"127.0.0.1: {each}" for each in ("connected", "ApiVersions v0 of 'abc', 'User:ANONYMOUS'", "disconnected")
     ]

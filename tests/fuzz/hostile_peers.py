@@ -52,7 +52,7 @@ from logins import add_user
 from produce_requests import batch
 from running_broker import sent
 
-from offsetfs.broker.authorization.operations import Operation, Resource
+from offsetfs.broker.operations import Operation, Resource
 from offsetfs.broker.settings import STANDARD_AUTHORIZER
 from offsetfs.protocol import messages as m
 from offsetfs.storage import LogDirectory

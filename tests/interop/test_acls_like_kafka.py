@@ -21,7 +21,7 @@ from kafka_broker import KafkaBroker, free_ports
 from logins import login_client
 from served import served
 
-from offsetfs.broker.authorization.operations import Operation, Resource
+from offsetfs.broker.operations import Operation, Resource
 from offsetfs.cli import exit_codes, run
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.schemas import schema

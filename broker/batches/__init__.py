@@ -1,0 +1,1 @@
+"""Produce, Fetch, and searches by offset, time and leader epoch."""

@@ -1,0 +1,89 @@
+"""ListOffsets: the offset of a time, or of one of the marks below zero."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from offsetfs.broker.batches.leader_epochs import epoch_error
+from offsetfs.broker.error_codes import code_of
+from offsetfs.broker.shared_values import READ_COMMITTED
+from offsetfs.broker.topics.admin_results import repeated
+from offsetfs.broker.topics.partitions import Topics, leader_epoch_of
+from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.protocol.messages import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from offsetfs.runtime.threads import in_thread
+from offsetfs.storage import Log
+from offsetfs.storage.errors import StorageError
+
+_LEADER_EPOCH_VERSION = 4
+_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -3, -4, -5
+_FIRST_VERSIONS = {_LATEST: 1, _EARLIEST: 1, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
+"""The version that brought each mark. Kafka: `ReplicaManager.timestampMinSupportedVersion`."""
+
+
+class Offsets:
+    """Answers ListOffsets requests."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+
+    async def list_offsets(self, request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
+        """Return an offset for each partition: of a time, or of one of the marks below zero."""
+        response = ListOffsetsResponse()
+        twice = repeated((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+        is_committed = request.isolation_level == READ_COMMITTED
+        for topic in (each for each in request.topics if each.partitions):
+            answer = ListOffsetsTopicResponse(topic.name)
+            response.topics.append(answer)
+            for each in {each.partition_index: each for each in topic.partitions}.values():
+                result = ListOffsetsPartitionResponse(partition_index=each.partition_index)
+                answer.partitions.append(result)
+                if (topic.name, each.partition_index) in twice:
+                    result.error_code = ErrorCode.INVALID_REQUEST
+                elif each.timestamp < 0 and version < _FIRST_VERSIONS.get(each.timestamp, version + 1):
+                    result.error_code = ErrorCode.UNSUPPORTED_VERSION
+                else:
+                    await self._find(topic.name, each, result, version, is_committed=is_committed)
+        return response
+
+    async def _find(
+        self,
+        topic: str,
+        wanted: ListOffsetsPartition,
+        result: ListOffsetsPartitionResponse,
+        version: int,
+        *,
+        is_committed: bool,
+    ) -> None:
+        try:
+            log = await self._topics.opened_log(topic, wanted.partition_index)
+            code = epoch_error(log, wanted.current_leader_epoch)
+            if code != ErrorCode.NONE:
+                result.error_code = code
+                return
+            work = partial(_found, log, wanted.timestamp, is_committed=is_committed)
+            offset, timestamp, epoch = await in_thread(work)
+            result.offset, result.timestamp = offset, timestamp
+            result.leader_epoch = epoch if version >= _LEADER_EPOCH_VERSION else -1
+        except (StorageError, OSError, MemoryError) as error:
+            result.error_code = code_of(error)
+
+
+def _found(log: Log, timestamp: int, *, is_committed: bool) -> tuple[int, int, int]:
+    """Return offset, timestamp and leader epoch for a time or a mark; -1 where there is none."""
+    if timestamp == _LATEST_TIERED:
+        return -1, -1, -1
+    end = log.last_stable_offset() if is_committed else log.next_offset
+    if timestamp == _LATEST:
+        return end, -1, leader_epoch_of(log)
+    found = log.list_offset(timestamp)
+    # As `Partition.fetchOffsetForTimestamp`: a record that the client cannot read yet does not count.
+    if found is None or (found[0] >= end and timestamp not in (_EARLIEST, _EARLIEST_LOCAL)):
+        return -1, -1, -1
+    return *found, log.epoch_of(found[0])

@@ -1,0 +1,1 @@
+"""Connections of clients: listeners, requests in order, limits of memory and time."""

@@ -1,0 +1,1 @@
+"""TLS: settings, certificates, the context of a listener."""

@@ -1,0 +1,1 @@
+"""Topics and their settings: creation, changes, descriptions."""

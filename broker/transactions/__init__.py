@@ -1,0 +1,1 @@
+"""Transactions: the coordinator, its log, the markers of commit and abort."""

@@ -1,0 +1,116 @@
+"""Administration of transactions: DescribeTransactions, ListTransactions, WriteTxnMarkers.
+
+Follows TransactionCoordinator.handleDescribeTransactions, TransactionStateManager.listTransactionStates and
+KafkaApis.handleWriteTxnMarkersRequest (KIP-664).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from offsetfs.broker.error_codes import code_of
+from offsetfs.broker.transactions.transaction import TransactionError
+from offsetfs.broker.transactions.transaction_coordinator import TransactionCoordinator
+from offsetfs.broker.transactions.transaction_markers import Marker
+from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.storage import LogDirectory, TopicPartition
+from offsetfs.storage.coordinators import Transaction, TransactionState
+from offsetfs.storage.errors import InvalidName, StorageError
+
+_log = logging.getLogger(__name__)
+
+_STATES = frozenset((*(each.shown for each in TransactionState), "PrepareEpochFence"))
+
+
+class TransactionAdmin:
+    """Answers the requests of administrators for transactions."""
+
+    def __init__(self, directory: LogDirectory, coordinator: TransactionCoordinator) -> None:
+        self._directory = directory
+        self._coordinator = coordinator
+
+    async def describe(self, request: m.DescribeTransactionsRequest, version: int) -> m.DescribeTransactionsResponse:
+        """Return state and partitions of transactional ids."""
+        found = [await self._described(each) for each in request.transactional_ids]
+        return m.DescribeTransactionsResponse(transaction_states=found)
+
+    async def _described(self, transactional_id: str) -> m.DescribeTransactionsResponseTransactionState:
+        try:
+            if not transactional_id:
+                raise TransactionError(ErrorCode.INVALID_REQUEST)
+            found = await self._coordinator.find(transactional_id)
+            if found is None:
+                raise TransactionError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        except TransactionError as error:
+            return m.DescribeTransactionsResponseTransactionState(error.code, transactional_id)
+        by_topic: dict[str, list[int]] = {}
+        for each in sorted(found.partitions):
+            by_topic.setdefault(each.topic, []).append(each.partition)
+        return m.DescribeTransactionsResponseTransactionState(
+            transactional_id=transactional_id,
+            transaction_state=found.state.shown,
+            transaction_timeout_ms=found.timeout_ms,
+            transaction_start_time_ms=found.started_ms,
+            producer_id=found.producer_id,
+            producer_epoch=found.epoch,
+            topics=[m.DescribeTransactionsResponseTopicData(*each) for each in by_topic.items()],
+        )
+
+    async def list(self, request: m.ListTransactionsRequest, version: int) -> m.ListTransactionsResponse:
+        """Return the transactional ids, of all states or of some."""
+        states = set(request.state_filters)
+        unknown = sorted(states - _STATES)
+        try:
+            found = await self._coordinator.all()
+        except TransactionError as error:
+            return m.ListTransactionsResponse(error_code=error.code, unknown_state_filters=unknown)
+        now = self._directory.clock.now_ms()
+        listed = [
+            m.ListTransactionsResponseTransactionState(transactional_id, each.producer_id, each.state.shown)
+            for transactional_id, each in found
+            if _is_listed(each, request, states, now)
+        ]
+        return m.ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
+
+    async def write_markers(self, request: m.WriteTxnMarkersRequest, version: int) -> m.WriteTxnMarkersResponse:
+        """End transactions in the partitions that are named, on behalf of an administrator or another coordinator."""
+        response = m.WriteTxnMarkersResponse()
+        for each in request.markers:
+            marker = Marker(each.producer_id, each.producer_epoch, each.transaction_result, each.coordinator_epoch)
+            result = m.WritableTxnMarkerResult(each.producer_id)
+            response.markers.append(result)
+            for topic in (named for named in each.topics if named.partition_indexes):
+                codes = [
+                    m.WritableTxnMarkerPartitionResult(index, await self._write(marker, topic.name, index))
+                    for index in topic.partition_indexes
+                ]
+                result.topics.append(m.WritableTxnMarkerTopicResult(topic.name, codes))
+        return response
+
+    async def _write(self, marker: Marker, topic: str, index: int) -> ErrorCode:
+        if marker.producer_id < 0 or marker.epoch < 0:
+            return ErrorCode.INVALID_REQUEST
+        if self._directory.read_only:
+            return ErrorCode.POLICY_VIOLATION
+        try:
+            partition = TopicPartition(topic, index)
+            if not self._directory.has(partition):
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            await self._coordinator.markers.write(marker, partition)
+        except InvalidName:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        except (StorageError, OSError, MemoryError) as error:
+            code = code_of(error)
+            if code == ErrorCode.KAFKA_STORAGE_ERROR:
+                _log.error("no marker in %s-%d: %s", topic, index, error)
+            return code
+        return ErrorCode.NONE
+
+
+def _is_listed(found: Transaction, request: m.ListTransactionsRequest, states: set[str], now_ms: int) -> bool:
+    if states and found.state.shown not in states:
+        return False
+    if request.producer_id_filters and found.producer_id not in request.producer_id_filters:
+        return False
+    return request.duration_filter < 0 or now_ms - found.started_ms > request.duration_filter
