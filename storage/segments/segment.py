@@ -444,11 +444,15 @@ class Segment:
             opened.log.write(position, batch.data)
             self._note(opened, batch, position, last_offset, timestamp)
         except (OSError, MemoryError):
-            with contextlib.suppress(OSError, MemoryError):
-                opened.log.truncate(position)
-                self._is_preallocated = False
+            self._undo_write(opened, position)
             raise
         self.size = size  # nothing may be allocated from here on: the batch is in the segment now
+
+    def _undo_write(self, opened: SegmentFiles, position: int) -> None:
+        """Cut the file at `position` again: a part of the batch may be there."""
+        with contextlib.suppress(OSError, MemoryError):
+            opened.log.truncate(position)
+            self._is_preallocated = False
 
     def append_rows(self, rows: Rows) -> None:
         """Write the whole batches of `rows` at the end, as they are; their positions are those in this file.
@@ -473,9 +477,7 @@ class Segment:
         try:
             opened.log.write(position, data)
         except (OSError, MemoryError):
-            with contextlib.suppress(OSError, MemoryError):
-                opened.log.truncate(position)
-                self._is_preallocated = False
+            self._undo_write(opened, position)
             raise
         self.size = size
         self._max_timestamp = chain.index_timestamp(state)

@@ -98,7 +98,7 @@ MUTANTS = (
         "a torn write is not undone",
         "storage/segments/segment.py",
         _LOG + "test_a_full_disk_leaves_the_log_as_it_was_and_usable_afterwards",
-        (("                opened.log.truncate(position)\n", "                pass\n"),),
+        (("            opened.log.truncate(position)\n", "            pass\n"),),
     ),
     Mutant(
         "the checksum is not verified on a read",
