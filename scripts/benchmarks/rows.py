@@ -5,6 +5,7 @@ from __future__ import annotations
 import crowds
 import lines_in
 import lines_out
+import mirrors
 import mounts
 import pipelines
 import served_logins
@@ -25,5 +26,6 @@ ROWS = (
     *served_logs.ROWS,
     *served_tls.ROWS,
     *served_logins.ROWS,
+    *mirrors.ROWS,
     *pipelines.ROWS,
 )

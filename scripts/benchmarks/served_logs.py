@@ -276,7 +276,7 @@ def _bind(pid: int, cores: set[int]) -> None:
 
 
 @contextlib.contextmanager
-def _filled(find: Find, bench: Bench) -> Iterator[tuple[Server, str]]:
+def filled(find: Find, bench: Bench) -> Iterator[tuple[Server, str]]:
     """A topic with the lines, which kcat wrote; the rows share it."""
     server = find(bench)
 
@@ -295,14 +295,14 @@ def _kcat_out(server: Server, topic: str) -> str:
 @contextlib.contextmanager
 def kcat_out(find: Find, bench: Bench) -> Iterator[Measure]:
     """`kcat -C -e` of a partition in the page cache."""
-    with _filled(find, bench) as (server, topic):
+    with filled(find, bench) as (server, topic):
         yield lambda number: seconds(_kcat_out(server, topic))
 
 
 @contextlib.contextmanager
 def kcat_out_cold(find: Find, bench: Bench) -> Iterator[Measure]:
     """The same, after the page cache has dropped the segments."""
-    with _filled(find, bench) as (server, topic):
+    with filled(find, bench) as (server, topic):
 
         def measure(number: int) -> float:
             for path in (server.log_dir / f"{topic}-0").glob("*.log"):
@@ -318,14 +318,14 @@ def kcat_out_cold(find: Find, bench: Bench) -> Iterator[Measure]:
 @contextlib.contextmanager
 def eight_out(find: Find, bench: Bench) -> Iterator[Measure]:
     """8 × `kcat -C -e` at once."""
-    with _filled(find, bench) as (server, topic):
+    with filled(find, bench) as (server, topic):
         yield lambda number: side_by_side([_kcat_out(server, topic)] * 8)
 
 
 @contextlib.contextmanager
 def perf_out(find: Find, bench: Bench) -> Iterator[Measure]:
     """Kafka's consumer-perf-test; the start of Java and the join of its group do not count."""
-    with _filled(find, bench) as (server, topic):
+    with filled(find, bench) as (server, topic):
 
         def measure(number: int) -> float:
             words = ("--bootstrap-server", server.address, "--topic", topic, "--messages", str(bench.count))
