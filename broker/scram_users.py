@@ -16,7 +16,7 @@ from offsetfs.protocol.metadata_records import RemoveUserScramCredentialRecord
 from offsetfs.storage import security
 from offsetfs.storage.security import SecurityStore
 
-_FIELD_BYTES_MAX = 1 << 10
+_SALT_BYTES_MAX = 1 << 10
 
 
 async def refuse_handshake(request: m.SaslHandshakeRequest, version: int) -> m.SaslHandshakeResponse:
@@ -93,8 +93,7 @@ class ScramUsers:
             text = "Too few iterations" if change.iterations < ITERATIONS_MIN else "Too many iterations"
             raise Rejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, text)
         mechanism, salt, salted = ScramMechanism(change.mechanism), bytes(change.salt), bytes(change.salted_password)
-        # As in Kafka, a salted password of another length than the hash is stored: no login succeeds with it.
-        is_possible = all(0 < len(each) <= _FIELD_BYTES_MAX for each in (salt, salted))
+        is_possible = len(salted) == mechanism.key_bytes and 0 < len(salt) <= _SALT_BYTES_MAX
         if not is_possible or len(change.name.encode()) > NAME_BYTES_MAX:
             raise Rejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Name, salt or salted password has an impossible length")
         found = credential_of_salted(mechanism, salted, salt, change.iterations)
