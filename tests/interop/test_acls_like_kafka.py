@@ -189,7 +189,11 @@ def test_clients_produce_and_consume_with_the_acls_for_it(tmp_path: Path) -> Non
             (reader, "-e", "-G", "hidden", "t"),
         ):
             code, shown, errors = kcat(user, *words, lines=b"three\n")
-            assert (code, shown) == (1, b"") and b"authorization failed" in errors, (user, words, errors)
+            assert shown == b"" and b"authorization failed" in errors, (user, words, errors)
+            # A producer without any ACL gets two errors: for its idempotence, which is fatal, and for the topic. Which
+            # one librdkafka handles first is a race, with Kafka too; kcat exits with 0 if it ends between them.
+            assert code == 1 or "-P" in words, (user, words, errors)
+        assert kcat(reader, "-q", "-e", "-X", "auto.offset.reset=earliest", "-G", "g", "t")[1] == b""
         assert [each.name for each in trio.run(ask, port, None, "Metadata", 12, m.MetadataRequest(None)).topics] == [
             "__consumer_offsets",
             "t",
