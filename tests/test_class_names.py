@@ -26,6 +26,7 @@ PACKAGES = (
     "restore",
     "runtime",
     "storage",
+    "tables",
     "scripts",
 )
 

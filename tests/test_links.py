@@ -23,6 +23,7 @@ def tracked(*patterns: str) -> list[Path]:
             "docs",
             "fs",
             "storage",
+            "tables",
             "cli",
             "library",
             "mirror",

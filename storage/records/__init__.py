@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
     from offsetfs.storage.records.compression.compression import Compression
     from offsetfs.storage.records.compression.inflation import inflation_scope
-    from offsetfs.storage.records.format.batch import Survey, recompressed, set_max_timestamp
+    from offsetfs.storage.records.format.batch import Survey, build_at, recompressed, set_max_timestamp
     from offsetfs.storage.records.format.batch_builder import TIMESTAMP_MAX, value_bytes_max
     from offsetfs.storage.records.format.batch_cursor import BatchCursor
     from offsetfs.storage.records.format.batch_header import HEADER_SIZE
@@ -70,6 +70,7 @@ __all__ = [
     "ProducedBatch",
     "RecordColumns",
     "Survey",
+    "build_at",
     "bytes_max_within",
     "encode_columns",
     "gather",
@@ -114,6 +115,7 @@ __getattr__ = lazy_names(
         "ProducedBatch": "records.format.produced_batch",
         "RecordColumns": "records.columns.columns",
         "Survey": "records.format.batch",
+        "build_at": "records.format.batch",
         "bytes_max_within": "records.format.batch_writer",
         "encode_columns": "records.columns.columns",
         "gather": "records.columns.columns",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+from replicated_logs import TIME, add, add_transaction
 from running_broker import Running
 
 from offsetfs.client.cluster import ClusterClient
@@ -24,32 +25,15 @@ from offsetfs.storage.coordinators import (
     CommittedOffset,
     commit_key,
     commit_value,
-    end_marker_batch,
 )
 from offsetfs.storage.directory import MirroredTopic, MirrorFile
-from offsetfs.storage.records.format.batch import Batch, build, stamp
+from offsetfs.storage.records.format.batch import Batch, build
 
 pytestmark = pytest.mark.unit
 
 QUICK = ClientProperties(reconnect_backoff_ms=1, reconnect_backoff_max_ms=2, retry_backoff_ms=5)
 ORDERS = TopicPartition("orders", 0)
 ALL = re.compile(".*")
-TIME = 1_795_000_000_000
-PRODUCER = 70
-
-
-def add(log: Log, offset: int, *values: bytes, **how: Any) -> None:
-    """Append a batch at an offset, as a mirror does."""
-    records = [(b"k-" + each, each, (("h", b"1"),), TIME + offset + at) for at, each in enumerate(values)]
-    log.append_replicated(bytes(build(records, base_offset=offset, leader_epoch=0, **how)))
-
-
-def add_transaction(log: Log, offset: int, *values: bytes, sequence: int, is_commit: bool) -> None:
-    """Append a transaction of one batch, and its end."""
-    add(log, offset, *values, producer_id=PRODUCER, producer_epoch=0, base_sequence=sequence, transactional=True)
-    marker = end_marker_batch(PRODUCER, 0, is_commit=is_commit, coordinator_epoch=0, now_ms=TIME)
-    stamp(marker.data, offset + len(values), 0)
-    log.append_replicated(bytes(marker.data))
 
 
 @pytest.fixture

@@ -313,10 +313,7 @@ def recompressed(batch: Batch, compression: Compression) -> bytearray:
     """
     payload = compress(compression.name, batch.payload(), compression.level)
     attributes = batch.header.attributes & ~CODEC_MASK | compression.codec
-    changed = bytearray(HEADER_SIZE) + payload
-    write_header(changed, replace(batch.header, size=len(changed), attributes=attributes))
-    seal_checksum(changed)
-    return changed
+    return _written(replace(batch.header, size=HEADER_SIZE + len(payload), attributes=attributes), payload)
 
 
 def build(
@@ -358,6 +355,48 @@ def build(
         base_sequence,
         len(records),
     )
+    return _written(header, payload)
+
+
+def build_at(
+    records: Sequence[record_codec.EncodableRecord],
+    offsets: Sequence[int],
+    compression: Compression,
+    leader_epoch: int,
+) -> bytearray:
+    """Return a batch of at least one record at given offsets, with the gaps between them, for `Log.append_replicated`.
+
+    Offsets rise, and the last one is less than 2³¹ above the first. ValueError as `codec.encode`, or for a batch above
+    2 GiB.
+    """
+    base_offset, base_timestamp = offsets[0], records[0][3]
+    parts: list[bytes] = []
+    begin = 0
+    for place in range(1, len(offsets) + 1):
+        if place == len(offsets) or offsets[place] != offsets[place - 1] + 1:
+            parts.append(record_codec.encode(records[begin:place], base_timestamp, offsets[begin] - base_offset))
+            begin = place
+    payload = compress(compression.name, b"".join(parts), compression.level)
+    header = BatchHeader(
+        Offset(base_offset),
+        HEADER_SIZE + len(payload),
+        leader_epoch,
+        MAGIC,
+        0,
+        compression.codec,
+        offsets[-1] - base_offset,
+        Timestamp(base_timestamp),
+        Timestamp(max(record[3] for record in records)),
+        -1,
+        -1,
+        -1,
+        len(records),
+    )
+    return _written(header, payload)
+
+
+def _written(header: BatchHeader, payload: Buffer) -> bytearray:
+    """Return a batch with its checksum."""
     batch = bytearray(HEADER_SIZE) + payload
     write_header(batch, header)
     seal_checksum(batch)

@@ -1,0 +1,298 @@
+"""`offsetfs table`: topics of a log directory as rows of a database, and back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from offsetfs.cli import preflight
+from offsetfs.cli.arguments.clusters import name_patterns
+from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.terminal.printable import printable
+from offsetfs.storage.errors import StorageError, counted, sentence
+
+if TYPE_CHECKING:
+    from offsetfs.storage import LogDirectory
+    from offsetfs.tables.messages_table import MessagesTable
+    from offsetfs.tables.syncing import SyncOptions, TableSync
+    from offsetfs.tables.urls import DatabaseUrl
+
+_PASSWORD_BYTES_MAX = 4096
+
+
+@click.group("table", short_help="Topics as rows of a database, and back.")
+def command() -> None:
+    """Copy topics into a table of PostgreSQL, SQLite, MySQL or MariaDB, a row for each record, and rows into a log.
+
+    SQLite needs nothing more; the others need `pip install 'offsetfs[tables]'`.
+
+    \b
+    offsetfs table sync /var/lib/kafka/data sqlite:///orders.db --topic orders --create
+    offsetfs table sync ~/mirror postgresql://app@db/events --topic 'orders|users.*' --follow
+    offsetfs table load postgresql://app@db/events ~/restored
+
+    Exit codes: 0 done, 1 wrong call or permissions, 2 system error, 32 refused, or not everything was copied.
+    """
+
+
+@command.command("sync", short_help="Keep a table in step with topics.")
+@click.argument("log_directory", metavar="LOGDIR")
+@click.argument("url", metavar="URL")
+@click.option("--topic", "names", metavar="REGEX", multiple=True, help="Topics whose whole name matches; default all.")
+@click.option("--table", "table", metavar="NAME", default="messages", show_default=True, help="The table.")
+@click.option("--create", is_flag=True, help="Create the table, its indexes, and the file of SQLite.")
+@click.option(
+    "--columns", metavar="NAMES", help="Only these, separated by commas; topic, partition, offset are always."
+)
+@click.option("--no-index", is_flag=True, help="With --create: without the indexes on key and time.")
+@click.option("--follow", is_flag=True, help="Add records as they are written, until SIGTERM or Ctrl-C.")
+@click.option("--mirror-deletes", is_flag=True, help="Remove rows whose records the log no longer has.")
+@click.option(
+    "--isolation",
+    type=click.Choice(("read_committed", "read_uncommitted")),
+    default="read_committed",
+    show_default=True,
+    help="Whether records of open and aborted transactions are rows.",
+)
+@click.option(
+    "--on-gap", type=click.Choice(("fail", "skip")), default="fail", help="Lost or damaged records: stop, or go on."
+)
+@click.option(
+    "--uuid",
+    "uuid",
+    type=click.Choice(("producer", "offset")),
+    default="producer",
+    help="What message_uuid is made of, for idempotent producers.",
+)
+@click.option("--password-file", metavar="FILE", type=click.Path(), help="Its first line is the password.")
+def sync(
+    log_directory: str,
+    url: str,
+    names: tuple[str, ...],
+    table: str,
+    create: bool,
+    columns: str | None,
+    no_index: bool,
+    follow: bool,
+    mirror_deletes: bool,
+    isolation: str,
+    on_gap: str,
+    uuid: str,
+    password_file: str | None,
+) -> int:
+    """Add the records of topics to a table, a row for each. LOGDIR is only read, also beside a broker or a mount.
+    Started again, it goes on where it ended, also after a crash: no row is missing, and none is there twice.
+
+    URL is postgresql://USER@HOST/DATABASE, sqlite:///FILE, or mysql://USER@HOST/DATABASE. The password is that of
+    --password-file, or for PostgreSQL PGPASSWORD or ~/.pgpass; in the URL it would be visible in ps.
+
+    The progress of each partition is in the table NAME_progress. Internal topics are copied only where --topic is their
+    name.
+
+    \b
+    offsetfs table sync /var/lib/kafka/data sqlite:///orders.db --topic orders --create
+    offsetfs table sync ~/mirror postgresql://app@db/events --topic 'orders|users.*' --follow
+    offsetfs table sync ~/mirror mysql://app@db/events --password-file secret --columns message_key,payload
+    sqlite3 orders.db 'SELECT count(*), max(message_offset) FROM messages'
+
+    Exit codes: 1 wrong call or permissions, 2 system error, 32 the database or a partition could not be used; the
+    message gives the reason.
+    """
+    from offsetfs.tables.syncing import SyncOptions
+
+    if no_index and not create:
+        raise Failure("--no-index: goes with --create", WRONG_CALL)
+    options = SyncOptions(
+        name_patterns("--topic", names or (".*",)),
+        is_committed_only=isolation == "read_committed",
+        skips_gaps=on_gap == "skip",
+        mirrors_deletes=mirror_deletes,
+        uses_producers=uuid == "producer",
+    )
+    preflight.check_directory(log_directory, read_only=True, may_be_empty=False)
+    with _reported(), _opened(url, password_file, table, columns, may_create=create) as opened:
+        if create:
+            opened.create(is_indexed=not no_index)
+        opened.check()
+        return _sync(log_directory, opened, options, names, follow=follow)
+
+
+@command.command("load", short_help="Rows back into a log.")
+@click.argument("url", metavar="URL")
+@click.argument("log_directory", metavar="LOGDIR")
+@click.option("--topic", "names", metavar="REGEX", multiple=True, help="Topics whose whole name matches; default all.")
+@click.option("--table", "table", metavar="NAME", default="messages", show_default=True, help="The table.")
+@click.option("-o", "options", metavar="NAME=VALUE", multiple=True, help="A setting of the new topics.")
+@click.option("--password-file", metavar="FILE", type=click.Path(), help="Its first line is the password.")
+def load(
+    url: str,
+    log_directory: str,
+    names: tuple[str, ...],
+    table: str,
+    options: tuple[str, ...],
+    password_file: str | None,
+) -> int:
+    """Make topics of the rows of a table that offsetfs table sync has filled: the same partitions, offsets with their
+    gaps, times, keys, values and headers. A topic that has records in LOGDIR is refused.
+
+    LOGDIR is created if it is not there. After a crash or an error, the same command goes on where it ended; until it
+    has ended, the new topics are incomplete.
+
+    \b
+    offsetfs table load sqlite:///orders.db ~/restored
+    offsetfs table load postgresql://app@db/events ~/restored --topic 'users.*' -o compression.type=zstd
+    offsetfs mount ~/restored /mnt -o ro
+
+    Exit codes: 1 wrong call or permissions, 2 system error, 32 refused: the message gives the reason.
+    """
+    settings = _settings(options)
+    patterns = name_patterns("--topic", names or (".*",))
+    with _reported(), _opened(url, password_file, table, may_create=False) as opened:
+        opened.check_content()
+        os.makedirs(log_directory, exist_ok=True)
+        preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
+        return _load(log_directory, opened, patterns, settings)
+
+
+def _settings(options: tuple[str, ...]) -> dict[str, str]:
+    for each in options:
+        if not each.partition("=")[1]:
+            raise Failure(f"-o {each}: write NAME=VALUE, such as compression.type=zstd", WRONG_CALL)
+    return {name: value for name, _, value in (each.partition("=") for each in options)}
+
+
+def _load(
+    log_directory: str, table: MessagesTable, patterns: Sequence[re.Pattern[str]], settings: Mapping[str, str]
+) -> int:
+    from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
+    from offsetfs.cli.terminal.progress import bytes_progress, open_for_writing
+    from offsetfs.storage.errors import LogDirectoryLocked
+    from offsetfs.tables.loading import load_table
+
+    try:
+        directory = open_for_writing(log_directory)
+    except LogDirectoryLocked as error:
+        raise in_use(error, log_directory, UNMOUNT_FIRST) from error
+    with contextlib.closing(directory), bytes_progress("Loading") as show:
+        try:
+            loaded = load_table(directory, table, patterns, settings, on_progress=lambda done: show(done, done))
+        except OSError as error:
+            remedy = "what is loaded stays, and the same command goes on there"
+            raise Failure(f"{printable(sentence(error))}; {remedy}", SYSTEM) from error
+    for topic, counts in loaded.items():
+        click.echo(f"{topic}: {counted(len(counts), 'partition')}, {counted(sum(counts), 'record')}")
+    return DONE
+
+
+def _sync(
+    log_directory: str, table: MessagesTable, options: SyncOptions, names: tuple[str, ...], *, follow: bool
+) -> int:
+    from offsetfs.cli.terminal.progress import bytes_progress
+    from offsetfs.storage import LogDirectory
+    from offsetfs.tables.syncing import TableSync
+
+    directory = LogDirectory.open(log_directory, read_only=True)
+    with bytes_progress("Synchronizing") as show:
+        synced = TableSync(directory, table, options, _warn, show)
+        if follow:
+            with _until_signal() as is_ending:
+                synced.follow(is_ending)
+        else:
+            synced.run()
+            if not synced.partitions and not synced.has_failed:
+                raise Failure(_nothing(directory, names), FAILED)
+    _report(synced)
+    return FAILED if synced.has_failed else DONE
+
+
+@contextlib.contextmanager
+def _reported() -> Iterator[None]:
+    """Turn what the database, the log directory and the disk refuse into a `Failure`."""
+    from offsetfs.tables.errors import TableError
+
+    try:
+        yield
+    except (TableError, StorageError) as error:
+        raise Failure(printable(sentence(error)), FAILED) from error
+
+
+@contextlib.contextmanager
+def _opened(
+    url: str, password_file: str | None, table: str, columns: str | None = None, *, may_create: bool
+) -> Iterator[MessagesTable]:
+    from offsetfs.tables.databases import open_database
+    from offsetfs.tables.errors import TableError
+    from offsetfs.tables.layout import check_table_name, columns_of_names
+    from offsetfs.tables.messages_table import MessagesTable
+
+    try:
+        wanted = columns_of_names(columns)
+        check_table_name(table)
+        parsed = _url(url, password_file)
+    except TableError as error:
+        raise Failure(printable(str(error)), WRONG_CALL) from error
+    database = open_database(parsed, may_create=may_create)
+    with contextlib.closing(database):
+        yield MessagesTable(database, table, wanted)
+
+
+def _url(text: str, password_file: str | None) -> DatabaseUrl:
+    from offsetfs.tables.urls import parse_url
+
+    password = None if password_file is None else _password(password_file)
+    found = parse_url(text, password)
+    if found.password is not None and password is None:
+        _warn("the password in the URL is visible in ps; --password-file is not")
+    return found
+
+
+def _password(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.readline(_PASSWORD_BYTES_MAX).rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failure(f"--password-file: {sentence(error)}", WRONG_CALL) from error
+
+
+@contextlib.contextmanager
+def _until_signal() -> Iterator[threading.Event]:
+    """Yield an event that SIGTERM and SIGINT set; a transaction that has begun is completed."""
+    is_ending = threading.Event()
+    before = {number: signal.signal(number, lambda *_: is_ending.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield is_ending
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _nothing(directory: LogDirectory, names: tuple[str, ...]) -> str:
+    import difflib
+
+    topics = sorted({each.topic for each in directory.partitions()})
+    near = [each for name in names for each in difflib.get_close_matches(name, topics, n=1)]
+    hint = f"did you mean {near[0]}?" if near else f"offsetfs status {directory.path} lists its topics"
+    return f"{directory.path} has no topic of these names; {hint}"
+
+
+def _report(synced: TableSync) -> None:
+    topics: dict[str, list[int]] = {}
+    for each in synced.partitions.values():
+        counts = topics.setdefault(each.partition.topic, [0, 0, 0])
+        counts[0] += 1
+        counts[1] += each.rows
+        counts[2] += each.deleted
+    for topic, (partitions, rows, deleted) in topics.items():
+        removed = f", {counted(deleted, 'row')} deleted" if deleted else ""
+        click.echo(f"{topic}: {counted(partitions, 'partition')}, {counted(rows, 'row')} added{removed}")
+
+
+def _warn(text: str) -> None:
+    click.echo(f"offsetfs table: {printable(text)}", err=True)

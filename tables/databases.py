@@ -1,0 +1,21 @@
+"""Opens the database of a URL. A driver is imported when its database is asked for."""
+
+from __future__ import annotations
+
+from offsetfs.tables.database import Database
+from offsetfs.tables.urls import POSTGRES, SQLITE, DatabaseUrl
+
+
+def open_database(url: DatabaseUrl, *, may_create: bool) -> Database:
+    """Connect. `may_create`: whether a file that is not there is created. TableError."""
+    if url.scheme == SQLITE:
+        from offsetfs.tables.sqlite import SqliteDatabase
+
+        return SqliteDatabase(url, may_create=may_create)
+    if url.scheme == POSTGRES:
+        from offsetfs.tables.postgres import PostgresDatabase
+
+        return PostgresDatabase(url)
+    from offsetfs.tables.sqlalchemy_database import SqlalchemyDatabase
+
+    return SqlalchemyDatabase(url)

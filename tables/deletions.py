@@ -1,0 +1,65 @@
+"""Removes rows whose records the log no longer has: retention, deleted records, compaction.
+
+Rows below the log start go at once. For the rest, the offsets of a range of the log are counted and compared with the
+rows of the range; only where the numbers differ, the offsets are compared one by one. A log is compared again only when
+its sealed segments have changed, because an append removes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from offsetfs.storage import LogReader, LogView, TopicPartition
+from offsetfs.storage.records import COLUMNS, OFFSET_DELTA
+from offsetfs.tables.messages_table import MessagesTable
+
+RANGE_RECORDS = 50_000
+"""About how many records are compared at a time."""
+
+
+class RowDeletions:
+    """What was compared of one partition."""
+
+    __slots__ = ("_compared", "_log_start")
+
+    def __init__(self) -> None:
+        self._log_start = -1
+        self._compared: tuple[tuple[int, int], ...] | None = None
+
+    def apply(self, table: MessagesTable, partition: TopicPartition, view: LogView, stop: int) -> int:
+        """Delete rows of the offsets below `stop` that are no records of the view any more; return how many.
+
+        TableError, and as `LogReader`.
+        """
+        log, deleted = view.log, 0
+        start = log.log_start_offset
+        if start != self._log_start:
+            deleted += table.delete_below(partition, min(start, stop))
+            self._log_start = start
+        segments = tuple((each.base_offset, each.size) for each in log.snapshot().values()[:-1])
+        if segments == self._compared:
+            return deleted
+        for first, last, offsets in _ranges(view, start, stop):
+            if table.count(partition, first, last) != len(offsets):
+                deleted += table.delete_all_but(partition, first, last, offsets)
+        self._compared = segments
+        return deleted
+
+
+def _ranges(view: LogView, start: int, stop: int) -> Iterator[tuple[int, int, set[int]]]:
+    """Yield ranges of offsets without a gap between them, and the offsets of each that are records."""
+    found: set[int] = set()
+    for batch, first, end in LogReader(view.log, start=start, stop=stop, isolation=view.isolation).slices():
+        base = batch.base_offset
+        deltas = (
+            [each.offset - base for each in batch.records()]
+            if batch.header.is_old
+            else batch.rows()[OFFSET_DELTA::COLUMNS]
+        )
+        found.update(base + delta for delta in deltas if first <= base + delta < end)
+        if len(found) >= RANGE_RECORDS:
+            reached = min(batch.header.next_offset, stop)
+            yield start, reached, found
+            start, found = reached, set()
+    if start < stop:
+        yield start, stop, found

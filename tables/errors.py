@@ -1,0 +1,7 @@
+"""The error of everything in this package that has to do with a database."""
+
+from __future__ import annotations
+
+
+class TableError(Exception):
+    """The database or its table cannot be used; the message is one sentence with the remedy, without passwords."""

@@ -1,0 +1,44 @@
+"""The table and the table of its progress: names of columns, and what every database has in common.
+
+messages            id, message_uuid, topic_name, partition_id, message_offset, message_key, payload, headers,
+                    producer_id, created_at; unique: message_uuid, and topic, partition, offset
+messages_progress   topic_name, partition_id, topic_id (32 hex digits or null), next_offset; a row for each partition
+"""
+
+from __future__ import annotations
+
+import re
+
+from offsetfs.tables.errors import TableError
+
+TOPIC, PARTITION, OFFSET = "topic_name", "partition_id", "message_offset"
+UUID, MESSAGE_KEY, PAYLOAD, HEADERS = "message_uuid", "message_key", "payload", "headers"
+PRODUCER, TIME = "producer_id", "created_at"
+
+COLUMNS = (UUID, TOPIC, PARTITION, OFFSET, MESSAGE_KEY, PAYLOAD, HEADERS, PRODUCER, TIME)
+"""All columns but `id`, which the database fills, in the order of the table."""
+PLACE = (TOPIC, PARTITION, OFFSET)
+"""The columns that every table has: where a record is."""
+CONTENT = (OFFSET, MESSAGE_KEY, PAYLOAD, HEADERS, TIME)
+"""The columns that a log is made of again."""
+PROGRESS_COLUMNS = (TOPIC, PARTITION, "topic_id", "next_offset")
+
+TOPIC_LENGTH_MAX = 249
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}(\.[A-Za-z_][A-Za-z0-9_]{0,49})?\Z")
+
+
+def check_table_name(name: str) -> None:
+    """Raise TableError unless `name` is a table, or a schema and a table: letters, digits and underscores."""
+    if _NAME.fullmatch(name) is None:
+        raise TableError(f"{name!r} is no name of a table: letters, digits and _, at most 50, such as messages")
+
+
+def columns_of_names(names: str | None) -> tuple[str, ...]:
+    """Return the columns of a comma-separated list, in the order of the table; all without one. TableError."""
+    if names is None:
+        return COLUMNS
+    wanted = {each.strip() for each in names.split(",")}
+    unknown = sorted(wanted - set(COLUMNS) - {"id"})
+    if unknown:
+        raise TableError(f"there is no column {', '.join(unknown)}; the columns are {', '.join(COLUMNS)}")
+    return tuple(each for each in COLUMNS if each in wanted or each in PLACE)

@@ -1,0 +1,241 @@
+"""Other databases, through SQLAlchemy Core. MySQL and MariaDB have types of their own here and are tried by tests."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from offsetfs.storage.records import NO_TIMESTAMP
+from offsetfs.tables.database import Row
+from offsetfs.tables.errors import TableError
+from offsetfs.tables.layout import (
+    HEADERS,
+    MESSAGE_KEY,
+    OFFSET,
+    PARTITION,
+    PAYLOAD,
+    PLACE,
+    PRODUCER,
+    TIME,
+    TOPIC,
+    TOPIC_LENGTH_MAX,
+    UUID,
+)
+from offsetfs.tables.record_rows import RecordRows
+from offsetfs.tables.urls import DatabaseUrl
+
+if TYPE_CHECKING:
+    import sqlalchemy
+
+_EPOCH = datetime(1970, 1, 1)
+_DRIVERS = {"mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
+"""The driver where the URL names none: that of the extra `tables`."""
+KEY_PREFIX = 255
+"""The bytes of a key that an index of MySQL has."""
+
+
+class SqlalchemyDatabase:
+    """A connection of SQLAlchemy."""
+
+    def __init__(self, url: DatabaseUrl) -> None:
+        """Connect; TableError, also without the extra `tables` or the driver of the database."""
+        try:
+            import sqlalchemy
+        except ImportError as error:
+            raise TableError(f"{url.scheme} needs SQLAlchemy: pip install 'offsetfs[tables]'") from error
+        self._sqlalchemy = sqlalchemy
+        self.name = url.text
+        self._url = url
+        try:
+            parsed = sqlalchemy.make_url(url.text).set(drivername=_DRIVERS.get(url.scheme, url.scheme))
+            if url.password is not None:
+                parsed = parsed.set(password=url.password)
+            # Headers are JSON texts already.
+            texts: dict[str, Any] = {"json_serializer": str} if url.scheme in _DRIVERS else {}
+            engine = sqlalchemy.create_engine(parsed, **texts)
+        except (sqlalchemy.exc.ArgumentError, ImportError) as error:
+            remedy = "SQLAlchemy has no such database, or its driver is not installed"
+            raise TableError(f"{self.name}: {remedy}: {url.hidden(_line_of(error))}") from error
+        with self._reported():
+            self._connection = engine.connect()
+        self._transaction: sqlalchemy.Transaction | None = None
+        self._tables: dict[tuple[str, tuple[str, ...]], sqlalchemy.Table] = {}
+
+    @contextlib.contextmanager
+    def _reported(self) -> Iterator[None]:
+        try:
+            yield
+        except (self._sqlalchemy.exc.SQLAlchemyError, OverflowError) as error:
+            raise TableError(f"{self.name}: {self._url.hidden(_line_of(error))}") from error
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        with self._reported():
+            self._connection.rollback()  # ends that of the queries before: its snapshot would be an old one
+            with self._connection.begin() as self._transaction:
+                try:
+                    yield
+                finally:
+                    self._transaction = None
+
+    def query(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+        with self._reported():
+            found = [tuple(row) for row in self._execute(statement, parameters)]
+            if self._transaction is None:
+                self._connection.rollback()
+            return found
+
+    def change(self, statement: str, parameters: Sequence[object] = ()) -> int:
+        with self._reported():
+            return self._execute(statement, parameters).rowcount
+
+    def _execute(self, statement: str, parameters: Sequence[object]) -> sqlalchemy.CursorResult[Any]:
+        parts = statement.split("?")
+        named = "".join(f"{part}:p{number}" for number, part in enumerate(parts[:-1])) + parts[-1]
+        values = {f"p{number}": value for number, value in enumerate(parameters)}
+        return self._connection.execute(self._sqlalchemy.text(named), values)
+
+    def stream(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[Row]:
+        with self._reported():
+            before = self._connection
+            try:
+                self._connection = before.execution_options(stream_results=True, max_row_buffer=2000)
+                with self._execute(statement, parameters) as result:
+                    for row in result:
+                        yield tuple(row)
+            finally:
+                self._connection = before.execution_options(stream_results=False)
+                self._connection.rollback()
+
+    def insert(self, table: str, columns: Sequence[str], rows: RecordRows) -> None:
+        lists = [_column(each, rows) for each in columns]
+        made = [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
+        with self._reported():
+            self._connection.execute(self._messages(table, columns).insert(), made)
+
+    def columns(self, table: str) -> frozenset[str]:
+        schema, _, name = table.rpartition(".")
+        with self._reported():
+            inspector = self._sqlalchemy.inspect(self._connection)
+            try:
+                found = inspector.get_columns(name, schema or None)
+            except self._sqlalchemy.exc.NoSuchTableError:
+                return frozenset()
+            finally:
+                self._connection.rollback()
+        return frozenset(str(each["name"]) for each in found)
+
+    def create(self, table: str, columns: Sequence[str], *, is_indexed: bool) -> None:
+        sql = self._sqlalchemy
+        messages = self._messages(table, columns)
+        if is_indexed:
+            name = messages.name
+            if MESSAGE_KEY in columns:
+                sql.Index(f"{name}_key", messages.c[MESSAGE_KEY], mysql_length=KEY_PREFIX, mariadb_length=KEY_PREFIX)
+            if TIME in columns:
+                sql.Index(f"{name}_time", messages.c[TIME])
+        sql.Table(
+            f"{messages.name}_progress",
+            messages.metadata,
+            sql.Column(TOPIC, self._topic(), primary_key=True),
+            sql.Column(PARTITION, sql.Integer, primary_key=True, autoincrement=False),
+            sql.Column("topic_id", sql.String(32)),
+            sql.Column("next_offset", sql.BigInteger, nullable=False),
+            schema=messages.schema,
+        )
+        with self._reported():
+            messages.metadata.create_all(self._connection)
+            self._connection.commit()
+        self._tables.clear()
+
+    def _messages(self, table: str, columns: Sequence[str]) -> sqlalchemy.Table:
+        key = (table, tuple(columns))
+        if key not in self._tables:
+            sql = self._sqlalchemy
+            schema, _, name = table.rpartition(".")
+            self._tables[key] = sql.Table(
+                name,
+                sql.MetaData(),
+                sql.Column("id", sql.BigInteger().with_variant(sql.Integer, "sqlite"), primary_key=True),
+                *(self._typed(each) for each in columns),
+                sql.UniqueConstraint(TOPIC, PARTITION, OFFSET),
+                schema=schema or None,
+            )
+        return self._tables[key]
+
+    def _typed(self, column: str) -> sqlalchemy.Column[Any]:
+        from sqlalchemy.dialects import mysql
+
+        sql = self._sqlalchemy
+        both = ("mysql", "mariadb")
+        types: dict[str, sqlalchemy.types.TypeEngine[Any]] = {
+            UUID: sql.LargeBinary(16).with_variant(mysql.BINARY(16), *both),
+            TOPIC: self._topic(),
+            PARTITION: sql.Integer(),
+            OFFSET: sql.BigInteger(),
+            MESSAGE_KEY: sql.LargeBinary().with_variant(mysql.LONGBLOB(), *both),
+            PAYLOAD: sql.LargeBinary().with_variant(mysql.LONGBLOB(), *both),
+            HEADERS: sql.Text().with_variant(mysql.JSON(none_as_null=True), *both),
+            PRODUCER: sql.BigInteger(),
+            TIME: sql.DateTime().with_variant(mysql.DATETIME(fsp=3), *both),
+        }
+        found: sqlalchemy.Column[Any] = sql.Column(
+            column, types[column], unique=column == UUID or None, nullable=column not in (UUID, *PLACE)
+        )
+        return found
+
+    def _topic(self) -> sqlalchemy.types.TypeEngine[Any]:
+        from sqlalchemy.dialects import mysql
+
+        # Names of topics are ASCII, and those that differ in case are different topics.
+        exact = mysql.VARCHAR(TOPIC_LENGTH_MAX, charset="ascii", collation="ascii_bin")
+        return self._sqlalchemy.String(TOPIC_LENGTH_MAX).with_variant(exact, "mysql", "mariadb")
+
+    def content(self, column: str) -> str:
+        return column
+
+    def milliseconds(self, value: Any) -> int | None:
+        if value is None:
+            return None
+        if isinstance(value, str):  # of a driver without a type for times
+            value = datetime.fromisoformat(value)
+        if value.tzinfo is not None:
+            value = value.astimezone(UTC).replace(tzinfo=None)
+        return int((value - _EPOCH) // timedelta(milliseconds=1))
+
+    def uuid_bytes(self, value: Any) -> bytes:
+        return bytes(value)
+
+    def close(self) -> None:
+        with self._reported():
+            self._connection.close()
+            self._connection.engine.dispose()
+
+
+def _column(name: str, rows: RecordRows) -> Sequence[object]:
+    if name != TIME:
+        return rows.column(name)
+    return [
+        None if time == NO_TIMESTAMP else _time(rows, offset, time)
+        for offset, time in zip(rows.offsets, rows.timestamps, strict=True)
+    ]
+
+
+def _time(rows: RecordRows, offset: int, milliseconds: int) -> datetime:
+    try:
+        return _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        raise TableError(
+            f"{rows.partition}, offset {offset}: the timestamp {milliseconds} is beyond the times of the database; "
+            f"leave out {TIME} with --columns"
+        ) from None
+
+
+def _line_of(error: Exception) -> str:
+    """Return the reason of an error: that of the driver, without statement and parameters."""
+    original = getattr(error, "orig", None)
+    arguments = () if original is None else original.args
+    reason = str(arguments[-1] if arguments else error)
+    return reason.splitlines()[0] if reason else type(error).__name__

@@ -1,0 +1,121 @@
+"""SQLite, through Python's sqlite3: a file, and inserts of a batch at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from offsetfs.tables.database import Row
+from offsetfs.tables.errors import TableError
+from offsetfs.tables.layout import HEADERS, MESSAGE_KEY, OFFSET, PARTITION, PAYLOAD, PRODUCER, TIME, TOPIC, UUID
+from offsetfs.tables.record_rows import RecordRows
+from offsetfs.tables.urls import DatabaseUrl
+
+_TYPES = {
+    UUID: "BLOB NOT NULL UNIQUE",
+    TOPIC: "TEXT NOT NULL",
+    PARTITION: "INTEGER NOT NULL",
+    OFFSET: "INTEGER NOT NULL",
+    MESSAGE_KEY: "BLOB",
+    PAYLOAD: "BLOB",
+    HEADERS: "TEXT",
+    PRODUCER: "INTEGER",
+    TIME: "INTEGER",
+}
+BUSY_SECONDS = 30.0
+"""How long a transaction waits for that of another process."""
+
+
+class SqliteDatabase:
+    """A connection to a file of SQLite."""
+
+    def __init__(self, url: DatabaseUrl, *, may_create: bool) -> None:
+        """Open the file, and with `may_create` create it; TableError."""
+        self.name = url.text
+        path = url.path
+        is_new = not os.path.exists(path)
+        if is_new and not may_create:
+            raise TableError(f"{self.name}: there is no such file; --create creates it")
+        with self._reported():
+            self._connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
+            try:
+                if is_new:  # readers and the sync do not wait for each other
+                    self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("PRAGMA synchronous = FULL")
+                self._connection.execute("SELECT 1 FROM sqlite_master LIMIT 1")
+            except BaseException:
+                self._connection.close()
+                raise
+
+    @contextlib.contextmanager
+    def _reported(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OverflowError) as error:
+            raise TableError(f"{self.name}: {error}") from error
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        with self._reported():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def query(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+        with self._reported():
+            return self._connection.execute(statement, parameters).fetchall()
+
+    def change(self, statement: str, parameters: Sequence[object] = ()) -> int:
+        with self._reported():
+            return self._connection.execute(statement, parameters).rowcount
+
+    def stream(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[Row]:
+        with self._reported(), contextlib.closing(self._connection.execute(statement, parameters)) as cursor:
+            yield from cursor
+
+    def insert(self, table: str, columns: Sequence[str], rows: RecordRows) -> None:
+        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+        with self._reported():
+            self._connection.executemany(statement, zip(*map(rows.column, columns), strict=True))
+
+    def columns(self, table: str) -> frozenset[str]:
+        schema, _, name = table.rpartition(".")
+        return frozenset(
+            name for (name,) in self.query("SELECT name FROM pragma_table_info(?, ?)", (name, schema or "main"))
+        )
+
+    def create(self, table: str, columns: Sequence[str], *, is_indexed: bool) -> None:
+        typed = ", ".join(f"{each} {_TYPES[each]}" for each in columns)
+        with self.transaction():
+            self.change(
+                f"CREATE TABLE IF NOT EXISTS {table} (id INTEGER PRIMARY KEY, {typed}, "
+                f"UNIQUE ({TOPIC}, {PARTITION}, {OFFSET}))"
+            )
+            for name, column in ("key", MESSAGE_KEY), ("time", TIME):
+                if is_indexed and column in columns:
+                    self.change(f"CREATE INDEX IF NOT EXISTS {table}_{name} ON {table.rpartition('.')[2]} ({column})")
+            self.change(
+                f"CREATE TABLE IF NOT EXISTS {table}_progress ({TOPIC} TEXT NOT NULL, {PARTITION} INTEGER NOT NULL, "
+                f"topic_id TEXT, next_offset INTEGER NOT NULL, PRIMARY KEY ({TOPIC}, {PARTITION})) WITHOUT ROWID"
+            )
+
+    def content(self, column: str) -> str:
+        return column
+
+    def milliseconds(self, value: Any) -> int | None:
+        return None if value is None else int(value)
+
+    def uuid_bytes(self, value: Any) -> bytes:
+        return bytes(value)
+
+    def close(self) -> None:
+        with self._reported():
+            self._connection.close()

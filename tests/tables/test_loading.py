@@ -1,0 +1,221 @@
+"""Rows of a table become a log again: the same partitions, offsets, times, keys, values and headers."""
+
+from __future__ import annotations
+
+import errno
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from replicated_logs import PRODUCER, TIME, add, add_transaction
+from table_contract import ALL, HEADERS, ORDERS, Synced, log, synced
+
+from offsetfs import cli
+from offsetfs.storage import READ_COMMITTED, Log, LogDirectory, LogReader, Record, TopicPartition
+from offsetfs.storage.directory import MirroredTopic, MirrorFile
+from offsetfs.storage.records.format.batch import build
+from offsetfs.tables import loading
+from offsetfs.tables.load_journal import FILE
+from offsetfs.tables.loading import load_table
+
+__all__ = ["log", "synced"]
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/messages.db"
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "loaded"
+
+
+@pytest.fixture
+def filled(synced: Synced, log: Log) -> Synced:
+    """Gaps, transactions, old formats, all kinds of keys, values and headers; a partition that begins at 1000."""
+    records: list[Any] = [(b"k", b"v", HEADERS, TIME), (None, b"", (), TIME - 5), (b"", None, (("h", b"1"),), -1)]
+    log.append_replicated(bytes(build(records, base_offset=3, leader_epoch=0, codec="zstd")))
+    add_transaction(log, 6, b"x", b"y", sequence=0, is_commit=False)
+    add_transaction(log, 9, b"c", b"d", sequence=2, is_commit=True)
+    for offset in range(20, 40, 3):
+        add(log, offset, b"%d" % offset, timestamp_type="LogAppendTime")
+    add(log, 5_000_000_000, b"far")
+    late = synced.directory.create_partition(TopicPartition("orders", 2))
+    late.truncate_fully(1000)
+    add(late, 1000, b"a", b"b", producer_id=PRODUCER, producer_epoch=0, base_sequence=0)
+    synced.directory.create_partition(TopicPartition("users", 0))
+    synced.sync()
+    return synced
+
+
+def load(filled: Synced, target: Path, *words: str) -> int:
+    return cli.run(["table", "load", filled.url, str(target), *words])
+
+
+def shown(path: Path, partition: TopicPartition) -> list[tuple[Any, ...]]:
+    with closing(LogDirectory.open(str(path), read_only=True)) as directory:
+        found = LogReader(directory.log(partition), isolation=READ_COMMITTED).records()
+        return [fields(each) for each in found]
+
+
+def fields(record: Record) -> tuple[Any, ...]:
+    return record.offset, record.timestamp, record.key, record.value, record.headers
+
+
+def test_the_records_are_the_same(filled: Synced, target: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert load(filled, target) == 0
+    assert capsys.readouterr().out == "orders: 2 partitions, 15 records\nusers: 1 partition, 0 records\n"
+    for partition in filled.directory.partitions():
+        assert shown(target, partition) == shown(filled.path, partition)
+    with closing(LogDirectory.open(str(target), read_only=True)) as directory:
+        assert [str(each) for each in directory.partitions()] == ["orders-0", "orders-1", "orders-2", "users-0"]
+        assert directory.topic_id(ORDERS) == filled.directory.topic_id(ORDERS)
+        late = directory.log(TopicPartition("orders", 2))
+        assert (late.log_start_offset, late.next_offset) == (1000, 1002)
+    assert not (target / FILE).exists()
+    assert cli.run(["verify", str(target)]) == 0
+
+
+def test_a_log_that_was_loaded_has_the_rows_of_the_first(filled: Synced, target: Path, tmp_path: Path) -> None:
+    assert load(filled, target) == 0
+    again = f"sqlite:///{tmp_path}/again.db"
+    assert cli.run(["table", "sync", str(target), again, "--create", "--topic", "orders", "--uuid", "offset"]) == 0
+    statement = (
+        "SELECT topic_name, partition_id, message_offset, message_key, payload, headers, created_at "
+        "FROM messages ORDER BY 1, 2, 3"
+    )
+    tables = [sqlite3.connect(url.removeprefix("sqlite:///")) for url in (filled.url, again)]
+    first, second = (each.execute(statement).fetchall() for each in tables)
+    assert first == second and len(first) == 15
+    for each in tables:
+        each.close()
+
+
+def test_settings_and_topics_of_a_load(filled: Synced, target: Path) -> None:
+    assert load(filled, target, "--topic", "orders", "-o", "compression.type=lz4", "-o", "cleanup.policy=compact") == 0
+    with closing(LogDirectory.open(str(target))) as directory:
+        assert {each.topic for each in directory.partitions()} == {"orders"}
+        assert directory.settings_of("orders") == {"compression.type": "lz4", "cleanup.policy": "compact"}
+        (codec,) = {each.header.codec_name for each in LogReader(directory.log(ORDERS)).batches()}
+        assert codec == "lz4"
+
+
+def test_a_topic_that_has_records_is_refused_before_anything_is_changed(
+    filled: Synced, target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert load(filled, target, "--topic", "orders") == 0
+    assert load(filled, target) == 32
+    assert f"{target} has records of orders: offsetfs delete removes the topic" in capsys.readouterr().err
+    with closing(LogDirectory.open(str(target), read_only=True)) as directory:
+        assert {each.topic for each in directory.partitions()} == {"orders"}
+    assert not (target / FILE).exists()
+
+
+def test_a_mirrored_topic_is_refused(filled: Synced, target: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target.mkdir()
+    with closing(LogDirectory.open(str(target))) as directory:
+        directory.set_mirror(MirrorFile("cluster", "broker:9092", {"orders": MirroredTopic("")}))
+    assert load(filled, target) == 32
+    assert "orders is mirrored from a cluster" in capsys.readouterr().err
+
+
+@pytest.fixture
+def interrupted(
+    filled: Synced, target: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Synced]:
+    """A load that ended after its third batch, each of two records."""
+    append, count = Log.append_replicated, 0
+
+    def failing(self: Log, data: Any) -> int:
+        nonlocal count
+        count += 1
+        if count > 3:
+            raise OSError(errno.ENOSPC, "No space left on device", self.path)
+        return append(self, data)
+
+    monkeypatch.setattr(loading, "BATCH_RECORDS", 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Log, "append_replicated", failing)
+        assert load(filled, target) == 2
+    remedy = "No space left on device; what is loaded stays, and the same command goes on there"
+    assert remedy in capsys.readouterr().err
+    yield filled
+
+
+def test_a_load_that_failed_goes_on_where_it_ended(
+    interrupted: Synced, target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert len(shown(target, ORDERS)) == 6
+    assert load(interrupted, target) == 0
+    assert capsys.readouterr().out.startswith("orders: 2 partitions, 9 records\n")
+    for partition in interrupted.directory.partitions():
+        assert shown(target, partition) == shown(interrupted.path, partition)
+
+
+def test_an_unfinished_load_of_another_table_is_refused(
+    interrupted: Synced, target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["table", "sync", str(interrupted.path), interrupted.url, "--create", "--table", "other"]) == 0
+    assert load(interrupted, target, "--table", "other") == 32
+    assert "has an unfinished load of sqlite:///" in capsys.readouterr().err
+    (target / FILE).write_text("{")
+    assert load(interrupted, target) == 32
+    assert "is no journal of a load" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("payload = 'text'", "str is no bytes"),
+        ("created_at = -5", "its time is -5 ms, before 1970"),
+        ("headers = '{}'", "headers are a list"),
+        ('headers = \'[{"key":1,"value":null}]\'', "a header has key or key_b64"),
+        ("headers = '['", "Expecting value"),
+        ("message_offset = 9223372036854775807", "there are no such offsets"),
+    ],
+)
+def test_a_row_that_is_no_record_is_named(
+    filled: Synced, target: Path, capsys: pytest.CaptureFixture[str], change: str, reason: str
+) -> None:
+    filled.change(f"UPDATE messages SET {change} WHERE message_offset = 4")
+    assert load(filled, target) == 32
+    error = capsys.readouterr().err
+    assert "messages: the row of orders-0, offset " in error and reason in error
+    filled.change("DELETE FROM messages WHERE message_offset IN (4, 9223372036854775807)")
+    assert load(filled, target) == 0
+    assert [each[0] for each in shown(target, ORDERS)][:2] == [3, 5]
+
+
+def test_rows_of_other_tables(filled: Synced, target: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert load(filled, target, "--topic", "order") == 32
+    assert "messages has no rows of such a topic" in capsys.readouterr().err
+    filled.change("UPDATE messages SET topic_name = 'a topic' WHERE message_offset = 4")
+    assert load(filled, target) == 32
+    assert (
+        "messages has rows of 'a topic', partition 0: topic 'a topic' holds a character other than"
+        in capsys.readouterr().err
+    )
+    words = ["--create", "--columns", "payload", "--table", "values_only"]
+    assert filled.run(*words) == 0
+    assert load(filled, target, "--table", "values_only") == 32
+    assert "the table values_only has no column message_key, headers, created_at" in capsys.readouterr().err
+
+
+def test_a_directory_that_is_open_elsewhere_is_refused(filled: Synced, capsys: pytest.CaptureFixture[str]) -> None:
+    assert load(filled, filled.path) == 32
+    assert ": in use by process " in capsys.readouterr().err
+
+
+def test_the_progress_is_reported(filled: Synced, target: Path) -> None:
+    target.mkdir()
+    table, sizes = filled.table(), list[int]()
+    with closing(table.database), closing(LogDirectory.open(str(target))) as directory:
+        load_table(directory, table, [re.compile("orders"), ALL], {}, sizes.append)
+    assert sizes == sorted(sizes) and sizes[-1] > 0

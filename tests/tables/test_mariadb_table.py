@@ -1,0 +1,56 @@
+"""Tables of MariaDB, in the real server, through SQLAlchemy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import mariadb
+import pytest
+from mariadb import Mariadb
+from replicated_logs import add
+from table_contract import Synced, TableContract, log, synced
+
+from offsetfs import cli
+from offsetfs.storage import Log
+
+__all__ = ["log", "synced"]
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Mariadb]:
+    with mariadb.running() as found:
+        yield found
+
+
+@pytest.fixture
+def url(server: Mariadb) -> str:
+    server.ask("DROP DATABASE offsetfs; CREATE DATABASE offsetfs")
+    return f"mysql://{mariadb.USER}:{quote(mariadb.PASSWORD, safe='')}@127.0.0.1:{server.port}/offsetfs"
+
+
+class TestMariadb(TableContract):
+    """The contract."""
+
+
+def test_the_password_is_in_no_message(
+    synced: Synced, log: Log, server: Mariadb, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(log, 0, b"a")
+    url = f"mariadb://{mariadb.USER}@127.0.0.1:{server.port}/offsetfs"
+    (tmp_path / "wrong").write_text("mistaken\n")
+    assert (
+        cli.run(["table", "sync", str(synced.path), url, "--create", "--password-file", str(tmp_path / "wrong")]) == 32
+    )
+    assert "Access denied for user 'offsetfs'@" in capsys.readouterr().err
+    (tmp_path / "right").write_text(mariadb.PASSWORD + "\n")
+    for _ in range(2):
+        words = ["--create", "--password-file", str(tmp_path / "right")]
+        assert cli.run(["table", "sync", str(synced.path), url, *words]) == 0
+    assert cli.run(["table", "sync", str(synced.path), synced.url]) == 0
+    printed = capsys.readouterr()
+    assert "the password in the URL is visible in ps" in printed.err
+    assert "secret" not in printed.out + printed.err
