@@ -70,9 +70,9 @@ def apis(
         may_describe = None if authorizer is None else authorizer.may_describe(client)
         return await groups.membership.join(request, version, client.client_id, client.host, may_describe)
 
-    async def fetch(request: FetchRequest, version: int, client: Client) -> FetchResponse:
+    async def fetch(request: FetchRequest, version: int, client: Client) -> FetchResponse | None:
         permission = None if authorizer is None else authorizer.read_permission(client)
-        return await fetching.fetch(request, version, permission)
+        return await fetching.fetch(request, version, permission, client.until_closed)
 
     async def find(request: FindCoordinatorRequest, version: int, client: Client) -> FindCoordinatorResponse:
         groups.membership.note_lookup(request, (client.host, client.port))

@@ -9,6 +9,7 @@ a request for that partition only. So idle partitions in a session cost nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from functools import partial
 
@@ -17,6 +18,7 @@ import trio
 from offsetfs.broker.batches.fetch_session import FetchContext, FetchedPartition, FetchSessions, ReadPermission
 from offsetfs.broker.batches.leader_epochs import epoch_error
 from offsetfs.broker.cluster import BrokerNode
+from offsetfs.broker.connections.connection import UntilClosed
 from offsetfs.broker.error_codes import code_of
 from offsetfs.broker.metrics import BrokerMetrics, waiting
 from offsetfs.broker.settings import ServerSettings
@@ -32,12 +34,17 @@ from offsetfs.protocol.messages import (
     FetchResponseLeaderIdAndEpoch,
     FetchResponseNodeEndpoint,
     FetchResponsePartitionData,
+    FetchResponseSnapshotId,
 )
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import Log, TopicPartition
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, UnknownPartition, WouldBlock
 
 _LEADER_VERSION = 16
+_NO_EPOCH_END, _NO_LEADER = FetchResponseEpochEndOffset(), FetchResponseLeaderIdAndEpoch()
+_NO_SNAPSHOT = FetchResponseSnapshotId()
+"""The parts of most responses, which nothing changes."""
+
 _UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 SCAN_INTERVAL_S = 5.0
@@ -45,6 +52,10 @@ SCAN_INTERVAL_S = 5.0
 
 READ_ONLY_POLL_S, READ_ONLY_POLL_S_PER_PARTITION = 0.1, 0.0005
 """How often a waiting request looks for records that another process writes: two stat calls for each partition."""
+
+
+class _ClientLeft(Exception):
+    """The client of a request that waits has left, or the broker ends."""
 
 
 class Fetching:
@@ -58,21 +69,28 @@ class Fetching:
         self._sessions = FetchSessions(topics, settings.max_incremental_fetch_session_cache_slots)
 
     async def fetch(
-        self, request: FetchRequest, version: int, permission: ReadPermission | None = None
-    ) -> FetchResponse:
+        self,
+        request: FetchRequest,
+        version: int,
+        permission: ReadPermission | None = None,
+        until_closed: UntilClosed = trio.CancelScope,
+    ) -> FetchResponse | None:
         """Return the batches that the request asks for; wait for `min_bytes`, at most `max_wait_ms`.
 
-        `permission`: which topics the client may read; None: all of them.
+        `permission`: which topics the client may read; None: all of them. None if the wait was cancelled by
+        `until_closed`, because the client left.
         """
         context = self._sessions.context(request, version)
         if isinstance(context, ErrorCode):
             return FetchResponse(error_code=context)
         context.permit(permission)
         try:
-            await self._collect(context, request)
+            await self._collect(context, request, until_closed)
             if context.is_superseded:
                 return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
             return self._response(context, request, version)
+        except _ClientLeft:
+            return None
         finally:
             for each in context.looked_at:
                 each.data = None  # holds files open
@@ -113,9 +131,9 @@ class Fetching:
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 
-    async def _collect(self, context: FetchContext, request: FetchRequest) -> None:
+    async def _collect(self, context: FetchContext, request: FetchRequest, until_closed: UntilClosed) -> None:
         """Look at the partitions until there is enough to send, or until `max_wait_ms` have passed."""
-        deadline = trio.current_time() + max(request.max_wait_ms, 0) / 1000
+        deadline = math.nan  # set after the first look, as by Kafka's DelayedFetch
         bytes_min = min(request.min_bytes, self._bytes_max)
         partitions, session = context.partitions, context.session
         watcher, own = None if session is None else session.watcher, None
@@ -126,8 +144,13 @@ class Fetching:
                 context.looked_at.update(dict.fromkeys(due))
                 is_lost = await self._open(due, context)
                 size = await self._look(due, request)
-                left = 0.0 if self._topics.is_closing else deadline - trio.current_time()
-                has_news = size >= bytes_min or left <= 0 or is_lost or _is_over(due) or context.is_superseded
+                has_news = size >= bytes_min or is_lost or _is_over(due) or context.is_superseded
+                if not has_news:
+                    now = trio.current_time()
+                    if math.isnan(deadline):
+                        deadline = now + max(request.max_wait_ms, 0) / 1000
+                    left = 0.0 if self._topics.is_closing else deadline - now
+                    has_news = left <= 0
                 # Where no partition exists there is nothing that could change.
                 if has_news or all(each.log is None for each in partitions.values()):
                     self._end_look(context, due)
@@ -140,7 +163,7 @@ class Fetching:
                 for each in unfinished:
                     if each.log is not None:
                         each.data = None  # holds a file open
-                due = await self._next_due(partitions.values(), unfinished, watcher, left)
+                due = await self._next_due(partitions.values(), unfinished, watcher, left, until_closed)
                 if due and session is not None:
                     session.is_idle = False
         finally:
@@ -187,16 +210,15 @@ class Fetching:
         unfinished: list[FetchedPartition],
         watcher: Watcher,
         seconds: float,
+        until_closed: UntilClosed,
     ) -> list[FetchedPartition]:
-        """Wait for a change; return the partitions that must be looked at again."""
+        """Wait for a change; return the partitions that must be looked at again; _ClientLeft."""
         if self._topics.directory.read_only:
             count = sum(1 for _ in partitions)
-            with waiting():
-                await watcher.wait(min(seconds, READ_ONLY_POLL_S + count * READ_ONLY_POLL_S_PER_PARTITION))
+            await _wait(watcher, min(seconds, READ_ONLY_POLL_S + count * READ_ONLY_POLL_S_PER_PARTITION), until_closed)
             watcher.take()
             return await self._due(partitions)
-        with waiting():
-            await watcher.wait(seconds)
+        await _wait(watcher, seconds, until_closed)
         changed = watcher.take()
         if not changed:
             return unfinished
@@ -213,6 +235,8 @@ class Fetching:
             if each.log is not None and not each.log.is_gone:
                 continue
             was_known, each.log = each.name is not None, None
+            if self._open_here(each, context):
+                continue
             code = self._find(each, context.permission)
             if code != ErrorCode.NONE:
                 each.is_unfinished = True
@@ -230,6 +254,17 @@ class Fetching:
             with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
                 await in_thread(partial(self._open_logs, closed))
         return is_lost
+
+    def _open_here(self, each: FetchedPartition, context: FetchContext) -> bool:
+        """Take the log of a partition that has a name and is open: most requests without a session ask for such."""
+        topic, number = each.key
+        if isinstance(topic, bytes) or context.session is not None or context.permission is not None:
+            return False
+        log = self._topics.ready(topic, number)
+        if log is None or log.read_only:
+            return False
+        each.name, each.log = log.partition, log
+        return True
 
     def _find(self, each: FetchedPartition, permission: ReadPermission | None) -> ErrorCode:
         """Find the name of a partition; return the error of one that does not exist, or may not be read."""
@@ -281,6 +316,13 @@ class Fetching:
             each.data = data
             size += data.records.size if data.records else 0
         return size
+
+
+async def _wait(watcher: Watcher, seconds: float, until_closed: UntilClosed) -> None:
+    with waiting(), until_closed() as scope:
+        await watcher.wait(seconds)
+    if scope.cancelled_caught:
+        raise _ClientLeft
 
 
 def _watch(partitions: Iterable[FetchedPartition], watcher: Watcher) -> None:
@@ -339,10 +381,11 @@ def _read(
     wanted = each.wanted
     offset = wanted.fetch_offset
     state = log.state
-    code = epoch_error(log, max(wanted.current_leader_epoch, -1))  # as FetchRequest.optionalEpoch
-    if code != ErrorCode.NONE:
-        each.is_unfinished = True
-        return _failed(each, code)
+    if wanted.current_leader_epoch >= 0:  # as FetchRequest.optionalEpoch
+        code = epoch_error(log, wanted.current_leader_epoch)
+        if code != ErrorCode.NONE:
+            each.is_unfinished = True
+            return _failed(each, code)
     start, end = state.log_start_offset, state.next_offset
     stable = min(log.last_stable_offset(nowait=nowait), end)
     data = FetchResponsePartitionData(
@@ -350,6 +393,9 @@ def _read(
         high_watermark=end,
         last_stable_offset=stable,
         log_start_offset=start,
+        diverging_epoch=_NO_EPOCH_END,
+        current_leader=_NO_LEADER,
+        snapshot_id=_NO_SNAPSHOT,
         aborted_transactions=[] if is_committed else None,
         records=b"",
     )

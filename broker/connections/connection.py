@@ -18,8 +18,9 @@ import logging
 import math
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import trio
@@ -52,6 +53,10 @@ from offsetfs.storage.settings import printable
 _log = logging.getLogger(__name__)
 
 
+UntilClosed = Callable[[], AbstractContextManager[trio.CancelScope]]
+"""Returns a context that is cancelled when the client leaves, and a moment after the broker begins to end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Client:
     """Who sent a request, as group members are described."""
@@ -60,6 +65,8 @@ class Client:
     host: str
     port: int
     principal: Principal = ANONYMOUS
+    until_closed: UntilClosed = field(default=trio.CancelScope, compare=False, repr=False)
+    """For a handler that waits only sometimes."""
 
 
 Handle = Callable[[Any, int, Client], Awaitable[Any]]
@@ -70,6 +77,9 @@ _OVERLAPPING_API = "Produce"
 
 _WAITING_APIS = frozenset(("Fetch", "JoinGroup", "SyncGroup"))
 """A request may wait for other clients."""
+
+_FETCH = "Fetch"
+"""Its handler waits in `Client.until_closed` only if there is nothing to send, and returns None if the client left."""
 
 _LOGGED_APIS = frozenset((_OVERLAPPING_API, "OffsetCommit", "TxnOffsetCommit"))
 """A large request waits for the disk for most of its time, and does not count for `LARGE_MAX`."""
@@ -128,6 +138,8 @@ class Codecs:
     """Whether the header of the response has tagged fields."""
     is_inline: bool
     """Whether requests of any size are decoded on the event loop."""
+    has_ranges: bool
+    """Whether the response may have ranges of files."""
 
     async def decoded(self, data: memoryview) -> tuple[RequestHeader, Any]:
         header, position = self.read_header(data, 0)
@@ -139,7 +151,7 @@ class Codecs:
         return header, request
 
     def framed(self, header: RequestHeader, response: Any) -> list[Any]:
-        return _framed(header, self.has_tags, self.write(response))
+        return _framed(header, self.has_tags, self.write(response), has_ranges=self.has_ranges)
 
 
 @functools.cache
@@ -152,6 +164,7 @@ def codecs_of(api: str, version: int) -> Codecs:
         codec.writer(f"{api}Response", version),
         has_tags=is_flexible and api != "ApiVersions",  # KIP-511: clients read it before they know what we support
         is_inline=api == "Produce",
+        has_ranges=api == _FETCH,
     )
 
 
@@ -197,9 +210,10 @@ class Connection:
         self._request_bytes_setting = "socket.request.max.bytes"
         self.listener = listener
         self.host = ""
-        self._client = Client("", "", 0)
+        self._client = Client("", "", 0, until_closed=self._until_closed)
         self._ahead = bytearray()  # received, and not read yet
         self._is_draining = False
+        self._is_ended = False  # one of the scopes is cancelled
         self._is_receiving = False
         self._has_waited = False  # for the client, since the response began to be sent
         self._serving = trio.CancelScope()
@@ -207,6 +221,7 @@ class Connection:
         self._waiting: trio.CancelScope | None = None
         self._responses = ResponseQueue(self._send)
         self._read_ahead = ReadAhead()
+        self._now = trio.current_time  # `serve` replaces it by a quicker one
         self._receiving_since = self._sending_since = math.inf
         self.arriving_bytes = self.unread_bytes = 0
         self.arriving_since = 0.0
@@ -221,12 +236,14 @@ class Connection:
         """End once the requests that have been received are answered."""
         self._is_draining = True
         if self._is_receiving and not self._has_request():
+            self._is_ended = True
             self._reading.cancel()
         if self._waiting is not None:
             self._waiting.deadline = trio.current_time() + WAIT_ENDS_S
 
     def end(self) -> None:
         """End now. Only for a connection that is waiting for its client: a request is handled to its end."""
+        self._is_ended = True
         self._serving.cancel()
 
     async def serve(self) -> None:
@@ -235,7 +252,8 @@ class Connection:
             # Fails for a client that has reset the connection before it was accepted.
             host, port, *_ = self._socket.getpeername()
             self.host = str(host)
-            self._client = Client("", f"/{self.host}", port)
+            self._now = trio.lowlevel.current_clock().current_time
+            self._client = replace(self._client, host=f"/{self.host}", port=port)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _log.debug("%s: connected", self.host)
             with self._serving:
@@ -314,8 +332,7 @@ class Connection:
             request = await self._receive()
         finally:
             self._is_receiving, self._receiving_since = False, math.inf
-        is_cancelled = self._serving.cancel_called or self._reading.cancel_called
-        if request is not None and is_cancelled:  # in the pass of the event loop that has received it
+        if request is not None and self._is_ended:  # in the pass of the event loop that has received it
             self._release(request)
             return None
         return request
@@ -351,14 +368,17 @@ class Connection:
         self._receiving_since = math.inf  # a wait for memory is not the client's
         if reserved > FREE_BYTES_MAX:
             await self._limits.reserve(reserved)
-        self.arriving_bytes, self.arriving_since = size, trio.current_time()
-        try:
-            data = await self._body(size)
-        except BaseException:
-            self._limits.release(reserved)
-            raise
-        finally:
-            self.arriving_bytes = 0
+        if len(self._ahead) - 4 >= size:
+            data: bytearray | None = self._received_body(size)
+        else:
+            self.arriving_bytes, self.arriving_since = size, trio.current_time()
+            try:
+                data = await self._body(size)
+            except BaseException:
+                self._limits.release(reserved)
+                raise
+            finally:
+                self.arriving_bytes = 0
         if data is None:
             self._limits.release(reserved)
             return None
@@ -375,6 +395,14 @@ class Connection:
         while len(self._ahead) - 4 < size:
             if not await self._receive_ahead():
                 return None
+        return self._received_body(size)
+
+    def _received_body(self, size: int) -> bytearray:
+        """Take the body of a request of which all bytes have been received."""
+        if len(self._ahead) == size + 4:
+            body, self._ahead = self._ahead, bytearray()
+            del body[:4]
+            return body
         body = self._ahead[4 : size + 4]
         del self._ahead[: size + 4]
         return body
@@ -415,7 +443,7 @@ class Connection:
             return bool(data)
 
     async def _wait_for_data(self) -> None:
-        self._receiving_since = trio.current_time()
+        self._receiving_since = self._now()
         await self._transport.wait_readable()
 
     async def _answer(self, received: Received, nursery: trio.Nursery) -> list[Any] | None:
@@ -435,9 +463,10 @@ class Connection:
         codecs = codecs_of(api.name, version)
         is_large = received.reserved > FREE_BYTES_MAX and api.name not in _LOGGED_APIS
         await self._limits.begin(is_large=is_large)
-        begun_s = trio.current_time()
+        begun_s = 0.0
         try:
             if is_large:
+                begun_s = trio.current_time()
                 self._check_peer()
             call = _Call(api, version, codecs, *await codecs.decoded(data))
             answer = None if api.name in _WAITING_APIS else await self._handled(call, self._handle(call))
@@ -454,15 +483,27 @@ class Connection:
             return answer
         # What waits keeps no memory from others: as Kafka, which counts a request until it is decoded.
         self._release(received)
-        with self._closed_peers.until_closed(self._socket) as self._waiting:
-            if self._is_draining:
-                self._waiting.deadline = trio.current_time() + WAIT_ENDS_S
+        if api.name == _FETCH:
+            return _known(await self._handled(call, self._handle(call))) or None
+        with self._until_closed():
             return _known(await self._handled(call, self._handle(call)))
-        if not self._is_draining or api.name == "Fetch":
+        if not self._is_draining:
             return None
         # Members of a group look for a coordinator and join again.
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return codecs.framed(call.header, failure_response(api.name, call.request, version, code))
+
+    @contextmanager
+    def _until_closed(self) -> Iterator[trio.CancelScope]:
+        """See `UntilClosed`."""
+        with self._closed_peers.until_closed(self._socket) as scope:
+            self._waiting = scope
+            if self._is_draining:
+                scope.deadline = trio.current_time() + WAIT_ENDS_S
+            try:
+                yield scope
+            finally:
+                self._waiting = None
 
     def _check_peer(self) -> None:
         """OSError if the client has reset the connection: its requests can still be read, and would take time."""
@@ -523,7 +564,7 @@ class Connection:
     # --- responses ---------------------------------------------------------------------------------------------------
 
     async def _send(self, buffers: list[Any]) -> None:
-        """Send buffers and ranges of files, small ones together."""
+        """Send buffers and ranges of files."""
         self._has_waited = False
         if len(buffers) == 1 and not isinstance(buffers[0], BatchRange):
             await self._send_all(buffers[0])
@@ -531,19 +572,18 @@ class Connection:
             return
         # Corked, a response ends with a packet of its own only: each packet may wake the client, and it takes the core.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
-        pending, has_sent = bytearray(), False
+        has_sent = False
         for each in buffers:
-            if isinstance(each, BatchRange):
-                if has_sent:  # a response of many ranges must not keep others waiting
-                    await trio.lowlevel.checkpoint()
-                await self._send_all(pending)
-                pending, has_sent = bytearray(), True
-                await self._send_file(each)
-            else:
-                pending += each
-        await self._send_all(pending)
+            if not isinstance(each, BatchRange):
+                await self._send_all(each)
+                self._metrics.sent_bytes += len(each)
+                continue
+            if has_sent:  # a response of many ranges must not keep others waiting
+                await trio.lowlevel.checkpoint()
+            has_sent = True
+            await self._send_file(each)
+            self._metrics.sent_bytes += each.size
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
-        self._metrics.sent_bytes += codec.size_of(buffers)
         if self._read_ahead.is_active:
             for each in buffers:
                 if isinstance(each, BatchRange):
@@ -604,11 +644,28 @@ def _other_protocol(data: bytearray) -> str | None:
     return None
 
 
-def _framed(header: RequestHeader, has_tags: bool, body: list[Any]) -> list[Any]:
+def _framed(header: RequestHeader, has_tags: bool, body: list[Any], *, has_ranges: bool = False) -> list[Any]:
     head = header.correlation_id.to_bytes(4, "big", signed=True) + (b"\0" if has_tags else b"")
-    try:
-        # Some twenty buffers of a few bytes, which would be counted and copied one by one.
-        data = b"".join(body)
-    except TypeError:  # ranges of files
-        return [(len(head) + codec.size_of(body)).to_bytes(4, "big") + head, *body]
+    if has_ranges:
+        return _joined(head, body)
+    data = b"".join(body)  # some twenty buffers of a few bytes
     return [(len(head) + len(data)).to_bytes(4, "big") + head + data]
+
+
+def _joined(head: bytes, body: list[Any]) -> list[Any]:
+    """Return the buffers of a response with ranges of files; what is between two of them is one buffer."""
+    found: list[Any] = []
+    size, between = 0, [head]
+    for each in body:
+        if type(each) is not BatchRange:
+            between.append(each)
+            continue
+        data = b"".join(between)
+        size += len(data) + each.size
+        found += (data, each)
+        between = []
+    last = b"".join(between)
+    if last or not found:
+        found.append(last)
+    found[0] = (size + len(last)).to_bytes(4, "big") + found[0]
+    return found

@@ -49,9 +49,10 @@ def _find(log: ReadableLog, segments: Segments, offset: int, *, nowait: bool) ->
 
 def _segments_from(log: ReadableLog, segments: Segments, offset: int) -> Iterator[Segment]:
     """Return the segments to search for `offset`, in order; none at the end of the log; OffsetOutOfRange."""
-    if not log.log_start_offset <= offset <= log.next_offset:
-        raise OffsetOutOfRange(offset, log.log_start_offset, log.next_offset, log.path)
-    return iter(()) if offset == log.next_offset else segments.from_floor(offset)
+    end = log.next_offset
+    if not log.log_start_offset <= offset <= end:
+        raise OffsetOutOfRange(offset, log.log_start_offset, end, log.path)
+    return iter(()) if offset == end else segments.from_floor(offset)
 
 
 def read(log: ReadableLog, offset: int, bytes_max: int, *, nowait: bool) -> bytes:
@@ -105,13 +106,14 @@ def _range_in(
     if segment is None:
         return None
     end, last_offset = first.position + first.header.size, first.header.last_offset
-    read_to = end
+    read_to, size_behind = end, 0
     file = segment.open_files(nowait=nowait).log
     # Blocks would read every byte of batches of 16 KiB once: 0.34 s of processor time for 1 GB, with headers 0.29 s.
     block_bytes = batch_chain.PROBE_BYTES if first.header.size < LARGE_BATCH_BYTES else HEADER_SIZE
     for position, header, _ in batch_chain.headers(file, end, segment.size, nowait=nowait, block_bytes=block_bytes):
         if position + header.size - first.position > bytes_max or header.last_offset >= offset_end:
+            size_behind = header.size
             break
         end, last_offset = position + header.size, header.last_offset
-    segment.note_end(last_offset + 1, end)
+    segment.note_end(last_offset + 1, end, size_behind)
     return BatchRange(file, first.position, end - first.position, last_offset + 1, read_to)

@@ -17,11 +17,10 @@ Threads: any; one lock protects everything, and `nowait` does not wait for it.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from threading import Lock
 
 from offsetfs.storage import files
@@ -45,6 +44,20 @@ NOWAIT_BYTES_MAX = 1 << 20
 """The log bytes that may be scanned on the event loop."""
 
 
+class _Release:
+    """A context that begins with a lock that is held, and releases it."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self, lock: Lock) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+
 class Transactions:
     """The transactions of one log."""
 
@@ -52,6 +65,7 @@ class Transactions:
         self._log = log
         self._known: OrderedDict[int, SegmentTransactions] = OrderedDict()
         self._lock = Lock()
+        self._release = _Release(self._lock)
 
     def last_stable_offset(self, *, nowait: bool = False) -> int:
         """Return the offset below which all transactions are decided: the first offset of an open one, or the log
@@ -104,14 +118,13 @@ class Transactions:
             for segment in segments.from_floor(offset_from):
                 _write_index(segment, self._replayed(segment, segments).aborted)
 
-    @contextlib.contextmanager
-    def _locked(self, nowait: bool) -> Iterator[None]:
-        if not self._lock.acquire(blocking=not nowait):
+    def _locked(self, nowait: bool) -> AbstractContextManager[object]:
+        """Return the lock; with `nowait`, a context that has it already: each Fetch comes here."""
+        if not nowait:
+            return self._lock
+        if not self._lock.acquire(blocking=False):
             raise WouldBlock("transactions are being read", path=self._log.path)
-        try:
-            yield
-        finally:
-            self._lock.release()
+        return self._release
 
     # --- what is known of a segment ----------------------------------------------------------------------------------
 

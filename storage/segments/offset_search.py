@@ -68,10 +68,12 @@ def _search(
     segment: SearchableSegment, offset: int, offset_end: int | None, nowait: bool, take: _Take[_Found]
 ) -> _Found | None:
     opened = segment.open_files(nowait=nowait)
-    direct = _find_directly(segment, opened, offset, offset_end, nowait, take)
-    if direct is None and (end := segment.end_before(offset)) is not None and end < segment.size:
-        # At the end of a log of small batches, half an index interval is walked without it: 20 µs instead of 65.
-        direct = _find_at(segment, opened.log, end, offset, offset_end, nowait, take)
+    direct: _Found | None = None
+    if (end := segment.end_before(offset)) is not None and end[0] < segment.size:
+        # A reader that reads on needs no look-up. At the end of a log of small batches, half an index interval is
+        # walked otherwise: 65 µs instead of 20.
+        direct = _find_at(segment, opened.log, end[0], offset, offset_end, nowait, take, _block_bytes(end[1]))
+    direct = direct or _find_directly(segment, opened, offset, offset_end, nowait, take)
     if direct is not None:
         return direct
     position = floor_position(segment, opened, offset, nowait)
@@ -112,9 +114,15 @@ def _find_directly(
             return None
     last_offset, position = entries[0]
     space = max(entries[1][1] - position, HEADER_SIZE) if len(entries) > 1 else batch_chain.PROBE_BYTES
+    return _find_at(segment, opened.log, position, offset, offset_end, nowait, take, _block_bytes(space), last_offset)
+
+
+def _block_bytes(size: int) -> int:
+    """Return how much is read at the begin of a batch of this size, 0 if it is not known."""
+    if not size:
+        return batch_chain.PROBE_BYTES
     # Nothing is gained by the first bytes of a large batch.
-    block_bytes = HEADER_SIZE if space > batch_chain.PROBE_BYTES else space + OFFSET_SIZE
-    return _find_at(segment, opened.log, position, offset, offset_end, nowait, take, block_bytes, last_offset)
+    return HEADER_SIZE if size > batch_chain.PROBE_BYTES else size + OFFSET_SIZE
 
 
 def _find_at(
@@ -125,7 +133,7 @@ def _find_at(
     offset_end: int | None,
     nowait: bool,
     take: _Take[_Found],
-    block_bytes: int = batch_chain.PROBE_BYTES,
+    block_bytes: int,
     last_offset: int | None = None,
 ) -> _Found | None:
     """Return the batch at `position` if it holds `offset` and ends with `last_offset`, or begins with `offset` where

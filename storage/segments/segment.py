@@ -109,7 +109,7 @@ class Segment:
             size, inode = status.st_size, inode if read_only else status.st_ino
         self.size = size
         self._appended_from = size
-        self._ends: list[tuple[int, int]] = []  # a table: each offset has one place in it
+        self._ends: list[tuple[int, int, int]] = []  # a table: each offset has one place in it
         self.pool = pool
         self.inode = inode
         self.clock = clock
@@ -175,21 +175,24 @@ class Segment:
 
     # --- ends of earlier reads ---------------------------------------------------------------------------------------
 
-    def note_end(self, offset: int, position: int) -> None:
+    def note_end(self, offset: int, position: int, size: int) -> None:
         """Remember that a reader has read up to `offset`, which is to begin at byte `position`.
 
-        Of this object only: a segment that was truncated, compacted or created again is another one.
+        `size`: of the batch there, 0 if it is not known. Of this object only: a segment that was truncated, compacted
+        or created again is another one.
         """
         if not self._ends:
-            self._ends = [(-1, 0)] * ENDS_MAX
-        self._ends[offset % ENDS_MAX] = offset, position
+            self._ends = [(-1, 0, 0)] * ENDS_MAX
+        self._ends[offset % ENDS_MAX] = offset, position, size
 
-    def end_before(self, offset: int) -> int | None:
-        """Return the byte position at which a reader ended that had read up to `offset`; None if it is not known."""
+    def end_before(self, offset: int) -> tuple[int, int] | None:
+        """Return where a reader ended that had read up to `offset`, and the size of the batch there; None if it is not
+        known.
+        """
         if not self._ends:
             return None
-        known, position = self._ends[offset % ENDS_MAX]
-        return position if known == offset else None
+        known, position, size = self._ends[offset % ENDS_MAX]
+        return (position, size) if known == offset else None
 
     # --- reading -----------------------------------------------------------------------------------------------------
 

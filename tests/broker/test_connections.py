@@ -148,6 +148,7 @@ async def test_a_fetch_of_names_that_are_not_there_leaves_nothing_in_memory(dire
     response = await Fetching(topics, node, ServerSettings(), BrokerMetrics()).fetch(
         m.FetchRequest(topics=wanted, max_wait_ms=100), 12
     )
+    assert response is not None
     codes = {each.error_code for topic in response.responses for each in topic.partitions}
     assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} and not topics._watchers
 

@@ -76,7 +76,9 @@ class Client:
             topics=[m.FetchRequestFetchTopic(partitions=partitions, **names)] if partitions else [],
             forgotten_topics_data=[m.FetchRequestForgottenTopic(partitions=list(forgotten), **names)],
         )
-        return await self.fetching.fetch(request, version)
+        response = await self.fetching.fetch(request, version)
+        assert response is not None
+        return response
 
     async def begin(self, wanted: Sequence[tuple[int, int]], **fields: Any) -> m.FetchResponse:
         self.epoch = 0

@@ -240,15 +240,15 @@ async def test_a_client_that_leaves_while_its_batches_are_synced_leaves_nothing_
     running: Running, directory: LogDirectory, stream: trio.SocketStream, syncs: Syncs
 ) -> None:
     limits = running.broker._shared.limits
-    places = limits._slots.value
+    places = limits._free_slots
     await stream.send_all(request(1) + request(2))
     await until(lambda: directory.log(T).next_offset == 3)
-    assert limits._slots.value == places - 2
+    assert limits._free_slots == places - 2
     await stream.aclose()
     await trio.sleep(0.01)
     syncs.proceed.set()
     await until(lambda: not running.broker._connections)
-    assert limits._slots.value == places
+    assert limits._free_slots == places
     assert directory.log(T).recovery_point == 3
 
 
