@@ -196,7 +196,7 @@ class Mirror:
                 f"is {metadata.cluster_id}; use another directory"
             )
         chosen = [each for each in topics.chosen_topics(metadata, self._options) if self._can_mirror(each, known)]
-        new = [each for each in chosen if each.name not in known.topics]
+        new = [each for each in chosen if each.name not in known.topics or _is_another(each, known.topics[each.name])]
         if new or self._directory.mirror is None:
             known = await self._record(known, new)
         for each in chosen:
@@ -223,13 +223,14 @@ class Mirror:
             return f"{error_name(topic.error)}: the user of --config needs READ and DESCRIBE of the topic"
         if topic.error:
             return ""  # no leader, being deleted: it passes
+        if not any(each.topic == topic.name for each in self._directory.partitions()):
+            return ""
         found = known.topics.get(topic.name)
         path = self._directory.path
         if found is None:
-            has_data = any(each.topic == topic.name for each in self._directory.partitions())
             cause = "the directory has a topic of this name that is no mirror"
-            return f"{cause}; delete it (offsetfs delete {path} {topic.name}), or use another one" if has_data else ""
-        if found.topic_id and topic.has_id and found.topic_id != id_text(topic.id):
+            return f"{cause}; delete it (offsetfs delete {path} {topic.name}), or use another one"
+        if _is_another(topic, found):
             cause = "deleted and created again at the source; the records here are those of the former topic"
             return f"{cause}; delete them (offsetfs delete {path} {topic.name}), or mirror into another directory"
         return ""
@@ -515,6 +516,11 @@ _PASSING = frozenset(
     }
 )
 """Errors that pass when the metadata is read again."""
+
+
+def _is_another(topic: TopicInfo, recorded: MirroredTopic) -> bool:
+    """Whether a topic was created again since it was recorded."""
+    return bool(recorded.topic_id) and topic.has_id and recorded.topic_id != id_text(topic.id)
 
 
 def _at(asked: OffsetQuery, time: int) -> OffsetQuery:

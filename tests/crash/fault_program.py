@@ -32,6 +32,7 @@ class Row:
     """One kind of fault. `name` is what `scripts/soak` calls it, `fault` says in a few words what happens.
 
     `goal`: how many states (`unit` says of what) are to be checked for the figures of docs/use/promises.md.
+    `seeds_in_ci`: empty where another test plays the row, as its comment says.
     `needs`: commands, and `root`, `fuse` or `loop`; a row that lacks one fails.
     `promises`: sentences of docs/use/promises.md that the row holds; as good as `@pytest.mark.promise`.
     """

@@ -231,6 +231,20 @@ async def test_a_topic_that_was_created_again_is_not_mixed(
     assert [each.value for each in LogReader(directory.log(USERS)).records()] == [b"old"]
 
 
+async def test_a_topic_that_was_created_again_is_mirrored_after_it_was_deleted_here(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    append(source.log(USERS), b"old")
+    await mirrored(running, directory)
+    source.delete_partition(USERS)
+    source.create_partition(USERS)
+    append(source.log(USERS), b"new")
+    directory.delete_partition(USERS)
+    assert await mirrored(running, directory) == []
+    assert bytes_of(directory.log(USERS)) == bytes_of(source.log(USERS))
+    assert directory.topic_id(USERS) == source.topic_id(USERS)
+
+
 async def test_a_directory_with_another_topic_of_the_name_is_not_touched(
     running: Running, source: LogDirectory, directory: LogDirectory
 ) -> None:
