@@ -5,7 +5,8 @@
     1       in the segment file
     all     on disk, by group commit; in the segment file with `acks_all = "page-cache"`
 
-Small batches are appended on the event loop, others in threads, those of several partitions at the same time. An error
+Batches of usual sizes are appended on the event loop while the disk keeps up, others in threads, those of several
+partitions at the same time. An error
 concerns its partition only. Several batches for one partition are appended in the order of the request, as if each came
 in a request of its own; of these Kafka appends the last one only. With acks=all, a connection goes on with its next
 request while appended batches are synced (`response_queue`). `client_batches` has the checks of a batch; the log checks
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from contextlib import AbstractContextManager
 from functools import partial
 
@@ -42,6 +44,7 @@ from offsetfs.protocol.messages import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from offsetfs.runtime.loop_appends import LoopAppends
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import INTERNAL_TOPICS, LOG_APPEND_TIME, Batch, Log, TopicPartition
 from offsetfs.storage.errors import DecompressionLimit, MalformedBatch, StorageError
@@ -51,6 +54,14 @@ _log = logging.getLogger(__name__)
 
 INLINE_BYTES_MAX = 64 << 10
 """Smaller batches are appended on the event loop: a hand-over to a thread costs more than the write."""
+
+INLINE_REQUEST_BYTES_MAX = (1 << 20) + 12
+"""Larger ones, too, as long as those of a request have no more bytes than the default of `max.message.bytes`: half a
+millisecond, in which other clients wait. The hand-over takes a third as long again of processor time."""
+
+INLINE_TURN_S = 0.01
+"""For how long after a larger batch those of other partitions are appended in threads: many of them in one pass of the
+event loop would add up."""
 
 INLINE_COMPRESSED_BYTES_MAX = 16 << 10
 """The same for compressed batches, if they inflate to no more than `INLINE_BYTES_MAX`."""
@@ -120,6 +131,9 @@ class Producing:
         self._metrics = metrics
         self._syncs = settings.acks_all == "disk"
         self._limiter = trio.CapacityLimiter(THREADS_MAX)
+        self._loop_appends = LoopAppends()
+        self._inline_partition: tuple[str | None, int] = ("", 0)
+        self._inline_until = 0.0
 
     async def produce(self, request: ProduceRequest, version: int) -> ProduceResponse | DelayedResponse | None:
         """Append the batches of a request; None where the client wants no answer (acks=0).
@@ -192,11 +206,16 @@ class Producing:
     async def _append_all(self, appends: list[_Append], version: int) -> None:
         """Append in the order of the request within each partition."""
         slow: dict[tuple[str | None, int], list[_Append]] = {}
+        left = INLINE_REQUEST_BYTES_MAX
         for each in appends:
-            key = each.topic, each.data.index
+            key, size = (each.topic, each.data.index), len(each.data.records or b"")
             if key in slow:  # after the batch before it
                 slow[key].append(each)
-            elif not self._append_here(each, version):
+            elif size > INLINE_BYTES_MAX and (size > left or not self._takes_turn(key)):
+                slow[key] = [each]
+            elif self._append_here(each, version):
+                left -= size
+            else:
                 slow[key] = [each]
         if not slow:
             return
@@ -208,18 +227,33 @@ class Producing:
                     for batches in slow.values():
                         nursery.start_soon(self._append_in_threads, batches, version)
 
+    def _takes_turn(self, partition: tuple[str | None, int]) -> bool:
+        """Whether a large batch for a partition may be appended on the event loop: one partition at a time, if the disk
+        keeps up.
+        """
+        now = time.perf_counter()
+        if not self._loop_appends.are_quick:
+            return False
+        if partition != self._inline_partition and now < self._inline_until:
+            return False
+        self._inline_partition, self._inline_until = partition, now + INLINE_TURN_S
+        return True
+
     def _append_here(self, append: _Append, version: int) -> bool:
         """Append on the event loop, or note the error; return False, unchanged, if that could take long."""
         try:
             log = self._topics.ready(append.topic, append.data.index)
             records = append.data.records
-            if log is None or records is None or len(records) > INLINE_BYTES_MAX or append.topic in INTERNAL_TOPICS:
+            if log is None or records is None or append.topic in INTERNAL_TOPICS:
                 return False
             batch = one_batch(memoryview(records), version, log.path)
             if not log.appends_at_once(batch.data) or not _is_quick(batch, log):
                 return False
             with self._in_transaction(append, batch, log.partition, version):
-                self._append(append, batch, log, version)
+                if len(records) > INLINE_BYTES_MAX:
+                    self._loop_appends.run(partial(self._append, append, batch, log, version))
+                else:
+                    self._append(append, batch, log, version)
             self._count(append)
         except (Refused, StorageError, OSError, MemoryError) as error:
             append.fail(error)

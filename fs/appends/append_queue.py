@@ -16,8 +16,6 @@ import errno
 import functools
 import itertools
 import logging
-import resource
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,6 +31,7 @@ from offsetfs.fs.options import MountOptions
 from offsetfs.fs.reporting.counters import Counters
 from offsetfs.fs.reporting.error_log import ErrorLog
 from offsetfs.fs.reporting.errors import errno_of
+from offsetfs.runtime.loop_appends import LoopAppends
 from offsetfs.runtime.threads import in_thread_or_here
 from offsetfs.storage import Appended, Log
 from offsetfs.storage.errors import StorageError
@@ -55,12 +54,6 @@ first and prepares the next bytes on another core (500 MB of lines: 0.30 s inste
 
 SHORTAGE_S = 0.1
 """The pause before a retry of an append that failed for lack of memory."""
-
-SLOW_S = 0.005
-THREAD_FOR_S = 1.0
-"""An append on the loop that took longer than `SLOW_S` and blocked moves appends to threads for `THREAD_FOR_S`: the
-kernel blocks writers if the disk cannot keep up. A late append that did not block only lost the processor to other
-processes, which is no reason to use a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +88,7 @@ class AppendQueue:
         self._is_appending = False
         self._has_appended = False
         self._lacks_memory = False
-        self._slow_until = 0.0
+        self._loop_appends = LoopAppends()
         self._counts = context.counters.of(log.partition)
 
     @property
@@ -146,7 +139,7 @@ class AppendQueue:
         """Whether appending `size` bytes only writes to the page cache: without a wait for a lock, a sync or a roll."""
         return (
             size <= HERE_BYTES_MAX
-            and time.perf_counter() >= self._slow_until
+            and self._loop_appends.are_quick
             and self._has_appended
             and not self._log.is_held
             and self._context.options.flush_ms != 0
@@ -154,11 +147,7 @@ class AppendQueue:
         )
 
     def _append_here(self, batches: list[AppendBatch]) -> tuple[int, Exception | None]:
-        begun, waits = time.perf_counter(), _waits()
-        outcome = self._append(batches)
-        if time.perf_counter() - begun > SLOW_S and _waits() > waits:
-            self._slow_until = begun + THREAD_FOR_S
-        return outcome
+        return self._loop_appends.run(functools.partial(self._append, batches))
 
     async def _append_all(self) -> None:
         try:
@@ -248,8 +237,3 @@ class AppendQueue:
             for writer in batch.writers:
                 writer.failed(errno_of(error))
             self.let_go(batch)
-
-
-def _waits() -> int:
-    """Return how often this thread has blocked (voluntary context switches)."""
-    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw

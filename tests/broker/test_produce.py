@@ -18,6 +18,7 @@ from offsetfs.broker.batches import client_batches, produce
 from offsetfs.broker.batches.client_batches import sealed_batch
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.runtime import loop_appends
 from offsetfs.storage import LogDirectory, LogReader, SealedBatch, TopicPartition
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.files import File
@@ -154,7 +155,7 @@ async def test_what_could_take_long_is_checked_in_threads(
         (batch([(None, bytes(70_000))], codec="gzip"), True),
         (batch([(None, noise)], codec="gzip"), True),
         (batch([(None, noise)]), False),
-        (batch([(None, bytes(70_000))]), True),
+        (batch([(None, bytes(1_000_000))]), False),
         (batch([(None, value)], producer_id=1, sequence=0), True),  # the producers are not read yet
         (batch([(None, value)], producer_id=1, sequence=1), False),
     ):
@@ -162,12 +163,30 @@ async def test_what_could_take_long_is_checked_in_threads(
         assert in_threads.pop() == expected and not in_threads, parse_header(data)
 
 
+async def test_after_an_append_that_waited_for_the_disk_threads_append(
+    running: Running, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await produced(running, "t", GOOD)
+    log = directory.log(TopicPartition("t", 0))
+    append, in_threads = log.append, list[bool]()
+
+    def append_slowly(*arguments: Any, **options: Any) -> object:
+        in_threads.append(threading.current_thread() is not threading.main_thread())
+        threading.Event().wait(loop_appends.SLOW_S * 2)  # as a disk that cannot keep up
+        return append(*arguments, **options)
+
+    monkeypatch.setattr(log, "append", append_slowly)
+    for _ in range(2):
+        assert (await produced(running, "t", batch([(None, bytes(70_000))]))).error_code == 0
+    assert in_threads == [False, True]
+
+
 async def test_batches_of_one_partition_are_appended_in_the_order_of_the_request(
     running: Running, directory: LogDirectory
 ) -> None:
     """A small batch behind a large one was appended before it."""
     await produced(running, "t", GOOD)
-    large = batch([(None, bytes(70_000))])
+    large = batch([(None, bytes(600_000))])  # the second one in a thread
     parts = [m.PartitionProduceData(0, each) for each in (GOOD, large, GOOD, large, GOOD)]
     topics = [m.TopicProduceData(name="t", partition_data=parts)]
     response = await running.send(0, "Produce", 9, m.ProduceRequest(acks=1, topic_data=topics))
@@ -195,11 +214,11 @@ async def test_without_threads_batches_are_refused_or_answered(
     small = await answer(GOOD)
     assert (small.error_code, small.base_offset) == (0, 1)
     assert directory.log(T).recovery_point == 2
-    large = await answer(batch([(None, bytes(70_000))]))
+    large = await answer(batch([(None, bytes(70_000))], codec="gzip"))
     assert large.error_code == ErrorCode.KAFKA_STORAGE_ERROR and "no thread could be started" in large.error_message
     assert directory.log(T).next_offset == 2
     threads.are_short = False
-    assert (await answer(batch([(None, bytes(70_000))]))).base_offset == 2
+    assert (await answer(batch([(None, bytes(70_000))], codec="gzip"))).base_offset == 2
 
 
 # --- timestamps

@@ -14,7 +14,6 @@ import trio
 from fake_appends import Appends, FakeWriter, MakeAppends, appends_in
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from offsetfs.fs.appends import append_queue
 from offsetfs.fs.appends.accumulator import Accumulator
 from offsetfs.fs.appends.buffers import COUNT_S, KEPT_BYTES_MAX, SHARE_BYTES_MIN, Buffers, FairShare
 from offsetfs.fs.appends.framing import JsonLines
@@ -22,6 +21,7 @@ from offsetfs.fs.appends.handles import AppendHandle
 from offsetfs.fs.appends.shared_sync import Unsynced
 from offsetfs.fs.appends.topic_appends import Sticky, TopicTarget
 from offsetfs.fs.options import MountOptions
+from offsetfs.runtime import loop_appends
 from offsetfs.storage.errors import LogFailed, RecordTooLarge, UnknownPartition
 from offsetfs.storage.records.compression.compression import UNCOMPRESSED
 from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
@@ -170,10 +170,10 @@ async def test_after_an_append_that_was_late_a_thread_appends_where_there_was_wa
     await world.accumulator().drain()
     before, append = world.threads.calls, world.log().append
     reported = iter((0, waits, waits, waits))
-    monkeypatch.setattr(append_queue, "_waits", lambda: next(reported))
+    monkeypatch.setattr(loop_appends, "_waits", lambda: next(reported))
 
     def append_slowly(sealed: SealedBatch) -> object:
-        spin(append_queue.SLOW_S * 2)
+        spin(loop_appends.SLOW_S * 2)
         return append(sealed)
 
     monkeypatch.setattr(world.log(), "append", append_slowly)
