@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import math
+import socket
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -48,6 +49,9 @@ _CLUSTER_CHECK_S = 1.0
 
 UNREAD_PART = 4
 """Responses that clients do not read may take this part of `queued.max.request.bytes`."""
+
+ACCEPTED_MAX = 16
+"""How many clients are accepted in one pass of the event loop: each pass takes as long as the call."""
 
 DRAIN_S = 5.0
 """How long requests that are being answered may take when the broker ends."""
@@ -136,38 +140,46 @@ class Broker:
         for each in self._connections:
             each.drain()
 
-    async def _accept(self, accepting: trio.socket.SocketType, listener: Listener, connections: trio.Nursery) -> None:
+    async def _accept(self, accepting: socket.socket, listener: Listener, connections: trio.Nursery) -> None:
         ADVERTISED.set(listener.advertised)  # the tasks of its connections inherit it
         with accepting:
             await self._accept_from(accepting, listener, connections)
 
-    async def _accept_from(
-        self, accepting: trio.socket.SocketType, listener: Listener, connections: trio.Nursery
-    ) -> None:
+    async def _accept_from(self, accepting: socket.socket, listener: Listener, connections: trio.Nursery) -> None:
         while True:
-            try:
-                peer, address = await accepting.accept()
-            except OSError as error:
-                remedy = "; raise the limit of open files (ulimit -n)" if error.errno == errno.EMFILE else ""
-                _log.error("a connection could not be accepted: %s%s", error.strerror, remedy)
-                await trio.sleep(0.1)  # at the limit of open files every accept fails at once
-                continue
-            host = str(address[0])
-            limit = self._limit_reached(host)
-            if limit is not None:
-                if count := self._refusals.count():
-                    refused = counted(count, "connection")
-                    _log.warning("%s refused, the last one from %s: %s", refused, host, limit)
-                self._metrics.connections_refused += 1
-                peer.close()
-                continue
-            # Counted before the task begins: several connections may be accepted before it runs.
-            connection = self._connection(peer, listener)
-            self._connections.add(connection)
-            self._addresses[host] += 1
-            connections.start_soon(self._serve, connection, host)
+            await trio.lowlevel.wait_readable(accepting)
+            for _ in range(ACCEPTED_MAX):
+                if not await self._accept_one(accepting, listener, connections):
+                    break
 
-    def _connection(self, peer: trio.socket.SocketType, listener: Listener) -> Connection:
+    async def _accept_one(self, accepting: socket.socket, listener: Listener, connections: trio.Nursery) -> bool:
+        """Accept the next client; return whether another one may wait."""
+        try:
+            peer, address = accepting.accept()
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            remedy = "; raise the limit of open files (ulimit -n)" if error.errno == errno.EMFILE else ""
+            _log.error("a connection could not be accepted: %s%s", error.strerror, remedy)
+            await trio.sleep(0.1)  # at the limit of open files every accept fails at once
+            return False
+        host = str(address[0])
+        limit = self._limit_reached(host)
+        if limit is not None:
+            if count := self._refusals.count():
+                refused = counted(count, "connection")
+                _log.warning("%s refused, the last one from %s: %s", refused, host, limit)
+            self._metrics.connections_refused += 1
+            peer.close()
+            return True
+        # Counted before the task begins: several connections may be accepted before it runs.
+        connection = self._connection(peer, listener)
+        self._connections.add(connection)
+        self._addresses[host] += 1
+        connections.start_soon(self._serve, connection, host)
+        return True
+
+    def _connection(self, peer: socket.socket, listener: Listener) -> Connection:
         logins = self._logins.get(listener.settings.name)
         if logins is None:
             return Connection(peer, self._shared, listener)

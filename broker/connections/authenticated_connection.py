@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
+import socket
 from dataclasses import replace
 from typing import Any
 
@@ -41,7 +42,7 @@ SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 class AuthenticatedConnection(Connection):
     """Serves one client once it has logged in."""
 
-    def __init__(self, peer: trio.socket.SocketType, shared: Shared, listener: Listener, logins: Logins) -> None:
+    def __init__(self, peer: socket.socket, shared: Shared, listener: Listener, logins: Logins) -> None:
         super().__init__(peer, shared, listener)
         self._logins = logins
         self._delay_s = shared.settings.connection_failed_authentication_delay_ms / 1000

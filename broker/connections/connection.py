@@ -194,10 +194,10 @@ class Received:
 class Connection:
     """Serves one client until it leaves."""
 
-    def __init__(self, peer: trio.socket.SocketType, shared: Shared, listener: Listener) -> None:
+    def __init__(self, peer: socket.socket, shared: Shared, listener: Listener) -> None:
         # A socket of trio attempts each call first and then yields to the event loop even if the call succeeded. Here a
         # request waits once, before its bytes are received: a third of the time of a small request.
-        self._socket = socket.socket(fileno=peer.detach())
+        self._socket = peer
         self._socket.setblocking(False)
         self._transport: PlainTransport | ServerTlsTransport = PlainTransport(self._socket)
         self._apis = shared.apis
@@ -253,7 +253,7 @@ class Connection:
             host, port, *_ = self._socket.getpeername()
             self.host = str(host)
             self._now = trio.lowlevel.current_clock().current_time
-            self._client = replace(self._client, host=f"/{self.host}", port=port)
+            self._client = Client("", f"/{self.host}", port, until_closed=self._until_closed)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _log.debug("%s: connected", self.host)
             with self._serving:

@@ -11,8 +11,6 @@ import socket
 from collections.abc import Iterable
 from contextvars import ContextVar
 
-import trio
-
 from offsetfs.broker.listener_settings import ListenerSettings
 from offsetfs.broker.tls.tls_context import TlsContext
 from offsetfs.runtime.addresses import Address, Endpoint
@@ -59,13 +57,14 @@ class Listener:
         host, port = self.address
         return (socket.getfqdn() if host in ("0.0.0.0", "::") else host), port
 
-    def listen(self) -> trio.socket.SocketType:
-        """Let clients connect; return the socket. ListenError. Further calls return it again."""
+    def listen(self) -> socket.socket:
+        """Let clients connect; return the socket, which does not block. ListenError. Further calls return it again."""
         try:
             self._socket.listen(_BACKLOG)
         except OSError as error:  # another process was given the port meanwhile
             raise listen_error(self._option, *self.address, error) from error
-        return trio.socket.from_stdlib_socket(self._socket)
+        self._socket.setblocking(False)
+        return self._socket
 
     def close(self) -> None:
         """Close the socket, unless the broker that accepts from it has done so."""

@@ -628,8 +628,8 @@ async def test_the_limit_of_open_files_is_named_and_survived(running: Running, m
     (listener, _), *_ = running.broker._listeners
     accept, failures = type(listener).accept, [OSError(errno.EMFILE, "Too many open files")]
 
-    async def fails_once(self: trio.socket.SocketType) -> object:
-        found = await accept(self)
+    def fails_once(self: socket.socket) -> object:
+        found = accept(self)
         if failures:
             found[0].close()
             raise failures.pop()
