@@ -42,6 +42,9 @@ REFRESH_PAUSE_S = 0.1
 RECHECK_S = 0.2
 UPKEEP_S = 1.0
 FLUSH_S = 10.0
+MISSING_S = 5.0
+"""For how long the metadata has to be without a topic until it counts as deleted."""
+
 PATIENCE_S = 60.0
 """With `once`: how long the source may not answer, or a partition may have no leader."""
 
@@ -69,6 +72,7 @@ class Mirror:
         self._options = options
         self._on_event = on_event
         self._by_id: dict[tuple[bytes, int], MirroredPartition] = {}
+        self._missing_since: dict[str, float] = {}
         self._gone: set[str] = set()
         self._fetchers: dict[int, NodeFetcher] = {}
         self._nursery: trio.Nursery | None = None
@@ -361,7 +365,12 @@ class Mirror:
             self.changed(partition)
 
     def _note_gone(self, metadata: ClusterMetadata) -> None:
-        for topic in {each.topic for each in self.partitions} - self._gone - metadata.topics.keys():
+        """Stop topics that the source has had no more for a while: a broker that has just started may know of none."""
+        now, missing = trio.current_time(), {each.topic for each in self.partitions} - metadata.topics.keys()
+        self._missing_since = {each: self._missing_since.get(each, now) for each in missing}
+        for topic in sorted(missing - self._gone):
+            if now - self._missing_since[topic] < MISSING_S:
+                continue
             self._gone.add(topic)
             self._on_event(f"{topic}: deleted at the source; its records stay here")
             for each in self._active():

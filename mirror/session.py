@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from offsetfs.mirror.partition import MirroredPartition
+from offsetfs.mirror.partition import UNKNOWN, MirroredPartition
 from offsetfs.protocol import messages as m
 
 SESSIONS_VERSION = 7
+LEADER_EPOCH_VERSION = 9
+RACK_VERSION = 11
+FETCHED_EPOCH_VERSION = 12
 TOPIC_IDS_VERSION = 13
 _EPOCH_MAX = 2**31 - 1
 
@@ -52,9 +55,9 @@ class SourceSession:
             max_bytes=bytes_max,
             session_id=self._id,
             session_epoch=self._epoch if version >= SESSIONS_VERSION else -1,
-            topics=_topics(changed, bytes_max),
+            topics=_topics(changed, version, bytes_max),
             forgotten_topics_data=_forgotten(gone),
-            rack_id=rack,
+            rack_id=rack if version >= RACK_VERSION else "",
         )
 
     def asked(self, partition: MirroredPartition) -> Asked:
@@ -74,7 +77,7 @@ def _asked(partition: MirroredPartition) -> Asked:
     return partition.position, partition.position_epoch, partition.leader_epoch, partition.generation
 
 
-def _topics(partitions: Iterable[MirroredPartition], bytes_max: int) -> list[m.FetchRequestFetchTopic]:
+def _topics(partitions: Iterable[MirroredPartition], version: int, bytes_max: int) -> list[m.FetchRequestFetchTopic]:
     topics: dict[str, m.FetchRequestFetchTopic] = {}
     for each in partitions:
         name = each.name.topic
@@ -82,9 +85,9 @@ def _topics(partitions: Iterable[MirroredPartition], bytes_max: int) -> list[m.F
         topic.partitions.append(
             m.FetchRequestFetchPartition(
                 partition=each.name.partition,
-                current_leader_epoch=each.leader_epoch,
+                current_leader_epoch=each.leader_epoch if version >= LEADER_EPOCH_VERSION else UNKNOWN,
                 fetch_offset=each.position,
-                last_fetched_epoch=each.position_epoch,
+                last_fetched_epoch=each.position_epoch if version >= FETCHED_EPOCH_VERSION else UNKNOWN,
                 partition_max_bytes=bytes_max,
             )
         )

@@ -11,7 +11,7 @@ from fault_program import Row
 from kafka_cluster import KafkaCluster
 from mirror_chaos import CLUSTER_SETTINGS, MirrorChaos, tls_settings
 
-KILLS = 24
+KILLS = 25
 
 
 def play(seed: int, scratch: Path) -> int:

@@ -245,6 +245,33 @@ async def test_a_topic_that_was_created_again_is_mirrored_after_it_was_deleted_h
     assert directory.topic_id(USERS) == source.topic_id(USERS)
 
 
+@pytest.mark.parametrize(("missing_s", "is_over"), [(0.0, True), (60.0, False)])
+async def test_a_topic_counts_as_deleted_when_it_has_been_missing_for_a_while(
+    running: Running,
+    source: LogDirectory,
+    directory: LogDirectory,
+    nursery: trio.Nursery,
+    monkeypatch: pytest.MonkeyPatch,
+    missing_s: float,
+    is_over: bool,
+) -> None:
+    monkeypatch.setattr(mirror_module, "MISSING_S", missing_s)
+    events = list[str]()
+    append(source.log(USERS), b"one")
+    async with ClusterClient([running.address]) as client:
+        mirror = Mirror(directory, client, "source:9092", MirrorOptions(), events.append)
+        nursery.start_soon(mirror.run)
+        await has(directory, USERS, 1)
+        source.delete_partition(USERS)
+        mirror.metadata_is_old()
+        found = mirror.partitions[USERS]
+        with trio.fail_after(5):
+            while not found.is_stopped and not mirror._missing_since:
+                await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()
+    assert (found.is_stopped, events) == (is_over, ["users: deleted at the source; its records stay here"] * is_over)
+
+
 async def test_a_directory_with_another_topic_of_the_name_is_not_touched(
     running: Running, source: LogDirectory, directory: LogDirectory
 ) -> None:
