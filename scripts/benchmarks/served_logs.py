@@ -169,14 +169,15 @@ def kcat_in(compression: str = "none") -> Work:
 
         def measure(number: int) -> float:
             with server.topic(bench.new("in").name) as topic:
-                return _kcat_in(server, topic, lines, compression)
+                return filled_by_kcat(server, topic, lines, compression)
 
         yield measure
 
     return opened
 
 
-def _kcat_in(server: Server, topic: str, lines: Path, compression: str = "none") -> float:
+def filled_by_kcat(server: Server, topic: str, lines: Path, compression: str = "none") -> float:
+    """Write the lines of a file to a topic with `kcat -P`; return how long it takes."""
     command = f"exec kcat -P {server.kcat} -t {topic} -p 0 -X acks=1 -z {compression}"
     return seconds(f'{command} < "$1"', lines)
 
@@ -282,7 +283,7 @@ def filled(find: Find, bench: Bench) -> Iterator[tuple[Server, str]]:
 
     def make() -> str:
         topic = bench.until_the_end.enter_context(server.topic(bench.new("out").name))
-        _kcat_in(server, topic, bench.lines())
+        filled_by_kcat(server, topic, bench.lines())
         return topic
 
     yield server, bench.once(("out", find, bench.count), make)
@@ -326,16 +327,17 @@ def eight_out(find: Find, bench: Bench) -> Iterator[Measure]:
 def perf_out(find: Find, bench: Bench) -> Iterator[Measure]:
     """Kafka's consumer-perf-test; the start of Java and the join of its group do not count."""
     with filled(find, bench) as (server, topic):
+        yield lambda number: consumed_seconds(server, topic, bench.count)
 
-        def measure(number: int) -> float:
-            words = ("--bootstrap-server", server.address, "--topic", topic, "--messages", str(bench.count))
-            text = _java("org.apache.kafka.tools.ConsumerPerformance", *words, "--timeout", "60000")
-            names, values = (line.split(", ") for line in text.strip().splitlines()[-2:])
-            found = dict(zip(names, values, strict=True))
-            assert int(found["data.consumed.in.nMsg"]) >= bench.count, text
-            return int(found["fetch.time.ms"]) / 1000
 
-        yield measure
+def consumed_seconds(server: Server, topic: str, count: int) -> float:
+    """Return how long Kafka's consumer-perf-test fetches so many records."""
+    words = ("--bootstrap-server", server.address, "--topic", topic, "--messages", str(count))
+    text = _java("org.apache.kafka.tools.ConsumerPerformance", *words, "--timeout", "60000")
+    names, values = (line.split(", ") for line in text.strip().splitlines()[-2:])
+    found = dict(zip(names, values, strict=True))
+    assert int(found["data.consumed.in.nMsg"]) >= count, text
+    return int(found["fetch.time.ms"]) / 1000
 
 
 # --- latency ---------------------------------------------------------------------------------------------------------

@@ -84,8 +84,8 @@ def produce(address: str, version: str, *, with_headers: bool) -> None:
     for codec in codecs:
         producer = Producer({"bootstrap.servers": address, "log_level": 0, "compression.type": codec, "linger.ms": 20})
         for each in range(COUNT):
-            headers = {"number": b"%d" % each} if with_headers else None
-            producer.produce(TOPIC, b"value %d" % each * 9, b"key %d" % (each % 10), 0, headers=headers)
+            headers: list[tuple[str, str | bytes | None]] = [("number", b"%d" % each)] if with_headers else []
+            producer.produce(TOPIC, b"value %d" % each * 9, b"key %d" % (each % 10), 0, headers=headers or None)
         assert producer.flush(SECONDS_MAX) == 0
 
 
