@@ -1,4 +1,4 @@
-"""The metrics of a broker in the text format of Prometheus, and the HTTP server from which Prometheus reads them.
+"""The metrics of a broker in the text format of Prometheus.
 
 The tables declare the metrics. docs/use/monitoring.md describes each one, and a test compares the page with what is
 exported. `.offsetfs/metrics` of a mount that is a broker as well has the same families.
@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-import trio
-from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from offsetfs.broker.connections.listeners import listen_error
 from offsetfs.broker.metrics import ApiCounts, TopicCounts
 from offsetfs.broker.report import OTHERS, BrokerReport, BrokerReporter
 from offsetfs.library.durations import Durations, cumulative_buckets
 from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.runtime.metrics_server import MetricsServer
 
 PREFIX = "offsetfs_broker_"
 
@@ -203,36 +201,9 @@ def _valid(label: str) -> str:
     return label.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-class _ReportCollector(Collector):
-    """Makes a report for each request of Prometheus, in the threads of its HTTP server."""
-
-    def __init__(self, reporter: BrokerReporter, token: trio.lowlevel.TrioToken) -> None:
-        self._reporter = reporter
-        self._token = token
-
-    def collect(self) -> Iterator[Metric]:
-        try:
-            report = trio.from_thread.run(self._reporter.report, trio_token=self._token)
-        except (trio.RunFinishedError, trio.Cancelled):  # the broker ends
-            return
-        yield from families(report)
-
-
-class MetricsServer:
-    """Serves the metrics over HTTP, on any path, in threads of its own. Created on the event loop."""
-
-    def __init__(self, reporter: BrokerReporter, host: str, port: int) -> None:
-        """ListenError if the address cannot be used."""
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(_ReportCollector(reporter, trio.lowlevel.current_trio_token()))
-        ProcessCollector(namespace="offsetfs", registry=registry)
-        try:
-            self._server, _ = start_http_server(port, host, registry)
-        except OSError as error:
-            raise listen_error("--metrics HOST:PORT", host, port, error) from error
-        self.address: tuple[str, int] = (host, self._server.server_port)
-
-    def close(self) -> None:
-        """Stop; waits for at most half a second."""
-        self._server.shutdown()
-        self._server.server_close()
+def metrics_server(reporter: BrokerReporter, host: str, port: int) -> MetricsServer:
+    """Serve the metrics over HTTP; ListenError if the address cannot be used."""
+    try:
+        return MetricsServer(reporter.report, families, host, port)
+    except OSError as error:
+        raise listen_error("--metrics HOST:PORT", host, port, error) from error

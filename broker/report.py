@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from offsetfs.broker.metrics import BrokerMetrics
+from offsetfs.library.formatting import most_frequent, size
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.errors import StorageError
 from offsetfs.version import __version__
+
+if TYPE_CHECKING:  # imported when metrics are read
+    from prometheus_client.core import Metric
 
 OTHERS = "(others)"
 """Stands for all groups or topics without samples of their own; no valid name of a topic."""
@@ -55,6 +60,23 @@ class BrokerReport:
             **{each.name: each.members for each in self.groups[:GROUPS_MAX]},
             **({OTHERS: sum(each.members for each in rest)} if (rest := self.groups[GROUPS_MAX:]) else {}),
         }
+
+    def lines(self) -> Iterator[str]:
+        """Yield lines for `.offsetfs/stats` of a mount in the same process."""
+        metrics = self.metrics
+        counts = f"{metrics.connections_accepted} accepted, {metrics.connections_refused} refused"
+        traffic = f"{size(metrics.received_bytes)} received, {size(metrics.sent_bytes)} sent"
+        requests = {api: each.requests for api, each in metrics.apis.items() if each.requests}
+        yield f"broker      {metrics.connections} connections, {counts}; {traffic}"
+        yield f"  requests  {sum(requests.values())}: {most_frequent(requests)}"
+        yield f"  errors    {sum(sum(each.errors.values()) for each in metrics.apis.values())}"
+        yield f"  groups    {len(self.groups)}: {most_frequent(self.groups_by_state)}; lag {sum(self.lags.values())}"
+
+    def families(self) -> Iterator[Metric]:
+        """Yield the metrics for Prometheus."""
+        from offsetfs.broker import exporter
+
+        return exporter.families(self)
 
 
 class BrokerReporter:

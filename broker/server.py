@@ -90,9 +90,9 @@ async def serve_until(
     try:
         if settings.metrics_listener is not None:
             # A tenth of the start of a broker without metrics, if it were imported above.
-            from offsetfs.broker.exporter import MetricsServer
+            from offsetfs.broker.exporter import metrics_server
 
-            metrics = MetricsServer(broker.reporter, *settings.metrics_listener)
+            metrics = metrics_server(broker.reporter, *settings.metrics_listener)
         async with trio.open_nursery() as background:
             tasks = None if directory.read_only else TaskRunner([directory])
             if tasks is not None:

@@ -72,6 +72,8 @@ def command(
         raise Failure(
             f"-o remount is not supported: unmount {mount_point}, and mount it again with the new options", WRONG_CALL
         )
+    if log_directory.startswith(mounting.KAFKA_SCHEME):
+        return _mount_kafka(log_directory, mount_point, texts, namespace, is_fake=is_fake, is_sloppy=is_sloppy)
     paths = log_directories(log_directory)
     options = mounting.parse_options(texts, log_directory, sloppy=is_sloppy)
     if namespace is not None:
@@ -83,6 +85,18 @@ def command(
     if is_verbose:
         click.echo(printable(f"{NAME}: {log_directory} mounted on {mount_point}"))
     return DONE
+
+
+def _mount_kafka(
+    url: str, mount_point: str, texts: tuple[str, ...], namespace: str | None, *, is_fake: bool, is_sloppy: bool
+) -> int:
+    source, options = mounting.kafka_options(url, texts, sloppy=is_sloppy)
+    if namespace is not None:
+        enter(namespace)
+    if is_fake:
+        preflight.check_mount(mount_point, options)
+        return DONE
+    return mounting.mount_kafka(NAME, source, mount_point, options, foreground=False)
 
 
 def enter(namespace: str) -> None:

@@ -53,22 +53,28 @@ class CheckedDirectories:
 
 def check(log_directories: Sequence[str], mount_point: str, options: MountOptions) -> CheckedDirectories:
     """Check everything that a mount needs; return the directories that can be mounted, with warnings. Or `Failure`."""
-    check_mount_point(mount_point)
+    warnings = check_mount(mount_point, options)
     for path in log_directories:
         check_not_nested(path, mount_point)
     if options.listeners and len(log_directories) > 1:
         raise Failure("-o listen= serves one log directory; leave it out, or mount one of them", WRONG_CALL)
     may_be_empty = options.create or (bool(options.listeners) and not options.read_only)
     checked = check_directories(log_directories, read_only=options.read_only, may_be_empty=may_be_empty)
-    checked.warnings.extend(hidden_entries(mount_point))
+    checked.warnings.extend(warnings)
     if not options.read_only:
         for path in checked.paths:
             checked.warnings.extend(retention_warnings.warnings(path, options))
+    return checked
+
+
+def check_mount(mount_point: str, options: MountOptions) -> list[str]:
+    """Check the mount point and the permission to mount; return warnings. Or `Failure`."""
+    check_mount_point(mount_point)
     check_fuse(FUSE_DEVICE)
     check_capability(CAPABILITIES)
     if options.allow_other and os.geteuid() != 0:
         check_allow_other(FUSE_CONFIG)
-    return checked
+    return hidden_entries(mount_point)
 
 
 def check_directories(paths: Sequence[str], *, read_only: bool, may_be_empty: bool) -> CheckedDirectories:

@@ -50,7 +50,14 @@ async def connect_any(
     try:
         return await first_success(attempts, BrokerConnection.close)
     except AllFailed as error:
-        raise _decisive(error.causes) or NoBrokerAnswers(f"no broker answers: {error}") from None
+        final = next((each for each in error.causes if not each.is_retriable), None)
+        raise final or _no_answer(error) from None
+
+
+def _no_answer(error: AllFailed) -> NoBrokerAnswers:
+    text = f"no broker answers: {error}"
+    has_remedy = len(error.causes) == 1 and ";" in text
+    return NoBrokerAnswers(text if has_remedy else f"{text}; check the address, and that a broker runs there")
 
 
 def _decisive(causes: Sequence[ClientError]) -> ClientError | None:

@@ -1,23 +1,42 @@
-"""What a mount knows of the broker in its process (`offsetfs mount -o listen=`)."""
+"""What a mount knows of a broker (`offsetfs mount -o listen=`) or of a mirror (`kafka://…`) in its process."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
+from offsetfs.fs.reporting.error_log import Fault
 from offsetfs.storage import LogDirectory
 
-if TYPE_CHECKING:  # a mount without a broker does without its modules
-    from offsetfs.broker.report import BrokerReport
+if TYPE_CHECKING:  # only the first read of `metrics` imports it
+    from prometheus_client.core import Metric
+
+OnFault = Callable[[Fault], None]
+"""Called with each line for `.offsetfs/errors`."""
+
+
+class CompanionReport(Protocol):
+    """The state of a companion at one moment. Other threads may read it."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield lines for `.offsetfs/stats`."""
+
+    def families(self) -> Iterator[Metric]:
+        """Yield metrics for `.offsetfs/metrics`."""
 
 
 class MountCompanion(Protocol):
-    """Serves the log directory of a mount to other clients, in the same event loop: the Kafka protocol."""
+    """Writes to the log directory of a mount in the same event loop: a broker for its clients, or a mirror."""
 
-    async def run(self, directory: LogDirectory) -> None:
+    @property
+    def name(self) -> str:
+        """Its name in error messages."""
+
+    async def run(self, directory: LogDirectory, on_fault: OnFault) -> None:
         """Serve `directory` until `stop`. What it has accepted is in the segment files then."""
 
     def stop(self) -> None:
         """Accept nothing more, and let `run` return soon."""
 
-    async def report(self) -> BrokerReport | None:
+    async def report(self) -> CompanionReport | None:
         """Return its metrics; None before it serves."""

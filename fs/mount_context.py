@@ -47,7 +47,7 @@ class MountContext:
     refusals: Refusals
     config: ConfigRefresh
     companion: MountCompanion | None
-    """The broker in this process."""
+    """The broker or the mirror in this process."""
 
 
 def mount_context(
@@ -61,7 +61,7 @@ def mount_context(
     is_read_only = options.read_only or directory.read_only
     error_log, events = ErrorLog(), MountEvents()
     report_opening(directory, error_log)
-    waiting = Waiting(nursery, others_write=is_read_only, request_timeout_s=options.request_timeout_s)
+    waiting = Waiting(nursery, others_write=directory.read_only, request_timeout_s=options.request_timeout_s)
     events.partition_changed.subscribe(waiting.grown)
     return MountContext(
         directory=directory,

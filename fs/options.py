@@ -214,7 +214,7 @@ class MountOptions:
         requires. Several `listen` or `advertise` add up; with `listen`, the broker settings in `server_names`, and
         those that are security settings, have an effect. Raises `MountOptionError`.
         """
-        items = list(_items(texts))
+        items = list(option_items(texts))
         values: dict[str, Any] = {}
         topic_defaults: dict[str, str] = {}
         listens = any(name == "listen" for name, _ in items)
@@ -491,7 +491,14 @@ def words(name: str) -> list[str]:
 _ITEM = re.compile(r'(?:[^,"]|"[^"]*")+')
 
 
-def _items(texts: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+def option_text(name: str, value: str | None) -> str:
+    """Return an option as -o takes it."""
+    if value is None:
+        return name
+    return f'{name}="{value}"' if "," in value else f"{name}={value}"
+
+
+def option_items(texts: Iterable[str]) -> Iterator[tuple[str, str | None]]:
     """Yield name and value (None without `=`) of each option."""
     for text in texts:
         if text.count('"') % 2:

@@ -5,7 +5,7 @@ Figures have about three digits and decimal units, as `ls --si` and `dd` print t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 def columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -45,3 +45,9 @@ def duration(seconds: float) -> str:
         return f"{minutes} min"
     hours = minutes // 60
     return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def most_frequent(counts: Mapping[str, int]) -> str:
+    """Return the eight names with the largest counts: `read 12, lookup 3`; `none` without any."""
+    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:8]
+    return ", ".join(f"{name} {count}" for name, count in most) or "none"

@@ -48,6 +48,9 @@ MISSING_S = 5.0
 PATIENCE_S = 60.0
 """With `once`: how long the source may not answer, or a partition may have no leader."""
 
+NAMES_SHOWN = 10
+"""How many topics of the cluster an error message names."""
+
 OnEvent = Callable[[str], None]
 """Called with a sentence for each event that people should know of."""
 
@@ -83,15 +86,45 @@ class Mirror:
 
     # --- the whole ----------------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Mirror until cancelled; with `once` until all partitions are complete. ClientError, MirrorError, OSError."""
-        await self._refresh()  # an address that no broker has is an error of the caller
+    async def begin(self) -> None:
+        """Create the topics that are chosen, if the source answers and has any. ClientError, MirrorError, OSError."""
+        await self._refresh()
+        self._check_patterns(await self._client.metadata())
         self._is_begun = True
+
+    def _check_patterns(self, metadata: ClusterMetadata) -> None:
+        """Report patterns without a topic; MirrorError if this is true of all, and no topic is waited for."""
+        names = [each.name for each in metadata.topics.values()]
+        missing = topics.patterns_without_topic(metadata, self._options)
+        if not missing:
+            return
+        text = f"no topic that this user may describe matches {', '.join(map(repr, missing))}"
+        if not self.partitions and not self.failures and (self._options.once or self._options.needs_topic):
+            listed = ", ".join(sorted(names)[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "")
+            raise MirrorError(f"{text}; the cluster has {listed or 'no topic'}")
+        if self._options.once:
+            self.failures |= dict.fromkeys(missing, "no topic matches")
+        self._on_event(text if self._options.once else f"{text}; it is mirrored as soon as it exists")
+
+    async def run(self) -> None:
+        """Mirror until cancelled; with `once` until all partitions are complete. ClientError, MirrorError, OSError.
+
+        Without `begin` before it, a source that does not answer is tried again.
+        """
+        if not self._is_begun:
+            await self._try_refresh()
+            self._is_begun = True
+        failures = list[Exception]()
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._keep_up)
-            await self._follow()
+            try:
+                await self._follow()
+            except (ClientError, MirrorError, StorageError, OSError) as error:  # raised below: not in a group
+                failures.append(error)
             nursery.cancel_scope.cancel()
+        if failures:
+            raise failures[0]
 
     @property
     def is_complete(self) -> bool:

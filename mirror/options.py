@@ -35,6 +35,8 @@ class MirrorOptions:
     """Topics whose whole name matches one of them. Internal topics only where one of them is the name itself."""
     start: int = EARLIEST
     """Where partitions begin that are not here yet: a time in milliseconds since 1970, EARLIEST or LATEST."""
+    needs_topic: bool = False
+    """Whether it is an error if no topic matches. With `once` it always is."""
     once: bool = False
     """Whether to end at the offsets at which the partitions of the source end in the beginning."""
     keep: bool = False

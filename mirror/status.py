@@ -1,28 +1,76 @@
-"""What a running mirror shows to other processes: how far each partition is behind, and what is wrong."""
+"""The state of a mirror at one moment: how far each partition is behind the source, and what is wrong."""
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import trio
 
+from offsetfs.library.formatting import duration
 from offsetfs.mirror.mirror import Mirror
 from offsetfs.mirror.partition import UNKNOWN, MirroredPartition
+from offsetfs.storage import TopicPartition
+
+if TYPE_CHECKING:  # imported when metrics are read
+    from prometheus_client.core import Metric
 
 
-def status_of(mirror: Mirror) -> dict[str, Any]:
-    """Return the state of a mirror, for JSON; on the event loop."""
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """One partition. Times in seconds."""
+
+    lag: int | None
+    """How many offsets the source is ahead; None before its first response."""
+    lag_seconds: float
+    """For how long the source has been ahead; 0 when it is not."""
+    failure: str | None
+    appended_bytes: int
+    """The bytes that this process has appended."""
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorStatus:
+    """One mirror."""
+
+    source: str
+    """The addresses of brokers, as the user gave them."""
+    failures: Mapping[str, str]
+    """Topics that are not mirrored, with the reasons."""
+    partitions: Mapping[TopicPartition, PartitionStatus]
+
+    def lines(self) -> Iterator[str]:
+        """Yield lines for `.offsetfs/stats` of a mount in the same process."""
+        behind = [each for each in self.partitions.values() if each.lag]
+        records, seconds = sum(each.lag or 0 for each in behind), max((each.lag_seconds for each in behind), default=0)
+        failed = len(self.failures) + sum(each.failure is not None for each in self.partitions.values())
+        yield f"mirror      of {self.source}: {records} offsets behind, for {duration(seconds)}; {failed} failed"
+
+    def families(self) -> Iterator[Metric]:
+        """Yield the metrics for Prometheus."""
+        from offsetfs.mirror import exporter
+
+        return exporter.families(self)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the state for JSON."""
+        return {
+            "source": self.source,
+            "failures": dict(self.failures),
+            "partitions": {str(name): dataclasses.asdict(each) for name, each in self.partitions.items()},
+        }
+
+
+def status_of(mirror: Mirror) -> MirrorStatus:
+    """Return the current state; on the event loop."""
     now = trio.current_time()
-    return {
-        "source": mirror.source,
-        "failures": dict(mirror.failures),
-        "partitions": {str(name): _partition(each, now) for name, each in mirror.partitions.items()},
-    }
+    partitions = {name: _partition(each, now) for name, each in mirror.partitions.items()}
+    return MirrorStatus(mirror.source, dict(mirror.failures), partitions)
 
 
-def _partition(partition: MirroredPartition, now: float) -> dict[str, Any]:
-    return {
-        "lag": None if partition.lag == UNKNOWN else partition.lag,
-        "lag_seconds": round(partition.lag_seconds(now), 1),
-        "failure": partition.failure or None,
-    }
+def _partition(partition: MirroredPartition, now: float) -> PartitionStatus:
+    lag = None if partition.lag == UNKNOWN else partition.lag
+    seconds = round(partition.lag_seconds(now), 1)
+    return PartitionStatus(lag, seconds, partition.failure or None, partition.appended_bytes)

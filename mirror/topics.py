@@ -16,6 +16,7 @@ TOPIC_RESOURCE = 2
 _DYNAMIC_TOPIC_CONFIG = 1
 _NO_SOURCE = -1
 
+_ALL = ".*"
 _NEVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 _KEPT = _NEVER | {"cleanup.policy": "delete"}
 """With `keep` nothing is compacted either."""
@@ -32,6 +33,12 @@ def is_chosen(topic: TopicInfo, options: MirrorOptions) -> bool:
     if topic.is_internal or topic.name in INTERNAL_TOPICS:
         return any(each.pattern == topic.name for each in options.topics)
     return any(each.fullmatch(topic.name) for each in options.topics)
+
+
+def patterns_without_topic(metadata: ClusterMetadata, options: MirrorOptions) -> list[str]:
+    """Return the patterns that match no topic, without that for all topics and names of Kafka's own topics."""
+    given = [each for each in options.topics if each.pattern not in (_ALL, *INTERNAL_TOPICS)]
+    return [each.pattern for each in given if not any(each.fullmatch(name) for name in metadata.topics)]
 
 
 def settings_request(topics: Iterable[str]) -> m.DescribeConfigsRequest:

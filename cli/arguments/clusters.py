@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +17,7 @@ from offsetfs.storage.errors import InvalidConfig, sentence
 
 if TYPE_CHECKING:
     from offsetfs.client.properties import ClientProperties
+    from offsetfs.mirror.options import MirrorOptions
 
 _RATE = re.compile(r"(\d+)([kmg]?)\Z", re.IGNORECASE)
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -42,14 +44,46 @@ def time_ms(text: str) -> int | None:
     return parse_time(text.encode("utf-8", "replace"), int(time.time() * 1000))
 
 
-def bytes_per_second(text: str | None) -> int:
-    """Return the value of --rate; 0 without it. `Failure`."""
+def bytes_per_second(option: str, text: str | None) -> int:
+    """Return the value of an option for a rate; 0 without it. `Failure`."""
     if text is None:
         return 0
     match = _RATE.fullmatch(text)
     if match is None or not int(match[1]):
-        raise Failure(f"--rate: {text!r} is no number of bytes, such as 500k or 20M", WRONG_CALL)
+        raise Failure(f"{option}: {text!r} is no number of bytes, such as 500k or 20M", WRONG_CALL)
     return int(match[1]) * _FACTORS[match[2].lower()]
+
+
+def mirror_options(
+    patterns: tuple[str, ...],
+    start: str = "earliest",
+    *,
+    prefix: str = "--",
+    once: bool = False,
+    keep: bool = False,
+    on_gap: str = "fail",
+    bytes_per_s: int = 0,
+    settings: Mapping[str, str] | None = None,
+    needs_topic: bool = False,
+) -> MirrorOptions:
+    """Return the options of a mirror; `Failure`. `prefix`: of the names of options in messages."""
+    from offsetfs.mirror.options import EARLIEST, LATEST, MirrorOptions, OnGap
+
+    begin = {"earliest": EARLIEST, "latest": LATEST}.get(start)
+    if begin is None:
+        begin = time_ms(start)
+    if begin is None:
+        raise Failure(f"{prefix}from: {start!r} is not earliest, latest or a time, such as -7d", WRONG_CALL)
+    return MirrorOptions(
+        topics=name_patterns(f"{prefix}topic", patterns or (".*",)),
+        start=begin,
+        needs_topic=needs_topic,
+        once=once,
+        keep=keep,
+        on_gap=OnGap(on_gap),
+        bytes_per_s=bytes_per_s,
+        settings=settings or {},
+    )
 
 
 def client_properties(path: str | None) -> ClientProperties:

@@ -33,11 +33,17 @@ config_option = click.option(
 
 def with_file(texts: tuple[str, ...], log_directory: str = "") -> tuple[str, ...]:
     """Return the values of `-o`, preceded by the settings file: that of `--config`, or LOGDIR if it is a file."""
-    context = click.get_current_context(silent=True)
-    path = None if context is None else context.meta.get(_KEY)
+    path = settings_path()
     if path is None and is_settings_file(log_directory):
         path = log_directory
     return texts if path is None else (f'config="{os.path.abspath(path)}"', *texts)
+
+
+def settings_path() -> str | None:
+    """Return the path that --config of the current command has."""
+    context = click.get_current_context(silent=True)
+    found: str | None = None if context is None else context.meta.get(_KEY)
+    return found
 
 
 def settings_options(command: Command) -> Command:

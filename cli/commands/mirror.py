@@ -5,29 +5,26 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from offsetfs.cli import preflight
-from offsetfs.cli.arguments.clusters import (
-    broker_addresses,
-    bytes_per_second,
-    client_properties,
-    name_patterns,
-    time_ms,
-)
+from offsetfs.cli.arguments.clusters import broker_addresses, bytes_per_second, client_properties, mirror_options
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.mounts.mirroring_process import publish, withdraw
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
 from offsetfs.cli.terminal.printable import printable
-from offsetfs.runtime.addresses import Address
+from offsetfs.runtime.addresses import Address, AddressError, address_text, check_loopback, parse_address
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 
 if TYPE_CHECKING:
-    from offsetfs.client.properties import ClientProperties
-    from offsetfs.mirror.mirror import Mirror
-    from offsetfs.mirror.options import MirrorOptions
+    from offsetfs.mirror.process import MirrorSource
+    from offsetfs.mirror.status import MirrorStatus
+
+METRICS_PORT = 9309
 
 
 @click.command("mirror", short_help="Keep a copy of a running cluster's topics.")
@@ -42,6 +39,8 @@ if TYPE_CHECKING:
 )
 @click.option("--retention.ms", "retention_ms", type=click.IntRange(-1), help="Remove records here at this age.")
 @click.option("--rate", metavar="BYTES", help="At most so many bytes per second, such as 20M.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus over HTTP, such as at :9309.")
+@click.option("--allow-anonymous", is_flag=True, help="Also serve metrics on addresses that other machines reach.")
 @click.option("--config", metavar="FILE", type=click.Path(), help="client.properties, as Java's tools take it.")
 def command(
     brokers: str,
@@ -53,6 +52,8 @@ def command(
     on_gap: str,
     retention_ms: int | None,
     rate: str | None,
+    metrics: str | None,
+    allow_anonymous: bool,
     config: str | None,
 ) -> int:
     """Keep topics of a running Kafka cluster in LOGDIR: the same batches at the same offsets, with headers, times,
@@ -78,46 +79,53 @@ def command(
     Exit codes: 1 wrong call or permissions, 2 system error, 32 a topic or partition could not be mirrored; the message
     gives the reason.
     """
+    from offsetfs.mirror.process import MirrorSource
+
     addresses = broker_addresses(brokers)
-    options = _options(names, start, once, keep, on_gap, retention_ms, rate)
-    properties = client_properties(config)
-    os.makedirs(log_directory, exist_ok=True)
+    settings = {} if retention_ms is None else {"retention.ms": str(retention_ms)}
+    options = mirror_options(
+        names,
+        start,
+        once=once,
+        keep=keep,
+        on_gap=on_gap,
+        bytes_per_s=bytes_per_second("--rate", rate),
+        settings=settings,
+    )
+    source = MirrorSource(addresses, client_properties(config), options)
+    listener = _metrics_address(metrics, allow_anonymous=allow_anonymous)
+    try:
+        os.makedirs(log_directory, exist_ok=True)
+    except OSError as error:
+        raise Failure(f"{log_directory}: {error.strerror}", WRONG_CALL) from error
     preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    return DONE if _mirror(log_directory, addresses, properties, options) else FAILED
+    return DONE if _mirror(log_directory, source, listener) else FAILED
 
 
-def _options(
-    names: tuple[str, ...],
-    start: str,
-    once: bool,
-    keep: bool,
-    on_gap: str,
-    retention_ms: int | None,
-    rate: str | None,
-) -> MirrorOptions:
-    from offsetfs.mirror.options import EARLIEST, LATEST, MirrorOptions, OnGap
-
-    patterns = name_patterns("--topic", names or (".*",))
-    begin = {"earliest": EARLIEST, "latest": LATEST}.get(start)
-    if begin is None:
-        begin = time_ms(start)
-    if begin is None:
-        raise Failure(f"--from: {start!r} is not earliest, latest or a time, such as -7d", WRONG_CALL)
-    settings = {} if retention_ms is None else {"retention.ms": str(retention_ms)}
-    return MirrorOptions(patterns, begin, once, keep, OnGap(on_gap), bytes_per_second(rate), settings)
+def _metrics_address(text: str | None, *, allow_anonymous: bool) -> Address | None:
+    if text is None:
+        return None
+    try:
+        found = parse_address(text, METRICS_PORT)
+        if not allow_anonymous:
+            check_loopback([found], "--allow-anonymous")
+    except AddressError as error:
+        raise Failure(f"--metrics: {error}", WRONG_CALL) from error
+    return found
 
 
-def _mirror(log_directory: str, brokers: list[Address], properties: ClientProperties, options: MirrorOptions) -> bool:
+def _mirror(log_directory: str, source: MirrorSource, metrics: Address | None) -> bool:
     """Mirror; return whether everything could be. `Failure` where it cannot begin."""
     import trio
 
     from offsetfs.cli.terminal.progress import bytes_progress, open_for_writing
     from offsetfs.client.errors import ClientError
+    from offsetfs.fs.mounting import descriptor_limits
     from offsetfs.mirror.mirror import MirrorError
     from offsetfs.mirror.process import mirror
-    from offsetfs.mirror.status import status_of
 
+    descriptor_limits.raise_limit()  # each partition needs some, and 1,024 is the usual limit
     try:
         directory = open_for_writing(log_directory)
     except LogDirectoryLocked as error:
@@ -126,14 +134,14 @@ def _mirror(log_directory: str, brokers: list[Address], properties: ClientProper
         raise Failure(str(error)) from error
     with bytes_progress("Mirroring") as show:
 
-        def progress(found: Mirror) -> None:
-            done = sum(each.appended_bytes for each in found.partitions.values())
+        def progress(status: MirrorStatus) -> None:
+            done = sum(each.appended_bytes for each in status.partitions.values())
             show(done, done)
-            with contextlib.suppress(OSError):  # the mirror goes on without `offsetfs status`
-                publish(log_directory, status_of(found))
+            with contextlib.suppress(OSError):  # the mirror continues without `offsetfs status`
+                publish(log_directory, status)
 
         try:
-            done = trio.run(mirror, directory, brokers, properties, options, _event, progress)
+            done = trio.run(mirror, directory, source, _event, progress, partial(_served_metrics, metrics))
         except (ClientError, MirrorError, StorageError) as error:
             raise Failure(str(error)) from error
         finally:
@@ -143,3 +151,26 @@ def _mirror(log_directory: str, brokers: list[Address], properties: ClientProper
 
 def _event(text: str) -> None:
     click.echo(printable(text), err=True)
+
+
+@contextlib.contextmanager
+def _served_metrics(address: Address | None, status: Callable[[], MirrorStatus]) -> Iterator[None]:
+    """Serve metrics for Prometheus at an address, if there is one; `Failure`."""
+    if address is None:
+        yield
+        return
+    from offsetfs.mirror.exporter import families
+    from offsetfs.runtime.metrics_server import MetricsServer
+
+    async def report() -> MirrorStatus:
+        return status()
+
+    try:
+        server = MetricsServer(report, families, *address)
+    except OSError as error:
+        raise Failure(f"--metrics {address_text(address)}: {error.strerror}") from error
+    try:
+        click.echo(f"metrics are at http://{address_text(server.address)}/metrics")
+        yield
+    finally:
+        server.close()

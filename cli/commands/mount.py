@@ -8,7 +8,7 @@ import errno
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -16,7 +16,7 @@ from offsetfs.broker.security_names import is_security_setting
 from offsetfs.broker.settings import SETTING_KINDS
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.log_directories import log_directories
-from offsetfs.cli.arguments.settings_file import config_option, with_file
+from offsetfs.cli.arguments.settings_file import config_option, settings_path, with_file
 from offsetfs.cli.exit_codes import DONE, FAILED, INTERNAL, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.mounts import daemon_registry, stale_mount
 from offsetfs.cli.mounts.daemon_log import configure_log
@@ -34,12 +34,16 @@ from offsetfs.storage.directory import RecoveryProgress, left_out_message, metad
 from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, NotALogDirectory, StorageError
 
 if TYPE_CHECKING:
+    from offsetfs.cli.arguments.kafka_mounts import KafkaMount
     from offsetfs.cli.mounts.mounted_broker import MountedBroker
+    from offsetfs.cli.mounts.mounted_mirror import MountedMirror
 
 _log = logging.getLogger(__name__)
 
 
+KAFKA_SCHEME = "kafka://"
 USE_THE_MOUNT = "use that mount, or unmount it first (offsetfs umount {mount}), or mount it again with -o ro"
+USE_ANOTHER_CACHE = "use that mount, or give this one a directory of its own: -o cache=DIR"
 OPEN_SEGMENTS_MAX = 2048
 REPORT_SECONDS = 0.5
 LINE_SECONDS = 10.0
@@ -64,11 +68,15 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
     opened is left out, with a warning. New partitions are created in the directory with the fewest. LOGDIR may be a
     broker's server.properties, which names its log directories and settings.
 
+    LOGDIR may also be the address of a cluster, kafka://HOST:PORT,HOST:PORT/: its topics are mirrored into a cache
+    directory, in the same process, and mounted read-only. Mounted again, the mirror continues where the cache ends.
+
     \b
     offsetfs mount /var/lib/kafka/data /mnt/kafka -o ro
     offsetfs mount /disk1/kafka,/disk2/kafka /mnt/kafka -o ro
     offsetfs mount /etc/kafka/server.properties /mnt/kafka -o ro
     offsetfs mount ~/logs ~/mnt -o create,linger-ms=20
+    offsetfs mount kafka://broker1:9092/ ~/mnt -o topic=orders,from=-1d
     offsetfs mount ~/logs ~/mnt -o 'retention.ms=-1,cleanup.policy="compact,delete"' -f
 
     \b
@@ -111,11 +119,19 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
     allow_other     give other users access
     log-level=L     lowest level in the log: debug, info, warning, error (info)
     log-file=PATH   file of the log, instead of the journal or syslog
+    topic=REGEX, from=WHEN, keep, on-gap=skip, rate=BYTES, retention.ms=N, config=FILE
+                    with kafka://: as the options of offsetfs mirror;
+                    config is client.properties; topic may be repeated
+    cache=DIR       with kafka://: the log directory of the mirror
+                    (default: one for each cluster in the user cache)
     NAME=VALUE      a topic setting of Kafka, as the default of all topics, or a
                     broker setting, such as log.retention.hours; see --config
 
     Exit codes: 1 wrong call or permissions, 2 system error, 4 internal error, 8 interrupted, 32 mount failed.
     """
+    if log_directory.startswith(KAFKA_SCHEME):
+        source, options = kafka_options(log_directory, texts)
+        return mount_kafka("offsetfs mount", source, mount_point, options, foreground=foreground)
     return mount(
         "offsetfs mount",
         log_directories(log_directory),
@@ -123,6 +139,17 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
         parse_options(texts, log_directory),
         foreground=foreground,
     )
+
+
+def kafka_options(log_directory: str, texts: Sequence[str], *, sloppy: bool = False) -> tuple[KafkaMount, MountOptions]:
+    """Parse the address of a cluster and the values of -o; `Failure` if one is invalid."""
+    from offsetfs.cli.arguments.kafka_mounts import kafka_mount
+
+    source = kafka_mount(log_directory, texts, settings_path())
+    try:
+        return source, MountOptions.parse(source.texts, sloppy=sloppy)
+    except MountOptionError as error:
+        raise Failure(str(error), WRONG_CALL) from error
 
 
 def parse_options(texts: Sequence[str], log_directory: str, *, sloppy: bool = False) -> MountOptions:
@@ -143,14 +170,30 @@ def mount(program: str, paths: Sequence[str], mount_point: str, options: MountOp
 
     `Failure` if it cannot be mounted. Warnings are printed with the prefix `program`.
     """
-    if cleared := stale_mount.remove(mount_point):
-        _warn(program, cleared)
+    _remove_stale(program, mount_point)
     checked = preflight.check(paths, mount_point, options)
     for warning in [*(left_out_message(path, reason) for path, reason in checked.left_out.items()), *checked.warnings]:
         _warn(program, warning)
     # Absolute, because the daemon leaves the current directory: it must not keep that file system busy.
     served = list(map(os.path.realpath, checked.paths))
-    daemon = _Daemon(served, checked.left_out, os.path.realpath(mount_point), options)
+    return _run(program, _Daemon(served, checked.left_out, os.path.realpath(mount_point), options), foreground)
+
+
+def mount_kafka(program: str, source: KafkaMount, mount_point: str, options: MountOptions, *, foreground: bool) -> int:
+    """Check, and mount a mirror of a cluster, as `mount` does."""
+    _remove_stale(program, mount_point)
+    for warning in preflight.check_mount(mount_point, options):
+        _warn(program, warning)
+    return _run(program, _Daemon([], {}, os.path.realpath(mount_point), options, source), foreground)
+
+
+def _remove_stale(program: str, mount_point: str) -> None:
+    if cleared := stale_mount.remove(mount_point):
+        _warn(program, cleared)
+
+
+def _run(program: str, daemon: _Daemon, foreground: bool) -> int:
+    mount_point = daemon.mount_point
     if foreground:
         return daemon.run(ParentPipe(None))
     before = os.stat(mount_point).st_dev
@@ -168,18 +211,32 @@ class _Daemon:
     """The process that opens the log directories and serves the mount."""
 
     def __init__(
-        self, log_directories: Sequence[str], left_out: Mapping[str, Exception], mount_point: str, options: MountOptions
+        self,
+        log_directories: Sequence[str],
+        left_out: Mapping[str, Exception],
+        mount_point: str,
+        options: MountOptions,
+        source: KafkaMount | None = None,
     ) -> None:
-        """`left_out`: the log directories that cannot be served, with the reasons."""
+        """`left_out`: the log directories that cannot be served, with the reasons.
+
+        `source`: a cluster, which is mirrored into a cache; there is no other log directory then.
+        """
         self._log_directories = log_directories
         self._log_directory = ",".join(log_directories)
         self._left_out = left_out
-        self._mount_point = mount_point
+        self.mount_point = mount_point
         self._options = options
+        self._source = source
         self._registry = daemon_registry.own_directory()
         self._open_segments_max = 1
         self._manager = ServiceManager()
         self._daemon: daemon_registry.Daemon | None = None
+
+    @property
+    def _is_read_only(self) -> bool:
+        """Whether the log directory is opened read-only: a mirror writes to it, though the mount is read-only."""
+        return self._options.read_only and self._source is None
 
     def run(self, parent: ParentPipe) -> int:
         """Serve until unmounted; return the exit code. Errors before the mount is ready are sent to `parent`."""
@@ -199,28 +256,37 @@ class _Daemon:
             return INTERNAL
 
     def _serve(self, parent: ParentPipe) -> int:
+        if self._source is not None:
+            return self._serve_mirror(self._source, parent)
         if not self._options.listeners:  # the modules of the broker would take 4 MiB of memory
             return self._serve_beside(None, parent)
         from offsetfs.cli.mounts.mounted_broker import mounted_broker
 
         with mounted_broker(self._options, self._log_directory) as broker:  # before the recovery, which may take long
+            self._options = dataclasses.replace(self._options, listeners=broker.endpoints)
             return self._serve_beside(broker, parent)
 
-    def _serve_beside(self, broker: MountedBroker | None, parent: ParentPipe) -> int:
+    def _serve_mirror(self, source: KafkaMount, parent: ParentPipe) -> int:
+        from offsetfs.cli.mounts.mounted_mirror import MountedMirror, cache_directory
+
+        os.umask(0o077)
+        self._log_directory = cache_directory(source, self.mount_point)
+        self._log_directories = [self._log_directory]
+        return self._serve_beside(MountedMirror(source, self._log_directory, parent.warn), parent)
+
+    def _serve_beside(self, companion: MountedBroker | MountedMirror | None, parent: ParentPipe) -> int:
         # Here, after the checks, because importing trio and pyfuse3 takes longer than all of them.
         import trio
 
         from offsetfs.fs.mounting import descriptor_limits
         from offsetfs.fs.mounting.mount import MountError, serve
 
-        if broker is not None:
-            self._options = dataclasses.replace(self._options, listeners=broker.endpoints)
         os.chdir("/")
         os.umask(0o077)
         descriptors = descriptor_limits.raise_limit()
         self._open_segments_max = descriptor_limits.segments_max(descriptors)
         self._configure_log(foreground=not parent.is_detached)
-        if not self._options.read_only:
+        if not self._is_read_only:
             partitions_max = descriptor_limits.partitions_max(descriptors)
             _log.info("%d open files are allowed: %d partitions stay open for appends", descriptors, partitions_max)
         directory = self._open(parent)
@@ -233,6 +299,8 @@ class _Daemon:
         for sentence in cut_sentences(directory):
             _log.warning("%s", sentence)
             parent.warn(sentence)
+        if self._source is not None:
+            self._begin_mirror(cast("MountedMirror", companion), directory)
         unmount_progress = UnmountProgress(self._manager, self._publish)
 
         def ready(device: int) -> None:
@@ -240,12 +308,14 @@ class _Daemon:
             if self._options.listeners:
                 addresses = ", ".join(map(endpoint_text, self._options.listeners))
                 _log.info("%s is served at %s", self._log_directory, addresses)
-            _log.info("%s is mounted at %s", self._log_directory, self._mount_point)
+            _log.info("%s is mounted at %s", self._log_directory, self.mount_point)
             parent.ready()
-            self._manager.ready(f"{self._log_directory} is mounted at {self._mount_point}")
+            self._manager.ready(f"{self._log_directory} is mounted at {self.mount_point}")
 
         try:
-            ending = trio.run(serve, directory, self._mount_point, self._options, ready, unmount_progress.begin, broker)
+            ending = trio.run(
+                serve, directory, self.mount_point, self._options, ready, unmount_progress.begin, companion
+            )
         except MountError as error:
             raise _not_mounted(str(error)) from error
         finally:
@@ -253,8 +323,15 @@ class _Daemon:
         for failure in ending.failures:
             _log.error("%s", failure)
         self._unregister(ending.failures)
-        _log.info("%s is no longer mounted: %s", self._mount_point, ending.reason)
+        _log.info("%s is no longer mounted: %s", self.mount_point, ending.reason)
         return SYSTEM if ending.failures else DONE
+
+    def _begin_mirror(self, mirror: MountedMirror, directory: LogDirectories) -> None:
+        try:
+            mirror.begin(directory.directories[0])
+        except BaseException:
+            directory.close()
+            raise
 
     def _configure_log(self, *, foreground: bool) -> None:
         path = self._options.log_file
@@ -283,7 +360,7 @@ class _Daemon:
         def open_one(path: str) -> LogDirectory:
             return LogDirectory.open(
                 path,
-                read_only=self._options.read_only,
+                read_only=self._is_read_only,
                 on_progress=progress,
                 open_segments_max=max(1, open_segments_max),
                 **self._options.of_directory(metadata_directory),
@@ -294,7 +371,8 @@ class _Daemon:
         except (NotALogDirectory, InvalidConfig) as error:
             raise Failure(str(error), WRONG_CALL) from error
         except LogDirectoryLocked as error:
-            raise in_use(error, locked_directory(error), USE_THE_MOUNT) from error
+            remedy = USE_THE_MOUNT if self._source is None else USE_ANOTHER_CACHE
+            raise in_use(error, locked_directory(error), remedy) from error
         except StorageError as error:
             raise Failure(str(error), FAILED) from error
         except OSError as error:
@@ -307,9 +385,9 @@ class _Daemon:
             pid,
             daemon_registry.started(pid) or 0,
             device,
-            self._mount_point,
+            self.mount_point,
             self._log_directory,
-            self._options.texts(),
+            {**self._options.texts(), **({} if self._source is None else self._source.shown)},
             directories=tuple(self._log_directories),
         )
         try:

@@ -77,7 +77,9 @@ def command(
     """
     addresses = broker_addresses(brokers)
     wanted = _options(names, start, end, groups, options)
-    wanted = _with(wanted, replication_factor, bytes_per_second(rate), into_existing=into_existing, dry_run=dry_run)
+    wanted = _with(
+        wanted, replication_factor, bytes_per_second("--rate", rate), into_existing=into_existing, dry_run=dry_run
+    )
     properties = client_properties(config)
     preflight.check_directory(log_directory, read_only=True, may_be_empty=False)
     result = _restore(log_directory, addresses, properties, wanted)

@@ -19,6 +19,7 @@ from offsetfs.fs.mounting.mount_table import resolved
 METRICS = ".offsetfs/metrics"
 PREFIX = "offsetfs_"
 BROKER_PREFIX = "broker_"
+MIRROR_PREFIX = "mirror_"
 TIMEOUT_S = 2.0
 
 Values = Mapping[str, float]
@@ -96,6 +97,8 @@ def parse_metrics(text: str, taken_s: float) -> Sample:
             name = sample.name.removeprefix(PREFIX).removesuffix("_total")
             if name.startswith(BROKER_PREFIX):
                 broker.add(name.removeprefix(BROKER_PREFIX), sample.labels, sample.value)
+            elif name.startswith(MIRROR_PREFIX):
+                continue  # its partitions need not be those that the mount has used
             elif name == "mount_info":
                 labels = dict(sample.labels)
             elif "topic" in sample.labels:

@@ -1,4 +1,4 @@
-"""The process that mirrors a cluster into a log directory with `offsetfs mirror`: its record in the registry.
+"""The process that mirrors a cluster (`offsetfs mirror`, a mount of `kafka://`): its record in the registry.
 
     mirror-4711.json    process, start time, log directory, and the state of each partition, written again every second
 
@@ -10,20 +10,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from offsetfs.cli.mounts import daemon_registry
 from offsetfs.storage import LogDirectory, files
 
+if TYPE_CHECKING:
+    from offsetfs.mirror.status import MirrorStatus
+
 _BYTES_MAX = 1 << 26
 
 
-def publish(log_directory: str, state: dict[str, Any]) -> None:
+def publish(log_directory: str, status: MirrorStatus) -> None:
     """Write the record of this process; OSError if another user could change files of the registry."""
     pid, registry = os.getpid(), daemon_registry.own_directory()
     daemon_registry.create_own(registry)
     head = {"pid": pid, "started": daemon_registry.started(pid), "directory": os.path.realpath(log_directory)}
-    daemon_registry.replace_file(_path(pid, registry), json.dumps({**head, **state}).encode() + b"\n")
+    daemon_registry.replace_file(_path(pid, registry), json.dumps({**head, **status.as_json()}).encode() + b"\n")
 
 
 def withdraw() -> None:

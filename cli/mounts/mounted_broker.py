@@ -12,6 +12,7 @@ from offsetfs.broker.report import BrokerReport
 from offsetfs.broker.settings import ServerSettings, advertised_at
 from offsetfs.broker.settings_file import load_settings
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
+from offsetfs.fs.companion import OnFault
 from offsetfs.fs.options import MountOptions
 from offsetfs.runtime.addresses import AddressError, Endpoint, listeners_text
 from offsetfs.storage import LogDirectory
@@ -36,8 +37,10 @@ class MountedBroker:
         """Where it listens: port 0 is replaced by the one that the system has chosen."""
         return tuple(Endpoint(each.settings.name, each.address) for each in self._listeners)
 
-    async def run(self, directory: LogDirectory) -> None:
-        """Serve `directory` until `stop`; connections have been answered then."""
+    name = "the broker"
+
+    async def run(self, directory: LogDirectory, on_fault: OnFault) -> None:
+        """Serve `directory` until `stop`; connections have been answered then. It reports no faults of its own."""
         if self._is_stopped:
             return
         self._broker = Broker(directory, self._settings, self._listeners)

@@ -21,7 +21,12 @@ def daemon_of(log_directory: str) -> daemon_registry.Daemon | None:
     directory = os.path.realpath(log_directory)
     served = (daemon_registry.serving(mount) for mount in mounts() if mount.type == FILE_SYSTEM_TYPE)
     daemons = (found[0] for found in served if found is not None)
-    return next((d for d in daemons if directory in d.directories and d.is_alive and "ro" not in d.options), None)
+    return next((d for d in daemons if directory in d.directories and d.is_alive and _writes(d)), None)
+
+
+def _writes(daemon: daemon_registry.Daemon) -> bool:
+    """Whether a daemon writes its log directory: that of a mount of `kafka://` does, though the mount is read-only."""
+    return "ro" not in daemon.options or "source" in daemon.options
 
 
 def locked_directory(error: LogDirectoryLocked) -> str:

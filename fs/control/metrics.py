@@ -24,7 +24,6 @@ from prometheus_client.core import (
 )
 from prometheus_client.exposition import generate_latest
 
-from offsetfs.broker import exporter
 from offsetfs.fs.control.report import PartitionReport, Report
 from offsetfs.library.durations import cumulative_buckets
 
@@ -179,8 +178,8 @@ def _families(report: Report) -> Iterator[Metric]:
             if value is not None:
                 family.add_metric(_labels(partition), value)
         yield family
-    if report.broker is not None:
-        yield from exporter.families(report.broker)
+    if report.companion is not None:
+        yield from report.companion.families()
     yield from ProcessCollector(namespace="offsetfs", registry=None).collect()
 
 

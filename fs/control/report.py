@@ -22,7 +22,7 @@ from offsetfs.fs.reporting.errors import name_of
 from offsetfs.storage import TopicPartition
 
 if TYPE_CHECKING:  # a mount without a broker does without its modules
-    from offsetfs.broker.report import BrokerReport
+    from offsetfs.fs.companion import CompanionReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ class Report:
     buffer_bytes_max: int
     caches: Mapping[str, CacheReport]
     tasks: Mapping[str, TaskCounts]
-    broker: BrokerReport | None = None
-    """The broker in the process of the mount."""
+    companion: CompanionReport | None = None
+    """The broker or the mirror in the process of the mount."""
 
 
 PARTITIONS_AT_ONCE = 50  # half a millisecond; then other tasks of the event loop run
@@ -145,7 +145,7 @@ class Reporter:
             buffer_bytes_max=buffers.bytes_max,
             caches=self._caches(),
             tasks={name: dataclasses.replace(counts) for name, counts in counters.tasks.items()},
-            broker=None if mount.companion is None else await mount.companion.report(),
+            companion=None if mount.companion is None else await mount.companion.report(),
         )
 
     def _caches(self) -> dict[str, CacheReport]:

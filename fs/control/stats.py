@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from offsetfs.fs.control.report import PartitionReport, Report
 from offsetfs.library.durations import DURATION_BOUNDS_S
-from offsetfs.library.formatting import columns, duration, size
-
-if TYPE_CHECKING:  # a mount without a broker does without its modules
-    from offsetfs.broker.report import BrokerReport
+from offsetfs.library.formatting import columns, duration, most_frequent, size
 
 _HEADINGS = ("PARTITION", "START", "NEXT", "SIZE", "APPENDED", "BYTES", "READ", "NOT ON DISK", "SINCE", "FOLLOWERS")
 
@@ -28,8 +24,8 @@ def _mount(report: Report) -> Iterator[str]:
     yield f"offsetfs {report.version}: {report.log_directory} on {mount_point}, {mode}, for {up}"
     yield f"partitions  {report.partitions_count}, of which {len(report.partitions)} were used"
     yield f"open files  {report.open_files}"
-    yield f"requests    {sum(report.requests.values())}: {_most(report.requests)}"
-    yield f"errnos      {sum(report.refusals.values())}: {_most(report.refusals)}"
+    yield f"requests    {sum(report.requests.values())}: {most_frequent(report.requests)}"
+    yield f"errnos      {sum(report.refusals.values())}: {most_frequent(report.refusals)}"
     yield f"faults      {report.faults}" + (", see errors" if report.faults else "")
     if report.unrecovered:
         names = ", ".join(report.unrecovered[:8]) + (", …" if len(report.unrecovered) > 8 else "")
@@ -41,24 +37,8 @@ def _mount(report: Report) -> Iterator[str]:
         yield f"cache       {name}: {size(cache.bytes)} of {size(cache.bytes_max)}{share}"
     for task, counts in sorted(report.tasks.items()):
         yield f"task        {task}: {counts.runs} times, {counts.failures} failed, {size(counts.bytes_freed)} freed"
-    if report.broker is not None:
-        yield from _broker(report.broker)
-
-
-def _broker(broker: BrokerReport) -> Iterator[str]:
-    metrics = broker.metrics
-    counts = f"{metrics.connections_accepted} accepted, {metrics.connections_refused} refused"
-    traffic = f"{size(metrics.received_bytes)} received, {size(metrics.sent_bytes)} sent"
-    requests = {api: each.requests for api, each in metrics.apis.items() if each.requests}
-    yield f"broker      {metrics.connections} connections, {counts}; {traffic}"
-    yield f"  requests  {sum(requests.values())}: {_most(requests)}"
-    yield f"  errors    {sum(sum(each.errors.values()) for each in metrics.apis.values())}"
-    yield f"  groups    {len(broker.groups)}: {_most(broker.groups_by_state)}; lag {sum(broker.lags.values())}"
-
-
-def _most(counts: Mapping[str, int]) -> str:
-    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:8]
-    return ", ".join(f"{name} {count}" for name, count in most) or "none"
+    if report.companion is not None:
+        yield from report.companion.lines()
 
 
 def _syncs(report: Report) -> str:

@@ -136,9 +136,9 @@ class KeyDirectory:
         return self._index.index
 
     def _stem(self) -> str | None:
-        """Return its path: beside the log, or in the user cache if the mount is read-only. None: nowhere."""
+        """Return its path: beside the log, or in the user cache if the log directory is read-only. None: nowhere."""
         view, cache = self._partition.view, self._mount.options.cache_directory
-        if not self._mount.is_read_only:
+        if not self._mount.directory.read_only:
             return views.stem_beside(view)
         if cache is None:
             return None

@@ -129,7 +129,7 @@ class SegmentFileNodes:
         return status
 
     def _entry(self, number: int, file: _File, status: os.stat_result) -> EntryAttributes:
-        is_sealed = not self._mount.is_read_only and self._is_sealed(file)
+        is_sealed = not self._mount.directory.read_only and self._is_sealed(file)
         entry = self._mount.attributes.file(
             self._partition.inode(Kind.SEGMENT, number),
             status.st_size,

@@ -60,7 +60,7 @@ class LineIndexUpkeep:
         self._waiting: deque[tuple[GrowingFiles, Segment]] = deque()
         self._is_running = False
         self._last_growth = 0.0
-        self._is_disabled = mount.is_read_only or mount.options.is_committed_only
+        self._is_disabled = mount.directory.read_only or mount.options.is_committed_only
 
     def check(self, name: TopicPartition) -> None:
         """Queue the segments of a partition that were sealed or replaced since the last call. Called at each append."""

@@ -30,7 +30,7 @@ import trio
 
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.appends.shared_sync import Unsynced
-from offsetfs.fs.companion import MountCompanion
+from offsetfs.fs.companion import MountCompanion, OnFault
 from offsetfs.fs.control.control import set_level
 from offsetfs.fs.mounting import reader_hand_off
 from offsetfs.fs.mounting.descriptor_limits import Reserve, limit, reserve_size, threads_max
@@ -185,7 +185,7 @@ class _Session:
             if maintenance is not None:
                 tasks.start_soon(maintenance.run)
             if self._companion is not None:
-                tasks.start_soon(self._run_companion, self._companion)
+                tasks.start_soon(self._run_companion, self._companion, operations.mount.error_log.report)
             await self._ending.wait()
             if self._companion is not None:
                 self._companion.stop()
@@ -211,14 +211,14 @@ class _Session:
         finally:
             self._requests_done.set()
 
-    async def _run_companion(self, companion: MountCompanion) -> None:
+    async def _run_companion(self, companion: MountCompanion, on_fault: OnFault) -> None:
         try:
             await self._is_ready.wait()
-            await companion.run(self._directory.directories[0])
+            await companion.run(self._directory.directories[0], on_fault)
         except Exception as error:
-            _log.exception("the Kafka protocol is no longer served")
+            _log.exception("%s ended", companion.name)
             self._end(f"internal error: {error!r}")
-            self.failures.append(f"the Kafka protocol could no longer be served: {error!r}")
+            self.failures.append(f"{companion.name} ended: {error!r}")
         finally:
             self._companion_ended.set()
 

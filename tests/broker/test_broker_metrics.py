@@ -15,7 +15,7 @@ from running_broker import Running, framed, received
 
 import offsetfs
 from offsetfs.broker import exporter, metrics, report
-from offsetfs.broker.exporter import MetricsServer
+from offsetfs.broker.exporter import metrics_server
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.report import BrokerReporter, GroupSnapshot
 from offsetfs.broker.settings import ServerSettings
@@ -166,7 +166,7 @@ async def test_a_blocked_event_loop_is_a_delay(autojump_clock: trio.testing.Mock
 
 async def exported(reporter: BrokerReporter) -> dict[str, dict[tuple[str, ...], float]]:
     """Return what Prometheus reads: the value of each sample by name and labels."""
-    server = MetricsServer(reporter, "127.0.0.1", 0)
+    server = metrics_server(reporter, "127.0.0.1", 0)
     host, port = server.address
 
     def scraped() -> str:

@@ -191,7 +191,7 @@ def with_broker() -> Report:
     counted.apis["Produce"].errors[ErrorCode.INVALID_RECORD] = 1
     groups = (GroupSnapshot("readers", "Stable", 1, {}),)
     return replace(
-        REPORT, broker=BrokerReport("0.1.0", "/srv/logs", False, 1, 3, counted, groups, {("readers", "t"): 4})
+        REPORT, companion=BrokerReport("0.1.0", "/srv/logs", False, 1, 3, counted, groups, {("readers", "t"): 4})
     )
 
 

@@ -1,0 +1,112 @@
+"""The mirror of `offsetfs mount kafka://…`: it writes the log directory of the mount, in its process."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import re
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from offsetfs.cli import preflight
+from offsetfs.cli.arguments.kafka_mounts import KafkaMount
+from offsetfs.cli.exit_codes import WRONG_CALL, Failure
+from offsetfs.cli.mounts.mirroring_process import publish, withdraw
+from offsetfs.client.errors import ClientError
+from offsetfs.fs.companion import OnFault
+from offsetfs.fs.options import own_cache_directory
+from offsetfs.fs.reporting.error_log import Fault
+from offsetfs.mirror.mirror import MirrorError
+from offsetfs.mirror.process import MirrorBeside, cluster_id
+from offsetfs.mirror.status import MirrorStatus
+from offsetfs.storage import LogDirectory
+from offsetfs.storage.errors import StorageError, sentence
+
+_log = logging.getLogger(__name__)
+
+_CURE = "offsetfs status MNT shows each partition"
+_IN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+
+
+class MountedMirror:
+    """The mirror beside a mount (`fs.companion.MountCompanion`)."""
+
+    name = "the mirror"
+
+    def __init__(self, mount: KafkaMount, log_directory: str, warn: Callable[[str], None]) -> None:
+        """`warn`: called with each event of `begin`."""
+        self._log_directory = log_directory
+        self._on_event = warn
+        self._mirror = MirrorBeside(mount.source, self._event, self._publish)
+        self._chosen = mount.source.options.topics
+
+    def begin(self, directory: LogDirectory) -> None:
+        """Connect to the cluster and create its topics in `directory`; `Failure`."""
+        try:
+            trio.run(self._mirror.begin, directory)
+        except (ClientError, MirrorError, StorageError, OSError) as error:
+            raise Failure(sentence(error)) from error
+        mirrored = directory.mirror.topics if directory.mirror is not None else ()
+        others = [each for each in mirrored if not any(pattern.fullmatch(each) for pattern in self._chosen)]
+        if others:
+            listed = ", ".join(sorted(others))
+            self._on_event(f"{listed}: in the cache, and not chosen by topic=; shown as of an earlier mount")
+
+    async def run(self, directory: LogDirectory, on_fault: OnFault) -> None:
+        """Mirror until `stop`. Errors are in the log and in `.offsetfs/errors`; the mount continues."""
+
+        def event(text: str) -> None:
+            _log.warning("%s", text)
+            on_fault(Fault(None, "mirror", "", text, _CURE))
+
+        self._on_event = event
+        try:
+            await self._mirror.run(directory)
+        finally:
+            withdraw()
+
+    def stop(self) -> None:
+        """Append nothing more, and let `run` return."""
+        self._mirror.stop()
+
+    async def report(self) -> MirrorStatus | None:
+        """Return the state of the mirror; None before it runs."""
+        return self._mirror.status
+
+    def _event(self, text: str) -> None:
+        self._on_event(text)
+
+    def _publish(self, status: MirrorStatus) -> None:
+        with contextlib.suppress(OSError):  # the mirror continues without `offsetfs status`
+            publish(self._log_directory, status)
+
+
+def cache_directory(mount: KafkaMount, mount_point: str) -> str:
+    """Return the path of the cache; create it. `Failure`. In the user cache its name is the id of the cluster."""
+    path = mount.cache
+    if path is None:
+        base = own_cache_directory(os.environ)
+        if base is None:
+            raise Failure("there is no home directory for a cache; name one with -o cache=DIR", WRONG_CALL)
+        try:
+            found = trio.run(partial(cluster_id, mount.source))
+        except ClientError as error:
+            raise Failure(sentence(error)) from error
+        path = os.path.join(base, "kafka", _file_name(found or mount.source.text))
+    path = os.path.realpath(path)
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}", WRONG_CALL) from error
+    preflight.check_not_nested(path, mount_point)
+    preflight.check_directory(path, read_only=False, may_be_empty=True)
+    return path
+
+
+def _file_name(text: str) -> str:
+    """Return a name for a directory: a peer's text may be any string."""
+    return text if _IN_NAME.match(text) else hashlib.sha256(text.encode()).hexdigest()[:32]
