@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.library.formatting import most_frequent, size
@@ -15,9 +14,6 @@ from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.errors import StorageError
 from offsetfs.version import __version__
-
-if TYPE_CHECKING:  # imported when metrics are read
-    from prometheus_client.core import Metric
 
 OTHERS = "(others)"
 """Stands for all groups or topics without samples of their own; no valid name of a topic."""
@@ -71,12 +67,6 @@ class BrokerReport:
         yield f"  requests  {sum(requests.values())}: {most_frequent(requests)}"
         yield f"  errors    {sum(sum(each.errors.values()) for each in metrics.apis.values())}"
         yield f"  groups    {len(self.groups)}: {most_frequent(self.groups_by_state)}; lag {sum(self.lags.values())}"
-
-    def families(self) -> Iterator[Metric]:
-        """Yield the metrics for Prometheus."""
-        from offsetfs.broker import exporter
-
-        return exporter.families(self)
 
 
 class BrokerReporter:

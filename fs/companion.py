@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from offsetfs.fs.reporting.error_log import Fault
@@ -15,14 +16,14 @@ OnFault = Callable[[Fault], None]
 """Called with each line for `.offsetfs/errors`."""
 
 
-class CompanionReport(Protocol):
+@dataclass(frozen=True, slots=True)
+class CompanionReport:
     """The state of a companion at one moment. Other threads may read it."""
 
-    def lines(self) -> Iterator[str]:
-        """Yield lines for `.offsetfs/stats`."""
-
-    def families(self) -> Iterator[Metric]:
-        """Yield metrics for `.offsetfs/metrics`."""
+    lines: Callable[[], Iterator[str]]
+    """Yields lines for `.offsetfs/stats`."""
+    families: Callable[[], Iterator[Metric]]
+    """Yields metrics for `.offsetfs/metrics`."""
 
 
 class MountCompanion(Protocol):

@@ -22,6 +22,7 @@ from offsetfs.client.errors import ClientError, error_name
 from offsetfs.client.metadata import ClusterMetadata, TopicInfo
 from offsetfs.mirror import positions, topics
 from offsetfs.mirror.fetcher import NodeFetcher
+from offsetfs.mirror.groups import GroupMirror, conflict
 from offsetfs.mirror.options import EARLIEST, FETCH_BYTES_MAX, FLIGHT_BYTES_MAX, LATEST, MirrorOptions, OnGap
 from offsetfs.mirror.partition import UNKNOWN, MirroredPartition
 from offsetfs.mirror.positions import OffsetQuery, SourceOffset
@@ -83,6 +84,12 @@ class Mirror:
         self._asks_again = False
         self._failing_since: float | None = None
         self._is_begun = False
+        self._groups: GroupMirror | None = None
+        if options.groups:
+            self._groups = GroupMirror(directory, client, options, self._ends, on_event)
+
+    def _ends(self) -> dict[TopicPartition, int]:
+        return {name: each.log.next_offset for name, each in self.partitions.items()}
 
     # --- the whole ----------------------------------------------------------------------------------------------------
 
@@ -115,9 +122,12 @@ class Mirror:
             await self._try_refresh()
             self._is_begun = True
         failures = list[Exception]()
+        groups = self._groups
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._keep_up)
+            if groups is not None and not self._options.once:
+                nursery.start_soon(groups.run)
             try:
                 await self._follow()
             except (ClientError, MirrorError, StorageError, OSError) as error:  # raised below: not in a group
@@ -125,6 +135,8 @@ class Mirror:
             nursery.cancel_scope.cancel()
         if failures:
             raise failures[0]
+        if groups is not None and self._options.once:
+            await groups.sync()
 
     @property
     def is_complete(self) -> bool:
@@ -134,7 +146,8 @@ class Mirror:
     @property
     def has_failed(self) -> bool:
         """Whether a topic or a partition could not be mirrored."""
-        return bool(self.failures) or any(each.failure for each in self.partitions.values())
+        has_failed = self._groups is not None and bool(self._groups.failures)
+        return has_failed or bool(self.failures) or any(each.failure for each in self.partitions.values())
 
     async def _follow(self) -> None:
         next_refresh = trio.current_time() + REFRESH_S
@@ -232,6 +245,8 @@ class Mirror:
                 f"{self._directory.path} mirrors the cluster {known.cluster_id} ({known.source}), and {self.source} "
                 f"is {metadata.cluster_id}; use another directory"
             )
+        if reason := conflict(self._options, known.topics):
+            raise MirrorError(reason)
         chosen = [each for each in topics.chosen_topics(metadata, self._options) if self._can_mirror(each, known)]
         new = [each for each in chosen if each.name not in known.topics or _is_another(each, known.topics[each.name])]
         if new or self._directory.mirror is None:

@@ -35,6 +35,8 @@ class MirrorOptions:
     """Topics whose whole name matches one of them. Internal topics only where one of them is the name itself."""
     start: int = EARLIEST
     """Where partitions begin that are not here yet: a time in milliseconds since 1970, EARLIEST or LATEST."""
+    groups: Sequence[re.Pattern[str]] = ()
+    """Consumer groups whose whole name matches one of them: their committed offsets are taken over."""
     needs_topic: bool = False
     """Whether it is an error if no topic matches. With `once` it always is."""
     once: bool = False

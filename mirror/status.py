@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
@@ -13,9 +13,6 @@ from offsetfs.library.formatting import duration
 from offsetfs.mirror.mirror import Mirror
 from offsetfs.mirror.partition import UNKNOWN, MirroredPartition
 from offsetfs.storage import TopicPartition
-
-if TYPE_CHECKING:  # imported when metrics are read
-    from prometheus_client.core import Metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +44,6 @@ class MirrorStatus:
         records, seconds = sum(each.lag or 0 for each in behind), max((each.lag_seconds for each in behind), default=0)
         failed = len(self.failures) + sum(each.failure is not None for each in self.partitions.values())
         yield f"mirror      of {self.source}: {records} offsets behind, for {duration(seconds)}; {failed} failed"
-
-    def families(self) -> Iterator[Metric]:
-        """Yield the metrics for Prometheus."""
-        from offsetfs.mirror import exporter
-
-        return exporter.families(self)
 
     def as_json(self) -> dict[str, Any]:
         """Return the state for JSON."""

@@ -65,6 +65,7 @@ def mirror_options(
     bytes_per_s: int = 0,
     settings: Mapping[str, str] | None = None,
     needs_topic: bool = False,
+    groups: tuple[str, ...] = (),
 ) -> MirrorOptions:
     """Return the options of a mirror; `Failure`. `prefix`: of the names of options in messages."""
     from offsetfs.mirror.options import EARLIEST, LATEST, MirrorOptions, OnGap
@@ -78,6 +79,7 @@ def mirror_options(
         topics=name_patterns(f"{prefix}topic", patterns or (".*",)),
         start=begin,
         needs_topic=needs_topic,
+        groups=name_patterns(f"{prefix}groups", groups),
         once=once,
         keep=keep,
         on_gap=OnGap(on_gap),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SCHEME = "kafka://"
 _FLAGS = ("keep",)
-MIRROR_OPTIONS = ("topic", "from", "cache", "config", "rate", "on-gap", "retention.ms", *_FLAGS)
+MIRROR_OPTIONS = ("topic", "groups", "from", "cache", "config", "rate", "on-gap", "retention.ms", *_FLAGS)
 """The options of the mirror; those of the mount are others."""
 
 _EXCLUDED = ("listen", "advertise", "allow-anonymous", "create", "delete", "delete-records", "rw")
@@ -60,6 +60,7 @@ def kafka_mount(url: str, texts: Sequence[str], config: str | None = None) -> Ka
         bytes_per_s=bytes_per_second("rate", given.get("rate")),
         settings={} if retention is None else {"retention.ms": _milliseconds(retention)},
         needs_topic=True,
+        groups=tuple(value for name, value in values if name == "groups"),
     )
     source = MirrorSource(broker_addresses(brokers), client_properties(given.get("config")), options)
     shown = {"source": f"{SCHEME}{brokers}/", **given, **({"topic": "|".join(patterns)} if patterns else {})}

@@ -31,6 +31,7 @@ METRICS_PORT = 9309
 @click.argument("brokers", metavar="BROKERS")
 @click.argument("log_directory", metavar="LOGDIR")
 @click.option("--topic", "names", metavar="REGEX", multiple=True, help="Topics whose whole name matches; default all.")
+@click.option("--groups", metavar="REGEX", multiple=True, help="Also committed offsets of groups that match.")
 @click.option("--from", "start", metavar="WHEN", default="earliest", help="Where new partitions begin (see above).")
 @click.option("--once", is_flag=True, help="Up to the ends of the partitions now, then end.")
 @click.option("--keep", is_flag=True, help="Keep records that the cluster deletes or compacts: an archive.")
@@ -46,6 +47,7 @@ def command(
     brokers: str,
     log_directory: str,
     names: tuple[str, ...],
+    groups: tuple[str, ...],
     start: str,
     once: bool,
     keep: bool,
@@ -70,9 +72,12 @@ def command(
     Records that the cluster deletes are deleted here, too, except with --keep. They do not go by their age, except with
     --retention.ms.
 
+    With --groups, committed offsets are written to __consumer_offsets in LOGDIR every five seconds: consumers can
+    continue from the mirror (offsetfs serve). This needs the permission to describe the groups.
+
     \b
     offsetfs mirror broker1:9092,broker2:9092 ~/mirror --topic 'orders|users.*' --from -7d
-    offsetfs mirror broker1:9092 /backup/kafka --once --keep
+    offsetfs mirror broker1:9092 /backup/kafka --once --keep --groups '.*'
     offsetfs mirror broker1:9093 ~/mirror --config client.properties
     offsetfs mount ~/mirror /mnt -o ro
 
@@ -90,6 +95,7 @@ def command(
         keep=keep,
         on_gap=on_gap,
         bytes_per_s=bytes_per_second("--rate", rate),
+        groups=groups,
         settings=settings,
     )
     source = MirrorSource(addresses, client_properties(config), options)

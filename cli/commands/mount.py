@@ -119,9 +119,10 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
     allow_other     give other users access
     log-level=L     lowest level in the log: debug, info, warning, error (info)
     log-file=PATH   file of the log, instead of the journal or syslog
-    topic=REGEX, from=WHEN, keep, on-gap=skip, rate=BYTES, retention.ms=N, config=FILE
+    topic=REGEX, groups=REGEX, from=WHEN, keep, on-gap=skip, rate=BYTES,
+    retention.ms=N, config=FILE
                     with kafka://: as the options of offsetfs mirror;
-                    config is client.properties; topic may be repeated
+                    config is client.properties; patterns may be repeated
     cache=DIR       with kafka://: the log directory of the mirror
                     (default: one for each cluster in the user cache)
     NAME=VALUE      a topic setting of Kafka, as the default of all topics, or a

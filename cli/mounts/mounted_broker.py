@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from offsetfs.broker.broker import Broker, logins_of
 from offsetfs.broker.connections.listeners import Listener, ListenError, open_listeners
@@ -12,12 +13,15 @@ from offsetfs.broker.report import BrokerReport
 from offsetfs.broker.settings import ServerSettings, advertised_at
 from offsetfs.broker.settings_file import load_settings
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
-from offsetfs.fs.companion import OnFault
+from offsetfs.fs.companion import CompanionReport, OnFault
 from offsetfs.fs.options import MountOptions
 from offsetfs.runtime.addresses import AddressError, Endpoint, listeners_text
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import InvalidConfig, StorageError
 from offsetfs.storage.security import SecurityStore
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 
 class MountedBroker:
@@ -46,15 +50,26 @@ class MountedBroker:
         self._broker = Broker(directory, self._settings, self._listeners)
         await self._broker.run()
 
-    async def report(self) -> BrokerReport | None:
+    async def report(self) -> CompanionReport | None:
         """Return its metrics; None before it serves."""
-        return None if self._broker is None else await self._broker.reporter.report()
+        return None if self._broker is None else companion_report(await self._broker.reporter.report())
 
     def stop(self) -> None:
         """Accept nothing more; `run` returns when the connections have been answered."""
         self._is_stopped = True
         if self._broker is not None:
             self._broker.stop()
+
+
+def companion_report(report: BrokerReport) -> CompanionReport:
+    """Return the report of a broker as a mount shows it."""
+
+    def families() -> Iterator[Metric]:
+        from offsetfs.broker import exporter  # when metrics are read
+
+        return exporter.families(report)
+
+    return CompanionReport(report.lines, families)
 
 
 @contextlib.contextmanager

@@ -7,8 +7,9 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -17,7 +18,7 @@ from offsetfs.cli.arguments.kafka_mounts import KafkaMount
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.cli.mounts.mirroring_process import publish, withdraw
 from offsetfs.client.errors import ClientError
-from offsetfs.fs.companion import OnFault
+from offsetfs.fs.companion import CompanionReport, OnFault
 from offsetfs.fs.options import own_cache_directory
 from offsetfs.fs.reporting.error_log import Fault
 from offsetfs.mirror.mirror import MirrorError
@@ -25,6 +26,9 @@ from offsetfs.mirror.process import MirrorBeside, cluster_id
 from offsetfs.mirror.status import MirrorStatus
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import StorageError, sentence
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 _log = logging.getLogger(__name__)
 
@@ -73,9 +77,18 @@ class MountedMirror:
         """Append nothing more, and let `run` return."""
         self._mirror.stop()
 
-    async def report(self) -> MirrorStatus | None:
+    async def report(self) -> CompanionReport | None:
         """Return the state of the mirror; None before it runs."""
-        return self._mirror.status
+        status = self._mirror.status
+        if status is None:
+            return None
+
+        def families() -> Iterator[Metric]:
+            from offsetfs.mirror import exporter  # when metrics are read
+
+            return exporter.families(status)
+
+        return CompanionReport(status.lines, families)
 
     def _event(self, text: str) -> None:
         self._on_event(text)

@@ -14,6 +14,7 @@ from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.report import BrokerReport, GroupSnapshot
 from offsetfs.cli.commands import top
 from offsetfs.cli.mounts import metrics_samples
+from offsetfs.cli.mounts.mounted_broker import companion_report
 from offsetfs.fs.control import metrics, stats
 from offsetfs.fs.control.report import CacheReport, LogReport, PartitionReport, Report
 from offsetfs.fs.reporting.counters import (
@@ -192,9 +193,8 @@ def with_broker() -> Report:
     counted.apis["Produce"].requests = 7
     counted.apis["Produce"].errors[ErrorCode.INVALID_RECORD] = 1
     groups = (GroupSnapshot("readers", "Stable", 1, {}),)
-    return replace(
-        REPORT, companion=BrokerReport("0.1.0", "/srv/logs", False, 1, 3, counted, groups, {("readers", "t"): 4})
-    )
+    broker = BrokerReport("0.1.0", "/srv/logs", False, 1, 3, counted, groups, {("readers", "t"): 4})
+    return replace(REPORT, companion=companion_report(broker))
 
 
 def test_a_mount_with_a_broker_has_the_numbers_of_both() -> None:

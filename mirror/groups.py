@@ -1,0 +1,150 @@
+"""The committed offsets of consumer groups: read from the source, and written to `__consumer_offsets` of the mirror.
+
+    ListGroups at each broker ──► OffsetFetch for each chosen group ──► what differs, as commits of Kafka's format
+
+So a consumer can continue from the mirror, when `offsetfs serve` serves it, and `groups/` of a mount shows the offsets.
+It needs the permission to describe the groups and the topics. Only commits for mirrored partitions are taken over. An
+offset beyond the end of the mirrored partition becomes that end: the records between are not in the mirror.
+
+A group that is deleted at the source keeps its commits here, as a topic keeps its records.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+
+import trio
+
+from offsetfs.client.cluster import ClusterClient
+from offsetfs.client.errors import ClientError, check_code
+from offsetfs.mirror.options import MirrorOptions
+from offsetfs.protocol import messages as m
+from offsetfs.runtime.threads import in_thread
+from offsetfs.storage import BatchBuilder, LogDirectory, TopicPartition
+from offsetfs.storage.coordinators import (
+    OFFSETS_TOPIC,
+    CommittedOffset,
+    ConsumerGroups,
+    commit_key,
+    commit_value,
+    partition_of_group,
+)
+from offsetfs.storage.errors import StorageError, sentence
+
+SYNC_S = 5.0
+"""How often committed offsets are read from the source."""
+
+FETCH_VERSION_MAX = 7
+"""Later versions of OffsetFetch ask for several groups at once."""
+
+_Commits = Mapping[TopicPartition, CommittedOffset]
+
+
+def conflict(options: MirrorOptions, mirrored: Collection[str]) -> str:
+    """Return why commits cannot be written: `__consumer_offsets` itself is mirrored. Empty if they can."""
+    chosen = any(each.pattern == OFFSETS_TOPIC for each in options.topics)
+    if not options.groups or (not chosen and OFFSETS_TOPIC not in mirrored):
+        return ""
+    return f"{OFFSETS_TOPIC} is mirrored, which has the offsets of all groups; leave --groups out, or the topic"
+
+
+class GroupMirror:
+    """The committed offsets of the chosen groups."""
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        client: ClusterClient,
+        options: MirrorOptions,
+        ends: Callable[[], Mapping[TopicPartition, int]],
+        on_event: Callable[[str], None],
+    ) -> None:
+        """`ends`: returns the mirrored partitions, and where they end here."""
+        self._directory = directory
+        self._client = client
+        self._patterns = options.groups
+        self._ends = ends
+        self._on_event = on_event
+        self._local = ConsumerGroups(directory, on_event)
+        self.failures: dict[str, str] = {}
+        """Groups whose offsets are not taken over, with the reasons; "" for all groups."""
+
+    async def run(self) -> None:
+        """Keep the commits in step, until cancelled. Errors are reported once, and tried again."""
+        while True:
+            await self.sync()
+            await trio.sleep(SYNC_S)
+
+    async def sync(self) -> None:
+        """Take over the commits that differ. Errors are in `failures`."""
+        try:
+            metadata = await self._client.metadata()
+            names = [name for node in metadata.brokers for name in await self._groups_of(node)]
+        except ClientError as error:
+            self._failed("", error)
+            return
+        self.failures.pop("", None)
+        for name in sorted(set(names)):
+            try:
+                found = await self._source_commits(name)
+                with trio.CancelScope(shield=True):
+                    await in_thread(partial(self._write, name, found))
+            except (ClientError, StorageError, OSError) as error:
+                self._failed(name, error)
+            else:
+                self.failures.pop(name, None)
+
+    def _failed(self, group: str, error: Exception) -> None:
+        text = sentence(error)
+        if self.failures.get(group) != text:
+            self.failures[group] = text
+            self._on_event(f"{f'group {group}' if group else 'groups'}: offsets are not taken over: {text}")
+
+    async def _groups_of(self, node: int) -> list[str]:
+        response = await self._client.request(m.ListGroupsRequest(), node=node)
+        check_code(response.error_code, "ListGroups")
+        names = (each.group_id for each in response.groups)
+        return [each for each in names if any(pattern.fullmatch(each) for pattern in self._patterns)]
+
+    async def _source_commits(self, group: str) -> dict[TopicPartition, CommittedOffset]:
+        """Return the commits for mirrored partitions; KafkaError, ClientError."""
+        node = await self._client.coordinator(group)
+        request = m.OffsetFetchRequest(group, None)
+        response = await self._client.request(request, node=node, max_version=FETCH_VERSION_MAX)
+        check_code(response.error_code, f"group {group}")
+        now_ms, ends = int(time.time() * 1000), self._ends()
+        found = {}
+        for topic in response.topics:
+            for each in topic.partitions:
+                name = TopicPartition(topic.name, each.partition_index)
+                check_code(each.error_code, str(name))
+                if name in ends and each.committed_offset >= 0:
+                    offset = min(each.committed_offset, ends[name])
+                    found[name] = CommittedOffset(offset, each.committed_leader_epoch, each.metadata or "", now_ms)
+        return found
+
+    def _write(self, group: str, commits: _Commits) -> None:
+        """Write the commits that differ, and delete those that the source does not have, in a thread."""
+        while not self._local.refresh():
+            pass
+        known = {each.partition: each for each in self._local.commits(group.encode()) or []}
+        records = list[tuple[bytes, bytes | None]]()
+        for name, commit in commits.items():
+            if name not in known or known[name].offset != commit.offset:
+                records.append((commit_key(group, name), commit_value(commit)))
+        records += [(commit_key(group, name), None) for name in known if name not in commits]
+        if not records:
+            return
+        home = partition_of_group(self._directory, group, may_create=True)
+        log, now_ms = self._directory.writable_log(home), int(time.time() * 1000)
+        for key, value in records:
+            size = BatchBuilder.OVERHEAD_BYTES + _RECORD_BYTES + len(key) + len(value or b"")
+            builder = BatchBuilder(size)
+            builder.append(key, value, (), now_ms)
+            log.append(builder.seal())
+
+
+_RECORD_BYTES = 64
+"""What a record takes beside key and value, at most."""

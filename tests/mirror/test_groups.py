@@ -1,0 +1,109 @@
+"""`--groups`: the committed offsets of the source's consumer groups in `__consumer_offsets` of the mirror."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+import trio
+from running_broker import Running
+
+from offsetfs.client.cluster import ClusterClient
+from offsetfs.mirror.mirror import Mirror, MirrorError
+from offsetfs.mirror.options import MirrorOptions
+from offsetfs.protocol import messages as m
+from offsetfs.storage import BatchBuilder, Log, LogDirectory, TopicPartition
+from offsetfs.storage.coordinators import ConsumerGroups
+
+pytestmark = pytest.mark.unit
+
+ORDERS = TopicPartition("orders", 0)
+USERS = TopicPartition("users", 0)
+OPTIONS = MirrorOptions(topics=(re.compile("orders"),), groups=(re.compile("bill.*"),), once=True)
+
+
+def append(log: Log, count: int) -> None:
+    builder = BatchBuilder(1 << 16)
+    for number in range(count):
+        assert builder.append(None, b"%d" % number, (), 1_795_266_300_000)
+    log.append(builder.seal())
+
+
+async def commit(running: Running, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    topics = [
+        m.OffsetCommitRequestTopic(each.topic, partitions=[m.OffsetCommitRequestPartition(each.partition, offset)])
+        for each, offset in offsets.items()
+    ]
+    async with ClusterClient([running.address]) as client:
+        response = await client.request(m.OffsetCommitRequest(group, topics=topics), max_version=9)
+    assert [part.error_code for topic in response.topics for part in topic.partitions] == [0] * len(offsets)
+
+
+async def mirrored(running: Running, directory: LogDirectory, options: MirrorOptions = OPTIONS) -> Mirror:
+    async with ClusterClient([running.address]) as client:
+        found = Mirror(directory, client, "source:9092", options, lambda text: None)
+        with trio.fail_after(10):
+            await found.begin()
+            await found.run()
+    return found
+
+
+def commits(directory: LogDirectory, group: str) -> dict[TopicPartition, int]:
+    found = ConsumerGroups(directory, lambda text: None)
+    while not found.refresh():
+        pass
+    return {each.partition: each.offset for each in found.commits(group.encode()) or []}
+
+
+async def test_offsets_of_the_chosen_groups_and_mirrored_topics_are_taken_over(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    append(source.log(ORDERS), 10)
+    append(source.log(USERS), 10)
+    await commit(running, "billing", {ORDERS: 7, USERS: 5})
+    await commit(running, "others", {ORDERS: 3})
+    assert not (await mirrored(running, directory)).has_failed
+    assert commits(directory, "billing") == {ORDERS: 7}
+    assert commits(directory, "others") == {}
+
+
+async def test_a_second_run_changes_what_differs_and_nothing_else(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    append(source.log(ORDERS), 10)
+    both = TopicPartition("orders", 1)
+    append(source.log(both), 10)
+    await commit(running, "billing", {ORDERS: 7})
+    await commit(running, "billing", {both: 2})
+    await mirrored(running, directory)
+    names = [each for each in directory.partitions() if each.topic == "__consumer_offsets"]
+    ends = {each: directory.log(each).next_offset for each in names}
+    await mirrored(running, directory)
+    assert ends == {each: directory.log(each).next_offset for each in names}
+    await commit(running, "billing", {ORDERS: 9})
+    async with ClusterClient([running.address]) as client:
+        rows = [m.OffsetDeleteRequestTopic("orders", [m.OffsetDeleteRequestPartition(1)])]
+        assert (await client.request(m.OffsetDeleteRequest("billing", rows))).error_code == 0
+    await mirrored(running, directory)
+    assert commits(directory, "billing") == {ORDERS: 9}
+
+
+async def test_an_offset_beyond_the_mirrored_records_becomes_their_end(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    append(source.log(ORDERS), 10)
+    async with ClusterClient([running.address]) as client:
+        found = Mirror(directory, client, "source:9092", OPTIONS, lambda text: None)
+        await found.begin()
+        append(source.log(ORDERS), 5)
+        await commit(running, "billing", {ORDERS: 15})
+        await found.run()
+    assert commits(directory, "billing") == {ORDERS: directory.log(ORDERS).next_offset}
+
+
+async def test_a_mirrored_topic_of_offsets_excludes_it(running: Running, directory: LogDirectory) -> None:
+    options = replace(OPTIONS, topics=(re.compile("orders"), re.compile("__consumer_offsets")))
+    with pytest.raises(MirrorError, match="__consumer_offsets is mirrored, which has the offsets of all groups"):
+        await mirrored(running, directory, options)
