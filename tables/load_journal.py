@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offsetfs.storage import files
+from offsetfs.storage.directory import LOAD_JOURNAL
 from offsetfs.tables.errors import TableError
 
-FILE = ".offsetfs-table-load.json"
 BYTES_MAX = 16 << 20
 
 
@@ -31,7 +31,7 @@ class LoadJournal:
 
 def read_journal(directory: str) -> LoadJournal | None:
     """Return what a load before has begun and not completed; None if there is none. TableError, OSError."""
-    path = os.path.join(directory, FILE)
+    path = os.path.join(directory, LOAD_JOURNAL)
     try:
         found = json.loads(files.read_file(path, BYTES_MAX))
         source, topics = found["source"], found["topics"]
@@ -48,10 +48,10 @@ def read_journal(directory: str) -> LoadJournal | None:
 
 def write_journal(directory: str, source: str, topics: Sequence[str]) -> None:
     """Record what is begun; on disk after return. OSError."""
-    files.replace_file(os.path.join(directory, FILE), json.dumps({"source": source, "topics": topics}).encode())
+    files.replace_file(os.path.join(directory, LOAD_JOURNAL), json.dumps({"source": source, "topics": topics}).encode())
 
 
 def remove_journal(directory: str) -> None:
     """Record that the load is complete; on disk after return. OSError."""
-    files.remove_file(os.path.join(directory, FILE))
+    files.remove_file(os.path.join(directory, LOAD_JOURNAL))
     files.sync_directory(directory)

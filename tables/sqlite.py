@@ -29,6 +29,10 @@ BUSY_SECONDS = 30.0
 """How long a transaction waits for that of another process."""
 
 
+CACHE_KIB = 64 << 10
+"""Pages in memory: with SQLite's own 2 MiB each transaction writes pages of the indexes several times."""
+
+
 class SqliteDatabase:
     """A connection to a file of SQLite."""
 
@@ -45,6 +49,7 @@ class SqliteDatabase:
                 if is_new:  # readers and the sync do not wait for each other
                     self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute("PRAGMA synchronous = FULL")
+                self._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
                 self._connection.execute("SELECT 1 FROM sqlite_master LIMIT 1")
             except BaseException:
                 self._connection.close()

@@ -23,6 +23,7 @@ sys.path.append(str(BENCHMARKS))
 
 import brokers  # noqa: E402
 import chart  # noqa: E402
+import files_or_tables_page  # noqa: E402
 import keyed  # noqa: E402
 import logs  # noqa: E402
 import machine  # noqa: E402
@@ -282,3 +283,28 @@ def test_a_checkout_that_cannot_be_measured_is_named(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     assert f"not measured: {tmp_path} ended with 1" in done.stdout and "No module named 'bench'" in done.stderr
+
+
+@pytest.mark.interop
+def test_files_and_tables_are_compared_in_their_quick_size(tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCHMARKS / "run.py"), "--quick", "files-or-tables"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    names = {line.split()[0] for line in done.stdout.splitlines()[1:]}
+    assert names == set(files_or_tables_page._KINDS)
+
+
+@pytest.mark.unit
+def test_the_page_of_files_and_tables_is_made_of_its_figures() -> None:
+    folder = ROOT / "docs" / "evidence"
+    questions, count, here = files_or_tables_page.load(folder)
+    assert (folder / "files-or-tables.md").read_text() == files_or_tables_page.text(questions, count, here)
+    for name, drawn in files_or_tables_page.charts(questions).items():
+        assert (folder / "files-or-tables" / f"{name}.svg").read_text() == drawn
+
+
+@pytest.mark.unit
+def test_a_claim_holds_for_both_tables_or_in_part() -> None:
+    assert files_or_tables_page._verdict([1.5, 2.0]) == "**holds**"
+    assert files_or_tables_page._verdict([0.5, 2.0]) == "**holds in part**"
+    assert files_or_tables_page._verdict([0.5, 1.0]) == "**does not hold**"

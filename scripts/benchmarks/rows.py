@@ -13,6 +13,7 @@ import served_logs
 import served_tls
 import single
 import surface
+import table_rows
 import upkeep
 
 ROWS = (
@@ -27,5 +28,6 @@ ROWS = (
     *served_tls.ROWS,
     *served_logins.ROWS,
     *mirrors.ROWS,
+    *table_rows.ROWS,
     *pipelines.ROWS,
 )

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import before
+import files_or_tables  # after `mounted`, which adds the folder of the fixtures to the path
 import machine
 import mounted
 import profiling
@@ -37,6 +38,8 @@ def main() -> int:
     if arguments.list:
         print("\n".join(f"{row.name:<22}{row.what}" for row in ROWS))
         return 0
+    if arguments.rows == [files_or_tables.NAME]:
+        return _compare_files_and_tables(arguments)
     rows = [row for row in ROWS if _is_wanted(row, arguments)]
     if not rows:
         print(f"bench: no row is called {' or '.join(arguments.rows)}; see --list", file=sys.stderr)
@@ -69,6 +72,17 @@ def main() -> int:
         results = _run(rows, bench, rate, lambda result: _keep(result, here, place), is_profiled=arguments.profile)
     _write_all(results, here)
     return int(len(results) < len(rows))
+
+
+def _compare_files_and_tables(arguments: argparse.Namespace) -> int:
+    """Measure what docs/evidence/files-or-tables.md has, and write the page unless the data is small."""
+    quick = arguments.quick
+    rounds = files_or_tables.ROUNDS_QUICK if quick else arguments.rounds or files_or_tables.ROUNDS
+    count = arguments.count or (files_or_tables.COUNT_QUICK if quick else files_or_tables.COUNT)
+    here = machine.this_machine(ROOT)
+    print(here)
+    files_or_tables.run(count, rounds, here, None if quick else ROOT / "docs" / "evidence")
+    return 0
 
 
 def _arguments() -> argparse.Namespace:

@@ -8,7 +8,12 @@ from offsetfs.storage.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from offsetfs.storage.cluster.metadata_log import holds_metadata_log
-    from offsetfs.storage.directory.directory_listing import MARKER_FILES, check_log_directory, has_meta_properties
+    from offsetfs.storage.directory.directory_listing import (
+        LOAD_JOURNAL,
+        MARKER_FILES,
+        check_log_directory,
+        has_meta_properties,
+    )
     from offsetfs.storage.directory.inherited_settings import SettingLayers, setting_layers
     from offsetfs.storage.directory.log_changes import LogChange, OnLogChange
     from offsetfs.storage.directory.log_directories import left_out_message, metadata_directory_among, split_paths
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
     from offsetfs.storage.recovery.recover_all import OnRecovery, RecoveryProgress
 
 __all__ = [
+    "LOAD_JOURNAL",
     "MARKER_FILES",
     "LogChange",
     "MirrorFile",
@@ -36,6 +42,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "LOAD_JOURNAL": "directory.directory_listing",
         "MARKER_FILES": "directory.directory_listing",
         "LogChange": "directory.log_changes",
         "MirrorFile": "directory.mirror_file",

@@ -23,6 +23,9 @@ from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.recovery.log_loader import belongs_to_partition
 from offsetfs.storage.settings.topic_settings import TOPICS
 
+LOAD_JOURNAL = ".offsetfs-table-load.json"
+"""The file of `offsetfs table load` that says what is incomplete: until its first partition, the only one there is."""
+
 MARKER_FILES = (
     RECOVERY_POINTS,
     LOG_STARTS,
@@ -33,6 +36,7 @@ MARKER_FILES = (
     SECURITY_FILE,
     TOPICS,
     MIRROR_FILE,
+    LOAD_JOURNAL,
 )
 """Files that occur only in log directories."""
 

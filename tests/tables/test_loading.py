@@ -16,10 +16,10 @@ from table_contract import ALL, HEADERS, ORDERS, Synced, log, synced
 
 from offsetfs import cli
 from offsetfs.storage import READ_COMMITTED, Log, LogDirectory, LogReader, Record, TopicPartition
-from offsetfs.storage.directory import MirroredTopic, MirrorFile
+from offsetfs.storage.directory import LOAD_JOURNAL, MirroredTopic, MirrorFile
 from offsetfs.storage.records.format.batch import build
 from offsetfs.tables import loading
-from offsetfs.tables.load_journal import FILE
+from offsetfs.tables.load_journal import write_journal
 from offsetfs.tables.loading import load_table
 
 __all__ = ["log", "synced"]
@@ -79,7 +79,7 @@ def test_the_records_are_the_same(filled: Synced, target: Path, capsys: pytest.C
         assert directory.topic_id(ORDERS) == filled.directory.topic_id(ORDERS)
         late = directory.log(TopicPartition("orders", 2))
         assert (late.log_start_offset, late.next_offset) == (1000, 1002)
-    assert not (target / FILE).exists()
+    assert not (target / LOAD_JOURNAL).exists()
     assert cli.run(["verify", str(target)]) == 0
 
 
@@ -115,7 +115,7 @@ def test_a_topic_that_has_records_is_refused_before_anything_is_changed(
     assert f"{target} has records of orders: offsetfs delete removes the topic" in capsys.readouterr().err
     with closing(LogDirectory.open(str(target), read_only=True)) as directory:
         assert {each.topic for each in directory.partitions()} == {"orders"}
-    assert not (target / FILE).exists()
+    assert not (target / LOAD_JOURNAL).exists()
 
 
 def test_a_mirrored_topic_is_refused(filled: Synced, target: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,13 +159,20 @@ def test_a_load_that_failed_goes_on_where_it_ended(
         assert shown(target, partition) == shown(interrupted.path, partition)
 
 
+def test_a_load_that_was_killed_before_its_first_partition_goes_on(filled: Synced, target: Path) -> None:
+    target.mkdir()
+    write_journal(str(target), f"{filled.url} messages", ["orders", "users"])
+    assert load(filled, target) == 0
+    assert shown(target, ORDERS) == shown(filled.path, ORDERS)
+
+
 def test_an_unfinished_load_of_another_table_is_refused(
     interrupted: Synced, target: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.run(["table", "sync", str(interrupted.path), interrupted.url, "--create", "--table", "other"]) == 0
     assert load(interrupted, target, "--table", "other") == 32
     assert "has an unfinished load of sqlite:///" in capsys.readouterr().err
-    (target / FILE).write_text("{")
+    (target / LOAD_JOURNAL).write_text("{")
     assert load(interrupted, target) == 32
     assert "is no journal of a load" in capsys.readouterr().err
 

@@ -35,6 +35,8 @@ def url(server: Mariadb) -> str:
 class TestMariadb(TableContract):
     """The contract."""
 
+    kills = 5
+
 
 def test_the_password_is_in_no_message(
     synced: Synced, log: Log, server: Mariadb, tmp_path: Path, capsys: pytest.CaptureFixture[str]

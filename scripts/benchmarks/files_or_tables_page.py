@@ -1,0 +1,283 @@
+"""docs/evidence/files-or-tables.md: made from the figures of `files_or_tables`, and from nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import chart
+from chart import amount
+from machine import Machine
+from measuring import Compared, Result
+
+FILES, PACKED, VALUES, SERVED = "files", "files, zstd", "files, only values", "offsetfs serve"
+POSTGRES, SQLITE, SQL = "PostgreSQL", "SQLite", "offsetfs sql"
+TABLES = (POSTGRES, SQLITE)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What was measured of each contender: seconds for `count` messages or look-ups, or bytes of all messages."""
+
+    name: str
+    count: int
+    figures: Mapping[str, list[float]]
+
+    def of(self, contender: str) -> float:
+        """The median, for one message, look-up or call."""
+        return statistics.median(self.figures[contender]) / self.count
+
+    def best(self, contenders: Sequence[str]) -> float:
+        return min(self.of(each) for each in contenders if each in self.figures)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    title: str
+    unit: str
+    scale: float
+    is_rate: bool = False
+    """Whether the page has messages per second."""
+
+
+_KINDS = {
+    "append-one": _Kind("append one message, durable", "messages/s", 1.0, True),
+    "append-batches": _Kind("append batches of 1,000, each durable", "messages/s", 1.0, True),
+    "writers-1": _Kind("1 writer, each message durable", "messages/s", 1.0, True),
+    "writers-4": _Kind("4 writers, each message durable", "messages/s", 1.0, True),
+    "writers-16": _Kind("16 writers, each message durable", "messages/s", 1.0, True),
+    "load": _Kind("append all messages", "messages/s", 1.0, True),
+    "stream": _Kind("read all keys and values in order", "messages/s", 1.0, True),
+    "by-offset": _Kind("one message by its offset", "µs", 1e6),
+    "by-time": _Kind("the first message at a time or later", "µs", 1e6),
+    "by-key": _Kind("the latest message of a key", "µs", 1e6),
+    "key-index": _Kind("build the index of keys, once", "s", 1.0),
+    "query": _Kind("count and sum of a JSON field by another, of one day in ten", "s", 1.0),
+    "bytes": _Kind("space on disk", "bytes/message", 1.0),
+    "delete-day": _Kind("delete the oldest day", "s", 1.0),
+    "bytes-after-delete": _Kind("space after that", "bytes/message", 1.0),
+    "reclaim": _Kind("give its space back", "s", 1.0),
+    "bytes-after-reclaim": _Kind("space after that", "bytes/message", 1.0),
+}
+_CHARTS = ("append-batches", "stream", "by-key", "query", "bytes")
+
+
+def save(folder: Path, questions: Sequence[Question], count: int, here: Machine) -> None:
+    """Write figures, charts and the page into `folder`, which is docs/evidence."""
+    place = folder / "files-or-tables"
+    place.mkdir(exist_ok=True)
+    content = {
+        "count": count,
+        "machine": dataclasses.asdict(here),
+        "questions": [dataclasses.asdict(each) for each in questions],
+    }
+    (place / "figures.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    for name, drawn in charts(questions).items():
+        (place / f"{name}.svg").write_text(drawn)
+    (folder / "files-or-tables.md").write_text(text(questions, count, here))
+
+
+def load(folder: Path) -> tuple[list[Question], int, Machine]:
+    """Return the figures that were written."""
+    content = json.loads((folder / "files-or-tables" / "figures.json").read_text())
+    questions = [Question(**each) for each in content["questions"]]
+    return questions, int(content["count"]), Machine(**content["machine"])
+
+
+def charts(questions: Sequence[Question]) -> dict[str, str]:
+    return {each.name: chart.svg(_result(each)) for each in questions if each.name in _CHARTS}
+
+
+def _result(question: Question) -> Result:
+    """Return a question as a row of the bench, whose charts have the shortest bar for the best."""
+    kind = _KINDS[question.name]
+    unit = "µs a message" if kind.is_rate else kind.unit
+    scale = (1e6 if kind.is_rate else kind.scale) / question.count
+    figures = {name: [each * scale for each in taken] for name, taken in question.figures.items()}
+    ours = next(iter(figures))
+    peers = [Compared(name, taken, [], True, "", None) for name, taken in figures.items() if name != ours]
+    return Result(kind.title, kind.title, unit, "messages", question.count, ours, figures[ours], peers)
+
+
+def line(question: Question) -> str:
+    """Return the figures for a terminal."""
+    return f"{question.name:<22}" + "; ".join(f"{name}: {figure(question, name)}" for name in question.figures)
+
+
+def figure(question: Question, contender: str) -> str:
+    """Return the median with its unit: `12,300 messages/s`."""
+    kind, found = _KINDS[question.name], question.of(contender)
+    if kind.is_rate:
+        return f"{_rounded(1 / found):,} {kind.unit}"
+    return f"{amount(found * kind.scale)} {kind.unit}"
+
+
+def _rounded(rate: float) -> int:
+    digits = max(len(str(int(rate))) - 3, 0)
+    return int(round(rate, -digits))
+
+
+_INTRODUCTION = """\
+{count:,} messages, each with a key of 14 bytes and a value of JSON of about 80 bytes, of ten days, in a log directory,
+in PostgreSQL and in SQLite. The tables are those of [offsetfs table sync](../use/tables.md), with all their indexes.
+All three are used from one Python process: the library of offsetfs, psycopg 3, sqlite3. Every message that is appended
+is on disk when the call returns. Figures are medians. Look at their ratios: all three were measured in turn, beside
+other work on the machine.
+"""
+
+_METHOD = """\
+## What was measured
+
+* **Append.** The library: `extend` and `sync`. PostgreSQL: a prepared INSERT or COPY, and commit, with the defaults of
+  Debian's server. SQLite: a prepared INSERT, WAL, `synchronous = FULL`.
+* **Append all messages.** The library: one `extend`, in batches of 16 KiB, and `sync`. Tables: `offsetfs table sync`,
+  and an ANALYZE.
+* **Read all.** Python gets every key and value. The library: `read`, which makes a `Record` of each; only values: the
+  lines of `values`. PostgreSQL: COPY in binary format. SQLite: a SELECT.
+* **Look-ups.** One after the other, at random, in warm caches. Files: `record`, `offset_at`, the index behind `by-key/`
+  of a mount. Tables: a prepared SELECT.
+* **Query.** Without SQL the files are read by a loop in Python over the day, which `offset_at` finds.
+* **Delete.** Files: `offsetfs delete-records` and `offsetfs clean`, which remove whole segments of 16 MiB: messages of
+  the day that share a segment with later ones stay on disk and are not visible. Tables: DELETE; VACUUM FULL
+  (PostgreSQL) or VACUUM (SQLite) to give the space back.
+* **Writers** are threads of one process. Files: `extend` and `sync` of one open directory, which syncs once for each
+  message; `offsetfs serve`: a producer each, acks=all, where one sync serves all that wait. Tables: a connection each.
+"""
+
+
+# --- the claims ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    text: str
+    questions: tuple[str, ...]
+    ratios: Callable[[Mapping[str, Question]], list[float]]
+    """Above 1 where the claim holds, one for each comparison."""
+    more: Callable[[Mapping[str, Question]], str] = lambda found: ""
+
+
+def _files_win(name: str) -> Callable[[Mapping[str, Question]], list[float]]:
+    return lambda found: [found[name].of(each) / found[name].of(FILES) for each in TABLES]
+
+
+def _tables_win(name: str) -> Callable[[Mapping[str, Question]], list[float]]:
+    return lambda found: [found[name].of(FILES) / found[name].of(each) for each in TABLES]
+
+
+def _with_sql(found: Mapping[str, Question]) -> str:
+    query = found["query"]
+    if SQL not in query.figures:
+        return "`offsetfs sql` was not there when this was measured."
+    ratio = query.best(TABLES) / query.of(SQL)
+    change = (
+        f"it is {amount(ratio)}× as fast as the faster table: the claim no longer holds"
+        if ratio > 1
+        else f"it takes {amount(1 / ratio)}× as long as the faster table, instead of "
+        f"{amount(query.of(FILES) / query.best(TABLES))}×"
+    )
+    return f"With `offsetfs sql` on the files, the start of its process included, {change}."
+
+
+def _ratio_text(ratios: Sequence[float]) -> str:
+    return f": {' and '.join(f'{amount(each)}×' for each in ratios)}" if len(ratios) == len(TABLES) else ""
+
+
+def _packed(found: Mapping[str, Question]) -> str:
+    return f"With zstd, files take {figure(found['bytes'], PACKED)}."
+
+
+def _freed(found: Mapping[str, Question]) -> str:
+    parts = [
+        f"{name}: {figure(found['bytes'], name)} before, {figure(found['bytes-after-delete'], name)} after"
+        for name in (FILES, *TABLES)
+    ]
+    again = ", ".join(f"{name} {figure(found['reclaim'], name)}" for name in TABLES)
+    return f"Space: {'; '.join(parts)}. Tables give space back when they are written again: {again}."
+
+
+def _scaling(found: Mapping[str, Question]) -> str:
+    names = found["writers-16"].figures
+    grown = {name: found["writers-1"].of(name) / found["writers-16"].of(name) for name in names}
+    return "From 1 to 16 writers: " + ", ".join(f"{name} {amount(ratio)}×" for name, ratio in grown.items()) + "."
+
+
+CLAIMS = (
+    _Claim(
+        "Files take more messages per second.", ("append-batches", "append-one", "load"), _files_win("append-batches")
+    ),
+    _Claim("Files are faster to read from beginning to end.", ("stream",), _files_win("stream")),
+    _Claim("Files take less space.", ("bytes",), _files_win("bytes"), _packed),
+    _Claim(
+        "Files delete old messages faster, and give their space back.",
+        ("delete-day",),
+        _files_win("delete-day"),
+        _freed,
+    ),
+    _Claim("Tables answer ad-hoc queries faster.", ("query",), _tables_win("query"), _with_sql),
+    _Claim(
+        "Tables find messages by key and by time faster.",
+        ("by-key", "by-time", "by-offset"),
+        lambda found: _tables_win("by-key")(found) + _tables_win("by-time")(found),
+        lambda found: f"The index of keys of the files is built once: {figure(found['key-index'], FILES)}.",
+    ),
+    _Claim(
+        "Tables take messages of many writers faster.",
+        ("writers-1", "writers-4", "writers-16"),
+        _tables_win("writers-16"),
+        _scaling,
+    ),
+)
+
+
+def _verdict(ratios: Sequence[float]) -> str:
+    if min(ratios) > 1:
+        return "**holds**"
+    return "**does not hold**" if max(ratios) <= 1 else "**holds in part**"
+
+
+def text(questions: Sequence[Question], count: int, here: Machine) -> str:
+    """Return the page."""
+    found = {each.name: each for each in questions}
+    claims = [_claim(number, each, found) for number, each in enumerate(CLAIMS, 1)]
+    contenders = (FILES, *TABLES)
+    rows = [
+        f"| {_KINDS[each.name].title} | {' | '.join(_cell(each, name) for name in contenders)} |" for each in questions
+    ]
+    parts = [
+        "# Files or tables\n\n<!-- made by scripts/bench files-or-tables -->\n",
+        _INTRODUCTION.format(count=count),
+        f"{here}.\n",
+        "## Seven claims\n",
+        *claims,
+        "## All figures\n",
+        "\n".join([f"| | {' | '.join(contenders)} |", "|---|---|---|---|", *rows]) + "\n",
+        *(f"![{_KINDS[name].title}](files-or-tables/{name}.svg)\n" for name in _CHARTS),
+        _METHOD,
+    ]
+    return "\n".join(parts)
+
+
+def _cell(question: Question, contender: str) -> str:
+    """Return a figure; in the column of the files also those of other ways to use files."""
+    shown = [figure(question, contender)] if contender in question.figures else []
+    if contender == FILES:
+        others = (each for each in question.figures if each not in (FILES, *TABLES))
+        shown += [f"{each}: {figure(question, each)}" for each in others]
+    return "; ".join(shown)
+
+
+def _claim(number: int, claim: _Claim, found: Mapping[str, Question]) -> str:
+    ratios = claim.ratios(found)
+    parts = [f"### {number}. {claim.text}", "", f"It {_verdict(ratios)} here{_ratio_text(ratios)}.", ""]
+    for name in claim.questions:
+        question = found[name]
+        figures = "; ".join(f"{each}: {figure(question, each)}" for each in question.figures)
+        title = _KINDS[name].title
+        parts.append(f"* {title[0].upper()}{title[1:]}. {figures[0].upper()}{figures[1:]}.")
+    more = claim.more(found)
+    return "\n".join([*parts, "", more] if more else parts) + "\n"
