@@ -1,7 +1,11 @@
-"""The error of everything in this package that has to do with a database."""
+"""The errors of everything in this package that has to do with a database."""
 
 from __future__ import annotations
 
 
 class TableError(Exception):
     """The database or its table cannot be used; the message is one sentence with the remedy, without passwords."""
+
+
+class UnstorableRecord(TableError):
+    """The database has no value for a field of a record; the message names partition, offset and remedy."""

@@ -14,7 +14,7 @@ from typing import Any
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.errors import InvalidName
 from offsetfs.tables.database import Database
-from offsetfs.tables.errors import TableError
+from offsetfs.tables.errors import TableError, UnstorableRecord
 from offsetfs.tables.layout import (
     COLUMNS,
     CONTENT,
@@ -109,7 +109,18 @@ class MessagesTable:
                 )
             for each in rows:
                 if each:
-                    self.database.insert(self.name, self._columns, each)
+                    self._insert(each)
+
+    def _insert(self, rows: RecordRows) -> None:
+        try:
+            self.database.insert(self.name, self._columns, rows)
+        except UnstorableRecord:
+            raise
+        except TableError as error:
+            if UUID in str(error):
+                reason = "two records have the same producer, epoch and sequence"
+                raise TableError(f"{error}; {reason}: --uuid offset makes ids of offsets") from error
+            raise
 
     # --- rows that are there ----------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from offsetfs.storage.records import NO_TIMESTAMP
 from offsetfs.tables.database import Row
-from offsetfs.tables.errors import TableError
+from offsetfs.tables.errors import TableError, UnstorableRecord
 from offsetfs.tables.layout import (
     HEADERS,
     MESSAGE_KEY,
@@ -227,7 +227,7 @@ def _time(rows: RecordRows, offset: int, milliseconds: int) -> datetime:
     try:
         return _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError:
-        raise TableError(
+        raise UnstorableRecord(
             f"{rows.partition}, offset {offset}: the timestamp {milliseconds} is beyond the times of the database; "
             f"leave out {TIME} with --columns"
         ) from None

@@ -26,6 +26,7 @@ from offsetfs.storage import (
 )
 from offsetfs.storage.errors import StorageError, sentence
 from offsetfs.tables.deletions import RowDeletions
+from offsetfs.tables.errors import UnstorableRecord
 from offsetfs.tables.message_uuids import origin_of
 from offsetfs.tables.messages_table import MessagesTable
 from offsetfs.tables.record_rows import RecordRows, RowSource, record_rows
@@ -184,6 +185,9 @@ class TableSync:
                 self._table.add(synced.partition, start, stop, rows)
                 synced.next_offset = stop
                 synced.rows += sum(map(len, rows))
+        except UnstorableRecord as error:
+            synced.has_failed = True
+            self._on_event(str(error))
         except (SyncRefused, StorageError, OSError) as error:
             synced.has_failed = True
             self._on_event(f"{synced.partition}: {sentence(error)}")

@@ -91,9 +91,6 @@ class Store(Protocol):
 
     def bytes_on_disk(self) -> int: ...
     def delete_first_day(self) -> None: ...
-    def reclaim(self) -> None:
-        """Give the space of what was deleted back to the file system, where that is a step of its own."""
-
     def writer(self, number: int) -> Callable[[range], None]:
         """Return an `append_one` for a thread."""
 
@@ -185,9 +182,6 @@ class FilesStore:
         with contextlib.redirect_stdout(io.StringIO()):
             assert cli.run(["delete-records", str(self.path), f"orders-0={offset}", "--yes"]) == 0
             assert cli.run(["clean", str(self.path)]) == 0
-
-    def reclaim(self) -> None:
-        """Nothing: files are gone when they are deleted."""
 
     def writer(self, number: int) -> Callable[[range], None]:
         return self.append_one

@@ -11,7 +11,7 @@ from postgres import Postgres
 from replicated_logs import TIME, add
 from table_contract import HEADERS, Synced, TableContract, log, synced
 
-from offsetfs.storage import Log
+from offsetfs.storage import Log, TopicPartition
 from offsetfs.storage.records.format.batch import build
 from offsetfs.tables.postgres import TIME_MAX_MS
 
@@ -73,3 +73,12 @@ def test_a_user_who_may_not_insert(
     assert synced.run() == 32
     assert "permission denied for table messages_progress" in capsys.readouterr().err
     assert synced.offsets() == [0]
+
+
+def test_a_record_that_cannot_be_stored_stops_its_partition_alone(synced: Synced, log: Log) -> None:
+    log.append_replicated(bytes(build([(b"k", b"v", (), 2**62)], base_offset=0, leader_epoch=0)))
+    users = TopicPartition("users", 0)
+    add(synced.directory.create_partition(users), 0, b"a")
+    assert synced.sync().has_failed
+    assert synced.events[0].startswith(f"orders-0, offset 0: the timestamp {2**62} is beyond the times of PostgreSQL")
+    assert (synced.offsets(), synced.offsets(users)) == ([], [0])

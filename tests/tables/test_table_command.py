@@ -18,13 +18,15 @@ from replicated_logs import PRODUCER, TIME, add, add_marker
 from table_contract import ALL, ORDERS, Synced, log, synced
 
 from offsetfs import cli
-from offsetfs.storage import Log, LogDirectory, TopicPartition
+from offsetfs.storage import Log, LogDirectory, TopicPartition, read_batch
 from offsetfs.storage.records.format.batch import build
 from offsetfs.tables import syncing
 from offsetfs.tables.errors import TableError
 from offsetfs.tables.header_json import header_json, headers_of
 from offsetfs.tables.layout import COLUMNS
 from offsetfs.tables.message_uuids import message_uuids
+from offsetfs.tables.postgres import copied
+from offsetfs.tables.record_rows import RowSource, record_rows
 from offsetfs.tables.syncing import SyncOptions, TableSync
 from offsetfs.tables.urls import parse_url
 
@@ -183,7 +185,9 @@ def test_two_records_of_one_producer_sequence_stop_the_sync(
     for offset in (0, 5):  # a client that began again at 0 in the same epoch
         add(log, offset, b"a", producer_id=PRODUCER, producer_epoch=0, base_sequence=0)
     assert synced.run("--create") == 32
-    assert "UNIQUE constraint failed: messages.message_uuid" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "UNIQUE constraint failed: messages.message_uuid; two records have the same producer" in error
+    assert "--uuid offset makes ids of offsets" in error
     assert synced.offsets() == []
     assert synced.run("--uuid", "offset") == 0
     assert synced.offsets() == [0, 5]
@@ -278,10 +282,6 @@ def test_headers_as_json(headers: list[tuple[bytes, bytes | None]], text: str) -
 
 
 def test_a_time_beyond_those_of_postgres_is_named() -> None:
-    from offsetfs.storage import read_batch
-    from offsetfs.tables.postgres import copied
-    from offsetfs.tables.record_rows import RowSource, record_rows
-
     batch = read_batch(bytes(build([(b"k", b"v", (), 2**62)], base_offset=3)))
     rows = record_rows((batch, 0, 10), RowSource(ORDERS, bytes(16)))
     with pytest.raises(TableError, match="orders-0, offset 3: the timestamp 4611686018427387904 is beyond the times"):
