@@ -308,3 +308,4 @@ def test_a_claim_holds_for_both_tables_or_in_part() -> None:
     assert files_or_tables_page._verdict([1.5, 2.0]) == "**holds**"
     assert files_or_tables_page._verdict([0.5, 2.0]) == "**holds in part**"
     assert files_or_tables_page._verdict([0.5, 1.0]) == "**does not hold**"
+    assert files_or_tables_page._verdict([0.9, 1.2]) == "is **undecided**"

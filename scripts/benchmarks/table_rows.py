@@ -70,6 +70,6 @@ def _row(name: str, database: str, place: _Place, count: int) -> Row:
 
 
 ROWS = (
-    _row("table-sqlite", "SQLite", _sqlite, 500_000),
-    _row("table-postgres", "PostgreSQL", _postgres, 500_000),
+    _row("table-sqlite", "SQLite", _sqlite, 200_000),
+    _row("table-postgres", "PostgreSQL", _postgres, 200_000),
 )

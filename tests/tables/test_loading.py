@@ -15,7 +15,7 @@ from replicated_logs import PRODUCER, TIME, add, add_transaction
 from table_contract import ALL, HEADERS, ORDERS, Synced, log, synced
 
 from offsetfs import cli
-from offsetfs.storage import READ_COMMITTED, Log, LogDirectory, LogReader, Record, TopicPartition
+from offsetfs.storage import INTERNAL_TOPICS, READ_COMMITTED, Log, LogDirectory, LogReader, Record, TopicPartition
 from offsetfs.storage.directory import LOAD_JOURNAL, MirroredTopic, MirrorFile
 from offsetfs.storage.records.format.batch import build
 from offsetfs.tables import loading
@@ -81,6 +81,21 @@ def test_the_records_are_the_same(filled: Synced, target: Path, capsys: pytest.C
         assert (late.log_start_offset, late.next_offset) == (1000, 1002)
     assert not (target / LOAD_JOURNAL).exists()
     assert cli.run(["verify", str(target)]) == 0
+
+
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2", "4.1"])
+def test_logs_of_real_brokers_come_back(
+    golden: Path, tmp_path: Path, target: Path, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.fsync", lambda _fd: None)
+    source, url = golden.parent / f"kafka-{version}", f"sqlite:///{tmp_path}/golden.db"
+    assert cli.run(["table", "sync", str(source), url, "--create"]) == 0
+    assert cli.run(["table", "load", url, str(target)]) == 0
+    with closing(LogDirectory.open(str(source), read_only=True)) as directory:
+        partitions = [each for each in directory.partitions() if each.topic not in INTERNAL_TOPICS]
+    assert partitions
+    for partition in partitions:
+        assert shown(target, partition) == shown(source, partition)
 
 
 def test_a_log_that_was_loaded_has_the_rows_of_the_first(filled: Synced, target: Path, tmp_path: Path) -> None:
