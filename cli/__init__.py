@@ -38,6 +38,7 @@ VERBS = {
     "ls": "List the tree, without a mount.",
     "cat": "Print files of the tree, without a mount.",
     "follow": "Print new records as they arrive, without a mount.",
+    "sql": "Query topics with SQL.",
     "append": "Append standard input, without a mount.",
     "serve": "Serve a log directory over the Kafka protocol.",
     "mirror": "Keep topics of a running cluster in a log directory.",

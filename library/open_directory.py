@@ -18,6 +18,7 @@ from types import MappingProxyType, TracebackType
 from typing import Literal
 
 from offsetfs.library.partition import Partition
+from offsetfs.library.topic import Topic
 from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED, LogDirectory, TopicPartition
 from offsetfs.storage.errors import UnknownPartition
 
@@ -77,6 +78,13 @@ class Directory:
         if not self._directory.has(wanted):
             raise UnknownPartition(f"no partition {name}", path=self.path)
         return self._of(wanted)
+
+    def topic(self, name: str) -> Topic:
+        """Return the topic of that name with its partitions as they are now. Raises `UnknownPartition`."""
+        partitions = self.partitions(name)
+        if not partitions:
+            raise UnknownPartition(f"no topic {name}", path=self.path)
+        return Topic(name, partitions)
 
     def _of(self, name: TopicPartition) -> Partition:
         with self._mutex:  # one object a partition, for one way into its log

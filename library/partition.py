@@ -16,10 +16,15 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from offsetfs.library.appending import Appendable, Appender, NewRecord
+from offsetfs.library.columns import partitions_reader
 from offsetfs.storage import Batch, LogDirectory, LogReader, LogView, Record, TopicPartition
 from offsetfs.storage.errors import OffsetOutOfRange, ReadOnlyLog
+
+if TYPE_CHECKING:
+    import pyarrow
 
 POLL_S = 0.005
 """So often a waiting reader looks whether the log has grown: writes of other processes are not announced."""
@@ -111,9 +116,26 @@ class Partition:
         """Yield the bytes that `records.ndjson` of a mount shows of the range, a batch at a time: lines of JSON."""
         return self._reader(start, stop).ndjson()
 
-    def _reader(self, start: Place, stop: Place) -> LogReader:
+    def arrow(
+        self, start: Place = None, stop: Place = None, *, columns: Sequence[str] | None = None
+    ) -> pyarrow.RecordBatchReader:
+        """Return a reader of the records from `start` to before `stop` as Arrow record batches of about 1 MiB.
+
+        `columns`: those of the Spark source (`key`, `value`, `topic`, `partition`, `offset`, `timestamp`,
+        `timestampType`, `headers`), in the order given; None: all. Columns that are left out cost nothing.
+
+        The range is fixed now; records are read as the reader is iterated, which raises as `read`. Needs the extra
+        `arrow`: ImportError without it. ValueError for an unknown column.
+        """
+        return partitions_reader([self], start, stop, columns)
+
+    def range_reader(self, start: Place, stop: Place) -> tuple[TopicPartition, LogReader]:
+        """Return the reader of a range that is fixed now, and the name of the log. Raises as `read`."""
         view, first, last = self._range(start, stop)
-        return LogReader(view.log, start=first, stop=last, isolation=view.isolation)
+        return self._name, LogReader(view.log, start=first, stop=last, isolation=view.isolation)
+
+    def _reader(self, start: Place, stop: Place) -> LogReader:
+        return self.range_reader(start, stop)[1]
 
     def _range(self, start: Place, stop: Place) -> tuple[LogView, int, int]:
         view = self._now()

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from offsetfs.arrow.record_batches import record_batches
+from offsetfs.arrow.schema import CORRUPT
 from offsetfs.pipeline.log_directories import ScanDirectories, opened
 from offsetfs.pipeline.read_options import DROPMALFORMED, FAILFAST, PERMISSIVE, ReadOptions
-from offsetfs.pipeline.record_batches import record_batches
 from offsetfs.pipeline.scan_range import DataLoss, Range
-from offsetfs.pipeline.schema import CORRUPT
 from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED, LogReader, TopicPartition
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, UnknownPartition
 

@@ -25,10 +25,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from offsetfs.arrow.schema import CORRUPT, HEADERS
 from offsetfs.pipeline.read_options import PERMISSIVE, OptionError, ReadOptions
-
-CORRUPT = "_corrupt_record"
-HEADERS = "headers"
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 KAFKAS = ("protocol/messages/*.py", "protocol/metadata_records.py", "protocol/records.py")
 """Classes that are generated, with the names that Kafka gives its messages."""
 PACKAGES = (
+    "arrow",
     "broker",
     "cli",
     "client",
@@ -25,6 +26,7 @@ PACKAGES = (
     "protocol",
     "restore",
     "runtime",
+    "sql",
     "storage",
     "tables",
     "scripts",

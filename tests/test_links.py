@@ -20,6 +20,7 @@ def tracked(*patterns: str) -> list[Path]:
         )
     except (OSError, subprocess.CalledProcessError):
         folders = (
+            "arrow",
             "docs",
             "fs",
             "storage",
@@ -33,6 +34,7 @@ def tracked(*patterns: str) -> list[Path]:
             "client",
             "protocol",
             "runtime",
+            "sql",
             "scripts",
             "tests",
         )

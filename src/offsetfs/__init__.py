@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from offsetfs.library.appending import NewRecord
     from offsetfs.library.open_directory import Directory
     from offsetfs.library.partition import Partition
+    from offsetfs.library.topic import Topic
     from offsetfs.storage import Batch, Record, errors
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "NewRecord",
     "Partition",
     "Record",
+    "Topic",
     "__version__",
     "errors",
     "open",
@@ -46,6 +48,7 @@ _HOMES = {
     "NewRecord": "offsetfs.library.appending",
     "Partition": "offsetfs.library.partition",
     "Record": "offsetfs.storage",
+    "Topic": "offsetfs.library.topic",
 }
 
 

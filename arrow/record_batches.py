@@ -1,8 +1,8 @@
 """Batches of a log as Arrow record batches: whole buffers, and no Python object per record.
 
-The rows of a batch say where its keys and values are; the engine gathers them in Arrow's layout, and what is a number
-comes from the rows by arithmetic on columns. Messages of formats v0 and v1, which no broker has written since 2017, go
-record by record.
+The rows of a batch say where its keys and values are; the engine gathers them in Arrow's layout, and numbers come from
+the rows by arithmetic on columns. Columns that are equal for a whole batch need no rows: then a batch is not
+decompressed. Messages of formats v0 and v1, which no broker has written since 2017, are converted record by record.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from offsetfs.pipeline.schema import CORRUPT, HEADERS
+from offsetfs.arrow.schema import CORRUPT, HEADERS
 from offsetfs.storage import CREATE_TIME, LOG_APPEND_TIME, Batch, BatchSlice, Record, TopicPartition
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records import (
@@ -29,7 +29,18 @@ from offsetfs.storage.records import (
 )
 
 ARROW_BYTES = 1 << 20
-"""About how many bytes of payload a record batch has: smaller ones cost calls, larger ones memory in every task."""
+"""About how many bytes a record batch has: smaller ones cost calls, larger ones memory in every task."""
+
+ROW_BYTES_MIN = 8
+"""What a row counts at least, so that a batch of few columns has a bounded number of rows."""
+
+TRUSTED_COUNT_MAX = 1 << 22
+"""Records that a header may count without a look at them: protects memory from a header that counts too many."""
+
+_CONSTANT = frozenset(("topic", "partition", "timestampType", CORRUPT))
+"""Columns that are equal for all records of a batch."""
+
+_NO_ROWS = array("q")
 
 _TIMESTAMP_TYPES = {CREATE_TIME: 0, LOG_APPEND_TIME: 1}
 """The ids that Kafka's clients give to kinds of timestamps; -1 for none."""
@@ -58,7 +69,7 @@ def record_batches(
         if not start <= batch.base_offset <= batch.header.last_offset < end:
             made = _between(batch, made, start, end)
         gathered.append(made)
-        size += len(batch.payload())
+        size += max(made.nbytes, ROW_BYTES_MIN * made.num_rows)
         if size >= ARROW_BYTES:
             yield _together(gathered)
             gathered, size = [], 0
@@ -79,14 +90,19 @@ def record_batch(batch: Batch, name: TopicPartition, schema: pa.Schema) -> pa.Re
     """Return all records of one batch, with the columns of `schema`."""
     if batch.header.is_old:
         return _from_records(batch.records(), name, schema)
-    rows = batch.rows()
-    count = len(rows) // COLUMNS
+    if _CONSTANT.issuperset(schema.names) and 0 <= batch.header.count <= TRUSTED_COUNT_MAX:
+        rows, count = _NO_ROWS, batch.header.count
+    else:
+        rows = batch.rows()
+        count = len(rows) // COLUMNS
     made = []
     for field in schema:
         if field.name == "topic":
             made.append(pa.repeat(pa.scalar(name.topic, field.type), count))
         elif field.name == "partition":
             made.append(pa.repeat(pa.scalar(name.partition, field.type), count))
+        elif field.name == "timestampType":
+            made.append(pa.repeat(pa.scalar(_TIMESTAMP_TYPES.get(batch.header.timestamp_type, -1), field.type), count))
         elif field.name == CORRUPT:
             made.append(pa.nulls(count, field.type))
         else:
@@ -125,10 +141,6 @@ def _timestamps(batch: Batch, rows: array[int], kind: pa.DataType) -> pa.Array:
     return pa.array(milliseconds * 1000, pa.int64()).view(kind)
 
 
-def _timestamp_types(batch: Batch, rows: array[int], kind: pa.DataType) -> pa.Array:
-    return pa.repeat(pa.scalar(_TIMESTAMP_TYPES.get(batch.header.timestamp_type, -1), kind), len(rows) // COLUMNS)
-
-
 def _headers(batch: Batch, rows: array[int], kind: pa.DataType) -> pa.Array:
     """Return the headers; a record that has none has a null, as Spark's Kafka source says it."""
     counts = _numbers(rows)[:, HEADERS_COUNT]
@@ -159,7 +171,6 @@ _COLUMNS: dict[str, Callable[[Batch, array[int], pa.DataType], pa.Array]] = {
     "value": _values,
     "offset": _offsets,
     "timestamp": _timestamps,
-    "timestampType": _timestamp_types,
     HEADERS: _headers,
 }
 

@@ -1,0 +1,273 @@
+"""`offsetfs sql`: queries over the topics of a log directory."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import secrets
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from offsetfs.cli import preflight
+from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.terminal.printable import printable
+from offsetfs.storage.errors import StorageError, sentence
+
+if TYPE_CHECKING:
+    from offsetfs.sql.session import SqlSession
+
+_COPY_OPTIONS = {
+    "csv": "FORMAT csv, HEADER true",
+    "json": "FORMAT json, ARRAY true",
+    "ndjson": "FORMAT json",
+    "parquet": "FORMAT parquet, COMPRESSION zstd",
+}
+_TABLE = "table"
+_BLOCK_BYTES = 1 << 20
+
+
+@click.command("sql", short_help="Query topics with SQL.")
+@click.argument("log_directory", metavar="LOGDIR")
+@click.argument("statements", metavar="[STATEMENT]...", nargs=-1)
+@click.option("--file", "-f", "file", metavar="FILE", type=click.Path(), help="Statements of a file; - reads stdin.")
+@click.option("--param", "-p", "texts", metavar="NAME=VALUE", multiple=True, help="The value of $NAME in statements.")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice((_TABLE, *_COPY_OPTIONS)),
+    help="How rows are written; default table, or that of the name of -o.",
+)
+@click.option(
+    "--output", "-o", metavar="FILE", type=click.Path(), help="A file for the rows, replaced when all are in it."
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(("read_uncommitted", "read_committed")),
+    default="read_uncommitted",
+    show_default=True,
+    help="Whether records of open and aborted transactions are rows.",
+)
+@click.option(
+    "--damage", type=click.Choice(("fail", "skip")), default="fail", help="Damaged batches: end, or leave them out."
+)
+def command(
+    log_directory: str,
+    statements: tuple[str, ...],
+    file: str | None,
+    texts: tuple[str, ...],
+    output_format: str | None,
+    output: str | None,
+    isolation: str,
+    damage: str,
+) -> int:
+    """Run SQL over the topics of LOGDIR, or open a prompt if there is no STATEMENT. LOGDIR is only read, also beside a
+    broker or a mount. Needs `pip install 'offsetfs[sql]'`.
+
+    Each topic is a table with the columns key, value, topic, "partition", "offset", "timestamp", "timestampType",
+    headers, and value_text and value_json where the value is text or JSON. "offset" needs its quotes. The table
+    __consumer_offsets has the committed offsets of groups. The language is that of DuckDB.
+
+    Conditions on partition, offset and a lower bound of timestamp are look-ups in the indexes: EXPLAIN SELECT … shows
+    what is read.
+
+    \b
+    offsetfs sql /var/lib/kafka/data "SELECT key, count(*) FROM orders
+        WHERE timestamp > now() - INTERVAL 1 HOUR GROUP BY key ORDER BY 2 DESC LIMIT 10"
+    offsetfs sql /var/lib/kafka/data 'SELECT value_json->>'\\''$.id'\\'' FROM orders WHERE "offset" = 42'
+    offsetfs sql /var/lib/kafka/data -f report.sql -p day=2026-11-20 -o report.csv
+    offsetfs sql /var/lib/kafka/data "SELECT * FROM orders" -o orders.parquet
+    offsetfs sql /var/lib/kafka/data
+
+    Exit codes: 1 wrong call or statement, or damaged batches were left out; 2 system error, 8 interrupted, 32 a log
+    could not be read.
+    """
+    _check_packages()
+    preflight.check_directory(log_directory, read_only=True, may_be_empty=True)
+    parameters = _parameters(texts)
+    text = _text(statements, file)
+    output_format = output_format or _format_of(output)
+    if output_format == "parquet" and output is None:
+        raise Failure("--format parquet needs a file: -o FILE", WRONG_CALL)
+    from offsetfs.sql.session import SqlSession
+    from offsetfs.storage import LogDirectory
+
+    try:
+        directory = LogDirectory.open(log_directory, read_only=True)
+    except StorageError as error:
+        raise Failure(str(error)) from error
+    with contextlib.closing(directory):
+        session = SqlSession(directory, isolation=isolation, skips_damage=damage == "skip")
+        with session:
+            if text is None:
+                _prompt(session, log_directory)
+            else:
+                _run_all(session, text, parameters, output_format, output)
+            for each in session.damage:
+                click.echo(f"offsetfs sql: left out: {printable(sentence(each))}", err=True)
+            return WRONG_CALL if session.damage else DONE
+
+
+def _check_packages() -> None:
+    try:
+        for each in ("duckdb", "numpy", "pyarrow"):
+            importlib.import_module(each)
+    except ImportError as error:
+        raise Failure(f"{error.name} is missing: pip install 'offsetfs[sql]'", SYSTEM) from error
+
+
+def _parameters(texts: tuple[str, ...]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for each in texts:
+        name, equals, value = each.partition("=")
+        if not equals or not name.isidentifier():
+            raise Failure(f"--param {each!r} is not NAME=VALUE", WRONG_CALL)
+        try:
+            found[name] = int(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def _text(statements: tuple[str, ...], file: str | None) -> str | None:
+    """Return the statements to run; None for the prompt."""
+    if statements and file is not None:
+        raise Failure("give statements or --file, not both", WRONG_CALL)
+    if statements:
+        return ";\n".join(statements)
+    if file is None and sys.stdin.isatty():
+        return None
+    if file in (None, "-"):
+        return sys.stdin.read()
+    assert file is not None
+    try:
+        with open(file, encoding="utf-8") as opened:
+            return opened.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failure(f"{file}: {error}", WRONG_CALL) from error
+
+
+def _format_of(output: str | None) -> str:
+    ending = "" if output is None else os.path.splitext(output)[1].removeprefix(".").lower()
+    return {"jsonl": "ndjson"}.get(ending, ending if ending in _COPY_OPTIONS else _TABLE)
+
+
+def _run_all(
+    session: SqlSession, text: str, parameters: Mapping[str, object], output_format: str, output: str | None
+) -> None:
+    from offsetfs.sql.session import SqlError
+
+    try:
+        statements = session.statements(text)
+        if not statements:
+            raise Failure("there is no statement", WRONG_CALL)
+        with _interruptible(session):
+            for each in statements[:-1]:
+                _run(session, each, parameters, _TABLE, None)
+            _run(session, statements[-1], parameters, output_format, output)
+    except SqlError as error:
+        # The statement with a mark below the wrong word takes several lines.
+        first, *others = map(printable, str(error).split("\n"))
+        for line in (f"offsetfs sql: {first}", *others):
+            click.echo(line, err=True)
+        raise click.exceptions.Exit(WRONG_CALL) from error
+    except StorageError as error:
+        raise Failure(f"{sentence(error)}; --damage skip leaves damaged batches out", FAILED) from error
+
+
+def _run(
+    session: SqlSession, statement: str, parameters: Mapping[str, object], output_format: str, output: str | None
+) -> None:
+    used = session.parameters_of(statement, parameters)
+    if output is not None:
+        with _replaced(output) as path:
+            if output_format == _TABLE:
+                with open(path, "w", encoding="utf-8") as target:
+                    for line in _lines(session, statement, used):
+                        target.write(line + "\n")
+            else:
+                session.copy(statement, used, path, _COPY_OPTIONS[output_format])
+    elif output_format == _TABLE:
+        for line in _lines(session, statement, used):
+            click.echo(line)
+    else:
+        _copy_to_output(session, statement, used, _COPY_OPTIONS[output_format])
+
+
+def _lines(session: SqlSession, statement: str, parameters: Mapping[str, object]) -> Iterator[str]:
+    from offsetfs.cli.sql.rows_text import plan_lines, table_lines
+
+    result = session.run(statement, parameters)
+    return plan_lines(result) if result.is_plan else table_lines(result)
+
+
+def _copy_to_output(session: SqlSession, statement: str, parameters: Mapping[str, object], options: str) -> None:
+    """Write rows to standard output through a pipe: DuckDB would truncate a file that is opened by its name."""
+    read, write = os.pipe()
+
+    def forward() -> None:
+        with open(read, "rb", buffering=0) as source:
+            while block := source.read(_BLOCK_BYTES):
+                with contextlib.suppress(BrokenPipeError):
+                    sys.stdout.buffer.write(block)
+            with contextlib.suppress(BrokenPipeError):
+                sys.stdout.buffer.flush()
+
+    forwarding = threading.Thread(target=forward, name="output")
+    forwarding.start()
+    try:
+        session.copy(statement, parameters, f"/dev/fd/{write}", options)
+    finally:
+        os.close(write)
+        forwarding.join()
+
+
+@contextlib.contextmanager
+def _replaced(output: str) -> Iterator[str]:
+    """Yield a new file beside `output`, which takes its place at the end; after an error it is removed."""
+    path = f"{output}.{secrets.token_hex(4)}.tmp"
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        yield path
+        os.replace(path, output)
+    except OSError as error:
+        raise Failure(f"{output}: {error.strerror or error}", SYSTEM) from error
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+@contextlib.contextmanager
+def _interruptible(session: SqlSession) -> Iterator[None]:
+    """Ctrl-C ends the statement that runs."""
+    former = signal.getsignal(signal.SIGINT)
+
+    def interrupt(number: int, frame: object) -> None:
+        session.interrupt()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
+def _prompt(session: SqlSession, log_directory: str) -> None:
+    try:
+        from offsetfs.cli.sql.prompt import SqlPrompt
+    except ImportError as error:
+        raise Failure(f"{error.name} is missing: pip install 'offsetfs[sql]'", SYSTEM) from error
+
+    def run(statement: str) -> None:
+        with _interruptible(session):
+            for line in _lines(session, statement, {}):
+                click.echo(line)
+
+    click.echo(f"{len(session.tables())} topics of {printable(log_directory)}; \\? lists the commands")
+    SqlPrompt(session, run).loop()

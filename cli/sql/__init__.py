@@ -1,0 +1,1 @@
+"""What `offsetfs sql` prints, and its prompt."""

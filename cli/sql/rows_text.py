@@ -1,0 +1,79 @@
+"""Rows of a result as text: a table with aligned columns."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from offsetfs.cli.terminal.printable import printable
+from offsetfs.storage.errors import counted
+
+if TYPE_CHECKING:
+    from offsetfs.sql.log_table import Scan
+    from offsetfs.sql.session import Result
+
+_MEASURED_ROWS = 500
+"""So many rows decide the width of the columns; later ones may be wider."""
+
+_NUMBERS = (int, float)
+
+
+def table_lines(result: Result) -> Iterator[str]:
+    """Yield the lines of a result: a head, a line for each row, their number. Nothing for a statement without rows."""
+    if not result.columns:
+        return
+    first = list(itertools.islice(result.rows, _MEASURED_ROWS))
+    texts = [[cell_text(each) for each in row] for row in first]
+    head = [printable(each) for each in result.columns]
+    widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
+    right = [all(isinstance(each, _NUMBERS) for each in column) for column in zip(*first, strict=True)]
+    right = right or [False] * len(head)
+    yield " | ".join(each.ljust(width) for each, width in zip(head, widths, strict=True)).rstrip()
+    yield "-+-".join("-" * width for width in widths)
+    count = 0
+    for row in itertools.chain(texts, ([cell_text(each) for each in row] for row in result.rows)):
+        count += 1
+        cells = zip(row, widths, right, strict=True)
+        yield " | ".join(each.rjust(width) if r else each.ljust(width) for each, width, r in cells).rstrip()
+    yield f"({counted(count, 'row')})"
+
+
+def plan_lines(result: Result) -> Iterator[str]:
+    """Yield the lines of an EXPLAIN: DuckDB's plan, and what each scan reads of the log directory."""
+    for row in result.rows:
+        yield str(row[-1]).rstrip("\n")
+    for scan in result.scans:
+        yield from _scan_lines(scan)
+
+
+def _scan_lines(scan: Scan) -> Iterator[str]:
+    read = sum(each.size_bytes for each in scan.ranges)
+    partitions = len({each.partition for each in scan.ranges})
+    yield (
+        f"reads of {printable(scan.topic)}: {counted(partitions, 'partition')} of {scan.partitions}, about {read} of "
+        f"{scan.size_bytes} bytes; columns {', '.join(scan.columns)}"
+    )
+    for each in scan.ranges:
+        yield f"  {each.partition}  offsets {each.start} to {each.stop - 1}, about {each.size_bytes} bytes"
+
+
+def cell_text(value: object) -> str:
+    """Return a value as one line of text. Bytes are text where they are UTF-8, and hexadecimal with \\x otherwise."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        try:
+            return printable(value.decode())
+        except UnicodeDecodeError:
+            return f"\\x{value.hex()}"
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ", timespec="milliseconds" if value.microsecond % 1000 == 0 else "microseconds")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(cell_text(each) for each in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {cell_text(each)}" for name, each in value.items()) + "}"
+    return printable(str(value))

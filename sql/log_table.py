@@ -1,0 +1,170 @@
+"""A topic as a table of DuckDB.
+
+DuckDB takes a `pyarrow.dataset.Dataset` for a table and calls `scanner` with the columns that a statement needs and the
+part of its WHERE that can be pushed down. What is returned here instead of a scanner reads only the ranges that can
+match, a batch at a time, as DuckDB asks for them: a LIMIT ends the reading.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from offsetfs.arrow.record_batches import record_batches
+from offsetfs.arrow.schema import SCHEMA
+from offsetfs.sql.pruning import Pruning, names_in
+from offsetfs.storage import LogDirectory, LogReader, LogView, TopicPartition
+from offsetfs.storage.errors import StorageError
+
+_log = logging.getLogger(__name__)
+
+_NAMES = ("partition", *(each for each in SCHEMA.names if each != "partition"))
+
+SCAN_SCHEMA = pa.schema([SCHEMA.field(each) for each in _NAMES])
+"""For count(*) DuckDB asks for the first column: `partition` needs no look at the records of a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedRange:
+    """A range of a partition that a scan reads: offsets `[start, stop)`, about `size_bytes` of segments."""
+
+    partition: TopicPartition
+    start: int
+    stop: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What one scan of a topic reads: the columns, the ranges, and what all partitions together have."""
+
+    topic: str
+    columns: tuple[str, ...]
+    ranges: tuple[ScannedRange, ...]
+    partitions: int
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class ScanContext:
+    """What the scans of one statement share."""
+
+    directory: LogDirectory
+    is_committed_only: bool = False
+    is_plan_only: bool = False
+    """Whether scans are noted and return no records: for EXPLAIN."""
+    scans: list[Scan] | None = None
+    """Where scans are noted, if they are."""
+    damage: list[StorageError] | None = None
+    """Where the errors of batches that cannot be read are collected; None: the first one ends the scan."""
+    failure: Exception | None = None
+    """What ended a scan: DuckDB passes on its text only."""
+
+
+class _Reader:
+    """What DuckDB uses of a scanner."""
+
+    def __init__(self, reader: pa.RecordBatchReader) -> None:
+        self._reader = reader
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        return self._reader.schema
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        return self._reader
+
+
+class LogTable(ds.Dataset):
+    """The records of a topic, all partitions one after the other."""
+
+    def __init__(self, topic: str, context: ScanContext) -> None:
+        self._topic = topic
+        self._context = context
+
+    @property
+    def schema(self) -> pa.Schema:
+        return SCAN_SCHEMA
+
+    def scanner(
+        self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **_: object
+    ) -> _Reader:
+        """Return the reader of a scan. Logs are looked up now; records are read as DuckDB asks for them."""
+        shown = list(SCAN_SCHEMA.names if columns is None else columns)
+        needed = [*shown, *sorted(names_in(filter, SCAN_SCHEMA.names) - set(shown))]
+        try:
+            batches = self._batches(shown, needed, filter)
+        except Exception as error:
+            self._context.failure = error
+            raise
+        return _Reader(pa.RecordBatchReader.from_batches(_schema_of(shown), batches))
+
+    def _batches(self, shown: list[str], needed: list[str], filter: pc.Expression | None) -> Iterator[pa.RecordBatch]:
+        context = self._context
+        pruning = Pruning(filter)
+        readers: list[tuple[TopicPartition, int, int, LogReader]] = []
+        views = self._views()
+        start_ms = pruning.start_ms()
+        for name, view in views:
+            if not pruning.partition_can_match(name):
+                continue
+            first = view.log.log_start_offset
+            if start_ms is not None:
+                found = view.find_timestamp(start_ms)
+                first = view.end_offset() if found is None else max(first, found[0])
+            for start, stop in pruning.offsets(name, first, view.end_offset()):
+                reader = LogReader(
+                    view.log, start=start, stop=stop, isolation=view.isolation, on_damage=self._on_damage()
+                )
+                readers.append((name, start, stop, reader))
+        if context.scans is not None:
+            ranges = tuple(ScannedRange(name, a, b, reader.size_bytes()) for name, a, b, reader in readers)
+            size = sum(LogReader(view.log).size_bytes() for _, view in views)
+            context.scans.append(Scan(self._topic, tuple(needed), ranges, len(views), size))
+        if context.is_plan_only:
+            return iter(())
+        return self._read([(name, reader) for name, _, _, reader in readers], shown, needed, filter)
+
+    def _read(
+        self,
+        readers: list[tuple[TopicPartition, LogReader]],
+        shown: list[str],
+        needed: list[str],
+        filter: pc.Expression | None,
+    ) -> Iterator[pa.RecordBatch]:
+        schema, on_damage = _schema_of(needed), self._on_damage()
+        try:
+            for name, reader in readers:
+                for batch in record_batches(reader.slices(), name, schema, on_damage):
+                    found = batch if filter is None else batch.filter(filter)
+                    if found.num_rows:
+                        yield found.select(shown)
+        except Exception as error:
+            self._context.failure = error
+            raise
+
+    def _views(self) -> list[tuple[TopicPartition, LogView]]:
+        """Return the partitions as they are now, also beside another writer."""
+        directory, views = self._context.directory, []
+        for name in directory.partitions():
+            if name.topic != self._topic:
+                continue
+            log = directory.log(name)
+            log.refresh()
+            if log.is_gone:
+                log = directory.log(name)
+            views.append((name, LogView(log, is_committed_only=self._context.is_committed_only)))
+        return views
+
+    def _on_damage(self) -> Callable[[StorageError], None] | None:
+        damage = self._context.damage
+        return None if damage is None else damage.append
+
+
+def _schema_of(columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([SCAN_SCHEMA.field(each) for each in columns])

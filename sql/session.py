@@ -1,0 +1,255 @@
+"""A connection to DuckDB in which each topic of a log directory is a table.
+
+    orders                 the records of a topic: the columns of Spark's source, `value_text`, `value_json`
+    __consumer_offsets     the committed offsets of consumer groups
+
+The tables are views over `LogTable`. Nothing is written into the log directory. DuckDB loads no extension from the
+network; larger results than its memory limit are spilled into a temporary directory.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+
+import duckdb
+
+from offsetfs.sql.log_table import LogTable, Scan, ScanContext
+from offsetfs.sql.offsets_table import OffsetsTable
+from offsetfs.storage import LogDirectory
+from offsetfs.storage.coordinators import OFFSETS_TOPIC
+from offsetfs.storage.errors import StorageError
+
+_COLUMNS = (
+    'key, value, topic, "partition", "offset", "timestamp", "timestampType", headers,'
+    " try(decode(value)) AS value_text, try_cast(try(decode(value)) AS JSON) AS value_json"
+)
+
+_FETCH_ROWS = 2048
+
+_LISTED_MAX = 10
+"""How many topics a message names."""
+
+_EXPLAIN = re.compile(r"\s*EXPLAIN\s+(ANALYZE\s+)?(\([^()]*\)\s*)?", re.IGNORECASE)
+
+_BARE_OFFSET = re.compile(r'(?<![".\w])offset(?![".\w])(?!\s+[\d$?])', re.IGNORECASE)
+"""The name of the column without quotes, and no clause OFFSET 10."""
+
+_RESERVED_QUERY = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
+
+
+class SqlError(Exception):
+    """A statement that cannot be run. The message has the position, where DuckDB knows it, and the remedy."""
+
+
+@dataclass(slots=True)
+class Result:
+    """The rows of a statement. `columns` is empty for a statement without rows."""
+
+    columns: tuple[str, ...]
+    rows: Iterator[tuple[object, ...]]
+    is_plan: bool = False
+    """Whether the rows are the plan of an EXPLAIN."""
+    scans: list[Scan] = field(default_factory=list)
+    """For a plan: what is read."""
+
+
+class SqlSession:
+    """Runs statements over an open log directory. One thread at a time, but for `interrupt`."""
+
+    def __init__(self, directory: LogDirectory, *, isolation: str = "read_uncommitted", skips_damage: bool = False):
+        """`isolation`: whether records of open and aborted transactions are shown, as `LogReader` takes it.
+
+        `skips_damage`: leave out batches that cannot be read, and collect their errors in `damage`.
+        """
+        self._directory = directory
+        self.damage: list[StorageError] = []
+        self._context = ScanContext(
+            directory,
+            is_committed_only=isolation == "read_committed",
+            damage=self.damage if skips_damage else None,
+        )
+        self._spill = tempfile.mkdtemp(prefix="offsetfs-sql-")
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "temp_directory": self._spill,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+        self._connection = duckdb.connect(config=config)
+        self._known: set[str] = set()
+        self.refresh()
+
+    def __enter__(self) -> SqlSession:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection, and remove what it has spilled."""
+        self._connection.close()
+        shutil.rmtree(self._spill, ignore_errors=True)
+
+    def interrupt(self) -> None:
+        """End the statement that runs, from another thread or a signal handler."""
+        self._connection.interrupt()
+
+    def tables(self) -> list[str]:
+        """Return the names of the tables, sorted."""
+        return sorted(self._known)
+
+    def columns(self, table: str) -> list[tuple[str, str]]:
+        """Return names and types of the columns of a table. `SqlError` for an unknown one."""
+        described = self.run(f"DESCRIBE {quoted(table)}")
+        return [(str(row[0]), str(row[1])) for row in described.rows]
+
+    def refresh(self) -> None:
+        """Take in topics that were created or deleted since."""
+        present = {each.topic for each in self._directory.partitions()}
+        for topic in sorted(present - self._known):
+            if topic == OFFSETS_TOPIC:
+                relation = self._connection.from_arrow(OffsetsTable(self._directory))
+            else:
+                relation = self._connection.from_arrow(LogTable(topic, self._context)).project(_COLUMNS)
+            relation.create_view(topic)
+        for topic in self._known - present:
+            self._connection.execute(f"DROP VIEW IF EXISTS {quoted(topic)}")
+        self._known = present
+
+    def statements(self, text: str) -> list[str]:
+        """Return the statements of a text. `SqlError` for one that is wrong."""
+        try:
+            return [each.query.strip() for each in self._connection.extract_statements(text)]
+        except duckdb.Error as error:
+            raise self._explained(error, text) from error
+
+    def parameters_of(self, statement: str, parameters: Mapping[str, object]) -> dict[str, object]:
+        """Return those parameters that a statement names. `SqlError` for one that is missing."""
+        names = sorted(
+            name for each in self._connection.extract_statements(statement) for name in each.named_parameters
+        )
+        missing = [each for each in names if each not in parameters]
+        if missing:
+            raise SqlError(f"the statement has the parameter ${missing[0]}; give it with --param {missing[0]}=VALUE")
+        return {each: parameters[each] for each in names}
+
+    def run(self, statement: str, parameters: Mapping[str, object] | None = None) -> Result:
+        """Run one statement. `SqlError`, or the `StorageError` or OSError that ended the reading of a log.
+
+        The rows are computed as they are taken, which raises the same errors.
+        """
+        plain = _explained_statement(self._connection, statement)
+        if plain is not None:
+            return self._explain(statement, plain, parameters)
+        cursor = self._execute(statement, parameters)
+        columns = tuple(each[0] for each in cursor.description or ())
+        return Result(columns, self._rows(cursor))
+
+    def copy(self, statement: str, parameters: Mapping[str, object] | None, path: str, options: str) -> None:
+        """Write the rows of a query into a file, by DuckDB's COPY with `options` such as `FORMAT csv`.
+
+        Bytes are written as text where they are UTF-8, except in Parquet. Raises as `run`.
+        """
+        query = statement.rstrip().rstrip(";")
+        if "parquet" not in options.lower():
+            kinds = [(str(row[0]), str(row[1])) for row in self.run(f"DESCRIBE {query}", parameters).rows]
+            texts = [
+                f"coalesce(try(decode({name})), {name}::VARCHAR) AS {name}" if kind == "BLOB" else name
+                for name, kind in ((quoted(name), kind) for name, kind in kinds)
+            ]
+            query = f"SELECT {', '.join(texts)} FROM ({query})"
+        target = path.replace("'", "''")
+        self._execute(f"COPY ({query}) TO '{target}' ({options})", parameters).fetchall()
+
+    def _explain(self, statement: str, plain: str, parameters: Mapping[str, object] | None) -> Result:
+        """Return DuckDB's plan, and what the scans of the statement read; they end at once but for ANALYZE."""
+        context = self._context
+        scans: list[Scan] = []
+        context.scans = scans
+        try:
+            cursor = self._execute(statement, parameters)
+            columns = tuple(each[0] for each in cursor.description or ())
+            rows = list(self._rows(cursor))
+            if not scans:
+                context.is_plan_only = True
+                self._execute(plain, parameters).fetchall()
+        finally:
+            context.scans, context.is_plan_only = None, False
+        return Result(columns, iter(rows), is_plan=True, scans=scans)
+
+    def _execute(self, statement: str, parameters: Mapping[str, object] | None) -> duckdb.DuckDBPyConnection:
+        self._context.failure = None
+        try:
+            return self._connection.execute(statement, dict(parameters) if parameters else None)
+        except duckdb.Error as error:
+            raise self._cause(error, statement) from error
+
+    def _rows(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[object, ...]]:
+        while True:
+            try:
+                rows: Sequence[tuple[object, ...]] = cursor.fetchmany(_FETCH_ROWS)
+            except duckdb.Error as error:
+                raise self._cause(error) from error
+            if not rows:
+                return
+            yield from rows
+
+    def _cause(self, error: duckdb.Error, statement: str = "") -> Exception:
+        """Return the error of the log that DuckDB has met, or what is wrong with the statement."""
+        failure, self._context.failure = self._context.failure, None
+        if isinstance(failure, StorageError | OSError):
+            return failure
+        return self._explained(error, statement)
+
+    def _explained(self, error: duckdb.Error, statement: str) -> SqlError:
+        text = str(error).strip()
+        if isinstance(error, duckdb.CatalogException) and "Table with name" in text:
+            name = text.split("Table with name ", 1)[1].split(" does not exist", 1)[0]
+            near = difflib.get_close_matches(name, self._known, n=3, cutoff=0.5)
+            known = f"did you mean {' or '.join(map(quoted, near))}?" if near else _listing(self.tables())
+            where = text.split("\n\n", 1)[1] if "\n\n" in text else ""
+            return SqlError(f"there is no topic {name}; {known}" + (f"\n\n{where}" if where else ""))
+        if isinstance(error, duckdb.ParserException) and _BARE_OFFSET.search(statement):
+            text += '\n\nOFFSET is a word of SQL; write "offset" with quotes, or TABLE.offset'
+        return SqlError(text)
+
+
+def quoted(name: str) -> str:
+    """Return a name as an identifier of SQL: with quotes, unless it needs none."""
+    if name.isidentifier() and name.isascii() and name.islower() and name not in _reserved():
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+@functools.cache
+def _reserved() -> frozenset[str]:
+    with duckdb.connect() as connection:
+        return frozenset(str(row[0]) for row in connection.execute(_RESERVED_QUERY).fetchall())
+
+
+def _listing(tables: Sequence[str]) -> str:
+    if not tables:
+        return "the directory has no topics"
+    shown = ", ".join(map(quoted, tables[:_LISTED_MAX]))
+    return f"there are {shown}" + (f" and {len(tables) - _LISTED_MAX} more" if len(tables) > _LISTED_MAX else "")
+
+
+def _explained_statement(connection: duckdb.DuckDBPyConnection, statement: str) -> str | None:
+    """Return the query of an EXPLAIN; None for other statements."""
+    found = _EXPLAIN.match(statement)
+    if found is None:
+        return None
+    query = statement[found.end() :]
+    try:
+        kinds = [each.type for each in connection.extract_statements(query)]
+    except duckdb.Error:
+        return None
+    return query if kinds == [duckdb.StatementType.SELECT] else None

@@ -1,0 +1,205 @@
+"""`offsetfs sql`: output, parameters, files of statements, the prompt, and what goes wrong."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import sys
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+import offsetfs
+from offsetfs.cli import exit_codes, run
+from offsetfs.cli.sql.prompt import SqlCompleter, SqlPrompt
+from offsetfs.sql.session import SqlSession
+from offsetfs.storage import LogDirectory
+
+pytestmark = pytest.mark.unit
+
+PAGE = Path(__file__).parents[2] / "docs" / "use" / "sql.md"
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> str:
+    path = tmp_path / "logs"
+    path.mkdir()
+    with offsetfs.open(path, "a") as data:
+        first, _ = data.create("orders", 2)
+        first.extend(
+            offsetfs.NewRecord(b'{"n": %d}' % n, b"k%d" % (n % 3), [("h", b"1")], 1_795_266_300_000 + n)
+            for n in range(9)
+        )
+        first.append(b"\xff\n", key="schlüssel".encode())
+    return str(path)
+
+
+def sql(capsys: pytest.CaptureFixture[str], *words: str, code: int = exit_codes.DONE) -> tuple[str, str]:
+    capsys.readouterr()
+    assert run(["sql", *words]) == code
+    captured = capsys.readouterr()
+    return captured.out, captured.err
+
+
+def test_a_table_is_printed_with_aligned_columns(logs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    query = "SELECT key, count(*) AS n FROM orders GROUP BY key ORDER BY key"
+    assert sql(capsys, logs, query)[0] == (
+        "key       | n\n----------+--\nk0        | 3\nk1        | 3\nk2        | 3\nschlüssel | 1\n(4 rows)\n"
+    )
+    assert sql(capsys, logs, 'SELECT value FROM orders WHERE "offset" = 9')[0] == "value\n------\n\\xff0a\n(1 row)\n"
+
+
+def test_all_formats_have_the_same_rows(logs: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    query = 'SELECT "offset", key, value, "timestamp" FROM orders ORDER BY ALL'
+    outputs: dict[str, bytes] = {}
+    for kind in ("csv", "json", "ndjson"):
+        capfdbinary.readouterr()
+        assert run(["sql", logs, query, "--format", kind]) == 0
+        outputs[kind] = capfdbinary.readouterr().out
+        target = tmp_path / f"rows.{kind}"
+        assert run(["sql", logs, query, "-o", str(target)]) == 0
+        assert target.read_bytes() == outputs[kind]
+    rows = list(csv.DictReader(io.StringIO(outputs["csv"].decode())))
+    assert len(rows) == 10
+    assert rows[9]["key"] == "schlüssel"
+    assert rows[9]["value"] == "\\xFF\\x0A"
+    parsed = json.loads(outputs["json"])
+    assert [json.loads(line) for line in outputs["ndjson"].splitlines()] == parsed
+    assert [{**each, "offset": str(each["offset"])} for each in parsed] == rows
+    assert run(["sql", logs, query, "-o", str(tmp_path / "rows.parquet")]) == 0
+    assert pyarrow.parquet.read_table(tmp_path / "rows.parquet")["value"].to_pylist()[9] == b"\xff\n"
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "logs",
+        "rows.csv",
+        "rows.json",
+        "rows.ndjson",
+        "rows.parquet",
+    ]
+
+
+def test_statements_of_a_file_take_parameters(logs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "report.sql"
+    file.write_text(
+        '-- first\nCREATE TEMP TABLE seen AS SELECT * FROM orders WHERE "offset" >= $first;\n'
+        "SELECT count(*) AS n FROM seen WHERE \"timestamp\" > $since AND key <> 'k1;'\n"
+    )
+    words = ("-f", str(file), "-p", "first=2", "-p", "since=2026-11-21 13:05:00+00", "--format", "csv", "-o")
+    sql(capsys, logs, *words, str(tmp_path / "n.csv"))
+    assert (tmp_path / "n.csv").read_text() == "n\n8\n"
+
+
+def test_explain_names_ranges_and_columns_as_the_page_shows(logs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shown, _ = sql(capsys, logs, 'EXPLAIN SELECT value FROM orders WHERE "partition" = 0 AND "offset" > 5')
+    assert re.search(
+        r"^reads of orders: 1 partition of 2, about \d+ of \d+ bytes; columns value, offset, partition$", shown, re.M
+    )
+    assert re.search(r"^  orders-0  offsets 6 to 9, about \d+ bytes$", shown, re.M)
+    assert "reads of orders: 1 partition of 2, about" in PAGE.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("SELECT 1 FROM order",), 1, "Parser Error"),
+        (
+            ("SELECT 1 FROM ordres",),
+            1,
+            "there is no topic ordres; did you mean orders?\n\nLINE 1: SELECT 1 FROM ordres",
+        ),
+        (("SELECT $day",), 1, "the statement has the parameter $day; give it with --param day=VALUE"),
+        (("SELECT 1", "-p", "day"), 1, "--param 'day' is not NAME=VALUE"),
+        (("SELECT 1", "--format", "parquet"), 1, "--format parquet needs a file: -o FILE"),
+        (("SELECT 1", "-o", "/no/such/place.csv"), 2, "/no/such/place.csv: No such file or directory"),
+        (("SELECT 1", "-f", "x.sql"), 1, "give statements or --file, not both"),
+        (("-f", "/no/such.sql"), 1, "/no/such.sql: "),
+        ((" ",), 1, "there is no statement"),
+    ],
+)
+def test_wrong_calls_are_one_sentence(
+    logs: str, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, message: str
+) -> None:
+    out, err = sql(capsys, logs, *words, code=code)
+    assert out == ""
+    assert message in err
+    assert err.startswith("offsetfs sql: ")
+
+
+def test_a_full_disk_leaves_the_former_file(logs: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    target = tmp_path / "rows.csv"
+    target.write_text("former")
+    sql(capsys, logs, "SELECT error('full')", "-o", str(target), code=exit_codes.WRONG_CALL)
+    assert target.read_text() == "former"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["logs", "rows.csv"]
+
+
+@pytest.mark.damages
+def test_damage_is_named_and_can_be_left_out(logs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file = next(Path(logs, "orders-0").glob("*.log"))
+    content = bytearray(file.read_bytes())
+    content[-3] ^= 1
+    file.write_bytes(content)
+    _, err = sql(capsys, logs, "SELECT count(*) FROM orders", code=exit_codes.FAILED)
+    assert str(file) in err
+    assert "--damage skip" in err
+    out, err = sql(capsys, logs, "SELECT count(*) AS n FROM orders", "--damage", "skip", code=1)
+    assert out == "n\n-\n9\n(1 row)\n"
+    assert f"left out: {file}" in err
+
+
+def test_a_missing_package_is_named(
+    logs: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    _, err = sql(capsys, logs, "SELECT 1", code=exit_codes.SYSTEM)
+    assert "pip install 'offsetfs[sql]'" in err
+
+
+def test_the_prompt_runs_statements_and_commands(
+    logs: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    directory = LogDirectory.open(logs, read_only=True)
+    ran: list[str] = []
+    with SqlSession(directory) as session, create_pipe_input() as keys, create_app_session(keys, DummyOutput()):
+        keys.send_text("SELECT 1\rAS one;\r\\d\r\\d orders\r\\timing\r\\nope\rSELECT 1 FROM nope;\r\\q\r")
+        SqlPrompt(session, lambda statement: (ran.append(statement), list(session.run(statement).rows))[0]).loop()  # type: ignore[func-returns-value]
+    directory.close()
+    captured = capsys.readouterr()
+    assert ran == ["SELECT 1\nAS one;", "SELECT 1 FROM nope;"]
+    assert captured.out.startswith("orders\n")
+    assert "value_json" in captured.out
+    assert "timing is on" in captured.out
+    assert "there is no command \\nope" in captured.err
+    assert "there is no topic nope" in captured.err
+    assert "SELECT 1" in (tmp_path / "offsetfs" / "sql_history").read_text()
+
+
+def test_topics_columns_and_words_are_completed(logs: str) -> None:
+    directory = LogDirectory.open(logs, read_only=True)
+    with SqlSession(directory) as session:
+        completer = SqlCompleter(session)
+
+        def completed(text: str) -> list[str]:
+            return [each.text for each in completer.get_completions(Document(text), CompleteEvent())]
+
+        assert completed("\\d or") == ["orders"]
+        assert completed("SELECT val") == ["value", "value_text", "value_json"]
+        assert completed("SELECT off") == ['"offset"']
+        assert set(completed("select * from or")) == {"orders", "ORDER", "OR"}
+    directory.close()
+
+
+def test_nothing_is_written_into_the_log_directory(logs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in Path(logs).rglob("*")}
+    sql(capsys, logs, "SELECT count(*) FROM orders", "SHOW TABLES", "DESCRIBE orders")
+    _, err = sql(capsys, logs, "DELETE FROM orders", code=1)
+    assert "Can only delete from base table" in err
+    assert {path: path.stat().st_mtime_ns for path in Path(logs).rglob("*")} == before

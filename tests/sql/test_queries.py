@@ -1,0 +1,279 @@
+"""Queries over logs return what a program that reads every record finds, whatever part of the log is left out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import offsetfs
+from offsetfs.sql.log_table import Scan
+from offsetfs.sql.session import SqlError, SqlSession
+from offsetfs.storage import LogDirectory
+from offsetfs.storage.errors import CorruptBatch
+
+pytestmark = pytest.mark.unit
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+BEGIN = datetime(2026, 11, 20, tzinfo=UTC)
+TOPICS = ("keyed", "compacted", "transactions", "compacted-tx", "codec-zstd", "segments", "retained", "appendtime")
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three partitions in small segments, with timestamps that go back and forth by hours."""
+    numbers = random.Random(3)
+    path = tmp_path_factory.mktemp("mixed")
+    with offsetfs.open(path, "a") as data:
+        for partition in data.create(
+            "t", 3, {"segment.bytes": "2000", "retention.ms": "-1", "index.interval.bytes": "200"}
+        ):
+            time = BEGIN + timedelta(hours=partition.number)
+            for _ in range(40):
+                time += timedelta(minutes=numbers.randrange(0, 60))
+                partition.extend(
+                    offsetfs.NewRecord(
+                        b"%d" % numbers.randrange(1000),
+                        numbers.choice((None, b"", b"a", b"offset", b"b" * 20)),
+                        [("h", b"1")] * numbers.randrange(2),
+                        int((time - timedelta(minutes=numbers.randrange(0, 300))).timestamp() * 1000),
+                    )
+                    for _ in range(numbers.randrange(1, 9))
+                )
+    return path
+
+
+@pytest.fixture(scope="module")
+def session(mixed: Path) -> Iterator[SqlSession]:
+    directory = LogDirectory.open(str(mixed), read_only=True)
+    with SqlSession(directory) as opened:
+        yield opened
+    directory.close()
+
+
+Row = tuple[int, int, datetime, bytes | None]
+Condition = tuple[str, Callable[[Row], bool]]
+
+
+def rows_of(path: Path, topic: str, *, isolation: str = "read_uncommitted") -> list[Row]:
+    """Return all records of a topic, read one by one."""
+    with offsetfs.open(path, isolation=isolation) as data:  # type: ignore[arg-type]
+        return [
+            (
+                partition.number,
+                record.offset,
+                datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=record.timestamp),
+                record.key,
+            )
+            for partition in data.partitions(topic)
+            for record in partition.read()
+        ]
+
+
+def found(session: SqlSession, topic: str, condition: str) -> list[Row]:
+    query = f'SELECT "partition", "offset", "timestamp", key FROM "{topic}" WHERE {condition}'
+    rows: Any = session.run(query).rows
+    return sorted(((p, o, t.astimezone(UTC), k) for p, o, t, k in rows), key=lambda row: row[:2])
+
+
+def scans_of(session: SqlSession, query: str) -> list[Scan]:
+    return session.run(f"EXPLAIN {query}").scans
+
+
+OPERATORS: dict[str, Callable[[object, object], bool]] = {
+    "=": lambda a, b: a == b,
+    "<": lambda a, b: a < b,  # type: ignore[operator]
+    "<=": lambda a, b: a <= b,  # type: ignore[operator]
+    ">": lambda a, b: a > b,  # type: ignore[operator]
+    ">=": lambda a, b: a >= b,  # type: ignore[operator]
+    "<>": lambda a, b: a != b,
+}
+
+
+@st.composite
+def simple(draw: st.DrawFn) -> Condition:
+    operator = draw(st.sampled_from(sorted(OPERATORS)))
+    compare = OPERATORS[operator]
+    which = draw(st.sampled_from(("partition", "offset", "timestamp", "key", "in")))
+    if which == "key":
+        key = draw(st.sampled_from((b"", b"a", b"offset", b"timestamp")))
+        return f"key = '{key.decode()}'", lambda row: row[3] == key
+    if which == "timestamp":
+        when = BEGIN + timedelta(seconds=draw(st.integers(-10_000, 200_000)))
+        return f"\"timestamp\" {operator} TIMESTAMPTZ '{when.isoformat()}'", lambda row: compare(row[2], when)
+    if which == "in":
+        numbers = draw(st.lists(st.integers(-2, 250), min_size=1, max_size=4))
+        return f'"offset" IN ({", ".join(map(str, numbers))})', lambda row: row[1] in numbers
+    place, number = (0, draw(st.integers(-1, 4))) if which == "partition" else (1, draw(st.integers(-5, 250)))
+    return f'"{which}" {operator} {number}', lambda row: compare(row[place], number)
+
+
+def combined(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
+    both = st.tuples(inner, inner)
+    return st.one_of(
+        both.map(lambda ab: (f"({ab[0][0]} AND {ab[1][0]})", lambda row: ab[0][1](row) and ab[1][1](row))),
+        both.map(lambda ab: (f"({ab[0][0]} OR {ab[1][0]})", lambda row: ab[0][1](row) or ab[1][1](row))),
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(condition=st.recursive(simple(), combined, max_leaves=4))
+def test_a_condition_finds_what_a_look_at_every_record_finds(
+    session: SqlSession, mixed: Path, condition: Condition
+) -> None:
+    text, is_true = condition
+    assert found(session, "t", text) == [row for row in rows_of(mixed, "t") if is_true(row)]
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("version", ["kafka-4.1", "kafka-0.10.2.2"])
+def test_the_logs_of_brokers_have_the_rows_that_a_reader_finds(version: str, isolation: str) -> None:
+    directory = LogDirectory.open(str(GOLDEN / version), read_only=True)
+    with SqlSession(directory, isolation=isolation) as session:
+        topics = set(session.tables()) & {
+            *TOPICS,
+            *(each.topic for each in directory.partitions() if version != "kafka-4.1"),
+        }
+        assert topics
+        for topic in sorted(topics - {"__consumer_offsets"}):
+            rows = rows_of(GOLDEN / version, topic, isolation=isolation)
+            assert found(session, topic, "true") == rows
+            assert list(session.run(f'SELECT count(*) FROM "{topic}"').rows) == [(len(rows),)]
+            if rows:
+                middle = rows[len(rows) // 2]
+                assert found(session, topic, f"\"timestamp\" >= '{middle[2].isoformat()}'") == [
+                    row for row in rows if row[2] >= middle[2]
+                ]
+    directory.close()
+
+
+# --- what is read ----------------------------------------------------------------------------------------------------
+
+
+def test_conditions_on_partition_and_offset_read_only_their_ranges(session: SqlSession) -> None:
+    (scan,) = scans_of(session, 'SELECT key FROM t WHERE "partition" = 1 AND "offset" IN (3, 120)')
+    assert [(str(each.partition), each.start, each.stop) for each in scan.ranges] == [("t-1", 3, 4), ("t-1", 120, 121)]
+    assert scan.columns == ("key", "offset", "partition")
+    assert sum(each.size_bytes for each in scan.ranges) < scan.size_bytes / 4
+
+
+def test_a_lower_bound_of_time_skips_what_is_before_the_first_record_of_that_time(
+    session: SqlSession, mixed: Path
+) -> None:
+    newest = max(row[2] for row in rows_of(mixed, "t"))
+    (scan,) = scans_of(session, f"SELECT key FROM t WHERE \"timestamp\" >= '{newest.isoformat()}'")
+    (only,) = scan.ranges
+    with offsetfs.open(mixed) as data:
+        assert only.start == data.partition(str(only.partition)).offset_at(newest)
+    assert not scans_of(session, 'SELECT key FROM t WHERE "timestamp" > now() + INTERVAL 1 HOUR')[0].ranges
+
+
+def test_a_count_reads_no_other_column_than_the_partition(session: SqlSession) -> None:
+    (scan,) = scans_of(session, "SELECT count(*) FROM t")
+    assert scan.columns == ("partition",)
+
+
+def test_a_limit_ends_the_reading(session: SqlSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("offsetfs.arrow.record_batches.ARROW_BYTES", 1)
+    read = 0
+
+    def counted(*words: object) -> Iterator[object]:
+        nonlocal read
+        for each in original(*words):  # type: ignore[arg-type]
+            read += 1
+            yield each
+
+    from offsetfs.arrow.record_batches import record_batches as original
+
+    monkeypatch.setattr("offsetfs.sql.log_table.record_batches", counted)
+    assert len(list(session.run("SELECT key FROM t LIMIT 2").rows)) == 2
+    assert read < 10
+    read = 0
+    assert len(list(session.run("SELECT key FROM t").rows)) > 300
+    assert read > 100
+
+
+# --- names and values ------------------------------------------------------------------------------------------------
+
+
+def test_values_are_text_and_json_where_they_are(tmp_path: Path) -> None:
+    with offsetfs.open(tmp_path, "a") as data:
+        data.create("x.y-z")[0].extend(offsetfs.NewRecord(value) for value in (b'{"a": [1]}', b"{", b"\xff", None))
+    directory = LogDirectory.open(str(tmp_path), read_only=True)
+    with SqlSession(directory) as session:
+        assert session.tables() == ["x.y-z"]
+        rows = session.run('SELECT value_text, value_json->\'$.a[0]\' FROM "x.y-z" ORDER BY "offset"').rows
+        assert list(rows) == [('{"a": [1]}', "1"), ("{", None), (None, None), (None, None)]
+    directory.close()
+
+
+def test_offsets_of_groups_are_a_table() -> None:
+    directory = LogDirectory.open(str(GOLDEN / "kafka-4.1"), read_only=True)
+    with SqlSession(directory) as session:
+        columns = 'topic, "partition", "offset", metadata'
+        query = f"SELECT {columns} FROM __consumer_offsets WHERE \"group\" = 'billing' ORDER BY ALL"
+        rows = list(session.run(query).rows)
+    directory.close()
+    assert ("keyed", 0, 10, "") in rows
+    assert ("codec-lz4", 0, 123, "") in rows
+
+
+def test_topics_that_are_created_later_are_found(tmp_path: Path) -> None:
+    with offsetfs.open(tmp_path, "a") as data, SqlSession(data._directory) as session:
+        assert session.tables() == []
+        data.create("later")[0].append(b"1")
+        session.refresh()
+        assert list(session.run("SELECT count(*) FROM later").rows) == [(1,)]
+        data.partition("later-0").append(b"2")
+        assert list(session.run("SELECT count(*) FROM later").rows) == [(2,)]
+
+
+# --- what goes wrong -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT 1 FROM tt", "there is no topic tt; did you mean t?"),
+        ("SELECT 1 FROM zzzzzz", "there is no topic zzzzzz; there are t"),
+        ("SELECT offset FROM t", 'write "offset" with quotes'),
+        ("SELECT kee FROM t", "LINE 1: SELECT kee FROM t"),
+        ("SELEC 1", "LINE 1: SELEC 1"),
+    ],
+)
+def test_a_wrong_statement_says_what_is_wrong_and_where(session: SqlSession, query: str, message: str) -> None:
+    with pytest.raises(SqlError) as raised:
+        list(session.run(query).rows)
+    assert message in str(raised.value)
+
+
+def test_no_hint_about_the_column_where_offset_is_a_clause(session: SqlSession) -> None:
+    with pytest.raises(SqlError) as raised:
+        session.run("SELECT key FRM t LIMIT 1 OFFSET 2")
+    assert "quotes" not in str(raised.value)
+
+
+@pytest.mark.damages
+def test_damage_ends_a_query_with_the_offset_or_is_left_out(mixed: Path, tmp_path: Path) -> None:
+    with offsetfs.open(tmp_path, "a") as data:
+        (partition,) = data.create("t")
+        for number in range(3):
+            partition.append(b"%d" % number * 50)
+    file = next((tmp_path / "t-0").glob("*.log"))
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    directory = LogDirectory.open(str(tmp_path), read_only=True)
+    with SqlSession(directory) as session, pytest.raises(CorruptBatch) as raised:
+        list(session.run("SELECT value FROM t").rows)
+    assert raised.value.offset == 1
+    with SqlSession(directory, skips_damage=True) as session:
+        assert len(list(session.run("SELECT value FROM t").rows)) == 2
+        assert [each.offset for each in session.damage] == [1]
+    directory.close()
