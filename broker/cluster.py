@@ -15,7 +15,7 @@ import trio
 from offsetfs.broker.connections.listeners import ADVERTISED
 from offsetfs.broker.error_codes import code_of
 from offsetfs.broker.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, UNKNOWN_OPERATIONS
-from offsetfs.broker.topics.partitions import Topic, Topics
+from offsetfs.broker.topics.partitions import ServedTopic, Topics
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import NO_ID
 from offsetfs.protocol.messages import (
@@ -125,7 +125,12 @@ class Cluster:
         return response
 
     async def _wanted(
-        self, name: str | None, topic_id: bytes, known: Mapping[str, Topic], request: MetadataRequest, version: int
+        self,
+        name: str | None,
+        topic_id: bytes,
+        known: Mapping[str, ServedTopic],
+        request: MetadataRequest,
+        version: int,
     ) -> MetadataResponseTopic:
         if name is None or (version >= 12 and topic_id != NO_ID):
             name = self._topics.name_of(topic_id)
@@ -144,9 +149,9 @@ class Cluster:
             return _missing(name, code_of(error), request)
         if not created:
             return _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, request)
-        return self._topic(self._topics.all().get(name) or Topic(name, {}), request)
+        return self._topic(self._topics.all().get(name) or ServedTopic(name, {}), request)
 
-    def _topic(self, topic: Topic, request: MetadataRequest) -> MetadataResponseTopic:
+    def _topic(self, topic: ServedTopic, request: MetadataRequest) -> MetadataResponseTopic:
         node_id, name = self._node.node_id, topic.name
         return MetadataResponseTopic(
             name=name,
@@ -198,7 +203,7 @@ class Cluster:
             left -= len(numbers)
         return DescribeTopicPartitionsResponse(0, described, following)
 
-    def _described(self, topic: Topic, numbers: list[int]) -> DescribeTopicPartitionsResponseTopic:
+    def _described(self, topic: ServedTopic, numbers: list[int]) -> DescribeTopicPartitionsResponseTopic:
         node_id = self._node.node_id
         return DescribeTopicPartitionsResponseTopic(
             name=topic.name,

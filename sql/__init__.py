@@ -1,6 +1,6 @@
 """SQL over a log directory: each topic is a table of DuckDB.
 
-    statement ──► DuckDB ──► LogTable.scanner(columns, filter)
+    statement ──► DuckDB ──► TopicTable.scanner(columns, filter)
                                │ pruning: the offsets that the filter can match
                                ▼
                              LogReader ──► Arrow record batches ──► DuckDB

@@ -70,7 +70,7 @@ def _newest_commits(directory: LogDirectory) -> Iterator[tuple[str, str, int, in
 
 
 class OffsetsTable(ds.Dataset):
-    """The committed offsets for DuckDB, which calls `scanner` for each statement that uses them (see `LogTable`)."""
+    """The committed offsets for DuckDB, which calls `scanner` for each statement that uses them (see `TopicTable`)."""
 
     def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory

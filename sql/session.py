@@ -3,7 +3,7 @@
     orders                 the records of a topic: the columns of Spark's source, `value_text`, `value_json`
     __consumer_offsets     the committed offsets of consumer groups
 
-The tables are views over `LogTable`. Nothing is written into the log directory. DuckDB loads no extension from the
+The tables are views over `TopicTable`. Nothing is written into the log directory. DuckDB loads no extension from the
 network; larger results than its memory limit are spilled into a temporary directory.
 """
 
@@ -20,8 +20,8 @@ from types import TracebackType
 
 import duckdb
 
-from offsetfs.sql.log_table import LogTable, Scan, ScanContext
 from offsetfs.sql.offsets_table import OffsetsTable
+from offsetfs.sql.topic_table import Scan, ScanContext, TopicTable
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.coordinators import OFFSETS_TOPIC
 from offsetfs.storage.errors import StorageError
@@ -49,7 +49,7 @@ class SqlError(Exception):
 
 
 @dataclass(slots=True)
-class Result:
+class QueryResult:
     """The rows of a statement. `columns` is empty for a statement without rows."""
 
     columns: tuple[str, ...]
@@ -118,7 +118,7 @@ class SqlSession:
             if topic == OFFSETS_TOPIC:
                 relation = self._connection.from_arrow(OffsetsTable(self._directory))
             else:
-                relation = self._connection.from_arrow(LogTable(topic, self._context)).project(_COLUMNS)
+                relation = self._connection.from_arrow(TopicTable(topic, self._context)).project(_COLUMNS)
             relation.create_view(topic)
         for topic in self._known - present:
             self._connection.execute(f"DROP VIEW IF EXISTS {quoted(topic)}")
@@ -141,7 +141,7 @@ class SqlSession:
             raise SqlError(f"the statement has the parameter ${missing[0]}; give it with --param {missing[0]}=VALUE")
         return {each: parameters[each] for each in names}
 
-    def run(self, statement: str, parameters: Mapping[str, object] | None = None) -> Result:
+    def run(self, statement: str, parameters: Mapping[str, object] | None = None) -> QueryResult:
         """Run one statement. `SqlError`, or the `StorageError` or OSError that ended the reading of a log.
 
         The rows are computed as they are taken, which raises the same errors.
@@ -151,7 +151,7 @@ class SqlSession:
             return self._explain(statement, plain, parameters)
         cursor = self._execute(statement, parameters)
         columns = tuple(each[0] for each in cursor.description or ())
-        return Result(columns, self._rows(cursor))
+        return QueryResult(columns, self._rows(cursor))
 
     def copy(self, statement: str, parameters: Mapping[str, object] | None, path: str, options: str) -> None:
         """Write the rows of a query into a file, by DuckDB's COPY with `options` such as `FORMAT csv`.
@@ -169,7 +169,7 @@ class SqlSession:
         target = path.replace("'", "''")
         self._execute(f"COPY ({query}) TO '{target}' ({options})", parameters).fetchall()
 
-    def _explain(self, statement: str, plain: str, parameters: Mapping[str, object] | None) -> Result:
+    def _explain(self, statement: str, plain: str, parameters: Mapping[str, object] | None) -> QueryResult:
         """Return DuckDB's plan, and what the scans of the statement read; they end at once but for ANALYZE."""
         context = self._context
         scans: list[Scan] = []
@@ -183,7 +183,7 @@ class SqlSession:
                 self._execute(plain, parameters).fetchall()
         finally:
             context.scans, context.is_plan_only = None, False
-        return Result(columns, iter(rows), is_plan=True, scans=scans)
+        return QueryResult(columns, iter(rows), is_plan=True, scans=scans)
 
     def _execute(self, statement: str, parameters: Mapping[str, object] | None) -> duckdb.DuckDBPyConnection:
         self._context.failure = None

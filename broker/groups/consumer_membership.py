@@ -25,7 +25,7 @@ from offsetfs.broker.groups.member_timers import MemberTimer, MemberTimers
 from offsetfs.broker.groups.topic_patterns import MayDescribe, check_pattern, matching
 from offsetfs.broker.operations import GROUP_OPERATIONS, show_group_operations
 from offsetfs.broker.settings import ServerSettings
-from offsetfs.broker.topics.partitions import Topic, Topics
+from offsetfs.broker.topics.partitions import ServedTopic, Topics
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.runtime.threads import in_thread
@@ -257,7 +257,7 @@ class ConsumerMembership:
             )
         return response
 
-    def note_listing(self, name: str, listing: Mapping[str, Topic]) -> None:
+    def note_listing(self, name: str, listing: Mapping[str, ServedTopic]) -> None:
         """Note that a group has been compared with the topics of `listing`."""
         group = self._table.consumer(name)
         if group is not None:
@@ -285,7 +285,7 @@ class ConsumerMembership:
         return update, ends
 
     async def match(
-        self, name: str, regex: str, listing: Mapping[str, Topic], may_describe: MayDescribe | None
+        self, name: str, regex: str, listing: Mapping[str, ServedTopic], may_describe: MayDescribe | None
     ) -> Matches:
         """Return the topics of `listing` that match a regular expression.
 

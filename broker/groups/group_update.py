@@ -24,7 +24,7 @@ from offsetfs.broker.groups.group import GroupError
 from offsetfs.broker.groups.group_conversion import classic_metadata
 from offsetfs.broker.groups.reconciliation import reconciled
 from offsetfs.broker.settings import ServerSettings
-from offsetfs.broker.topics.partitions import Topic, Topics
+from offsetfs.broker.topics.partitions import ServedTopic, Topics
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import NO_ID
@@ -130,7 +130,7 @@ class GroupUpdate:
         self._settings = settings
         self._matches = matches
         self._now_ms = now_ms
-        self._listing: Mapping[str, Topic] = topics.all()
+        self._listing: Mapping[str, ServedTopic] = topics.all()
 
     def _add(self, kind: ConsumerRecord, detail: str | None, value: Any) -> None:
         self.changes.append(consumer_change(self.group.group_id, kind, detail, value))

@@ -10,7 +10,7 @@ import trio
 
 from offsetfs.broker.groups.group import GroupError
 from offsetfs.broker.groups.group_update import Heartbeat, Matches
-from offsetfs.broker.topics.partitions import Topic
+from offsetfs.broker.topics.partitions import ServedTopic
 from offsetfs.protocol import messages as m
 
 
@@ -20,7 +20,7 @@ class WaitingHeartbeat:
 
     beat: Heartbeat
     matches: Matches
-    listing: Mapping[str, Topic]
+    listing: Mapping[str, ServedTopic]
     response: m.ConsumerGroupHeartbeatResponse = field(default_factory=m.ConsumerGroupHeartbeatResponse)
     error: GroupError | None = None
 

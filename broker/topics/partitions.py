@@ -25,7 +25,7 @@ from offsetfs.storage.errors import StorageError, UnknownPartition
 
 
 @dataclass(slots=True)
-class Topic:
+class ServedTopic:
     """A topic of the index."""
 
     name: str
@@ -43,8 +43,8 @@ class Topics:
         self._partitions_default = partitions_default
         self.creates = creates and not directory.read_only
         self._listing: list[TopicPartition] | None = None
-        self._topics: dict[str, Topic] = {}
-        self._by_id: dict[bytes, Topic] = {}
+        self._topics: dict[str, ServedTopic] = {}
+        self._by_id: dict[bytes, ServedTopic] = {}
         self._has_all_ids = False
         self._epochs: dict[TopicPartition, int] = {}
         self._watchers: dict[TopicPartition, set[Watcher]] = {}
@@ -56,15 +56,15 @@ class Topics:
 
     # --- look-up -----------------------------------------------------------------------------------------------------
 
-    def all(self) -> Mapping[str, Topic]:
+    def all(self) -> Mapping[str, ServedTopic]:
         """Return all topics by name, sorted. The object is the same until a partition is created or deleted."""
         listing = self.directory.partitions()
         if listing is not self._listing:
-            topics: dict[str, Topic] = {}
+            topics: dict[str, ServedTopic] = {}
             for each in listing:
                 topic = topics.get(each.topic)
                 if topic is None:
-                    topics[each.topic] = topic = Topic(each.topic, {})
+                    topics[each.topic] = topic = ServedTopic(each.topic, {})
                 topic.partitions[each.partition] = each
             self._listing, self._topics, self._by_id, self._has_all_ids = listing, topics, {}, False
             self._forget_epochs()
@@ -114,7 +114,7 @@ class Topics:
         found = self.all().get(topic)
         return NO_ID if found is None else self._id_of(found)
 
-    def _id_of(self, topic: Topic) -> bytes:
+    def _id_of(self, topic: ServedTopic) -> bytes:
         if topic.topic_id is None:
             ids = map(self._read_id, topic.partitions.values())
             topic.topic_id = next((each for each in ids if each is not None), NO_ID)
@@ -158,7 +158,7 @@ class Topics:
         if self.all() is topics:  # no partition was created again meanwhile
             self._epochs.update(found)
 
-    def _read(self, topics: Iterable[Topic]) -> dict[TopicPartition, int]:
+    def _read(self, topics: Iterable[ServedTopic]) -> dict[TopicPartition, int]:
         """Return leader epochs; the directory keeps the ids that it has read."""
         epochs: dict[TopicPartition, int] = {}
         for topic in topics:

@@ -11,8 +11,8 @@ from offsetfs.cli.terminal.printable import printable
 from offsetfs.storage.errors import counted
 
 if TYPE_CHECKING:
-    from offsetfs.sql.log_table import Scan
-    from offsetfs.sql.session import Result
+    from offsetfs.sql.session import QueryResult
+    from offsetfs.sql.topic_table import Scan
 
 _MEASURED_ROWS = 500
 """So many rows decide the width of the columns; later ones may be wider."""
@@ -20,7 +20,7 @@ _MEASURED_ROWS = 500
 _NUMBERS = (int, float)
 
 
-def table_lines(result: Result) -> Iterator[str]:
+def table_lines(result: QueryResult) -> Iterator[str]:
     """Yield the lines of a result: a head, a line for each row, their number. Nothing for a statement without rows."""
     if not result.columns:
         return
@@ -40,7 +40,7 @@ def table_lines(result: Result) -> Iterator[str]:
     yield f"({counted(count, 'row')})"
 
 
-def plan_lines(result: Result) -> Iterator[str]:
+def plan_lines(result: QueryResult) -> Iterator[str]:
     """Yield the lines of an EXPLAIN: DuckDB's plan, and what each scan reads of the log directory."""
     for row in result.rows:
         yield str(row[-1]).rstrip("\n")

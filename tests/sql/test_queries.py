@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offsetfs
-from offsetfs.sql.log_table import Scan
 from offsetfs.sql.session import SqlError, SqlSession
+from offsetfs.sql.topic_table import Scan
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import CorruptBatch
 
@@ -191,7 +191,7 @@ def test_a_limit_ends_the_reading(session: SqlSession, monkeypatch: pytest.Monke
 
     from offsetfs.arrow.record_batches import record_batches as original
 
-    monkeypatch.setattr("offsetfs.sql.log_table.record_batches", counted)
+    monkeypatch.setattr("offsetfs.sql.topic_table.record_batches", counted)
     assert len(list(session.run("SELECT key FROM t LIMIT 2").rows)) == 2
     assert read < 10
     read = 0

@@ -80,7 +80,7 @@ class _Reader:
         return self._reader
 
 
-class LogTable(ds.Dataset):
+class TopicTable(ds.Dataset):
     """The records of a topic, all partitions one after the other."""
 
     def __init__(self, topic: str, context: ScanContext) -> None:
