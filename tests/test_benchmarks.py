@@ -236,7 +236,7 @@ def test_lines_of_words_are_as_long_as_the_others(tmp_path: Path) -> None:
     assert len(set(lines)) == 1000 and {len(line) for line in lines} == {logs.LINE_BYTES}
 
 
-IN_SPARK = [row for row in ROWS if row.name.startswith("spark-")]
+IN_SPARK = [row for row in ROWS if row.name.startswith(("spark-", "sql-"))]
 
 
 @pytest.mark.interop

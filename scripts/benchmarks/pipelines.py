@@ -28,7 +28,7 @@ _KEYS = 1_000_000
 _FILLING = "abcdefghijklmnopqrstuvwxyz0123456789" * 3
 
 
-def _session(bench: Bench, master: str = "local[*]") -> SparkDriver:
+def spark_session(bench: Bench, master: str = "local[*]") -> SparkDriver:
     def make() -> SparkDriver:
         begun = spark_driver.begun(master, bench.new("spark-words"), with_kafka=master.startswith("local["))
         return bench.until_the_end.enter_context(begun)
@@ -67,7 +67,7 @@ def scan(source: Any) -> Opened:
 
     @contextlib.contextmanager
     def opened(bench: Bench) -> Iterator[Measure]:
-        spark = _session(bench)
+        spark = spark_session(bench)
         result = spark.result("scan", source=source(bench))
         assert sum(count for _, count, *_ in result) == bench.count, result
         assert bench.once(("scanned", bench.count), lambda: result) == result
@@ -81,7 +81,7 @@ def export(function: str, arguments: Any) -> Opened:
 
     @contextlib.contextmanager
     def opened(bench: Bench) -> Iterator[Measure]:
-        spark = _session(bench)
+        spark = spark_session(bench)
 
         def measure(number: int) -> float:
             destination = bench.new("parquet")
@@ -134,7 +134,7 @@ def import_lines(master: str = "local[*]") -> Opened:
 
     @contextlib.contextmanager
     def opened(bench: Bench) -> Iterator[Measure]:
-        spark, lines = _session(bench, master), _keyed_lines(bench, bench.count)
+        spark, lines = spark_session(bench, master), _keyed_lines(bench, bench.count)
 
         def measure(number: int) -> float:
             directory = bench.new("log")
@@ -153,7 +153,7 @@ def import_lines(master: str = "local[*]") -> Opened:
 @contextlib.contextmanager
 def kafka_sink(bench: Bench) -> Iterator[Measure]:
     """Spark's reader of JSON and its Kafka sink, into a new topic; acknowledged when it is done."""
-    spark, lines, broker = _session(bench), _keyed_lines(bench, bench.count), bench.broker()
+    spark, lines, broker = spark_session(bench), _keyed_lines(bench, bench.count), bench.broker()
 
     def measure(number: int) -> float:
         topic = f"sink-{bench.count}-{number - WARM_UP}"
@@ -182,7 +182,7 @@ def verify(master: str) -> Opened:
 
     @contextlib.contextmanager
     def opened(bench: Bench) -> Iterator[Measure]:
-        spark, count = _session(bench, master), bench.count // _NAMES
+        spark, count = spark_session(bench, master), bench.count // _NAMES
 
         def make() -> Path:
             log_directory = bench.new("log")

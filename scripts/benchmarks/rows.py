@@ -8,6 +8,7 @@ import lines_out
 import mirrors
 import mounts
 import pipelines
+import queries
 import served_logins
 import served_logs
 import served_tls
@@ -30,4 +31,5 @@ ROWS = (
     *mirrors.ROWS,
     *table_rows.ROWS,
     *pipelines.ROWS,
+    *queries.ROWS,
 )

@@ -91,6 +91,13 @@ def scan(spark: SparkSession, source: Mapping[str, Any]) -> list[Any]:
     )
 
 
+def query(spark: SparkSession, source: Mapping[str, Any], statement: str) -> list[Any]:
+    """Return the rows of a statement over the table `records`; bytes as hexadecimal text."""
+    _frame(spark, source).createOrReplaceTempView("records")
+    rows = spark.sql(statement).collect()
+    return [[bytes(each).hex() if isinstance(each, bytes | bytearray) else each for each in row] for row in rows]
+
+
 def _by_partition(spark: SparkSession, frame: DataFrame, *sums: str) -> list[Any]:
     frame.createOrReplaceTempView("records")
     columns = ", ".join(("partition", "count(1)", *sums))
@@ -151,6 +158,7 @@ def verify(spark: SparkSession, log_directory: str) -> dict[str, Any]:
 FUNCTIONS: tuple[Callable[..., Any], ...] = (
     ready,
     scan,
+    query,
     parquet_from,
     parquet_by_export,
     parquet_sums,
