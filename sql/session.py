@@ -14,7 +14,7 @@ import functools
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -102,6 +102,10 @@ class SqlSession:
         """End the statement that runs, from another thread or a signal handler."""
         self._connection.interrupt()
 
+    def show_progress(self, on_progress: Callable[[int, int], None] | None) -> None:
+        """Call `on_progress` with the bytes read and to be read of the statements that follow, from any thread."""
+        self._context.on_progress = on_progress
+
     def tables(self) -> list[str]:
         """Return the names of the tables, sorted."""
         return sorted(self._known)
@@ -186,7 +190,7 @@ class SqlSession:
         return QueryResult(columns, iter(rows), is_plan=True, scans=scans)
 
     def _execute(self, statement: str, parameters: Mapping[str, object] | None) -> duckdb.DuckDBPyConnection:
-        self._context.failure = None
+        self._context.begin()
         try:
             return self._connection.execute(statement, dict(parameters) if parameters else None)
         except duckdb.Error as error:

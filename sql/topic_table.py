@@ -8,7 +8,7 @@ match, a batch at a time, as DuckDB asks for them: a LIMIT ends the reading.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 from offsetfs.arrow.record_batches import record_batches
 from offsetfs.arrow.schema import SCHEMA
 from offsetfs.sql.pruning import Pruning, names_in
-from offsetfs.storage import LogDirectory, LogReader, LogView, TopicPartition
+from offsetfs.storage import BatchSlice, LogDirectory, LogReader, LogView, TopicPartition
 from offsetfs.storage.errors import StorageError
 
 _log = logging.getLogger(__name__)
@@ -64,6 +64,24 @@ class ScanContext:
     """Where the errors of batches that cannot be read are collected; None: the first one ends the scan."""
     failure: Exception | None = None
     """What ended a scan: DuckDB passes on its text only."""
+    on_progress: Callable[[int, int], None] | None = None
+    """Called with the bytes that the scans of a statement have read, and about how many they are going to read."""
+    read_bytes: int = 0
+    total_bytes: int = 0
+
+    def begin(self) -> None:
+        """Forget what the statement before has read."""
+        self.failure, self.read_bytes, self.total_bytes = None, 0, 0
+
+    def counted(self, slices: Iterable[BatchSlice]) -> Iterator[BatchSlice]:
+        """Yield slices, and count their bytes."""
+        for each in slices:
+            self.read_bytes += each[0].header.size
+            yield each
+
+    def report(self) -> None:
+        if self.on_progress is not None:
+            self.on_progress(self.read_bytes, max(self.total_bytes, self.read_bytes))
 
 
 class _Reader:
@@ -126,6 +144,8 @@ class TopicTable(ds.Dataset):
             ranges = tuple(ScannedRange(name, a, b, reader.size_bytes()) for name, a, b, reader in readers)
             size = sum(LogReader(view.log).size_bytes() for _, view in views)
             context.scans.append(Scan(self._topic, tuple(needed), ranges, len(views), size))
+        if context.on_progress is not None:
+            context.total_bytes += sum(reader.size_bytes() for _, _, _, reader in readers)
         if context.is_plan_only:
             return iter(())
         return self._read([(name, reader) for name, _, _, reader in readers], shown, needed, filter)
@@ -137,15 +157,16 @@ class TopicTable(ds.Dataset):
         needed: list[str],
         filter: pc.Expression | None,
     ) -> Iterator[pa.RecordBatch]:
-        schema, on_damage = _schema_of(needed), self._on_damage()
+        context, schema, on_damage = self._context, _schema_of(needed), self._on_damage()
         try:
             for name, reader in readers:
-                for batch in record_batches(reader.slices(), name, schema, on_damage):
+                for batch in record_batches(context.counted(reader.slices()), name, schema, on_damage):
+                    context.report()
                     found = batch if filter is None else batch.filter(filter)
                     if found.num_rows:
                         yield found.select(shown)
         except Exception as error:
-            self._context.failure = error
+            context.failure = error
             raise
 
     def _views(self) -> list[tuple[TopicPartition, LogView]]:

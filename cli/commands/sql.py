@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import os
 import secrets
 import signal
@@ -17,7 +18,7 @@ import click
 from offsetfs.cli import preflight
 from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.terminal.printable import printable
-from offsetfs.storage.errors import StorageError, sentence
+from offsetfs.storage.errors import StorageError, counted, sentence
 
 if TYPE_CHECKING:
     from offsetfs.sql.session import SqlSession
@@ -191,7 +192,8 @@ def _run(
                     for line in _lines(session, statement, used):
                         target.write(line + "\n")
             else:
-                session.copy(statement, used, path, _COPY_OPTIONS[output_format])
+                with _progress(session):
+                    session.copy(statement, used, path, _COPY_OPTIONS[output_format])
     elif output_format == _TABLE:
         for line in _lines(session, statement, used):
             click.echo(line)
@@ -199,11 +201,27 @@ def _run(
         _copy_to_output(session, statement, used, _COPY_OPTIONS[output_format])
 
 
+@contextlib.contextmanager
+def _progress(session: SqlSession) -> Iterator[None]:
+    """Show a progress bar of the bytes that are read."""
+    from offsetfs.cli.terminal.progress import bytes_progress
+
+    with bytes_progress("Reading") as show:
+        session.show_progress(show)
+        try:
+            yield
+        finally:
+            session.show_progress(None)
+
+
 def _lines(session: SqlSession, statement: str, parameters: Mapping[str, object]) -> Iterator[str]:
     from offsetfs.cli.sql.rows_text import plan_lines, table_lines
 
-    result = session.run(statement, parameters)
-    return plan_lines(result) if result.is_plan else table_lines(result)
+    with _progress(session):  # until the first line can be printed
+        result = session.run(statement, parameters)
+        lines = plan_lines(result) if result.is_plan else table_lines(result)
+        first = next(lines, None)
+    return iter(()) if first is None else itertools.chain((first,), lines)
 
 
 def _copy_to_output(session: SqlSession, statement: str, parameters: Mapping[str, object], options: str) -> None:
@@ -269,5 +287,5 @@ def _prompt(session: SqlSession, log_directory: str) -> None:
             for line in _lines(session, statement, {}):
                 click.echo(line)
 
-    click.echo(f"{len(session.tables())} topics of {printable(log_directory)}; \\? lists the commands")
+    click.echo(f"{counted(len(session.tables()), 'topic')} of {printable(log_directory)}; \\? lists the commands")
     SqlPrompt(session, run).loop()

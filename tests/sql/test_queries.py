@@ -277,3 +277,17 @@ def test_damage_ends_a_query_with_the_offset_or_is_left_out(mixed: Path, tmp_pat
         assert len(list(session.run("SELECT value FROM t").rows)) == 2
         assert [each.offset for each in session.damage] == [1]
     directory.close()
+
+
+def test_progress_counts_the_bytes_that_are_read(session: SqlSession) -> None:
+    reported: list[tuple[int, int]] = []
+    session.show_progress(lambda done, total: reported.append((done, total)))
+    try:
+        list(session.run("SELECT key FROM t").rows)
+        everything = reported[-1]
+        reported.clear()
+        list(session.run('SELECT key FROM t WHERE "partition" = 0').rows)
+    finally:
+        session.show_progress(None)
+    assert 0 < reported[-1][0] < everything[0]
+    assert all(done <= total for done, total in [*reported, everything])
