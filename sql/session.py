@@ -61,7 +61,7 @@ class QueryResult:
 
 
 class SqlSession:
-    """Runs statements over an open log directory. One thread at a time, but for `interrupt`."""
+    """Runs statements over an open log directory. One thread at a time. Ctrl-C ends a statement: KeyboardInterrupt."""
 
     def __init__(self, directory: LogDirectory, *, isolation: str = "read_uncommitted", skips_damage: bool = False):
         """`isolation`: whether records of open and aborted transactions are shown, as `LogReader` takes it.
@@ -97,10 +97,6 @@ class SqlSession:
         """End the connection, and remove what it has spilled."""
         self._connection.close()
         shutil.rmtree(self._spill, ignore_errors=True)
-
-    def interrupt(self) -> None:
-        """End the statement that runs, from another thread or a signal handler."""
-        self._connection.interrupt()
 
     def show_progress(self, on_progress: Callable[[int, int], None] | None) -> None:
         """Call `on_progress` with the bytes read and to be read of the statements that follow, from any thread."""
@@ -193,21 +189,23 @@ class SqlSession:
         self._context.begin()
         try:
             return self._connection.execute(statement, dict(parameters) if parameters else None)
-        except duckdb.Error as error:
+        except (duckdb.Error, RuntimeError) as error:
             raise self._cause(error, statement) from error
 
     def _rows(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[object, ...]]:
         while True:
             try:
                 rows: Sequence[tuple[object, ...]] = cursor.fetchmany(_FETCH_ROWS)
-            except duckdb.Error as error:
+            except (duckdb.Error, RuntimeError) as error:
                 raise self._cause(error) from error
             if not rows:
                 return
             yield from rows
 
-    def _cause(self, error: duckdb.Error, statement: str = "") -> Exception:
+    def _cause(self, error: duckdb.Error | RuntimeError, statement: str = "") -> BaseException:
         """Return the error of the log that DuckDB has met, or what is wrong with the statement."""
+        if isinstance(error, RuntimeError | duckdb.InterruptException):  # what DuckDB makes of SIGINT
+            return KeyboardInterrupt()
         failure, self._context.failure = self._context.failure, None
         if isinstance(failure, StorageError | OSError):
             return failure

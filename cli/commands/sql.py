@@ -7,7 +7,6 @@ import importlib
 import itertools
 import os
 import secrets
-import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -167,10 +166,9 @@ def _run_all(
         statements = session.statements(text)
         if not statements:
             raise Failure("there is no statement", WRONG_CALL)
-        with _interruptible(session):
-            for each in statements[:-1]:
-                _run(session, each, parameters, _TABLE, None)
-            _run(session, statements[-1], parameters, output_format, output)
+        for each in statements[:-1]:
+            _run(session, each, parameters, _TABLE, None)
+        _run(session, statements[-1], parameters, output_format, output)
     except SqlError as error:
         # The statement with a mark below the wrong word takes several lines.
         first, *others = map(printable, str(error).split("\n"))
@@ -260,22 +258,6 @@ def _replaced(output: str) -> Iterator[str]:
             os.unlink(path)
 
 
-@contextlib.contextmanager
-def _interruptible(session: SqlSession) -> Iterator[None]:
-    """Ctrl-C ends the statement that runs."""
-    former = signal.getsignal(signal.SIGINT)
-
-    def interrupt(number: int, frame: object) -> None:
-        session.interrupt()
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, former)
-
-
 def _prompt(session: SqlSession, log_directory: str) -> None:
     try:
         from offsetfs.cli.sql.prompt import SqlPrompt
@@ -283,9 +265,8 @@ def _prompt(session: SqlSession, log_directory: str) -> None:
         raise Failure(f"{error.name} is missing: pip install 'offsetfs[sql]'", SYSTEM) from error
 
     def run(statement: str) -> None:
-        with _interruptible(session):
-            for line in _lines(session, statement, {}):
-                click.echo(line)
+        for line in _lines(session, statement, {}):
+            click.echo(line)
 
     click.echo(f"{counted(len(session.tables()), 'topic')} of {printable(log_directory)}; \\? lists the commands")
     SqlPrompt(session, run).loop()

@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -203,3 +205,16 @@ def test_nothing_is_written_into_the_log_directory(logs: str, capsys: pytest.Cap
     _, err = sql(capsys, logs, "DELETE FROM orders", code=1)
     assert "Can only delete from base table" in err
     assert {path: path.stat().st_mtime_ns for path in Path(logs).rglob("*")} == before
+
+
+def test_ctrl_c_ends_a_statement(logs: str) -> None:
+    query = "SELECT 'begun'; SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
+    command = [sys.executable, "-u", "-m", "offsetfs", "sql", logs, query]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        while b"(1 row)" not in process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == exit_codes.INTERRUPTED, err
+    assert b"Traceback" not in err
