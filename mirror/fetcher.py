@@ -149,10 +149,11 @@ class NodeFetcher:
     async def _failed(self, partitions: Iterable[MirroredPartition], error: ClientError) -> None:
         self._session.restart()
         self._owner.metadata_is_old()
-        if not error.is_retriable:
-            for each in partitions:
+        for each in partitions:
+            each.read_replica = UNKNOWN  # if this broker is a follower, the leader may answer
+            if not error.is_retriable:
                 each.stop(str(error))
-                self._owner.changed(each)
+            self._owner.changed(each)
         await trio.sleep(PAUSE_S)
 
     async def _fetch(self, partitions: Sequence[MirroredPartition]) -> list[Fetched]:

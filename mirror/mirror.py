@@ -101,8 +101,9 @@ class Mirror:
 
     def _check_patterns(self, metadata: ClusterMetadata) -> None:
         """Report patterns without a topic; MirrorError if this is true of all, and no topic is waited for."""
-        names = [each.name for each in metadata.topics.values()]
-        missing = topics.patterns_without_topic(metadata, self._options)
+        names = list(metadata.topics)
+        known = [] if self._directory.mirror is None else list(self._directory.mirror.topics)
+        missing = topics.patterns_without_topic([*names, *known], self._options)
         if not missing:
             return
         text = f"no topic that this user may describe matches {', '.join(map(repr, missing))}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from offsetfs.client.metadata import ClusterMetadata, TopicInfo
@@ -35,10 +35,10 @@ def is_chosen(topic: TopicInfo, options: MirrorOptions) -> bool:
     return any(each.fullmatch(topic.name) for each in options.topics)
 
 
-def patterns_without_topic(metadata: ClusterMetadata, options: MirrorOptions) -> list[str]:
-    """Return the patterns that match no topic, without that for all topics and names of Kafka's own topics."""
+def patterns_without_topic(names: Collection[str], options: MirrorOptions) -> list[str]:
+    """Return the patterns that match none of the names, without that for all topics and names of Kafka's own topics."""
     given = [each for each in options.topics if each.pattern not in (_ALL, *INTERNAL_TOPICS)]
-    return [each.pattern for each in given if not any(each.fullmatch(name) for name in metadata.topics)]
+    return [each.pattern for each in given if not any(each.fullmatch(name) for name in names)]
 
 
 def settings_request(topics: Iterable[str]) -> m.DescribeConfigsRequest:

@@ -11,6 +11,7 @@ from keyed_logs import Keyed, keyed
 from running_broker import Running
 
 from offsetfs.client.cluster import ClusterClient
+from offsetfs.client.errors import AuthenticationFailed
 from offsetfs.mirror import mirror as mirror_module
 from offsetfs.mirror.mirror import Mirror, MirrorError
 from offsetfs.mirror.options import EARLIEST, LATEST, MirrorOptions, OnGap
@@ -105,6 +106,62 @@ async def test_a_running_mirror_follows_appends_new_partitions_and_topics(
     for each in (ORDERS, *added):
         assert bytes_of(directory.log(each)) == bytes_of(source.log(each))
         assert directory.topic_id(each) == source.topic_id(each)
+
+
+async def test_a_follower_that_does_not_answer_is_replaced_by_the_leader(
+    running: Running, source: LogDirectory, directory: LogDirectory, nursery: trio.Nursery
+) -> None:
+    async with ClusterClient([running.address]) as client:
+        mirror = Mirror(directory, client, "source:9092", MirrorOptions(), lambda text: None)
+        nursery.start_soon(mirror.run)
+        append(source.log(ORDERS), b"one")
+        await has(directory, ORDERS, 1)
+        mirror.partitions[ORDERS].read_replica = 99
+        mirror.metadata_is_old()
+        append(source.log(ORDERS), b"two")
+        await has(directory, ORDERS, 2)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (MirrorOptions((re.compile("order"),), once=True), "matches 'order'; the cluster has orders, users"),
+        (MirrorOptions((re.compile("order"),), needs_topic=True), "no topic that this user may describe matches"),
+    ],
+)
+async def test_a_pattern_without_a_topic_is_refused(
+    options: MirrorOptions, message: str, running: Running, directory: LogDirectory
+) -> None:
+    async with ClusterClient([running.address]) as client:
+        with pytest.raises(MirrorError, match=message):
+            await Mirror(directory, client, "source:9092", options, lambda text: None).begin()
+
+
+async def test_an_error_of_the_cluster_is_not_in_a_group(
+    running: Running, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ClusterClient([running.address]) as client:
+        mirror = Mirror(directory, client, "source:9092", MirrorOptions(), lambda text: None)
+        await mirror.begin()
+
+        async def refused(*_: object, **__: object) -> None:
+            raise AuthenticationFailed("wrong password")
+
+        monkeypatch.setattr(client, "metadata", refused)
+        mirror.metadata_is_old()
+        with pytest.raises(AuthenticationFailed, match="wrong password"), trio.fail_after(5):
+            await mirror.run()
+
+
+async def test_a_pattern_without_a_topic_is_reported_and_the_others_are_mirrored(
+    running: Running, directory: LogDirectory
+) -> None:
+    events, options = list[str](), MirrorOptions((re.compile("order"), re.compile("users")))
+    async with ClusterClient([running.address]) as client:
+        await Mirror(directory, client, "source:9092", options, events.append).begin()
+    text = "no topic that this user may describe matches 'order'; it is mirrored as soon as it exists"
+    assert (events, directory.partitions()) == ([text], [USERS])
 
 
 async def has(directory: LogDirectory, name: TopicPartition, end: int) -> None:
