@@ -14,6 +14,7 @@ import trio
 
 from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.errors import ClientError, check_code
+from offsetfs.client.retries import repeated
 from offsetfs.protocol import messages as m
 from offsetfs.restore.group_plan import GroupPlan, check_groups, commit, groups_of
 from offsetfs.restore.partition_source import PartitionSource
@@ -147,10 +148,14 @@ def _target(
 
 
 async def _producer(client: ClusterClient) -> BatchProducer:
-    """Return a new idempotent producer; KafkaError, ClientError."""
-    response = await client.request(m.InitProducerIdRequest(None))
-    check_code(response.error_code, "InitProducerId: restoring needs a permission to write")
-    return BatchProducer(response.producer_id, response.producer_epoch)
+    """Return a new idempotent producer; KafkaError, ClientError. A broker that has just started has no ids yet."""
+
+    async def request() -> BatchProducer:
+        response = await client.request(m.InitProducerIdRequest(None))
+        check_code(response.error_code, "InitProducerId: restoring needs a permission to write")
+        return BatchProducer(response.producer_id, response.producer_epoch)
+
+    return await repeated(request, client.properties)
 
 
 async def _restored_group(

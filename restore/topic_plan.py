@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import trio
 
 from offsetfs.client.cluster import ClusterClient, NodeKind
-from offsetfs.client.errors import ClientError, KafkaError, check_code
+from offsetfs.client.errors import KafkaError, check_code
 from offsetfs.client.metadata import TopicInfo
+from offsetfs.client.retries import repeated
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import INTERNAL_TOPICS, LOG_APPEND_TIME, LogDirectory, TopicPartition
@@ -169,14 +170,8 @@ async def end_offsets(
 
     Leaders that change are waited for up to `request.timeout.ms`: those of a new topic answer NOT_LEADER_OR_FOLLOWER.
     """
-    end_s = trio.current_time() + client.properties.request_timeout_ms / 1000
-    while True:
-        try:
-            return await _offsets(client, partitions, _EARLIEST if earliest else _LATEST)
-        except ClientError as error:
-            if not error.is_retriable or trio.current_time() >= end_s:
-                raise
-        await trio.sleep(client.properties.retry_backoff_ms / 1000)
+    wanted = _EARLIEST if earliest else _LATEST
+    return await repeated(lambda: _offsets(client, partitions, wanted), client.properties)
 
 
 async def _offsets(
