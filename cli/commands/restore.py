@@ -60,7 +60,7 @@ def command(
     passed: a topic that has records in the cluster is refused, and a group that has members or offsets there.
 
     Keys, values, headers, timestamps and codecs stay, whole batches as they are. Offsets, topic ids and leader epochs
-    are new: the cluster assigns them. Records of aborted or open transactions are left out. Offsets of groups are
+    are new: the cluster assigns them, and no request can choose them. Records of aborted or open transactions are left out. Offsets of groups are
     translated, so that consumers go on exactly where they were. offsetfs hand-over keeps all offsets, and needs the
     directory of a stopped broker.
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +14,12 @@ from confluent_clients import SECONDS_MAX, add_user
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, ScramMechanism
 from kafka_broker import KafkaBroker
-from mirror_process import MirrorProcess, batches_of
+from mirror_process import MirrorProcess, batches_of, wait_until
 from transactional_clients import transactional
 from zookeeper_broker import ZooKeeperBroker
 
 from offsetfs.cli import exit_codes
+from offsetfs.cli.mounts import daemon_registry
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.verify import Verification
 
@@ -76,6 +80,20 @@ def test_a_topic_with_an_open_transaction_over_a_login(kafka: KafkaBroker, login
     hanging.abort_transaction(SECONDS_MAX)
     assert mirror.once().returncode == 0
     assert_equal(kafka, mirror.path, "orders")
+    with mirror:
+        wait_until(lambda: "mirror" in json.loads(status(mirror.path)), "the state of the mirror")
+        assert PASSWORD not in mirror.command_line and PASSWORD not in status(mirror.path)
+        records = [each.read_text() for each in Path(daemon_registry.own_directory()).glob("mirror-*.json")]
+        assert mirror.end() == 0
+    files = [each.read_bytes() for each in mirror.path.rglob("*") if each.is_file()]
+    assert not any(PASSWORD in each for each in (*records, *mirror.events))
+    assert not any(PASSWORD.encode() in each for each in files)
+
+
+def status(path: Path) -> str:
+    """Return what `offsetfs status` prints of a log directory."""
+    command = [sys.executable, "-m", "offsetfs", "status", str(path), "--json", "--all"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_a_topic_that_grows_is_compacted_deleted_and_created_again(kafka: KafkaBroker, tmp_path: Path) -> None:
