@@ -60,9 +60,9 @@ def command(
     passed: a topic that has records in the cluster is refused, and a group that has members or offsets there.
 
     Keys, values, headers, timestamps and codecs stay, whole batches as they are. Offsets, topic ids and leader epochs
-    are new: the cluster assigns them, and no request can choose them. Records of aborted or open transactions are left out. Offsets of groups are
-    translated, so that consumers go on exactly where they were. offsetfs hand-over keeps all offsets, and needs the
-    directory of a stopped broker.
+    are new: the cluster assigns them, and no request can choose them. Records of aborted or open transactions are left
+    out. Offsets of groups are translated, so that consumers go on exactly where they were. offsetfs hand-over keeps all
+    offsets, transactions and epochs, and needs the directory of a stopped broker.
 
     TIME is in UTC (2026-11-21T13:05, @1795253676, -15m). A topic with LogAppendTime gets that setting at the end.
 

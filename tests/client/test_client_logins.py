@@ -17,7 +17,7 @@ from tls_clients import tls_listener
 from offsetfs.broker.listener_settings import ListenerSettings
 from offsetfs.client import connection
 from offsetfs.client.cluster import ClusterClient, NodeKind
-from offsetfs.client.errors import AuthenticationFailed, ClientError, Disconnected, TlsFailed
+from offsetfs.client.errors import AuthenticationFailed, ClientError, NoBrokerAnswers, TlsFailed
 from offsetfs.client.properties import ClientProperties
 from offsetfs.client.scram_login import ScramLogin, ScramRefused
 from offsetfs.protocol import messages as m
@@ -188,7 +188,7 @@ async def test_a_certificate_of_another_host(of_other_host: ssl.SSLContext) -> N
     assert isinstance(error, TlsFailed)
     assert "the certificate of the broker is for another host" in str(error)
     error = await failure_at(of_other_host, {**given, "ssl.endpoint.identification.algorithm": ""})
-    assert isinstance(error, Disconnected)  # after the handshake
+    assert isinstance(error, NoBrokerAnswers)  # after the handshake
 
 
 async def test_a_certificate_that_has_expired() -> None:
