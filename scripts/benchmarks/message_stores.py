@@ -225,7 +225,7 @@ class SqlQuery:
 
     STATEMENT = (
         "SELECT value_json->>'region', count(*), sum(CAST(value_json->>'amount' AS BIGINT)) FROM orders "
-        "WHERE timestamp >= to_timestamp({}) AND timestamp < to_timestamp({}) GROUP BY 1"
+        'WHERE "timestamp" >= to_timestamp({}) AND "timestamp" < to_timestamp({}) GROUP BY 1'
     )
 
     def __init__(self, path: Path) -> None:
