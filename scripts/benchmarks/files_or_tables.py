@@ -8,6 +8,7 @@ charts are made from it (`files_or_tables_page`).
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import random
 import shutil
@@ -53,6 +54,30 @@ def run(count: int, rounds: int, here: Machine, place: Path | None) -> None:
         shutil.rmtree(folder)
     if place is not None:
         page.save(place, questions, count, here)
+
+
+def run_query(count: int, rounds: int, here: Machine, place: Path | None) -> None:
+    """Measure the query alone, and put its figures in the place of those that the page has."""
+    folder, messages = Path(tempfile.mkdtemp(prefix="offsetfs-files-or-tables.")), Messages(count)
+    try:
+        with ExitStack() as stack:
+            files = stack.enter_context(_closing(FilesStore(folder, messages)))
+            server = stack.enter_context(postgres.running({"fsync": "on"}))
+            tables = [
+                stack.enter_context(_closing(PostgresStore(server, files, messages))),
+                stack.enter_context(_closing(SqliteStore(folder, files, messages))),
+            ]
+            for each in (files, *tables):
+                each.load()
+            question = _query([files, *tables], rounds)
+    finally:
+        shutil.rmtree(folder)
+    if place is not None:
+        before, count_before, machine = page.load(place)
+        if count != count_before:
+            raise ValueError(f"the page is about {count_before} messages: give --count {count_before}")
+        question = dataclasses.replace(question, run=str(here))
+        page.save(place, [question if each.name == "query" else each for each in before], count, machine)
 
 
 def _measured(folder: Path, messages: Messages, rounds: int, stack: ExitStack) -> Iterator[Question]:
@@ -121,10 +146,14 @@ def _read(stores: Sequence[Any], messages: Messages, rounds: int, *, quick: bool
     )
     for name, ask in asked:
         yield _asked(name, look_ups, rounds, {store.name: functools.partial(ask, store) for store in stores})
+    yield _query(stores, rounds)
+
+
+def _query(stores: Sequence[Any], rounds: int) -> Question:
     queries: dict[str, Callable[[], Any]] = {store.name: store.query for store in stores}
     if SqlQuery.is_available():
         queries[page.SQL] = SqlQuery(stores[0].path).query
-    yield _asked("query", 1, rounds, queries)
+    return _asked("query", 1, rounds, queries)
 
 
 def _asked(

@@ -26,6 +26,8 @@ class Question:
     name: str
     count: int
     figures: Mapping[str, list[float]]
+    run: str = ""
+    """Machine and load of a run of its own; empty for those of the page."""
 
     def of(self, contender: str) -> float:
         """The median, for one message, look-up or call."""
@@ -191,7 +193,8 @@ def _with_sql(found: Mapping[str, Question]) -> str:
         else f"it takes {amount(1 / ratio)}× as long as the faster table, instead of "
         f"{amount(query.of(FILES) / query.best(TABLES))}×"
     )
-    return f"With `offsetfs sql` on the files, the start of its process included, {change}."
+    run = f" The query was measured in a run of its own ({query.run})." if query.run else ""
+    return f"With `offsetfs sql` on the files, the start of its process included, {change}.{run}"
 
 
 def _index(found: Mapping[str, Question]) -> str:

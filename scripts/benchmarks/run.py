@@ -38,7 +38,7 @@ def main() -> int:
     if arguments.list:
         print("\n".join(f"{row.name:<22}{row.what}" for row in ROWS))
         return 0
-    if arguments.rows == [files_or_tables.NAME]:
+    if arguments.rows in ([files_or_tables.NAME], [files_or_tables.NAME, "query"]):
         return _compare_files_and_tables(arguments)
     rows = [row for row in ROWS if _is_wanted(row, arguments)]
     if not rows:
@@ -81,7 +81,8 @@ def _compare_files_and_tables(arguments: argparse.Namespace) -> int:
     count = arguments.count or (files_or_tables.COUNT_QUICK if quick else files_or_tables.COUNT)
     here = machine.this_machine(ROOT)
     print(here)
-    files_or_tables.run(count, rounds, here, None if quick else ROOT / "docs" / "evidence")
+    measure_all = files_or_tables.run if arguments.rows[1:] == [] else files_or_tables.run_query
+    measure_all(count, rounds, here, None if quick else ROOT / "docs" / "evidence")
     return 0
 
 
