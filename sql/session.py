@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import os
 import re
 import shutil
 import tempfile
@@ -37,6 +38,9 @@ _LISTED_MAX = 10
 """How many topics a message names."""
 
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(ANALYZE\s+)?(\([^()]*\)\s*)?", re.IGNORECASE)
+
+_IN_QUOTES = re.compile(r"""'((?:[^']|'')*)'|"((?:[^"]|"")*)\"""")
+"""A text or a name in quotes: COPY takes either for a path."""
 
 _BARE_OFFSET = re.compile(r'(?<![".\w])offset(?![".\w])(?!\s+[\d$?])', re.IGNORECASE)
 """The name of the column without quotes, and no clause OFFSET 10."""
@@ -149,9 +153,29 @@ class SqlSession:
         plain = _explained_statement(self._connection, statement)
         if plain is not None:
             return self._explain(statement, plain, parameters)
+        self._check_files(statement, parameters or {})
         cursor = self._execute(statement, parameters)
         columns = tuple(each[0] for each in cursor.description or ())
         return QueryResult(columns, self._rows(cursor))
+
+    def check_output(self, path: str) -> None:
+        """Raise `SqlError` for a path in the log directory: COPY would replace a segment of that name."""
+        inside = os.path.realpath(self._directory.path)
+        if os.path.commonpath([inside, os.path.realpath(path)]) == inside:
+            raise SqlError(f"{path} is in the log directory, which SQL only reads; write to a path outside of it")
+
+    def _check_files(self, statement: str, parameters: Mapping[str, object]) -> None:
+        """Check what may name a file in a statement that is no query. A path that is computed is not found."""
+        try:
+            kinds = {each.type for each in self._connection.extract_statements(statement)}
+        except duckdb.Error as error:
+            raise self._explained(error, statement) from error
+        if kinds <= {duckdb.StatementType.SELECT}:
+            return
+        named = [found[1] or found[2] for found in _IN_QUOTES.finditer(statement)]
+        for each in [*named, *(value for value in parameters.values() if isinstance(value, str))]:
+            if os.sep in each or os.path.exists(each):
+                self.check_output(each)
 
     def copy(self, statement: str, parameters: Mapping[str, object] | None, path: str, options: str) -> None:
         """Write the rows of a query into a file, by DuckDB's COPY with `options` such as `FORMAT csv`.

@@ -179,12 +179,18 @@ class TopicTable(ds.Dataset):
             log.refresh()
             if log.is_gone:
                 log = directory.log(name)
-            views.append((name, LogView(log, is_committed_only=self._context.is_committed_only)))
+            # A search by time steps over what it cannot read, and that may hold what the condition asks for.
+            on_damage = self._on_damage() or _raise
+            views.append((name, LogView(log, is_committed_only=self._context.is_committed_only, on_damage=on_damage)))
         return views
 
     def _on_damage(self) -> Callable[[StorageError], None] | None:
         damage = self._context.damage
         return None if damage is None else damage.append
+
+
+def _raise(error: StorageError) -> None:
+    raise error
 
 
 def _schema_of(columns: Sequence[str]) -> pa.Schema:

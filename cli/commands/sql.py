@@ -184,6 +184,7 @@ def _run(
 ) -> None:
     used = session.parameters_of(statement, parameters)
     if output is not None:
+        session.check_output(output)
         with _replaced(output) as path:
             if output_format == _TABLE:
                 with open(path, "w", encoding="utf-8") as target:

@@ -218,3 +218,11 @@ def test_ctrl_c_ends_a_statement(logs: str) -> None:
         _, err = process.communicate(timeout=60)
     assert process.returncode == exit_codes.INTERRUPTED, err
     assert b"Traceback" not in err
+
+
+def test_an_output_in_the_log_directory_is_refused(logs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    segment = Path(logs, "orders-0", f"{0:020}.log")
+    content = segment.read_bytes()
+    printed = sql(capsys, logs, "SELECT 1", "--format", "csv", "-o", str(segment), code=exit_codes.WRONG_CALL)
+    assert "is in the log directory, which SQL only reads" in printed[1]
+    assert segment.read_bytes() == content

@@ -279,6 +279,40 @@ def test_damage_ends_a_query_with_the_offset_or_is_left_out(mixed: Path, tmp_pat
     directory.close()
 
 
+@pytest.mark.damages
+def test_damage_where_a_time_begins_ends_the_query(tmp_path: Path) -> None:
+    with offsetfs.open(tmp_path, "a") as data:
+        (partition,) = data.create("t")
+        for number in range(3):
+            partition.append(b"%d" % number * 50, timestamp=1_795_266_300_000 + 1000 * number)
+    file = next((tmp_path / "t-0").glob("*.log"))
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    query = 'SELECT "offset" FROM t WHERE "timestamp" >= to_timestamp(1795266301)'
+    directory = LogDirectory.open(str(tmp_path), read_only=True)
+    with SqlSession(directory) as session, pytest.raises(CorruptBatch) as raised:
+        list(session.run(query).rows)
+    assert raised.value.offset == 1
+    with SqlSession(directory, skips_damage=True) as session:
+        assert list(session.run(query).rows) == [(2,)]
+        assert {each.offset for each in session.damage} == {1}
+    directory.close()
+
+
+@pytest.mark.parametrize("copy", ["COPY (SELECT 1) TO '{}'", 'COPY (SELECT 1) TO "{}"', "ATTACH '{}' AS other"])
+def test_statements_do_not_write_into_the_log_directory(tmp_path: Path, copy: str) -> None:
+    with offsetfs.open(tmp_path, "a") as data:
+        data.create("t")[0].append(b"one")
+    file = next((tmp_path / "t-0").glob("*.log"))
+    content = file.read_bytes()
+    directory = LogDirectory.open(str(tmp_path), read_only=True)
+    with SqlSession(directory) as session, pytest.raises(SqlError, match="is in the log directory"):
+        list(session.run(copy.format(file)).rows)
+    directory.close()
+    assert file.read_bytes() == content
+
+
 def test_progress_counts_the_bytes_that_are_read(session: SqlSession) -> None:
     reported: list[tuple[int, int]] = []
     session.show_progress(lambda done, total: reported.append((done, total)))
