@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 KAFKAS = ("protocol/messages/*.py", "protocol/metadata_records.py", "protocol/records.py")
 """Classes that are generated, with the names that Kafka gives its messages."""
 PACKAGES = (
+    "archive",
     "arrow",
     "broker",
     "cli",

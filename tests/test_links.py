@@ -20,6 +20,7 @@ def tracked(*patterns: str) -> list[Path]:
         )
     except (OSError, subprocess.CalledProcessError):
         folders = (
+            "archive",
             "arrow",
             "docs",
             "fs",

@@ -1,0 +1,229 @@
+"""What an archive holds of one partition: the content of its manifest.
+
+    number, time_ms, topic, partition, topic_id, settings
+    log_start, end                      offsets [log_start, end) can be read
+    leader_epochs                       [[epoch, start offset], …], as in leader-epoch-checkpoint
+    segments                            rising, without overlap
+        base_offset, end                offsets [base_offset, end) may be in it
+        size                            bytes of the log file that are archived: whole batches
+        max_time_ms, modified_ms        the largest timestamp, -1 if unknown; of the log file, as retention takes it
+        is_sealed                       the segment will not grow
+        parts                           [[key, bytes, SHA-256], …]; joined they are the first `size` bytes of the log
+        side                            key, bytes, SHA-256 of the side object, and the sizes of its sections
+        source                          which file it was: inode, size, modification and change time, in ns
+
+The side object of a segment is what a reader needs besides batches, in one request:
+
+    offset index │ time index │ transaction index │ producer snapshot │ CRC-32C of each block of the log, u32 LE
+
+A block is `block_bytes` long, the last one shorter. Keys are relative to the archive. Objects have their SHA-256 in
+their key, and are never replaced; those of earlier manifests stay.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from offsetfs.storage import TopicPartition
+from offsetfs.storage.errors import InvalidName
+
+BLOCK_BYTES = 1 << 20
+"""The unit in which a log is verified and cached. Power of two, 64 KiB…16 MiB."""
+
+PART_BYTES_MAX = 64 << 20
+"""The largest object with bytes of a log. Bounds the memory of an upload and of the repetition of one that failed."""
+
+_OFFSET_MAX = 2**63 - 1
+_SIZE_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedObject:
+    """An object that never changes."""
+
+    key: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class SideObject:
+    """The indexes, the snapshot and the block checksums of a segment; sizes in bytes, 0 for a file that is missing."""
+
+    stored: ArchivedObject
+    index: int
+    time_index: int
+    transaction_index: int
+    snapshot: int
+    checksums: int
+
+    def sections(self) -> dict[str, tuple[int, int]]:
+        """Return the range of each section, by the suffix of its file; the checksums are `crc`."""
+        sizes = {
+            ".index": self.index,
+            ".timeindex": self.time_index,
+            ".txnindex": self.transaction_index,
+            ".snapshot": self.snapshot,
+            "crc": self.checksums,
+        }
+        position, found = 0, {}
+        for suffix, size in sizes.items():
+            found[suffix] = position, position + size
+            position += size
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """The log file at the time of the upload. The same values mean that its first `size` bytes are the same."""
+
+    inode: int
+    size: int
+    modified_ns: int
+    changed_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedSegment:
+    """A segment, or the beginning of one that grows."""
+
+    base_offset: int
+    end: int
+    size: int
+    max_time_ms: int
+    modified_ms: int
+    is_sealed: bool
+    parts: tuple[ArchivedObject, ...]
+    side: SideObject
+    source: SourceFile
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionManifest:
+    """A state of a partition in an archive."""
+
+    partition: TopicPartition
+    time_ms: int
+    topic_id: str
+    log_start: int
+    end: int
+    segments: tuple[ArchivedSegment, ...]
+    leader_epochs: tuple[tuple[int, int], ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    block_bytes: int = BLOCK_BYTES
+
+    def objects(self) -> set[str]:
+        """Return the keys of all objects that the state needs."""
+        return {each.key for segment in self.segments for each in (*segment.parts, segment.side.stored)}
+
+    def encoded(self) -> dict[str, Any]:
+        """Return the state as the content of a numbered document."""
+        return {
+            "kind": "partition",
+            "time_ms": self.time_ms,
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+            "topic_id": self.topic_id,
+            "settings": dict(self.settings),
+            "log_start": self.log_start,
+            "end": self.end,
+            "leader_epochs": [list(each) for each in self.leader_epochs],
+            "block_bytes": self.block_bytes,
+            "segments": [_encoded_segment(each) for each in self.segments],
+        }
+
+    @classmethod
+    def decoded(cls, content: Mapping[str, Any], url: str) -> PartitionManifest:
+        """Return the state of a document. OSError EINVAL, with the field, if a value is missing or impossible."""
+        try:
+            manifest = cls(
+                partition=TopicPartition(_text(content["topic"]), _number(content["partition"], 2**31 - 1)),
+                time_ms=_number(content["time_ms"]),
+                topic_id=_text(content["topic_id"]),
+                settings={_text(name): _text(text) for name, text in content["settings"].items()},
+                log_start=_number(content["log_start"]),
+                end=_number(content["end"]),
+                leader_epochs=tuple(
+                    (_number(epoch, 2**31 - 1), _number(start)) for epoch, start in content["leader_epochs"]
+                ),
+                block_bytes=_number(content["block_bytes"], 16 << 20, low=64 << 10),
+                segments=tuple(_decoded_segment(each) for each in content["segments"]),
+            )
+            manifest._check()
+        except (KeyError, TypeError, ValueError, AttributeError, InvalidName) as error:
+            raise OSError(errno.EINVAL, f"is no manifest of a partition: {error!r}", url) from error
+        return manifest
+
+    def _check(self) -> None:
+        TopicPartition.parse(str(self.partition))
+        previous = -1
+        for segment in self.segments:
+            if not previous <= segment.base_offset <= segment.end:
+                raise ValueError(f"segment {segment.base_offset} begins before offset {previous}")
+            if sum(part.size for part in segment.parts) != segment.size:
+                raise ValueError(f"the parts of segment {segment.base_offset} are not {segment.size} bytes")
+            blocks = -(-segment.size // self.block_bytes)
+            if segment.side.checksums != 4 * blocks:
+                raise ValueError(f"segment {segment.base_offset} has not {blocks} checksums of blocks")
+            previous = segment.end
+        if self.log_start > self.end or (self.segments and self.segments[-1].end != self.end):
+            raise ValueError(f"offsets {self.log_start} to {self.end} do not fit the segments")
+
+
+def _encoded_segment(segment: ArchivedSegment) -> dict[str, Any]:
+    side, source = segment.side, segment.source
+    return {
+        "base_offset": segment.base_offset,
+        "end": segment.end,
+        "size": segment.size,
+        "max_time_ms": segment.max_time_ms,
+        "modified_ms": segment.modified_ms,
+        "is_sealed": segment.is_sealed,
+        "parts": [[each.key, each.size, each.sha256] for each in segment.parts],
+        "side": [
+            [side.stored.key, side.stored.size, side.stored.sha256],
+            [side.index, side.time_index, side.transaction_index, side.snapshot, side.checksums],
+        ],
+        "source": [source.inode, source.size, source.modified_ns, source.changed_ns],
+    }
+
+
+def _decoded_segment(content: Mapping[str, Any]) -> ArchivedSegment:
+    stored, sizes = content["side"]
+    side = SideObject(_decoded_object(stored), *(_number(size, _SIZE_MAX) for size in sizes))
+    if sum(sizes) != side.stored.size:
+        raise ValueError(f"the sections of {side.stored.key} are not {side.stored.size} bytes")
+    return ArchivedSegment(
+        base_offset=_number(content["base_offset"]),
+        end=_number(content["end"]),
+        size=_number(content["size"], _SIZE_MAX),
+        max_time_ms=_number(content["max_time_ms"], low=-1),
+        modified_ms=_number(content["modified_ms"]),
+        is_sealed=bool(content["is_sealed"]),
+        parts=tuple(_decoded_object(each) for each in content["parts"]),
+        side=side,
+        source=SourceFile(*(_number(each, 2**64) for each in content["source"])),
+    )
+
+
+def _decoded_object(content: Any) -> ArchivedObject:
+    key, size, sha256 = content
+    text = _text(key)
+    if text.startswith("/") or ".." in text.split("/"):
+        raise ValueError(f"key {text!r} leads out of the archive")
+    return ArchivedObject(text, _number(size, _SIZE_MAX), _text(sha256))
+
+
+def _number(value: Any, high: int = _OFFSET_MAX, *, low: int = 0) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"{value!r} is not in {low}…{high}")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no text")
+    return value

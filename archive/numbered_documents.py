@@ -1,0 +1,136 @@
+"""A JSON document in object storage that is replaced by numbered copies.
+
+    <prefix>/manifests/00000000000000000007.json     never changes once it is there
+    <prefix>/manifest.json                           a copy of the newest, for readers: one request
+
+    offsetfs-archive 1 <SHA-256 of the following lines, hexadecimal>\\n
+    <JSON>\\n
+
+A new number is created only if it does not exist, so that of two writers that read number 6, one writes number 7, and
+the other one reads it before it writes number 8. The copy is written afterwards. A reader of the copy sees the newest
+number, or for a moment an earlier one: after its own write a writer looks for a later number, and copies that one too.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from offsetfs.archive import urls
+from offsetfs.archive.object_store import ObjectStore
+
+VERSION = 1
+COPY = "manifest.json"
+FOLDER = "manifests"
+BYTES_MAX = 1 << 28
+"""The largest document that is read. Protects the memory."""
+
+_HEAD = re.compile(rb"offsetfs-archive (?P<version>[0-9]{1,9}) (?P<sha256>[0-9a-f]{64})\n")
+_HEAD_BYTES_MAX = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A document with its number, from 1 on."""
+
+    number: int
+    content: dict[str, Any]
+
+
+def encoded(content: dict[str, Any]) -> bytes:
+    """Return a document as the bytes of its object."""
+    body = json.dumps(content, separators=(",", ":"), sort_keys=True).encode() + b"\n"
+    return b"offsetfs-archive %d %s\n" % (VERSION, hashlib.sha256(body).hexdigest().encode()) + body
+
+
+def decoded(data: bytes, url: str) -> dict[str, Any]:
+    """Return the document of an object. OSError EINVAL if it is none, EPROTO for a newer version, EIO for damage."""
+    head = _HEAD.match(data[:_HEAD_BYTES_MAX])
+    if head is None:
+        raise OSError(errno.EINVAL, "is no document of an archive of offsetfs", url)
+    if int(head["version"]) > VERSION:
+        reason = f"has format {int(head['version'])}, this program reads up to {VERSION}; install a newer offsetfs"
+        raise OSError(errno.EPROTO, reason, url)
+    body = data[head.end() :]
+    if hashlib.sha256(body).hexdigest().encode() != head["sha256"]:
+        raise OSError(errno.EIO, "is damaged: its bytes do not match its SHA-256", url)
+    content = json.loads(body)
+    if not isinstance(content, dict):
+        raise OSError(errno.EINVAL, "is no document of an archive of offsetfs", url)
+    return content
+
+
+class NumberedDocuments:
+    """The numbered copies of the document below a prefix, such as those of a partition."""
+
+    def __init__(self, store: ObjectStore, prefix: str) -> None:
+        self.store = store
+        self.prefix = prefix.rstrip("/")
+
+    def _key(self, number: int) -> str:
+        return urls.join(self.prefix, FOLDER, f"{number:020d}.json").lstrip("/")
+
+    @property
+    def _copy_key(self) -> str:
+        return urls.join(self.prefix, COPY).lstrip("/")
+
+    def copy(self) -> Numbered | None:
+        """Return the document that readers see; None if there is none. One request."""
+        return self._read(self._copy_key)
+
+    def newest(self) -> Numbered | None:
+        """Return the document with the highest number; None if there is none. For writers: two requests or more."""
+        found = None
+        try:
+            found = self.copy()
+        except OSError as error:
+            # The copy is damaged, or belongs to something else: the numbered ones decide.
+            if error.errno != errno.EIO:
+                raise
+        if found is None:
+            numbers = self.numbers()
+            return self.at(numbers[-1]) if numbers else None
+        while following := self.at(found.number + 1):
+            found = following
+        return found
+
+    def numbers(self) -> list[int]:
+        """Return the numbers that exist, rising."""
+        listed = self.store.objects(urls.join(self.prefix, FOLDER).lstrip("/"))
+        names = (each.key.rsplit("/", 1)[-1] for each in listed)
+        return sorted(int(name.removesuffix(".json")) for name in names if re.fullmatch(r"[0-9]{20}\.json", name))
+
+    def at(self, number: int) -> Numbered | None:
+        """Return the document with a number; None if there is none. One request."""
+        return self._read(self._key(number))
+
+    def publish(self, number: int, content: dict[str, Any]) -> bool:
+        """Create the document with a number; False if another writer has created it. Durable and visible on return."""
+        data = encoded({**content, "number": number})
+        if not self.store.create(self._key(number), data):
+            return False
+        self.store.put(self._copy_key, data)
+        # Another writer may have copied a higher number between our creation and our copy.
+        while (later := self._bytes(self._key(number := number + 1))) is not None:
+            self.store.put(self._copy_key, later)
+        return True
+
+    def _bytes(self, key: str) -> bytes | None:
+        try:
+            return self.store.read(key)
+        except FileNotFoundError:
+            return None
+
+    def _read(self, key: str) -> Numbered | None:
+        data = self._bytes(key)
+        if data is None:
+            return None
+        content = decoded(data, urls.join(self.store.url, key))
+        number = content.get("number")
+        if not isinstance(number, int) or number < 1:
+            raise OSError(errno.EINVAL, "is a document without a number", urls.join(self.store.url, key))
+        return Numbered(number, content)

@@ -1,0 +1,238 @@
+"""The objects below one URL of object storage, through fsspec.
+
+Every call is bounded by the timeout of the store, the retries of the library included, and raises OSError with the URL
+as its file name: ENOENT for a missing object, bucket or container, EACCES for missing or refused credentials, EIO for
+everything else. `create` is the only call that two writers compete in: it never replaces an object.
+
+Thread-safe; several calls may be in flight. Not inherited by a forked child, which opens a store of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import importlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from offsetfs.archive import urls
+
+TIMEOUT_S = 30.0
+"""The default for the longest time that one call takes, retries included."""
+
+_LISTED_AT_ONCE = 1000  # keys, by the rule of S3
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """How a store is opened. Credentials come from the library of the scheme: environment, files, roles."""
+
+    timeout_s: float = TIMEOUT_S
+    """The longest time of one call, more than 0."""
+    endpoint: str | None = None
+    """The URL of the service, where it is not that of the provider; for S3 the environment's AWS_ENDPOINT_URL else."""
+    storage_class: str | None = None
+    """For new objects of S3, such as STANDARD_IA."""
+    encryption: str | None = None
+    """For new objects of S3: AES256 or aws:kms."""
+    kms_key: str | None = None
+    """The key for aws:kms; None for the default key of the account."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """A listed object. `key` is relative to the URL of the store."""
+
+    key: str
+    size: int
+
+
+class ObjectStore:
+    """The objects below `url`; keys are relative to it, with slashes."""
+
+    def __init__(self, url: str, settings: StoreSettings | None = None) -> None:
+        """Load the library of the scheme; makes no request. OSError EINVAL for a URL without bucket, ENOPKG."""
+        self.url = urls.normalized(url)
+        self.settings = settings or StoreSettings()
+        scheme = urls.scheme(self.url)
+        if scheme is None or not self.url.split("://", 1)[1]:
+            raise OSError(errno.EINVAL, "no URL of object storage; give one such as s3://BUCKET/PREFIX", url)
+        self._file_system = _file_system(scheme, self.url, self.settings)
+        self._root = self._file_system._strip_protocol(self.url)
+        self._pid = os.getpid()
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether the store was opened by this process, and not by one that forked it."""
+        return self._pid == os.getpid()
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, key: str, start: int = 0, stop: int | None = None) -> bytes:
+        """Return the bytes [start, stop) of an object, to its end without `stop`; one request.
+
+        OSError EIO if the answer has another length than asked for.
+        """
+        data: bytes = self._call("cat_file", key, start=start or None, end=stop)
+        if stop is not None and len(data) != stop - start:
+            reason = f"the answer to bytes {start}-{stop - 1} has {len(data)} bytes instead of {stop - start}"
+            raise OSError(errno.EIO, reason, self._url(key))
+        return data
+
+    def exists(self, key: str) -> bool:
+        """Whether an object has the key; one request."""
+        return self.size(key) is not None
+
+    def size(self, key: str) -> int | None:
+        """Return the bytes of an object; None if it does not exist; one request."""
+        try:
+            return int(self._call("info", key)["size"])
+        except FileNotFoundError:
+            return None
+
+    def children(self, prefix: str = "") -> Iterator[str]:
+        """Yield the names one level below a prefix, objects and prefixes, sorted; a request for each 1,000 names."""
+        for entry in self._listed("ls", prefix):
+            yield entry["name"].rstrip("/").rsplit("/", 1)[-1]
+
+    def objects(self, prefix: str) -> list[ObjectInfo]:
+        """Return all objects below a prefix, sorted by key; a request for each 1,000 of them."""
+        entries = self._listed("find", prefix)
+        offset = len(self._root) + 1
+        return [ObjectInfo(entry["name"][offset:], int(entry["size"])) for entry in entries]
+
+    def _listed(self, method: str, prefix: str) -> list[dict[str, Any]]:
+        try:
+            found = self._call(method, prefix, detail=True)
+        except FileNotFoundError:
+            return []
+        entries = list(found.values()) if isinstance(found, dict) else found
+        return sorted((each for each in entries if each["name"] != self._path(prefix)), key=lambda each: each["name"])
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write an object, in the place of one with the same key. It is durable, and visible to all, on return."""
+        self._call("pipe_file", key, data, **self._for_new_objects())
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write an object if there is none with its key. False, and nothing is changed, if there is one.
+
+        Of several concurrent calls for one key, one returns True.
+        """
+        try:
+            self._call("pipe_file", key, data, mode="create", **self._for_new_objects())
+        except FileExistsError:
+            return False
+        return True
+
+    def delete(self, keys: list[str]) -> None:
+        """Delete objects. A key without an object is no error."""
+        for first in range(0, len(keys), _LISTED_AT_ONCE):
+            paths = [self._path(key) for key in keys[first : first + _LISTED_AT_ONCE]]
+            try:
+                self._run("_rm", "rm", self.url, paths)
+            except FileNotFoundError:
+                continue
+
+    def _for_new_objects(self) -> dict[str, str]:
+        settings = self.settings
+        named = {
+            "StorageClass": settings.storage_class,
+            "ServerSideEncryption": settings.encryption,
+            "SSEKMSKeyId": settings.kms_key,
+        }
+        return {name: text for name, text in named.items() if text is not None}
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def _path(self, key: str) -> str:
+        return f"{self._root}/{key}".rstrip("/")
+
+    def _url(self, key: str) -> str:
+        return urls.join(self.url, key) if key else self.url
+
+    def _call(self, method: str, key: str, *arguments: Any, **named: Any) -> Any:
+        return self._run(f"_{method}", method, self._url(key), self._path(key), *arguments, **named)
+
+    def _run(self, asynchronous: str, synchronous: str, url: str, *arguments: Any, **named: Any) -> Any:
+        from fsspec.asyn import AsyncFileSystem, sync
+
+        try:
+            if isinstance(self._file_system, AsyncFileSystem):
+                call = getattr(self._file_system, asynchronous)
+                return sync(self._file_system.loop, call, *arguments, timeout=self.settings.timeout_s, **named)
+            return getattr(self._file_system, synchronous)(*arguments, **named)
+        except Exception as error:
+            raise _as_os_error(error, url, self.settings.timeout_s) from error
+
+
+def _file_system(scheme: str, url: str, settings: StoreSettings) -> Any:
+    package = urls.PACKAGES[scheme]
+    try:
+        fsspec = importlib.import_module("fsspec")
+        importlib.import_module(package)
+    except ImportError:
+        reason = f"{scheme}:// needs the package {package}: pip install 'offsetfs[{urls.EXTRAS[package]}]'"
+        raise OSError(errno.ENOPKG, reason, url) from None
+    options: dict[str, Any] = {"use_listings_cache": False}
+    if package == "s3fs":
+        options["config_kwargs"] = {
+            "connect_timeout": min(10.0, settings.timeout_s),
+            "read_timeout": settings.timeout_s,
+            "retries": {"mode": "standard", "max_attempts": 5},
+        }
+        if settings.endpoint is not None:
+            options["endpoint_url"] = settings.endpoint
+    return fsspec.filesystem(scheme, **options)
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+_EXISTS_CODES = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
+"""How S3 answers a PutObject with If-None-Match: the object exists, or another writer creates it at the moment."""
+
+
+def _as_os_error(error: Exception, url: str, timeout_s: float) -> OSError:
+    """Return the error of a library as an OSError with the URL, for any library."""
+    cause = next((each for each in _chain(error) if _code(each)), error)
+    code, operation = _code(cause), getattr(cause, "operation_name", "")
+    if isinstance(error, FileExistsError) or code in _EXISTS_CODES:
+        return FileExistsError(errno.EEXIST, "the object exists already", url)
+    if code == "NoSuchBucket":
+        return FileNotFoundError(errno.ENOENT, "there is no such bucket; create it, or correct the URL", url)
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(errno.ENOENT, "there is no such object", url)
+    if _is_named(error, "NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError"):
+        return OSError(errno.EACCES, "no credentials were found; configure those of the provider's own tools", url)
+    if code in ("ExpiredToken", "ExpiredTokenException", "RequestExpired"):
+        return OSError(errno.EACCES, f"the credentials have expired ({operation}); renew them", url)
+    if code in ("InvalidAccessKeyId", "SignatureDoesNotMatch"):
+        return OSError(errno.EACCES, f"the credentials are not accepted ({operation}: {code}); correct them", url)
+    if isinstance(error, PermissionError) or code in ("403", "AccessDenied"):
+        allowed = f"; the credentials need the permission for {operation}" if operation else ""
+        return OSError(errno.EACCES, f"access denied{allowed}", url)
+    if isinstance(error, TimeoutError | asyncio.TimeoutError):
+        return OSError(errno.EIO, f"no answer within {timeout_s:g} s", url)
+    text = str(error).strip() or type(error).__name__
+    return OSError(errno.EIO, f"{operation}: {text}" if operation and operation not in text else text, url)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    following: BaseException | None = error
+    while following is not None and id(following) not in seen:
+        seen.add(id(following))
+        yield following
+        following = following.__cause__ or following.__context__
+
+
+def _code(error: BaseException) -> str:
+    response = getattr(error, "response", None)
+    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
+
+
+def _is_named(error: BaseException, *names: str) -> bool:
+    return any(type(each).__name__ in names for each in _chain(error))

@@ -1,0 +1,44 @@
+"""Which texts are URLs of object storage, and which package each needs."""
+
+from __future__ import annotations
+
+import re
+
+_SCHEME = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://")
+
+PACKAGES = {
+    "s3": "s3fs",
+    "s3a": "s3fs",
+    "gs": "gcsfs",
+    "gcs": "gcsfs",
+    "az": "adlfs",
+    "abfs": "adlfs",
+    "abfss": "adlfs",
+    "hdfs": "pyarrow",
+}
+"""The schemes of object storage, with the package that fsspec needs for each."""
+
+EXTRAS = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure", "pyarrow": "hdfs"}
+"""The extra of this project that installs a package."""
+
+
+def scheme(text: str) -> str | None:
+    """Return the scheme of a URL of object storage; None for a path, or another URL such as `kafka://`."""
+    found = _SCHEME.match(text)
+    return found["scheme"] if found and found["scheme"] in PACKAGES else None
+
+
+def is_remote(text: str) -> bool:
+    """Whether a text is a URL of object storage."""
+    return scheme(text) is not None
+
+
+def normalized(url: str) -> str:
+    """Return a URL without slashes at its end; `s3a://` becomes `s3://`, so that both name the same archive."""
+    url = url.rstrip("/")
+    return "s3://" + url.removeprefix("s3a://") if url.startswith("s3a://") else url
+
+
+def join(url: str, *names: str) -> str:
+    """Return the URL of an object below another URL."""
+    return "/".join((url.rstrip("/"), *names))
