@@ -179,6 +179,7 @@ def _file_system(scheme: str, url: str, settings: StoreSettings) -> Any:
         raise OSError(errno.ENOPKG, reason, url) from None
     options: dict[str, Any] = {"use_listings_cache": False}
     if package == "s3fs":
+        options["max_concurrency"] = 1  # else a HEAD precedes each GET of a whole object
         options["config_kwargs"] = {
             "connect_timeout": min(10.0, settings.timeout_s),
             "read_timeout": settings.timeout_s,
