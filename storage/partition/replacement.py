@@ -24,7 +24,7 @@ def replace_segments(log: ChangeableLog, new: Sequence[Segment], old: Sequence[S
     The files of `new` are called `.cleaned`, durable with their names, and are live on return. Those of `old` are
     `.deleted`, and unlinked after `file.delete.delay.ms`. `SegmentsChanged` if one of `old` has left the log or become
     its active segment: then nothing was changed. After an OSError, either the log is unchanged and the `.cleaned` files
-    are gone, or it has failed and the next opening completes the swap.
+    are gone, as on a full disk, or it has failed and the next opening completes or undoes the swap.
     """
     assert new and old
     with log.changing():
@@ -33,17 +33,21 @@ def replace_segments(log: ChangeableLog, new: Sequence[Segment], old: Sequence[S
         if any(segments.floor(segment.base_offset) is not segment or segment is segments.active for segment in old):
             raise SegmentsChanged("a segment was removed or truncated meanwhile", path=log.path)
         swap.prepare(log.path, [segment.base_offset for segment in new])
-        with log.fail_on_error():
-            _swap(log.path, new, old)
+        _swap(log, new, old)
         log.publish(log.state.with_segments(Segments([*segments.without(old), *new])))
     segment_names.unlink_later(old, log.context.deletions, log.config.file_delete_delay_ms)
 
 
-def _swap(path: str, new: Sequence[Segment], old: Sequence[Segment]) -> None:
-    bases = [segment.base_offset for segment in new]
+def _swap(log: ChangeableLog, new: Sequence[Segment], old: Sequence[Segment]) -> None:
+    bases, renames = [segment.base_offset for segment in new], swap.Renames()
     with segment_names.following_removal(old):
-        swap.retire(path, bases, [segment.base_offset for segment in old])
-    swap.install(path, bases)
+        try:
+            swap.retire(log.path, bases, [segment.base_offset for segment in old], renames)
+            swap.install(log.path, bases, renames)
+        except OSError as error:
+            with log.fail_on_error():
+                swap.undo(log.path, bases, renames, error)
+            raise
     for segment in new:
         segment.follow_rename(LIVE)
         segment.pool.drop(segment)  # its open files have the old paths, which error messages would show

@@ -52,7 +52,7 @@ def remove_from_log(segment: Segment) -> None:
 def following_removal(segments: Sequence[Segment]) -> Iterator[None]:
     """Lock the names of segments while the caller renames their files to `.deleted`; record the new names at the end.
 
-    The pool releases the files, and readers reopen them under the new names.
+    The pool releases the files, and readers reopen them under the new names. After an error the names are as before.
     """
     with contextlib.ExitStack() as held:
         for segment in segments:

@@ -124,7 +124,19 @@ MUTANTS = (
         "test_a_crash_at_any_step_shows_the_old_segments_or_the_new_ones[one group]",
         (
             ("        swap.prepare(log.path, [segment.base_offset for segment in new])\n", ""),
-            ("    swap.install(path, bases)\n", "    swap.prepare(path, bases)\n    swap.install(path, bases)\n"),
+            ("            swap.install(", "            swap.prepare(log.path, bases)\n            swap.install("),
+        ),
+    ),
+    Mutant(
+        "the undo of a swap removes `.swap` files while a crash would complete it",
+        "storage/partition/swap.py",
+        "tests/storage/test_swap_on_a_full_disk.py::"
+        "test_a_crash_at_any_step_of_the_undo_shows_the_old_segments_or_the_new_ones[several segments]",
+        (
+            (
+                "    files.rename(last, last.removesuffix(SWAP) + CLEANED)\n    files.sync_directory(directory)\n",
+                "",
+            ),
         ),
     ),
     Mutant(

@@ -56,17 +56,6 @@ def _play_lives(disk: Disk, seed: int, chance: random.Random) -> int:
     return lives
 
 
-def _is_after_a_swap(what: str, before: list[str]) -> bool:
-    """Return whether a log failed because a file of its compaction could not be renamed on the full disk.
-
-    A longer name may need another block of the directory. Which segments are in place is not known then, and the log
-    accepts no more writes until it is recovered.
-    """
-    path, is_failed, _ = what.partition(": an earlier write failed: No space left on device")
-    folder = path.partition(": ")[2]
-    return bool(is_failed) and any(f"{folder}/" in each and " -> " in each for each in before)
-
-
 def _neighbor(disk: Disk) -> Path:
     return disk.path / "neighbor"
 
@@ -85,10 +74,9 @@ def _live(nursery: Nursery, disk: Disk, history: History, number: int, chance: r
     assert not ended.finding and (not ended.killed or ended.status == 9), ended
     before: list[str] = []
     for code, what in history.failures:
-        if not _is_after_a_swap(what, before):
-            errors = "\n\n".join(before)
-            assert code in _IS_FULL, f"the disk was full, and the writer got: {what}\n\nErrors before it:\n{errors}"
-            assert not what.startswith(("read", "free")), f"with space, or without a need of it: {what}"
+        errors = "\n\n".join(before)
+        assert code in _IS_FULL, f"the disk was full, and the writer got: {what}\n\nErrors before it:\n{errors}"
+        assert not what.startswith(("read", "free")), f"with space, or without a need of it: {what}"
         before.append(what)
     count = len(history.failures)
     history.failures.clear()

@@ -10,9 +10,9 @@ from random import Random
 import pytest
 from simdisk import ROOT, SimDisk
 from simsystem import System, simulated
+from simulated_log import NOW_MS, ORDERS, append, batch, compact, disk_with_directory, opened, shown
 
 from offsetfs.storage import files
-from offsetfs.storage.compaction import compaction
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import LogFailed
 from offsetfs.storage.names import TopicPartition
@@ -25,53 +25,13 @@ from offsetfs.storage.verify.verify import Verification
 
 pytestmark = pytest.mark.unit
 
-ORDERS = TopicPartition("orders", 0)
-NOW_MS = 1_700_000_000_000
-DEFAULTS = {
-    "segment.bytes": "1000",
-    "retention.ms": "-1",
-    "file.delete.delay.ms": "0",
-    "min.cleanable.dirty.ratio": "0",
-}
-
-
 # --- a log on a simulated disk
 
 
 @pytest.fixture
 def system() -> Iterator[System]:
-    disk = SimDisk()
-    disk.do("create", ROOT, "logs", True)
-    disk.do("sync", ROOT)
-    with simulated(disk) as system:
+    with simulated(disk_with_directory()) as system:
         yield system
-
-
-def opened() -> LogDirectory:
-    return LogDirectory.open("/logs", defaults=DEFAULTS)
-
-
-def batch(
-    key: bytes, value: bytes, *, producer: tuple[int, int, int] = (-1, -1, -1), now_ms: int = NOW_MS
-) -> SealedBatch:
-    producer_id, epoch, sequence = producer
-    data = build([(key, value, (), now_ms)], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
-    return SealedBatch(memoryview(data), 1, len(value) + 1, Timestamp(now_ms), len(data))
-
-
-def append(log: Log, *rows: tuple[bytes, bytes]) -> None:
-    for key, value in rows:
-        log.append(batch(key, value))
-
-
-def shown(log: Log) -> dict[int, tuple[bytes | None, bytes | None]]:
-    records = (record for segment in log.snapshot() for found in segment.batches() for record in found.records())
-    return {record.offset: (record.key, record.value) for record in records}
-
-
-def compact(directory: LogDirectory) -> None:
-    log = directory.log(ORDERS)
-    compaction.clean(log, compaction.find_dirty_range(log, None, NOW_MS), now_ms=NOW_MS, map_bytes=1 << 12)
 
 
 def cut_power(system: System, kind: str = "none", seed: int = 0) -> LogDirectory:
@@ -120,9 +80,7 @@ def test_a_directory_that_lost_power_at_its_first_change_can_be_opened(names: li
 def test_a_partition_that_is_found_after_a_kill_is_there_after_a_power_cut(system: System) -> None:
     number, goes_on = 0, True
     while goes_on:
-        system.disk = SimDisk()
-        system.disk.do("create", ROOT, "logs", True)
-        system.disk.do("sync", ROOT)
+        system.disk = disk_with_directory()
         goes_on = kill_at(system, number, lambda: opened().create_partition(ORDERS))
         directory = opened()
         if directory.has(ORDERS):
@@ -137,9 +95,7 @@ def test_partitions_made_together_are_there_whole_or_not_at_all_after_a_power_cu
     wanted = [TopicPartition("orders", number) for number in range(3)]
     number, goes_on, found = 0, True, set()
     while goes_on:
-        system.disk = SimDisk()
-        system.disk.do("create", ROOT, "logs", True)
-        system.disk.do("sync", ROOT)
+        system.disk = disk_with_directory()
         goes_on = kill_at(system, number, lambda: opened().create_partitions(wanted))
         killed = system.disk
         for kind, seed in [

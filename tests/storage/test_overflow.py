@@ -174,7 +174,7 @@ def test_a_flipped_bit_in_the_last_offset_is_cut_as_damage(tmp_path: Path) -> No
 def test_a_swap_of_a_split_that_was_cut_short_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(tmp_path, OVERFLOWED)
 
-    def die(_directory: str, _new: Sequence[int]) -> None:
+    def die(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
