@@ -30,7 +30,7 @@ from offsetfs.storage.errors import StorageError, sentence
 _log = logging.getLogger(__name__)
 
 OnProgress = Callable[[MirrorStatus], None]
-"""Called every second."""
+"""Called every second, in a thread; once more at the end, on the event loop."""
 
 Beside = Callable[[Callable[[], MirrorStatus]], AbstractContextManager[object]]
 """Returns what is entered while the mirror runs; called with a function that returns the current state."""
@@ -178,5 +178,6 @@ async def _end(found: Mirror, options: MirrorOptions) -> None:
 
 async def _report(found: Mirror, on_progress: OnProgress) -> None:
     while True:
-        on_progress(status_of(found))
+        # It writes a file, which takes long while the disk is busy: records would wait on the event loop.
+        await in_thread_or_here(partial(on_progress, status_of(found)))
         await trio.sleep(PROGRESS_S)

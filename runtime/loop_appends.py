@@ -5,10 +5,11 @@ The kernel blocks a writer if the disk is too slow for it, and everything else t
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Callable
 from typing import TypeVar
+
+from offsetfs.runtime.loop_watch import LoopWatch
 
 SLOW_S = 0.005
 THREAD_FOR_S = 1.0
@@ -32,14 +33,9 @@ class LoopAppends:
 
     def run(self, append: Callable[[], T]) -> T:
         """Return what `append` returns, or raise what it raises."""
-        begun, waits = time.perf_counter(), _waits()
+        begun, watch = time.perf_counter(), LoopWatch()
         try:
             return append()
         finally:
-            if time.perf_counter() - begun > SLOW_S and _waits() > waits:
+            if time.perf_counter() - begun > SLOW_S and watch.has_blocked:
                 self._slow_until = begun + THREAD_FOR_S
-
-
-def _waits() -> int:
-    """Return how often this thread has blocked (voluntary context switches)."""
-    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw

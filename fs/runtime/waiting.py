@@ -27,6 +27,7 @@ import trio
 from pyfuse3 import FUSEError, PollHandle
 
 from offsetfs.fs.runtime import interrupts
+from offsetfs.runtime.loop_watch import LoopWatch
 
 READERS_MAX = 3072
 """How many readers may be blocked: each takes a task and a request of the kernel. Further readers get EAGAIN."""
@@ -280,8 +281,9 @@ class Waiting:
                 with contextlib.suppress(MemoryError):  # the next check repeats this one
                     if now >= next_logs:
                         next_logs = now + READER_CHECK_S
+                        watch = LoopWatch()
                         self._check_logs()
-                        spent = trio.current_time() - now
+                        spent = watch.seconds()
                         # Checks take at most a twentieth of the time of the event loop.
                         next_logs = now + max(LOG_CHECK_S if self._others_write else READER_CHECK_S, 20 * spent)
                     if now >= next_polls:

@@ -21,7 +21,7 @@ from offsetfs.fs.appends.handles import AppendHandle
 from offsetfs.fs.appends.shared_sync import Unsynced
 from offsetfs.fs.appends.topic_appends import Sticky, TopicTarget
 from offsetfs.fs.options import MountOptions
-from offsetfs.runtime import loop_appends
+from offsetfs.runtime import loop_appends, loop_watch
 from offsetfs.storage.errors import LogFailed, RecordTooLarge, UnknownPartition
 from offsetfs.storage.records.compression.compression import UNCOMPRESSED
 from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
@@ -170,7 +170,7 @@ async def test_after_an_append_that_was_late_a_thread_appends_where_there_was_wa
     await world.accumulator().drain()
     before, append = world.threads.calls, world.log().append
     reported = iter((0, waits, waits, waits))
-    monkeypatch.setattr(loop_appends, "_waits", lambda: next(reported))
+    monkeypatch.setattr(loop_watch, "_waits", lambda: next(reported))
 
     def append_slowly(sealed: SealedBatch) -> object:
         spin(loop_appends.SLOW_S * 2)

@@ -162,6 +162,24 @@ CHANGES: dict[str, Callable[[FakePartition], None]] = {
 }
 
 
+@pytest.mark.parametrize(("spent", "checks"), [(0.0001, 100), (0.05, 1)])
+async def test_checks_take_at_most_a_twentieth_of_the_time_of_the_event_loop(
+    nursery: trio.Nursery,
+    make: Make,
+    seen: dict[int, ReaderState],
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    spent: float,
+    checks: int,
+) -> None:
+    monkeypatch.setattr(waiting, "LoopWatch", lambda: SimpleNamespace(seconds=lambda: spent))
+    who, partition = make(others_write=True), FakePartition()
+    await begun(nursery, who, partition)
+    await trio.sleep(1.005)
+    assert partition.looks == pytest.approx(checks, abs=1)
+    who.close()
+
+
 @pytest.mark.parametrize("name", CHANGES)
 async def test_growth_without_a_notification_is_found_by_polling(
     nursery: trio.Nursery, make: Make, seen: dict[int, ReaderState], autojump_clock: MockClock, name: str

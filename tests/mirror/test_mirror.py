@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,12 @@ from running_broker import Running
 
 from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.errors import AuthenticationFailed
+from offsetfs.client.properties import ClientProperties
 from offsetfs.mirror import mirror as mirror_module
 from offsetfs.mirror.mirror import Mirror, MirrorError
 from offsetfs.mirror.options import EARLIEST, LATEST, MirrorOptions, OnGap
+from offsetfs.mirror.process import MirrorBeside, MirrorSource
+from offsetfs.mirror.status import MirrorStatus
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, LogReader, TopicPartition
@@ -162,6 +166,52 @@ async def test_a_pattern_without_a_topic_is_reported_and_the_others_are_mirrored
         await Mirror(directory, client, "source:9092", options, events.append).begin()
     text = "no topic that this user may describe matches 'order'; it is mirrored as soon as it exists"
     assert (events, directory.partitions()) == ([text], [USERS])
+
+
+async def test_a_slow_report_of_the_progress_delays_no_record(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    is_reporting, may_end = threading.Event(), threading.Event()
+
+    def report(status: MirrorStatus) -> None:
+        is_reporting.set()
+        assert may_end.wait(5)
+
+    found = MirrorSource([running.address], ClientProperties(), MirrorOptions())
+    beside = MirrorBeside(found, lambda text: None, report)
+    await beside.begin(directory)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(beside.run, directory)
+        while not is_reporting.is_set():
+            await trio.sleep(0.01)
+        append(source.log(ORDERS), b"one")
+        await has(directory, ORDERS, 1)
+        assert not may_end.is_set()
+        may_end.set()
+        beside.stop()
+
+
+@pytest.mark.parametrize(("size", "threads"), [(10, 0), (100_000, 1)])
+async def test_small_responses_are_appended_on_the_event_loop(
+    running: Running,
+    source: LogDirectory,
+    directory: LogDirectory,
+    nursery: trio.Nursery,
+    monkeypatch: pytest.MonkeyPatch,
+    size: int,
+    threads: int,
+) -> None:
+    seen = set[int]()
+    real = Log.append_replicated
+
+    def append_replicated(log: Log, data: memoryview) -> int:
+        seen.add(threading.get_ident())
+        return real(log, data)
+
+    monkeypatch.setattr(Log, "append_replicated", append_replicated)
+    append(source.log(ORDERS), b"x" * size)
+    await mirrored(running, directory)
+    assert len(seen - {threading.get_ident()}) == threads
 
 
 async def has(directory: LogDirectory, name: TopicPartition, end: int) -> None:
