@@ -89,6 +89,9 @@ class FetcherOwner(Protocol):
     def metadata_is_old(self) -> None:
         """Ask for the leaders again, soon."""
 
+    def appended(self, partition: MirroredPartition, count: int) -> None:
+        """Take note of bytes that were appended."""
+
     def changed(self, partition: MirroredPartition) -> None:
         """Look at a partition again: it is complete, has to be checked, or has failed."""
 
@@ -285,7 +288,7 @@ class NodeFetcher:
             self._not_appended(found, result)
             return
         found.end = max(found.log.next_offset, found.end)
-        found.appended_bytes += result
+        self._owner.appended(found, result)
         found.note_lag(trio.current_time())
         if found.end < fetched.last.next_offset:  # the batches behind a damaged one: the next response begins with it
             found.restart(found.end)

@@ -43,6 +43,9 @@ REFRESH_PAUSE_S = 0.1
 RECHECK_S = 0.2
 UPKEEP_S = 1.0
 FLUSH_S = 10.0
+FLUSH_BYTES = 64 << 20
+"""A log is written to the disk after so many bytes, too: while more is received, and not all of it at the end."""
+
 MISSING_S = 5.0
 """For how long the metadata has to be without a topic until it counts as deleted."""
 
@@ -81,6 +84,7 @@ class Mirror:
         self._fetchers: dict[int, NodeFetcher] = {}
         self._nursery: trio.Nursery | None = None
         self._wake = trio.Event()
+        self._has_much = trio.Event()
         self._asks_again = False
         self._failing_since: float | None = None
         self._is_begun = False
@@ -127,6 +131,7 @@ class Mirror:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._keep_up)
+            nursery.start_soon(self._flush_large)
             if groups is not None and not self._options.once:
                 nursery.start_soon(groups.run)
             try:
@@ -206,6 +211,12 @@ class Mirror:
     def metadata_is_old(self) -> None:
         self._asks_again = True
         self._wake.set()
+
+    def appended(self, partition: MirroredPartition, count: int) -> None:
+        partition.appended_bytes += count
+        partition.unflushed_bytes += count
+        if partition.unflushed_bytes >= FLUSH_BYTES:
+            self._has_much.set()
 
     def changed(self, partition: MirroredPartition) -> None:
         if partition.is_stopped and partition.failure:
@@ -546,6 +557,17 @@ class Mirror:
                 if trio.current_time() >= next_flush:
                     await in_thread(partial(_flush, [each.log for each in self._active()]))
                     next_flush = trio.current_time() + FLUSH_S
+
+    async def _flush_large(self) -> None:
+        """Write logs to the disk that have got much, while others are appended to."""
+        while True:
+            await self._has_much.wait()
+            self._has_much = trio.Event()
+            large = [each for each in self._active() if each.unflushed_bytes >= FLUSH_BYTES]
+            for each in large:
+                each.unflushed_bytes = 0
+            with trio.CancelScope(shield=True):
+                await in_thread(partial(_flush, [each.log for each in large]))
 
     async def follow_log_starts(self) -> None:
         """Raise the log starts here to those of the source."""

@@ -47,6 +47,8 @@ class MirroredPartition:
     """Why the partition is not mirrored any more, or not now."""
     is_stopped: bool = False
     appended_bytes: int = 0
+    unflushed_bytes: int = 0
+    """The bytes that were appended since the last flush for their number began."""
     behind_since: float = math.inf
     """Since when the source has had more records; infinite when all of them are here."""
 

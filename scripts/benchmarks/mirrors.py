@@ -25,6 +25,8 @@ from measuring import Contender, Goal, Measure, Opened, Peer, Row, times_as_fast
 from mirror_process import MirrorProcess, wait_until
 from served_logs import Server, consumed_seconds, filled_by_kcat, kafka
 
+from offsetfs.mirror.options import FETCH_BYTES_MAX
+
 MIRROR = 'exec "$1" -m offsetfs mirror "$2" "$3" --topic "$4" --once'
 KCAT = f'exec kcat -C -b "$2" -t "$4" -p 0 -o beginning -e -q {UNWAITING} > "$3"'
 COPY = 'exec cp -r "$5/$4-0" "$3"'
@@ -83,6 +85,25 @@ def _consumer_perf(codec: str, joined: int) -> Opened:
             yield lambda number: consumed_seconds(server, topic, bench.count)
 
     return opened
+
+
+def _fetch_only(codec: str, joined: int) -> Opened:
+    """What the broker sends for the same requests to Fetch to a client that discards it; without its start."""
+
+    @contextlib.contextmanager
+    def opened(bench: Bench) -> Iterator[Measure]:
+        with _filled(bench, codec, joined) as (server, topic):
+            yield lambda number: fetched_seconds(server.address, topic)
+
+    return opened
+
+
+def fetched_seconds(address: str, topic: str) -> float:
+    """Return how long `fetch_floor.py` receives partition 0 of a topic."""
+    script = Path(__file__).with_name("fetch_floor.py")
+    words = (sys.executable, script, address, topic, FETCH_BYTES_MAX, 1)
+    found = subprocess.run([*map(str, words)], stdout=subprocess.PIPE, text=True, check=True)
+    return float(found.stdout.split()[0])
 
 
 @contextlib.contextmanager
@@ -241,6 +262,7 @@ def _row(name: str, what: str, count: int, codec: str, joined: int = 1) -> Row:
         peers=(
             peer("kcat -C > file", into(KCAT), times_as_fast(3)),
             peer("cp of the segments", into(COPY), times_as_fast(0.7)),
+            peer("floor: fetch only", _fetch_only(codec, joined), times_as_fast(1), is_goal=False),
             peer("consumer-perf-test", _consumer_perf(codec, joined), times_as_fast(1), is_goal=False),
         ),
         record_bytes=logs.LINE_BYTES * joined,
