@@ -317,7 +317,8 @@ class Log:
 
         `data` is what a Fetch response has: a batch that ends below the log end is skipped, one that is cut at the end
         is left out; gaps are allowed. Returns how many bytes of `data` are done with. After return they are in the
-        segment files, not yet on disk (`flush`). An empty log begins with the first batch, if that contains its end.
+        segment files, not yet on disk (`flush`). An empty log begins with the first batch, if that contains its end; its
+        log start stays, durably.
 
         Batches before a damaged one are appended; `CorruptBatch` or `MalformedBatch` is raised when it is the first.
         Other errors as of `append`: then a number of whole batches may be in the log, and `next_offset` shows it.
@@ -331,7 +332,7 @@ class Log:
         finally:
             if self.next_offset > before:
                 if start is not None:
-                    self.raise_log_start(start)
+                    record_deletion.raise_log_start(self, start)
                 self.context.on_append()
                 if self._state.segments is not segments:
                     self.context.on_roll()

@@ -46,6 +46,27 @@ def test_a_mirror_is_killed_while_the_cluster_changes(kafka_cluster: KafkaCluste
     MirrorChaos(kafka_cluster, tmp_path, seed=1).run(kills=5)
 
 
+@pytest.mark.parametrize(("rack", "sender"), [("rack-2", 2), ("rack-3", 3), ("", 1)])
+def test_records_come_from_the_replica_in_the_rack_of_the_client(
+    kafka_cluster: KafkaCluster, tmp_path: Path, rack: str, sender: int
+) -> None:
+    topic = f"from-node-{sender}"
+    kafka_cluster.create_topic(topic, replicas=[[1, 2, 3]])
+    produce(kafka_cluster.bootstrap, topic, range(500))
+    config = tmp_path / "client.properties"
+    config.write_text(f"client.rack={rack}\n")
+    path, name = tmp_path / "mirror", TopicPartition(topic, 0)
+    with MirrorProcess(kafka_cluster.bootstrap, path, "--topic", topic, "--config", str(config)) as mirror:
+        wait_until(lambda: mirrored_end(path, name) == 500, "500 records")
+        produce(kafka_cluster.bootstrap, topic, range(500, 600))
+        wait_until(lambda: mirrored_end(path, name) == 600, "600 records")
+        assert mirror.end() == 0 and mirror.events == []
+    assert_equal(kafka_cluster, path, topic)
+    sent = {number: node.bytes_out(topic) for number, node in kafka_cluster.nodes.items()}
+    assert sent.pop(sender) >= len(batches_of(path / str(name)))
+    assert set(sent.values()) == {0}, f"node {sender} is not the only one that has sent records: {sent}"
+
+
 def test_records_that_an_unclean_election_loses_are_cut(kafka_cluster: KafkaCluster, tmp_path: Path) -> None:
     address, name, path = kafka_cluster.bootstrap, TopicPartition("lost", 0), tmp_path / "mirror"
     kafka_cluster.create_topic("lost", replicas=[[1, 2]], configs={"unclean.leader.election.enable": "true"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -245,6 +246,21 @@ async def test_a_log_start_within_a_batch_is_taken_over(
     await mirrored(running, directory)
     found = directory.log(ORDERS)
     assert (found.log_start_offset, found.next_offset, bytes_of(found)) == (2, 3, bytes_of(source.log(ORDERS)))
+
+
+async def test_a_gap_that_ends_within_a_batch_is_skipped_for_good(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    append(source.log(ORDERS), b"a", b"b")
+    await mirrored(running, directory)
+    append(source.log(ORDERS), b"c", b"d", b"e")
+    source.raise_log_starts({ORDERS: 4})
+    events = await mirrored(running, directory, MirrorOptions(once=True, on_gap=OnGap.SKIP))
+    assert events == ["orders-0: the source has deleted the records from 2 to 3; it goes on behind them"]
+    assert (directory.log(ORDERS).log_start_offset, directory.log(ORDERS).next_offset) == (4, 5)
+    directory.close()
+    with closing(LogDirectory.open(directory.path, read_only=True)) as reopened:
+        assert reopened.log(ORDERS).log_start_offset == 4
 
 
 async def test_what_the_source_lost_in_an_unclean_election_is_cut(
