@@ -137,7 +137,8 @@ def check_directory(path: str, *, read_only: bool, may_be_empty: bool) -> list[s
     try:
         check_log_directory(path, read_only=False)
     except NotALogDirectory as error:
-        raise Failure(str(error), WRONG_CALL) from error
+        wanted = "give a log directory" + (", or an empty one" if may_be_empty else "")
+        raise Failure(f"{error}; {wanted}", WRONG_CALL) from error
     entries = os.listdir(path)
     if not may_be_empty and all(name in _IGNORED_ENTRIES for name in entries):
         raise Failure(f"{path}: is empty{_empty_directory_hint(path, read_only)}", WRONG_CALL)

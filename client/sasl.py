@@ -96,7 +96,7 @@ async def log_in(peer: str, properties: SaslProperties, ask: Ask) -> int:
     response = await ask(m.SaslHandshakeRequest(properties.mechanism))
     if response.error_code:
         raise _no_handshake(peer, properties.mechanism, response)
-    login = _Login(peer, ask)
+    login = _Login(peer, ask, _PASSWORD_REMEDY if properties.tokens is None else "")
     if properties.mechanism == "PLAIN":
         await login.answer(f"\0{properties.user}\0{properties.password}".encode())
     elif properties.tokens is not None:
@@ -109,17 +109,23 @@ async def log_in(peer: str, properties: SaslProperties, ask: Ask) -> int:
 def _no_handshake(peer: str, mechanism: str, response: Any) -> Exception:
     if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         offered = ", ".join(response.mechanisms) or "none"
-        return AuthenticationFailed(f"{peer}: {MECHANISM} is {mechanism}, and the broker offers {offered}")
+        return AuthenticationFailed(
+            f"{peer}: {MECHANISM} is {mechanism}, and the broker offers {offered}; set one of these"
+        )
     if response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
         return AuthenticationFailed(f"{peer}: this listener has no login; set security.protocol=PLAINTEXT or SSL")
     return KafkaError(response.error_code, f"{peer}: SaslHandshake")
 
 
+_PASSWORD_REMEDY = "; check username and password in sasl.jaas.config"
+
+
 class _Login:
     """The messages of one login."""
 
-    def __init__(self, peer: str, ask: Ask) -> None:
+    def __init__(self, peer: str, ask: Ask, remedy: str) -> None:
         self.peer = peer
+        self._remedy = remedy
         self.lifetime_ms = 0
         self._ask = ask
 
@@ -127,7 +133,7 @@ class _Login:
         """Return the answer to a message; AuthenticationFailed."""
         response = await self._ask(m.SaslAuthenticateRequest(message))
         if response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED:
-            raise self.failed(response.error_message or "the broker does not accept the login")
+            raise self.failed((response.error_message or "the broker does not accept the login") + self._remedy)
         if response.error_code:
             raise KafkaError(response.error_code, f"{self.peer}: {response.error_message or 'SaslAuthenticate'}")
         self.lifetime_ms = response.session_lifetime_ms

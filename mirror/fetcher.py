@@ -298,14 +298,17 @@ class NodeFetcher:
 
     def _not_appended(self, found: MirroredPartition, error: Exception) -> None:
         found.restart(max(found.log.next_offset, found.end))
-        text = sentence(error)
-        if isinstance(error, OSError) and error.errno in _FULL and math.isinf(found.stop_at):
-            found.wait_until = trio.current_time() + DISK_FULL_PAUSE_S
-            if found.failure != text:
-                self._owner.report(found, f"{text}; it goes on when there is space")
-            found.failure = text
+        if not isinstance(error, OSError) or error.errno not in _FULL:
+            found.stop(sentence(error))
         else:
-            found.stop(text)
+            text = f"{found.log.path}: {error.strerror}"
+            if math.isinf(found.stop_at):
+                found.wait_until = trio.current_time() + DISK_FULL_PAUSE_S
+                if found.failure != text:
+                    self._owner.report(found, f"{text}; it goes on when there is space")
+                found.failure = text
+            else:
+                found.stop(f"{text}; make space, and start the mirror again")
         self._owner.changed(found)
 
 

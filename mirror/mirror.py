@@ -116,7 +116,8 @@ class Mirror:
             raise MirrorError(f"{text}; the cluster has {listed or 'no topic'}")
         if self._options.once:
             self.failures |= dict.fromkeys(missing, "no topic matches")
-        self._on_event(text if self._options.once else f"{text}; it is mirrored as soon as it exists")
+        remedy = "check its name, and that the user of --config has DESCRIBE of it"
+        self._on_event(f"{text}; {remedy if self._options.once else 'it is mirrored as soon as it exists'}")
 
     async def run(self) -> None:
         """Mirror until cancelled; with `once` until all partitions are complete. ClientError, MirrorError, OSError.
@@ -320,7 +321,9 @@ class Mirror:
             return found
         for each in response.results:
             if each.error_code:
-                self._on_event(f"{each.resource_name}: settings are not taken over: {error_name(each.error_code)}")
+                remedy = _DESCRIBE_CONFIGS if each.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else ""
+                cause = f"{error_name(each.error_code)}{remedy}"
+                self._on_event(f"{each.resource_name}: settings are not taken over: {cause}")
             elif each.resource_name in found:
                 found[each.resource_name] = topics.own_settings(each)
         return found
@@ -582,6 +585,8 @@ class Mirror:
             except (StorageError, OSError) as error:
                 _log.error("log starts cannot be raised: %s", sentence(error))
 
+
+_DESCRIBE_CONFIGS = ": the user of --config needs DESCRIBE_CONFIGS of the topic"
 
 _PASSING = frozenset(
     {

@@ -102,6 +102,10 @@ def command(
     listener = _metrics_address(metrics, allow_anonymous=allow_anonymous)
     try:
         os.makedirs(log_directory, exist_ok=True)
+    except FileExistsError as error:
+        raise Failure(
+            f"{log_directory}: is not a directory; give a new one, or that of a mirror", WRONG_CALL
+        ) from error
     except OSError as error:
         raise Failure(f"{log_directory}: {error.strerror}", WRONG_CALL) from error
     preflight.check_directory(log_directory, read_only=False, may_be_empty=True)

@@ -317,8 +317,8 @@ class Log:
 
         `data` is what a Fetch response has: a batch that ends below the log end is skipped, one that is cut at the end
         is left out; gaps are allowed. Returns how many bytes of `data` are done with. After return they are in the
-        segment files, not yet on disk (`flush`). An empty log begins with the first batch, if that contains its end; its
-        log start stays, durably.
+        segment files, not yet on disk (`flush`). An empty log begins with the first batch, if that contains its end;
+        its log start stays, durably.
 
         Batches before a damaged one are appended; `CorruptBatch` or `MalformedBatch` is raised when it is the first.
         Other errors as of `append`: then a number of whole batches may be in the log, and `next_offset` shows it.

@@ -83,6 +83,7 @@ async def test_a_wrong_password_is_an_error_without_it(guarded: Running, values:
     assert isinstance(error, AuthenticationFailed)
     assert f"127.0.0.1:{guarded.address[1]}: " in str(error)
     assert "wrong" not in str(error).lower()
+    assert str(error).endswith("; check username and password in sasl.jaas.config")
     assert not error.is_retriable
 
 

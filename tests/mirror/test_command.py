@@ -79,6 +79,20 @@ def test_wrong_options_are_refused(
     assert message in capsys.readouterr().err
 
 
+def test_a_path_that_is_no_log_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, other = tmp_path / "file", tmp_path / "other"
+    file.write_text("text")
+    (other / "orders-0").mkdir(parents=True)
+    (other / "orders-0" / "notes.txt").write_text("text")
+    for path, message in (
+        (file, "is not a directory; give a new one, or that of a mirror"),
+        (other, "holds neither partitions (orders-0) nor Kafka's checkpoints; give a log directory, or an empty one"),
+    ):
+        assert cli.run(["mirror", "127.0.0.1:1", str(path)]) == 1
+        assert capsys.readouterr().err == f"offsetfs mirror: {path}: {message}\n"
+    assert [each.name for each in other.rglob("*")] == ["orders-0", "notes.txt"]
+
+
 def test_no_broker_answers(tmp_path: Path) -> None:
     done = MirrorProcess("127.0.0.1:1", tmp_path / "mirror").once()
     assert done.returncode == 32

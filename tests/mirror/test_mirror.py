@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import threading
 from contextlib import closing
@@ -9,12 +10,14 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from keyed_logs import Keyed, keyed
 from running_broker import Running
 
 from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.errors import AuthenticationFailed
 from offsetfs.client.properties import ClientProperties
+from offsetfs.mirror import fetcher
 from offsetfs.mirror import mirror as mirror_module
 from offsetfs.mirror.mirror import Mirror, MirrorError
 from offsetfs.mirror.options import EARLIEST, LATEST, MirrorOptions, OnGap
@@ -167,6 +170,43 @@ async def test_a_pattern_without_a_topic_is_reported_and_the_others_are_mirrored
         await Mirror(directory, client, "source:9092", options, events.append).begin()
     text = "no topic that this user may describe matches 'order'; it is mirrored as soon as it exists"
     assert (events, directory.partitions()) == ([text], [USERS])
+
+
+@pytest.mark.parametrize("once", [True, False])
+async def test_a_full_disk_stops_its_partition_and_the_others_go_on(
+    running: Running,
+    source: LogDirectory,
+    directory: LogDirectory,
+    nursery: trio.Nursery,
+    monkeypatch: pytest.MonkeyPatch,
+    once: bool,
+) -> None:
+    real, has_space = Log.append_replicated, threading.Event()
+
+    def append_replicated(log: Log, data: memoryview) -> int:
+        if log.partition == ORDERS and not has_space.is_set():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(log, data)
+
+    monkeypatch.setattr(Log, "append_replicated", append_replicated)
+    monkeypatch.setattr(fetcher, "DISK_FULL_PAUSE_S", 0.05)
+    append(source.log(ORDERS), b"one")
+    append(source.log(USERS), b"two")
+    events, text = list[str](), f"orders-0: {directory.path}/orders-0: No space left on device; "
+    async with ClusterClient([running.address]) as client, trio.open_nursery() as mirrors:
+        mirror = Mirror(directory, client, "source:9092", MirrorOptions(once=once), events.append)
+        mirrors.start_soon(mirror.run)
+        await has(directory, USERS, 1)
+        if not once:
+            await trio.sleep(0.2)
+            assert (mirror.has_failed, events) == (True, [f"{text}it goes on when there is space"])
+            has_space.set()
+            await has(directory, ORDERS, 1)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            mirrors.cancel_scope.cancel()
+    assert mirror.has_failed == once
+    if once:
+        assert events == [f"{text}make space, and start the mirror again"]
 
 
 async def test_a_slow_report_of_the_progress_delays_no_record(
