@@ -23,6 +23,9 @@ from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.terminal.printable import printable
 
 NAME = "mount.offsetfs"
+_GIVEN_BY_MOUNT = ("rw",)
+"""mount(8) adds it where the user gives no `ro`. A mount of a cluster is read-only without it."""
+
 _CLONE_NEWNS = 0x00020000
 _LOADED_LATE = ("trio", "pyfuse3", "offsetfs.fs.mounting.mount")
 
@@ -48,10 +51,11 @@ def command(
     namespace: str | None,
     file_system_type: str | None,
 ) -> int:
-    """Mount the Kafka log directory LOGDIR at MNT. mount(8) runs this program; users run mount(8) or offsetfs mount.
+    """Mount the Kafka log directory LOGDIR, or a cluster (kafka://…), at MNT.
 
-    It returns when the mount is ready: the log is open, and recovered if it was not closed cleanly. In fstab, write a
-    blank in a path as \\040. Options for mount(8) and systemd are ignored.
+    mount(8) runs this program; users run mount(8) or offsetfs mount. It returns when the mount is ready: the log is
+    open, and recovered if it was not closed cleanly. In fstab, write a blank in a path as \\040. Options for mount(8)
+    and systemd are ignored.
 
     \b
     mount -t offsetfs /var/lib/kafka/data /mnt/kafka -o ro
@@ -62,6 +66,7 @@ def command(
     /var/lib/kafka/data /mnt/kafka offsetfs ro,_netdev,nofail,x-systemd.automount 0 0
     /srv/logs /mnt/logs offsetfs create,nofail,x-systemd.mount-timeout=10min 0 0
     /home/ann/logs /home/ann/mnt offsetfs noauto,user 0 0
+    kafka://broker1:9092/ /mnt/kafka offsetfs topic=orders,cache=/srv/cache,_netdev,nofail 0 0
 
     umount(8) returns when the mount is gone, but the daemon may still be writing accepted records; offsetfs umount
     waits until everything is on disk. Options cannot be changed with -o remount: unmount it, and mount it again.
@@ -73,30 +78,43 @@ def command(
             f"-o remount is not supported: unmount {mount_point}, and mount it again with the new options", WRONG_CALL
         )
     if log_directory.startswith(mounting.KAFKA_SCHEME):
-        return _mount_kafka(log_directory, mount_point, texts, namespace, is_fake=is_fake, is_sloppy=is_sloppy)
+        _mount_kafka(log_directory, mount_point, texts, namespace, is_fake=is_fake, is_sloppy=is_sloppy)
+    else:
+        _mount(log_directory, mount_point, texts, namespace, is_fake=is_fake, is_sloppy=is_sloppy)
+    if is_verbose and not is_fake:
+        click.echo(printable(f"{NAME}: {log_directory} mounted on {mount_point}"))
+    return DONE
+
+
+def _mount(
+    log_directory: str,
+    mount_point: str,
+    texts: tuple[str, ...],
+    namespace: str | None,
+    *,
+    is_fake: bool,
+    is_sloppy: bool,
+) -> None:
     paths = log_directories(log_directory)
     options = mounting.parse_options(texts, log_directory, sloppy=is_sloppy)
     if namespace is not None:
         enter(namespace)
     if is_fake:
         preflight.check(paths, mount_point, options)
-        return DONE
-    mounting.mount(NAME, paths, mount_point, options, foreground=False)
-    if is_verbose:
-        click.echo(printable(f"{NAME}: {log_directory} mounted on {mount_point}"))
-    return DONE
+    else:
+        mounting.mount(NAME, paths, mount_point, options, foreground=False)
 
 
 def _mount_kafka(
     url: str, mount_point: str, texts: tuple[str, ...], namespace: str | None, *, is_fake: bool, is_sloppy: bool
-) -> int:
-    source, options = mounting.kafka_options(url, texts, sloppy=is_sloppy)
+) -> None:
+    source, options = mounting.kafka_options(url, texts, sloppy=is_sloppy, ignored=_GIVEN_BY_MOUNT)
     if namespace is not None:
         enter(namespace)
     if is_fake:
         preflight.check_mount(mount_point, options)
-        return DONE
-    return mounting.mount_kafka(NAME, source, mount_point, options, foreground=False)
+    else:
+        mounting.mount_kafka(NAME, source, mount_point, options, foreground=False)
 
 
 def enter(namespace: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,12 +35,17 @@ class KafkaMount:
     """The source and the options of the mirror, for `offsetfs status`."""
 
 
-def kafka_mount(url: str, texts: Sequence[str], config: str | None = None) -> KafkaMount:
-    """Parse the source and the options of a mount; `Failure`. `config`: the path of client.properties, of --config."""
+def kafka_mount(
+    url: str, texts: Sequence[str], config: str | None = None, *, ignored: Collection[str] = ()
+) -> KafkaMount:
+    """Parse the source and the options of a mount; `Failure`. `config`: the path of client.properties, of --config.
+
+    `ignored`: options that are no choice of the user.
+    """
     from offsetfs.mirror.process import MirrorSource
 
     brokers = _brokers(url)
-    values, rest = _split(texts)
+    values, rest = _split(texts, ignored)
     patterns = tuple(value for name, value in values if name == "topic")
     given = dict(values)
     if config is not None:
@@ -79,11 +84,13 @@ def _brokers(url: str) -> str:
     return brokers
 
 
-def _split(texts: Iterable[str]) -> tuple[list[tuple[str, str]], list[str]]:
+def _split(texts: Iterable[str], ignored: Collection[str]) -> tuple[list[tuple[str, str]], list[str]]:
     """Return the options of the mirror, and those of the mount as texts."""
     values, rest = list[tuple[str, str]](), list[str]()
     try:
         for name, value in option_items(texts):
+            if name in ignored:
+                continue
             if name in _EXCLUDED:
                 raise Failure(f"{name} is not possible with {SCHEME}: the mount is read-only", WRONG_CALL)
             if name not in MIRROR_OPTIONS:

@@ -7,7 +7,7 @@ import dataclasses
 import errno
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -142,11 +142,13 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
     )
 
 
-def kafka_options(log_directory: str, texts: Sequence[str], *, sloppy: bool = False) -> tuple[KafkaMount, MountOptions]:
-    """Parse the address of a cluster and the values of -o; `Failure` if one is invalid."""
+def kafka_options(
+    log_directory: str, texts: Sequence[str], *, sloppy: bool = False, ignored: Collection[str] = ()
+) -> tuple[KafkaMount, MountOptions]:
+    """Parse the address of a cluster and the values of -o, without those `ignored`; `Failure` if one is invalid."""
     from offsetfs.cli.arguments.kafka_mounts import kafka_mount
 
-    source = kafka_mount(log_directory, texts, settings_path())
+    source = kafka_mount(log_directory, texts, settings_path(), ignored=ignored)
     try:
         return source, MountOptions.parse(source.texts, sloppy=sloppy)
     except MountOptionError as error:
