@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,8 @@ class Arrived:
     offset: int
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[str, str | bytes | None], ...]
+    headers: object
+    """Names and values, as the client returns them."""
     timestamp: int
 
 
@@ -69,7 +71,8 @@ def fill(source: KafkaBroker) -> None:
     for index, codec in enumerate(CODECS):
         producer = Producer({"bootstrap.servers": source.address, "compression.type": codec, "linger.ms": 50})
         for number in range(index * COUNT, (index + 1) * COUNT):
-            key, headers = b"key %d" % (number % 7), [("n", b"%d" % number), ("n", None), ("", b"")]
+            key = b"key %d" % (number % 7)
+            headers: list[tuple[str, str | bytes | None]] = [("n", b"%d" % number), ("n", None), ("", b"")]
             value = None if number % 10 == 3 else b"value " * number
             for topic in TOPICS:
                 producer.produce(topic, value, key, 0, timestamp=BEGIN_MS + number, headers=headers)
@@ -109,8 +112,11 @@ def run_mirror_maker(source: KafkaBroker, target: KafkaBroker, folder: Path) -> 
         admin = AdminClient({"bootstrap.servers": target.address})
         wait(lambda: set(TOPICS) <= admin.list_topics(timeout=SECONDS_MAX).topics.keys())
         for topic in TOPICS:
-            count = len(arrived(source.address, topic))
-            wait(lambda topic=topic, count=count: len(arrived(target.address, topic)) >= count)
+            wait(partial(has_all, source, target, topic))
+
+
+def has_all(source: KafkaBroker, target: KafkaBroker, topic: str) -> bool:
+    return len(arrived(target.address, topic)) >= len(arrived(source.address, topic))
 
 
 def arrived(address: str, topic: str, isolation: str = "read_uncommitted") -> list[Arrived]:
@@ -131,10 +137,9 @@ def arrived(address: str, topic: str, isolation: str = "read_uncommitted") -> li
             if error is not None:
                 assert error.name() == "_PARTITION_EOF", error
                 return found
-            headers = tuple((str(name), value) for name, value in message.headers() or ())
             offset, timestamp = message.offset(), message.timestamp()[1]
             assert offset is not None
-            found.append(Arrived(offset, message.key(), message.value(), headers, timestamp))
+            found.append(Arrived(offset, message.key(), message.value(), message.headers(), timestamp))
 
 
 def without_offsets(records: Sequence[Arrived]) -> list[Arrived]:
