@@ -35,7 +35,7 @@ _HANDSHAKES_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class TlsProperties:
-    """The checked settings of TLS: whom the client trusts, and how it shows who it is."""
+    """The validated TLS settings: trusted authorities, and the certificate of the client."""
 
     trusted: PemSource | None = None
     """The authorities of the brokers; None for those of the system."""

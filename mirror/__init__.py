@@ -1,12 +1,12 @@
-"""Keeps the topics of a log directory in step with a running cluster, batch for batch, at the same offsets.
+"""Mirrors topics of a running cluster into a log directory: the same batches at the same offsets.
 
 options      what is mirrored, and how
-mirror       the whole: topics of the source, their leaders, beginnings, ends
-topics       which topics; their settings here
-partition    one partition: how far it is, what is wrong with it
+mirror       topics of the source, their leaders, log starts and ends; one fetcher per broker
+topics       selection of topics; their settings in the directory
+partition    one partition: its offsets, its source broker, its error
 fetcher      one broker: requests to Fetch, and the appends of their responses
 groups       committed offsets of consumer groups
-session      what a fetch session of a broker has (KIP-227)
+session      incremental fetch sessions (KIP-227)
 positions    offsets by time, ends of leader epochs
 process      a process that mirrors: signals, background tasks, the end
 status       what a running mirror shows to other processes

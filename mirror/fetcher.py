@@ -72,7 +72,7 @@ _SESSION_LOST = frozenset(
 
 
 class FetcherOwner(Protocol):
-    """What a fetcher needs of its mirror."""
+    """The interface of the mirror that a fetcher uses."""
 
     @property
     def rate(self) -> RateLimit: ...
@@ -90,10 +90,10 @@ class FetcherOwner(Protocol):
         """Ask for the leaders again, soon."""
 
     def appended(self, partition: MirroredPartition, count: int) -> None:
-        """Take note of bytes that were appended."""
+        """Count bytes that were appended."""
 
     def changed(self, partition: MirroredPartition) -> None:
-        """Look at a partition again: it is complete, has to be checked, or has failed."""
+        """Schedule a check of a partition: it is complete, has to be compared with its leader, or has failed."""
 
     def report(self, partition: MirroredPartition, text: str) -> None:
         """Report an event of a partition."""
@@ -125,7 +125,7 @@ class NodeFetcher:
         """Held while batches of this broker are appended."""
 
     def wake(self) -> None:
-        """Look at the partitions again."""
+        """Check again which partitions can be fetched."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -216,7 +216,7 @@ class NodeFetcher:
         return fetched
 
     def _note_end(self, partition: MirroredPartition) -> None:
-        """Take note that the source has no more records: the last offsets may be without any."""
+        """Record that the source has no more records: its last offsets may be without any."""
         offset, _, _, generation = self._session.asked(partition)
         was_asked_at_end = generation == partition.generation and offset == partition.end == partition.position
         if was_asked_at_end and partition.high_watermark >= partition.stop_at:

@@ -147,4 +147,4 @@ class GroupMirror:
 
 
 _RECORD_BYTES = 64
-"""What a record takes beside key and value, at most."""
+"""The most bytes that a record takes beside key and value."""

@@ -56,7 +56,7 @@ NAMES_SHOWN = 10
 """How many topics of the cluster an error message names."""
 
 OnEvent = Callable[[str], None]
-"""Called with a sentence for each event that people should know of."""
+"""Called with one sentence for each event that the user sees."""
 
 
 class MirrorError(Exception):
@@ -95,7 +95,7 @@ class Mirror:
     def _ends(self) -> dict[TopicPartition, int]:
         return {name: each.log.next_offset for name, each in self.partitions.items()}
 
-    # --- the whole ----------------------------------------------------------------------------------------------------
+    # --- begin and run ------------------------------------------------------------------------------------------------
 
     async def begin(self) -> None:
         """Create the topics that are chosen, if the source answers and has any. ClientError, MirrorError, OSError."""
@@ -196,7 +196,7 @@ class Mirror:
         for each in self._fetchers.values():
             each.wake()
 
-    # --- what fetchers ask --------------------------------------------------------------------------------------------
+    # --- for the fetchers ---------------------------------------------------------------------------------------------
 
     def partitions_of(self, node: int) -> list[MirroredPartition]:
         return [each for each in self.partitions.values() if each.node == node and not each.is_stopped]
@@ -445,7 +445,7 @@ class Mirror:
                 if each.name.topic == topic and not each.failure:
                     each.is_stopped = False
 
-    # --- what is here, compared with the source -----------------------------------------------------------------------
+    # --- comparison with the source -----------------------------------------------------------------------------------
 
     async def _check(self, unchecked: Sequence[MirroredPartition]) -> None:
         """Cut what the leader does not have, of partitions that nothing is appended to meanwhile."""

@@ -1,4 +1,4 @@
-"""One partition of a mirror: where it is fetched from, how far it is, and what is wrong with it.
+"""One partition of a mirror: its source broker, its offsets, its error.
 
     checking ──► fetching ⇄ waiting (a leader changes, the disk is full) ──► stopped (a cause that does not pass)
 
@@ -34,7 +34,7 @@ class MirroredPartition:
     position_epoch: int = UNKNOWN
     """The leader epoch of the record before `position`."""
     is_checked: bool = False
-    """Whether what is here is known to be at the leader, too."""
+    """Whether the local log was compared with that of the leader, and is a prefix of it."""
     is_out_of_range: bool = False
     """Whether the source does not have `position`."""
     high_watermark: int = UNKNOWN
@@ -50,7 +50,7 @@ class MirroredPartition:
     unflushed_bytes: int = 0
     """The bytes that were appended since the last flush for their number began."""
     behind_since: float = math.inf
-    """Since when the source has had more records; infinite when all of them are here."""
+    """Since when the source has had more records; infinite when the mirror has all of them."""
 
     @property
     def node(self) -> int:
@@ -68,11 +68,11 @@ class MirroredPartition:
         return UNKNOWN if self.high_watermark == UNKNOWN else max(self.high_watermark - self.end, 0)
 
     def note_lag(self, now: float) -> None:
-        """Take note of whether the source has more records at `now`."""
+        """Record whether the source has more records at `now`."""
         self.behind_since = min(self.behind_since, now) if self.lag > 0 else math.inf
 
     def lag_seconds(self, now: float) -> float:
-        """For how long the source has had more records than are here; 0 when all of them are."""
+        """Return the seconds for which the source has had more records; 0 when the mirror has all of them."""
         return max(now - self.behind_since, 0.0)
 
     def can_fetch(self, now: float) -> bool:

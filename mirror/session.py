@@ -1,4 +1,4 @@
-"""What a broker knows of the partitions that are fetched from it: incremental fetch sessions (KIP-227).
+"""Incremental fetch sessions (KIP-227): a request has only the partitions that have changed since the last one.
 
     no session ──► all partitions, epoch 0 ──► the broker names a session ──► only what changed, epoch 1, 2 …
 
@@ -65,7 +65,7 @@ class SourceSession:
         return self._known.get(partition) or _asked(partition)
 
     def taken(self, session_id: int) -> None:
-        """Take note of the id in a response without an error."""
+        """Record the session id of a response without an error."""
         self._id = session_id
         if not session_id:  # the broker has no space for a session
             self.restart()

@@ -1,4 +1,4 @@
-"""The state of a mirror at one moment: how far each partition is behind the source, and what is wrong."""
+"""The state of a mirror at one moment: the lag and the error of each partition."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def _is_own(config: Any) -> bool:
 
 
 def local_settings(own: Mapping[str, str], options: MirrorOptions) -> dict[str, str]:
-    """Return the settings with which a topic is created here: those of the source that have an effect, and the given.
+    """Return the settings of a new local topic: those of the source that have an effect here, and those of the options.
 
     Records go when they go at the source, not by their age: a copy must not lose what the source has lost by accident.
     """

@@ -17,7 +17,7 @@ class RateLimit:
         return min(wanted, self._bytes_per_s) if self._bytes_per_s else wanted
 
     def take(self, count: int) -> None:
-        """Take note of bytes that were received."""
+        """Count bytes that were received."""
         if self._bytes_per_s:
             self._free_from = max(self._free_from, trio.current_time() - 1.0) + count / self._bytes_per_s
 

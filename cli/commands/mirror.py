@@ -59,18 +59,18 @@ def command(
     config: str | None,
 ) -> int:
     """Keep topics of a running Kafka cluster in LOGDIR: the same batches at the same offsets, with headers, times,
-    transactions and gaps, topic ids and settings. Runs until SIGTERM or Ctrl-C, or with --once until all is here that
-    the cluster has now. Started again, it goes on where it ended, also after a crash.
+    transactions and gaps, topic ids and settings. Runs until SIGTERM or Ctrl-C; with --once, until LOGDIR has what the
+    cluster has at the start. A restart continues where the last run ended, also after a crash.
 
     BROKERS are addresses of some brokers: HOST:PORT, separated by commas. All topics are mirrored; internal ones only
-    where --topic is their name. In LOGDIR the topics can be read by all of offsetfs, while the mirror runs too (mount
-    -o ro); appends are refused.
+    where --topic is their name. All commands of offsetfs can read LOGDIR, also while the mirror runs (mount -o ro);
+    appends are refused.
 
     WHEN is earliest, latest, or a time (2026-11-21T13:05, @1795253676, -7d). It counts for partitions that are not in
     LOGDIR yet.
 
-    Records that the cluster deletes are deleted here, too, except with --keep. They do not go by their age, except with
-    --retention.ms.
+    Records that the cluster deletes are deleted in LOGDIR, too, unless --keep is given. LOGDIR does not remove records
+    by age, unless --retention.ms is given.
 
     With --groups, committed offsets are written to __consumer_offsets in LOGDIR every five seconds: consumers can
     continue from the mirror (offsetfs serve). This needs the permission to describe the groups.
