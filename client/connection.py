@@ -18,7 +18,14 @@ from typing import Any
 
 import trio
 
-from offsetfs.client.errors import ClientError, Disconnected, InvalidResponse, RequestTimedOut, UnsupportedByBroker
+from offsetfs.client.errors import (
+    ClientError,
+    Disconnected,
+    InvalidResponse,
+    RequestTimedOut,
+    ResponseTooLarge,
+    UnsupportedByBroker,
+)
 from offsetfs.client.properties import ClientProperties
 from offsetfs.client.sasl import Ask
 from offsetfs.client.sockets import os_error_text
@@ -284,7 +291,8 @@ class BrokerConnection:
         head = await self._receive_exactly(_SIZE_BYTES)
         size = int.from_bytes(head, "big", signed=True)
         if not _SIZE_BYTES <= size <= self._response_bytes_max:
-            raise InvalidResponse(f"{self}: {_no_response(bytes(head), size, self._response_bytes_max)}")
+            kind = ResponseTooLarge if size > self._response_bytes_max else InvalidResponse
+            raise kind(f"{self}: {_no_response(bytes(head), size, self._response_bytes_max)}")
         return await self._receive_exactly(size)
 
     async def _receive_exactly(self, size: int) -> memoryview:

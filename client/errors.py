@@ -46,6 +46,10 @@ class InvalidResponse(ClientError):
     """The peer sent bytes that are not a response of Kafka, or is no Kafka broker."""
 
 
+class ResponseTooLarge(InvalidResponse):
+    """A response has more bytes than are received, or the peer is no Kafka broker."""
+
+
 class KafkaError(ClientError):
     """An error code in a response."""
 

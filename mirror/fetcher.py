@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ import trio
 
 from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.connection import BrokerConnection
-from offsetfs.client.errors import ClientError, Disconnected, error_name
+from offsetfs.client.errors import ClientError, Disconnected, ResponseTooLarge, error_name
 from offsetfs.mirror.partition import UNKNOWN, MirroredPartition
 from offsetfs.mirror.session import TOPIC_IDS_VERSION, SourceSession
 from offsetfs.protocol import messages as m
@@ -120,6 +120,8 @@ class NodeFetcher:
         self._session = SourceSession()
         self._connection: BrokerConnection | None = None
         self._wake = trio.Event()
+        self._alone = list[MirroredPartition]()
+        """After a response that is too large: partitions to fetch one by one, to find that with the batch."""
         self._loop_appends = LoopAppends()
         self.appending = trio.Lock()
         """Held while batches of this broker are appended."""
@@ -142,6 +144,10 @@ class NodeFetcher:
             self._wake = trio.Event()
             now = trio.current_time()
             partitions = [each for each in self._owner.partitions_of(self.node) if each.can_fetch(now)]
+            if self._alone:
+                one = self._alone.pop()
+                partitions = [one] if one in partitions else []
+                self._wake.set()
             if not partitions:
                 with trio.move_on_after(PAUSE_S):
                     await self._wake.wait()
@@ -155,12 +161,18 @@ class NodeFetcher:
             if fetched:
                 await send.send(fetched)
 
-    async def _failed(self, partitions: Iterable[MirroredPartition], error: ClientError) -> None:
+    async def _failed(self, partitions: Sequence[MirroredPartition], error: ClientError) -> None:
         self._session.restart()
         self._owner.metadata_is_old()
+        if isinstance(error, ResponseTooLarge) and len(partitions) > 1:
+            self._alone = list(partitions)
+            await trio.sleep(PAUSE_S)
+            return
         for each in partitions:
             each.read_replica = UNKNOWN  # if this broker is a follower, the leader may answer
-            if not error.is_retriable:
+            if isinstance(error, ResponseTooLarge):
+                each.stop(f"the batch at offset {each.position} is too large: {error}")
+            elif not error.is_retriable:
                 each.stop(str(error))
             self._owner.changed(each)
         await trio.sleep(PAUSE_S)
@@ -175,7 +187,11 @@ class NodeFetcher:
         version = connection.version_of(m.FetchRequest, max_version=None if has_ids else TOPIC_IDS_VERSION - 1)
         bytes_max = self._owner.rate.bytes_max(self._owner.bytes_max())
         request = self._session.request(
-            partitions, version, bytes_max=bytes_max, wait_ms=WAIT_MS, rack=self._client.properties.client_rack
+            partitions,
+            version,
+            bytes_max=bytes_max,
+            wait_ms=0 if self._alone else WAIT_MS,
+            rack=self._client.properties.client_rack,
         )
         try:
             response = await connection.request(request, max_version=version)

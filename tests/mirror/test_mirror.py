@@ -172,6 +172,22 @@ async def test_a_pattern_without_a_topic_is_reported_and_the_others_are_mirrored
     assert (events, directory.partitions()) == ([text], [USERS])
 
 
+async def test_a_batch_above_the_largest_response_stops_its_partition_and_the_others_go_on(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    append(source.log(ORDERS), b"x" * 300_000)
+    append(source.log(USERS), b"two")
+    events = list[str]()
+    async with ClusterClient([running.address], response_bytes_max=200_000) as client:
+        with trio.fail_after(5):
+            mirror = Mirror(directory, client, "source:9092", ONCE, events.append)
+            await mirror.run()
+    (event,) = events
+    assert event.startswith("orders-0: the batch at offset 0 is too large: ") and "at most 200000 are received" in event
+    assert mirror.has_failed
+    assert bytes_of(directory.log(USERS)) == bytes_of(source.log(USERS))
+
+
 @pytest.mark.parametrize("once", [True, False])
 async def test_a_full_disk_stops_its_partition_and_the_others_go_on(
     running: Running,
