@@ -123,6 +123,9 @@ def _check_header(batch: Batch) -> None:
         raise MalformedBatch("clients write no control records")
     if header.producer_id >= 0 and header.base_sequence < 0:
         raise MalformedBatch(f"a sequence of {header.base_sequence} from producer {header.producer_id}")
+    if header.producer_id >= 0 and header.producer_epoch < 0:
+        # Kafka appends it. A record without an epoch cannot be fenced, and `verify` reports it as damage.
+        raise MalformedBatch(f"an epoch of {header.producer_epoch} from producer {header.producer_id}")
 
 
 def _check_records(batch: Batch, found: Survey, log: Log) -> None:

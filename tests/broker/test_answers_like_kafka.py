@@ -211,3 +211,10 @@ async def test_an_empty_transactional_id_has_no_transaction(running: Running) ->
     topics = [m.TopicProduceData("t", partition_data=data)]
     found = await running.send(0, "Produce", 12, m.ProduceRequest("", 1, 1000, topics))
     assert found.responses[0].partition_responses[0].error_code == 42
+
+
+async def test_a_producer_without_an_epoch_is_refused(running: Running) -> None:
+    data = [m.PartitionProduceData(0, altered(GOOD, producer_id=5, producer_epoch=-1, base_sequence=0))]
+    topics = [m.TopicProduceData("t", partition_data=data)]
+    found = await running.send(0, "Produce", 12, m.ProduceRequest(None, 1, 1000, topics))
+    assert found.responses[0].partition_responses[0].error_code == 87
