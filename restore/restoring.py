@@ -152,7 +152,7 @@ async def _producer(client: ClusterClient) -> BatchProducer:
 
     async def request() -> BatchProducer:
         response = await client.request(m.InitProducerIdRequest(None))
-        check_code(response.error_code, "InitProducerId: restoring needs a permission to write")
+        check_code(response.error_code, "InitProducerId: the user of --config needs WRITE of the topics")
         return BatchProducer(response.producer_id, response.producer_epoch)
 
     return await repeated(request, client.properties)
