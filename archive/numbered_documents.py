@@ -70,6 +70,7 @@ class NumberedDocuments:
     def __init__(self, store: ObjectStore, prefix: str) -> None:
         self.store = store
         self.prefix = prefix.rstrip("/")
+        self._copied: int | None = None  # the number of the copy, if it was read
 
     def _key(self, number: int) -> str:
         return urls.join(self.prefix, FOLDER, f"{number:020d}.json").lstrip("/")
@@ -82,15 +83,20 @@ class NumberedDocuments:
         """Return the document that readers see; None if there is none. One request."""
         return self._read(self._copy_key)
 
-    def newest(self) -> Numbered | None:
-        """Return the document with the highest number; None if there is none. For writers: two requests or more."""
-        found = None
-        try:
-            found = self.copy()
-        except OSError as error:
-            # The copy is damaged, or belongs to something else: the numbered ones decide.
-            if error.errno != errno.EIO:
-                raise
+    def newest(self, known: Numbered | None = None) -> Numbered | None:
+        """Return the document with the highest number; None if there is none. For writers: two requests or more.
+
+        `known`: one that was the newest a while ago; then one request or more.
+        """
+        found = known
+        if found is None:
+            try:
+                found = self.copy()
+            except OSError as error:
+                # The copy is damaged, or belongs to something else: the numbered ones decide.
+                if error.errno != errno.EIO:
+                    raise
+            self._copied = 0 if found is None else found.number
         if found is None:
             numbers = self.numbers()
             return self.at(numbers[-1]) if numbers else None
@@ -119,11 +125,18 @@ class NumberedDocuments:
             self.store.put(self._copy_key, later)
         return True
 
+    def delete(self, number: int) -> None:
+        """Delete a document that is not the newest."""
+        self.store.delete([self._key(number)])
+
+    def repair_copy(self, newest: Numbered) -> None:
+        """Write the copy again if `newest` has found an earlier number in it: a writer was killed before its copy."""
+        if self._copied is not None and self._copied < newest.number:
+            self.store.put(self._copy_key, encoded(newest.content))
+            self._copied = newest.number
+
     def _bytes(self, key: str) -> bytes | None:
-        try:
-            return self.store.read(key)
-        except FileNotFoundError:
-            return None
+        return self.store.read_if_present(key)
 
     def _read(self, key: str) -> Numbered | None:
         data = self._bytes(key)

@@ -14,7 +14,8 @@ import errno
 import importlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from offsetfs.archive import urls
@@ -43,10 +44,11 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """A listed object. `key` is relative to the URL of the store."""
+    """A listed object. `key` is relative to the URL of the store; `modified_ms` is None if the store does not say."""
 
     key: str
     size: int
+    modified_ms: int | None = field(default=None, compare=False)
 
 
 class ObjectStore:
@@ -81,6 +83,15 @@ class ObjectStore:
             raise OSError(errno.EIO, reason, self._url(key))
         return data
 
+    def read_if_present(self, key: str) -> bytes | None:
+        """Return an object whole; None if there is none with the key; one request."""
+        try:
+            return self.read(key)
+        except FileNotFoundError as error:
+            if "bucket" in str(error.strerror):
+                raise
+            return None
+
     def exists(self, key: str) -> bool:
         """Whether an object has the key; one request."""
         return self.size(key) is not None
@@ -101,7 +112,7 @@ class ObjectStore:
         """Return all objects below a prefix, sorted by key; a request for each 1,000 of them."""
         entries = self._listed("find", prefix)
         offset = len(self._root) + 1
-        return [ObjectInfo(entry["name"][offset:], int(entry["size"])) for entry in entries]
+        return [ObjectInfo(entry["name"][offset:], int(entry["size"]), _modified_ms(entry)) for entry in entries]
 
     def _listed(self, method: str, prefix: str) -> list[dict[str, Any]]:
         try:
@@ -167,6 +178,15 @@ class ObjectStore:
             return getattr(self._file_system, synchronous)(*arguments, **named)
         except Exception as error:
             raise _as_os_error(error, url, self.settings.timeout_s) from error
+
+
+_MODIFIED = ("LastModified", "last_modified", "updated", "mtime")
+"""The names of the modification time in the listings of s3fs, adlfs, gcsfs and pyarrow."""
+
+
+def _modified_ms(entry: dict[str, Any]) -> int | None:
+    found = next((entry[name] for name in _MODIFIED if entry.get(name) is not None), None)
+    return int(found.timestamp() * 1000) if isinstance(found, datetime) else None
 
 
 def _file_system(scheme: str, url: str, settings: StoreSettings) -> Any:

@@ -52,6 +52,7 @@ VERBS = {
     "truncate": "Remove the records from an offset to the end.",
     "delete": "Remove topics or partitions.",
     "convert": "Rewrite old message formats as v2.",
+    "archive": "Keep a log directory in object storage.",
     "restore": "Copy topics of a log directory into a running cluster.",
     "hand-over": "Copy partitions into the directory of a stopped broker.",
     "verify": "Check logs, indexes and checkpoints; change nothing.",

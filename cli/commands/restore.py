@@ -1,11 +1,14 @@
-"""`offsetfs restore`: copy topics of a log directory into a running cluster."""
+"""`offsetfs restore`: copy topics of a log directory into a running cluster, or of an archive into a log directory."""
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 import click
 
+from offsetfs.archive.object_store import ObjectStore, StoreSettings
+from offsetfs.archive.urls import is_remote
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.clusters import (
     broker_addresses,
@@ -14,22 +17,25 @@ from offsetfs.cli.arguments.clusters import (
     name_patterns,
     time_ms,
 )
-from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
+from offsetfs.cli.commands.archive import store_options
+from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.storage.errors import StorageError, counted, sentence
 
 if TYPE_CHECKING:
+    from offsetfs.archive.restoring import RestoreSelection
     from offsetfs.client.properties import ClientProperties
     from offsetfs.restore.restoring import RestoredGroup, RestoredPartition, RestoreOptions, RestoreResult
     from offsetfs.runtime.addresses import Address
 
 
-@click.command("restore", short_help="Copy topics into a running cluster.")
-@click.argument("log_directory", metavar="LOGDIR")
-@click.argument("brokers", metavar="BROKERS")
+@click.command("restore", short_help="Copy topics into a cluster, or out of an archive.")
+@click.argument("source", metavar="LOGDIR|URL")
+@click.argument("target", metavar="BROKERS|LOGDIR")
 @click.option("--topic", "names", metavar="REGEX", multiple=True, help="Topics whose whole name matches; default all.")
 @click.option("--from", "start", metavar="TIME", help="Begin with the first record of this time or later.")
 @click.option("--to", "end", metavar="TIME", help="End before the first record of this time or later.")
+@click.option("--as-of", metavar="TIME", help="Of an archive: its state at this time; default the newest.")
 @click.option("--groups", metavar="REGEX", multiple=True, help="Also the offsets of consumer groups that match.")
 @click.option(
     "-o", "options", metavar="NAME=VALUE", multiple=True, help="A setting of new topics; no value: without it."
@@ -39,12 +45,14 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
 @click.option("--rate", metavar="BYTES", help="At most so many bytes per second, such as 20M.")
 @click.option("--config", metavar="FILE", type=click.Path(), help="client.properties, as Java's tools take it.")
+@store_options
 def command(
-    log_directory: str,
-    brokers: str,
+    source: str,
+    target: str,
     names: tuple[str, ...],
     start: str | None,
     end: str | None,
+    as_of: str | None,
     groups: tuple[str, ...],
     options: tuple[str, ...],
     replication_factor: int | None,
@@ -52,6 +60,8 @@ def command(
     dry_run: bool,
     rate: str | None,
     config: str | None,
+    endpoint: str | None,
+    timeout_s: float,
 ) -> int:
     """Copy topics of LOGDIR into a running Kafka cluster: topics with their partitions and settings, records in order,
     with --groups the offsets of consumer groups. LOGDIR is not changed; it may be that of a mirror or a broker.
@@ -64,6 +74,11 @@ def command(
     out. Offsets of groups are translated, so that consumers go on exactly where they were. offsetfs hand-over keeps all
     offsets, transactions and epochs, and needs the directory of a stopped broker.
 
+    From the URL of an archive, such as s3://BUCKET/PREFIX, into LOGDIR, which is created if it is not there: the same
+    files, byte for byte, and the same offsets, topic ids and settings. Only --topic, --from, --to and --as-of apply.
+    With --to the last batch ends before the first record of this time. Started again after a crash, it goes on. A
+    partition that LOGDIR has is refused.
+
     TIME is in UTC (2026-11-21T13:05, @1795253676, -15m). A topic with LogAppendTime gets that setting at the end.
 
     \b
@@ -71,11 +86,19 @@ def command(
     offsetfs restore ~/mirror broker1:9092,broker2:9092 --groups '.*'
     offsetfs restore /backup/kafka broker1:9092 --topic orders --to 2026-11-20T14:00
     offsetfs restore ~/mirror localhost:9092 --replication-factor 1 -o retention.ms=-1
+    offsetfs restore s3://backup/kafka ~/restored --topic orders --as-of 2026-11-20T14:00
 
     Exit codes: 1 wrong call or permissions, 2 system error, 32 refused, or not everything was restored; the messages
     say how far each partition came.
     """
-    addresses = broker_addresses(brokers)
+    if is_remote(source):
+        if groups or options or replication_factor or into_existing or dry_run or rate or config:
+            raise Failure(f"{source}: from an archive only --topic, --from, --to and --as-of apply", WRONG_CALL)
+        selection = _selection(names, start, end, as_of)
+        return _restore_archive(source, target, selection, StoreSettings(timeout_s, endpoint))
+    if as_of is not None:
+        raise Failure(f"--as-of: {source} is no archive; write its URL, such as s3://BUCKET/PREFIX", WRONG_CALL)
+    log_directory, addresses = source, broker_addresses(target)
     wanted = _options(names, start, end, groups, options)
     wanted = _with(
         wanted, replication_factor, bytes_per_second("--rate", rate), into_existing=into_existing, dry_run=dry_run
@@ -84,6 +107,40 @@ def command(
     preflight.check_directory(log_directory, read_only=True, may_be_empty=False)
     result = _restore(log_directory, addresses, properties, wanted)
     return DONE if _report(result, dry_run=dry_run) else FAILED
+
+
+def _selection(names: tuple[str, ...], start: str | None, end: str | None, as_of: str | None) -> RestoreSelection:
+    from offsetfs.archive.restoring import RestoreSelection
+
+    patterns = name_patterns("--topic", names or (".*",))
+    return RestoreSelection(
+        lambda topic: any(each.fullmatch(topic) for each in patterns),
+        _time("--as-of", as_of),
+        _time("--from", start),
+        _time("--to", end),
+    )
+
+
+def _restore_archive(url: str, path: str, selection: RestoreSelection, settings: StoreSettings) -> int:
+    from offsetfs.archive.restoring import RestoreTarget
+    from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
+    from offsetfs.cli.terminal.progress import bytes_progress, open_for_writing
+    from offsetfs.storage.errors import LogDirectoryLocked
+
+    with bytes_progress("Restoring") as show:
+        try:
+            restored = RestoreTarget(
+                ObjectStore(url, settings), path, selection, on_progress=show, on_warning=_warn
+            ).run(open_for_writing)
+        except LogDirectoryLocked as error:
+            raise in_use(error, path, UNMOUNT_FIRST) from error
+        except StorageError as error:
+            raise Failure(printable(sentence(error)), FAILED) from error
+        except OSError as error:
+            raise Failure(printable(sentence(error)), FAILED if error.errno == errno.EEXIST else SYSTEM) from error
+    for partition, (start, end) in sorted(restored.partitions.items(), key=lambda each: str(each[0])):
+        click.echo(f"{partition}: offsets {start} to {end}")
+    return DONE
 
 
 def _options(

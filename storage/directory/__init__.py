@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING
 from offsetfs.storage.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from offsetfs.storage.checkpoint import (
+        CLEAN_SHUTDOWN,
+        LEADER_EPOCHS,
+        PARTITION_METADATA,
+        CleanShutdown,
+        write_epochs,
+        write_topic_id,
+    )
     from offsetfs.storage.cluster.metadata_log import holds_metadata_log
     from offsetfs.storage.directory.directory_listing import (
         LOAD_JOURNAL,
         MARKER_FILES,
+        RESTORE_JOURNAL,
         check_log_directory,
         has_meta_properties,
     )
@@ -21,8 +30,13 @@ if TYPE_CHECKING:
     from offsetfs.storage.recovery.recover_all import OnRecovery, RecoveryProgress
 
 __all__ = [
+    "CLEAN_SHUTDOWN",
+    "CleanShutdown",
+    "LEADER_EPOCHS",
     "LOAD_JOURNAL",
     "MARKER_FILES",
+    "PARTITION_METADATA",
+    "RESTORE_JOURNAL",
     "LogChange",
     "MirrorFile",
     "MirroredTopic",
@@ -37,11 +51,16 @@ __all__ = [
     "metadata_directory_among",
     "setting_layers",
     "split_paths",
+    "write_epochs",
+    "write_topic_id",
 ]
 
 __getattr__ = lazy_names(
     __name__,
     {
+        "CLEAN_SHUTDOWN": "checkpoint",
+        "CleanShutdown": "checkpoint",
+        "LEADER_EPOCHS": "checkpoint",
         "LOAD_JOURNAL": "directory.directory_listing",
         "MARKER_FILES": "directory.directory_listing",
         "LogChange": "directory.log_changes",
@@ -49,6 +68,8 @@ __getattr__ = lazy_names(
         "MirroredTopic": "directory.mirror_file",
         "OnLogChange": "directory.log_changes",
         "OnRecovery": "recovery.recover_all",
+        "PARTITION_METADATA": "checkpoint",
+        "RESTORE_JOURNAL": "directory.directory_listing",
         "RecoveryProgress": "recovery.recover_all",
         "SettingLayers": "directory.inherited_settings",
         "check_log_directory": "directory.directory_listing",
@@ -58,5 +79,7 @@ __getattr__ = lazy_names(
         "metadata_directory_among": "directory.log_directories",
         "setting_layers": "directory.inherited_settings",
         "split_paths": "directory.log_directories",
+        "write_epochs": "checkpoint",
+        "write_topic_id": "checkpoint",
     },
 )

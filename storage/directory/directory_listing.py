@@ -26,6 +26,9 @@ from offsetfs.storage.settings.topic_settings import TOPICS
 LOAD_JOURNAL = ".offsetfs-table-load.json"
 """The file of `offsetfs table load` that says what is incomplete: until its first partition, the only one there is."""
 
+RESTORE_JOURNAL = ".offsetfs-restore.json"
+"""The file of `offsetfs restore` that says what is incomplete: until its first partition, the only one there is."""
+
 MARKER_FILES = (
     RECOVERY_POINTS,
     LOG_STARTS,
@@ -37,6 +40,7 @@ MARKER_FILES = (
     TOPICS,
     MIRROR_FILE,
     LOAD_JOURNAL,
+    RESTORE_JOURNAL,
 )
 """Files that occur only in log directories."""
 

@@ -1,0 +1,130 @@
+"""Deletes from an archive what retention allows, and never what a manifest that stays names.
+
+    1  newest manifest of each partition: segments that retention.ms or retention.bytes of the topic, or its log start,
+       no longer keep are left out of the next one
+    2  numbered manifests older than `keep_states_ms` are deleted, except the newest one
+    3  objects that no remaining manifest names are deleted if they are older than `GRACE_MS`
+
+Killed anywhere, it goes on with the next run: step 3 begins with a new listing. An archiver uploads before it
+publishes; its new objects are younger than the grace, and those that it takes over are named by the manifest that it
+has read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from offsetfs.archive.archived_objects import GRACE_MS
+from offsetfs.archive.manifest import ArchivedSegment, PartitionManifest
+from offsetfs.archive.numbered_documents import NumberedDocuments
+from offsetfs.archive.object_store import ObjectStore
+from offsetfs.storage import LogConfig, TopicPartition
+from offsetfs.storage.errors import InvalidName
+
+
+@dataclass(slots=True)
+class Expired:
+    """What was deleted, and how many offsets are no longer in the newest states."""
+
+    objects: int = 0
+    bytes: int = 0
+    segments: int = 0
+
+
+def expire(
+    store: ObjectStore,
+    *,
+    keep_states_ms: int,
+    starts: Mapping[TopicPartition, int] = MappingProxyType({}),
+    now_ms: int | None = None,
+    grace_ms: int = GRACE_MS,
+) -> Expired:
+    """Apply retention to all partitions of an archive. OSError as of the store; what is deleted until then is deleted.
+
+    `keep_states_ms`: how long earlier states can be restored. `starts`: the first offsets of the source; what the
+    source has stays, because the next run would upload it again.
+    """
+    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    done = Expired()
+    for name in list(store.children()):
+        try:
+            partition = TopicPartition.parse(name)
+        except InvalidName:
+            continue
+        _expire_partition(store, partition, done, now, keep_states_ms, grace_ms, starts.get(partition))
+    return done
+
+
+def _expire_partition(
+    store: ObjectStore,
+    partition: TopicPartition,
+    done: Expired,
+    now: int,
+    keep_states_ms: int,
+    grace_ms: int,
+    start: int | None,
+) -> None:
+    documents = NumberedDocuments(store, str(partition))
+    newest = documents.newest()
+    if newest is None:
+        return
+    url = f"{store.url}/{partition}"
+    manifest = PartitionManifest.decoded(newest.content, url)
+    kept = _retained(manifest, now, start)
+    if len(kept) < len(manifest.segments):
+        shorter = replace(manifest, segments=kept, log_start=max(manifest.log_start, kept[0].base_offset), time_ms=now)
+        if not documents.publish(newest.number + 1, shorter.encoded()):
+            return  # an archiver has published meanwhile: the next run decides
+        done.segments += len(manifest.segments) - len(kept)
+    listed = store.objects(str(partition))
+    named: set[str] = set()
+    numbers = documents.numbers()
+    for number in numbers:
+        state = documents.at(number)
+        if state is None:
+            continue
+        found = PartitionManifest.decoded(state.content, url)
+        if number != numbers[-1] and _ended_ms(documents, numbers, number, now) < now - keep_states_ms:
+            documents.delete(number)
+            done.objects += 1
+            continue
+        named |= found.objects()
+    unnamed = [each for each in listed if "/segments/" in each.key and each.key not in named]
+    old = [each for each in unnamed if each.modified_ms is not None and each.modified_ms < now - grace_ms]
+    store.delete([each.key for each in old])
+    done.objects += len(old)
+    done.bytes += sum(each.size for each in old)
+
+
+def _ended_ms(documents: NumberedDocuments, numbers: Sequence[int], number: int, now: int) -> int:
+    """Return until when a state was the newest one: the time of the next one."""
+    following = documents.at(numbers[numbers.index(number) + 1])
+    return now if following is None else int(following.content.get("time_ms", now))
+
+
+def _retained(manifest: PartitionManifest, now: int, start: int | None) -> tuple[ArchivedSegment, ...]:
+    """Return the segments that retention keeps; the last one always stays. Follows UnifiedLog.deleteOldSegments."""
+    config = LogConfig.from_properties(dict(manifest.settings))
+    segments = [each for each in manifest.segments if start is None or each.base_offset < start]
+    others = manifest.segments[len(segments) :]
+    if not config.is_deleted:
+        return manifest.segments
+    if not others:
+        segments, others = segments[:-1], manifest.segments[-1:]
+    while segments and segments[0].end <= manifest.log_start:
+        segments.pop(0)
+    if config.retention_ms >= 0:
+        while segments and now - _time_of(segments[0]) > config.retention_ms:
+            segments.pop(0)
+    if config.retention_bytes >= 0:
+        excess = sum(each.size for each in (*segments, *others)) - config.retention_bytes
+        while segments and excess >= segments[0].size:
+            excess -= segments.pop(0).size
+    return (*segments, *others)
+
+
+def _time_of(segment: ArchivedSegment) -> int:
+    return segment.max_time_ms if segment.max_time_ms >= 0 else segment.modified_ms

@@ -1,0 +1,305 @@
+"""Archives of log directories, written to a real S3 server: increments, races, restores."""
+
+from __future__ import annotations
+
+import errno
+import filecmp
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from planted_logs import sealed, sealed_records
+
+from offsetfs.archive.archiver import Archiver
+from offsetfs.archive.expiry import expire
+from offsetfs.archive.manifest import PartitionManifest
+from offsetfs.archive.numbered_documents import NumberedDocuments, encoded
+from offsetfs.archive.object_store import ObjectStore
+from offsetfs.archive.restoring import RestoreSelection, RestoreTarget
+from offsetfs.archive.verifying import ArchiveFinding, VerifiedArchive, verify_archive
+from offsetfs.storage import Log, LogDirectory, LogReader, TopicPartition
+from offsetfs.storage.partition import retention
+
+pytestmark = pytest.mark.interop
+
+ORDERS = TopicPartition("orders", 0)
+DAY_MS = 86_400_000
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[LogDirectory]:
+    """A log directory with an empty partition `orders-0` of small segments, open for writing."""
+    (tmp_path / "source").mkdir()
+    directory = LogDirectory.open(str(tmp_path / "source"))
+    directory.create_partition(ORDERS, {"segment.bytes": "4096"})
+    yield directory
+    directory.close()
+
+
+def append(log: Log, count: int, *, first: int = 0, timestamp: int = 1_700_000_000_000) -> None:
+    for number in range(first, first + count):
+        log.append(
+            sealed_records([(b"%d" % (number % 7), b"value %06d" % number + b"x" * 300, (), timestamp + number)])
+        )
+
+
+def archived(directory: LogDirectory, store: ObjectStore) -> tuple[int, int, int]:
+    """Archive once; return (changed partitions, uploaded objects, their bytes)."""
+    archiver = Archiver(directory, store)
+    try:
+        run = archiver.run()
+    finally:
+        archiver.close()
+    assert run.failed == {}
+    return run.published, run.objects, run.bytes
+
+
+def newest(store: ObjectStore, partition: TopicPartition = ORDERS) -> PartitionManifest:
+    found = NumberedDocuments(store, str(partition)).newest()
+    assert found is not None
+    return PartitionManifest.decoded(found.content, store.url)
+
+
+def findings(store: ObjectStore) -> list[ArchiveFinding]:
+    return list(verify_archive(store, done=VerifiedArchive()))
+
+
+def restored(store: ObjectStore, path: Path, selection: RestoreSelection | None = None) -> Path:
+    RestoreTarget(store, str(path), selection or RestoreSelection()).run()
+    return path
+
+
+def values(path: Path, partition: TopicPartition = ORDERS) -> list[tuple[int, bytes | None]]:
+    directory = LogDirectory.open(str(path), read_only=True)
+    try:
+        return [(each.offset, each.value) for each in LogReader(directory.log(partition)).records()]
+    finally:
+        directory.close()
+
+
+def test_each_byte_goes_up_once(source: LogDirectory, store: ObjectStore) -> None:
+    log = source.log(ORDERS)
+    append(log, 40)
+    published, _, total = archived(source, store)
+    assert published == 1
+    assert total > log.size_bytes
+    assert archived(source, store) == (0, 0, 0)
+    before = log.size_bytes
+    append(log, 3, first=40)
+    published, objects, added = archived(source, store)
+    grown = log.size_bytes - before
+    assert (published, objects <= 4, grown <= added < grown + 2000) == (1, True, True)
+    assert newest(store).end == 43
+    assert findings(store) == []
+
+
+def test_a_restored_log_has_the_same_files(source: LogDirectory, store: ObjectStore, tmp_path: Path) -> None:
+    append(source.log(ORDERS), 100)
+    source.log(ORDERS).roll()
+    archived(source, store)
+    source.close()
+    target = restored(store, tmp_path / "target")
+    names = {each for each in os.listdir(tmp_path / "source" / "orders-0") if each.endswith((".log", ".snapshot"))}
+    assert len([each for each in names if each.endswith(".log")]) > 5
+    same, different, missing = filecmp.cmpfiles(
+        tmp_path / "source" / "orders-0", target / "orders-0", names, shallow=False
+    )
+    assert (set(same), different, missing) == (names, [], [])
+    assert values(target) == values(tmp_path / "source")
+    assert LogDirectory.open(str(target), read_only=True).settings_of("orders") == {"segment.bytes": "4096"}
+
+
+def test_earlier_states_are_restored_after_truncation_and_retention(
+    source: LogDirectory, store: ObjectStore, tmp_path: Path
+) -> None:
+    log = source.log(ORDERS)
+    append(log, 50)
+    archived(source, store)
+    first = newest(store).time_ms
+    before = values(tmp_path / "source")
+    log.truncate_to(45)
+    append(log, 20, first=1000)
+    archived(source, store)
+    assert values(restored(store, tmp_path / "now")) == values(tmp_path / "source")
+    assert values(restored(store, tmp_path / "then", RestoreSelection(as_of_ms=first))) == before
+    with pytest.raises(OSError, match="no partition of these topics at that time"):
+        restored(store, tmp_path / "never", RestoreSelection(as_of_ms=first - 1))
+
+
+def test_segments_that_retention_removed_stay_until_they_expire(
+    source: LogDirectory, store: ObjectStore, tmp_path: Path
+) -> None:
+    log = source.log(ORDERS)
+    append(log, 60)
+    archived(source, store)
+    log.delete_records(40)
+    retention.sweep(source, [ORDERS], source.clock.now_ms())
+    assert log.snapshot().first.base_offset > 20
+    archived(source, store)
+    assert (newest(store).log_start, newest(store).end) == (0, 60)
+    assert len(values(restored(store, tmp_path / "all"))) == 60
+    start = log.snapshot().first.base_offset
+    now = newest(store).time_ms + 30 * DAY_MS
+    done = expire(store, keep_states_ms=10 * DAY_MS, starts={ORDERS: start}, now_ms=now)
+    assert (done.segments > 0, newest(store).log_start) == (True, start)
+    assert findings(store) == []
+    listed = len(store.objects("orders-0/segments"))
+    later = expire(store, keep_states_ms=0, starts={ORDERS: start}, now_ms=now + 30 * DAY_MS)
+    assert later.objects > 0
+    assert len(store.objects("orders-0/segments")) < listed
+    assert findings(store) == []
+    assert len(values(restored(store, tmp_path / "rest"))) == 60 - start
+
+
+def test_records_of_a_time_are_restored(source: LogDirectory, store: ObjectStore, tmp_path: Path) -> None:
+    append(source.log(ORDERS), 60)
+    archived(source, store)
+    base = 1_700_000_000_000
+    target = restored(store, tmp_path / "part", RestoreSelection(from_ms=base + 10, to_ms=base + 50))
+    assert [offset for offset, _ in values(target)] == list(range(10, 50))
+
+
+def test_a_topic_that_was_created_again_begins_a_new_state(
+    source: LogDirectory, store: ObjectStore, tmp_path: Path
+) -> None:
+    append(source.log(ORDERS), 30)
+    archived(source, store)
+    first = newest(store).time_ms
+    source.delete_partition(ORDERS)
+    source.create_partition(ORDERS)
+    append(source.log(ORDERS), 3)
+    archived(source, store)
+    assert len(values(restored(store, tmp_path / "new"))) == 3
+    assert len(values(restored(store, tmp_path / "old", RestoreSelection(as_of_ms=first)))) == 30
+
+
+def test_two_archivers_at_once_lose_nothing(source: LogDirectory, store: ObjectStore, tmp_path: Path) -> None:
+    log = source.log(ORDERS)
+    for turn in range(5):
+        append(log, 10, first=turn * 10)
+        start = threading.Barrier(2)
+        failed: list[BaseException] = []
+
+        def archive(start: threading.Barrier = start, failed: list[BaseException] = failed) -> None:
+            directory = LogDirectory.open(source.path, read_only=True)
+            start.wait()
+            try:
+                archived(directory, store)
+            except BaseException as error:
+                failed.append(error)
+            finally:
+                directory.close()
+
+        threads = [threading.Thread(target=archive) for _ in range(2)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        assert failed == []
+        assert newest(store).end == (turn + 1) * 10
+    assert findings(store) == []
+    assert values(restored(store, tmp_path / "target")) == values(tmp_path / "source")
+
+
+def test_a_restore_that_failed_goes_on(source: LogDirectory, store: ObjectStore, tmp_path: Path) -> None:
+    source.create_partition(TopicPartition("a", 0))
+    append(source.log(TopicPartition("a", 0)), 10)
+    append(source.log(ORDERS), 30)
+    archived(source, store)
+    lost = newest(store).segments[-1].parts[-1].key
+    data = store.read(lost)
+    store.delete([lost])
+    with pytest.raises(FileNotFoundError, match="no such object"):
+        restored(store, tmp_path / "target")
+    assert not (tmp_path / "target" / "orders-0").exists()
+    with pytest.raises(FileExistsError, match="other options"):
+        restored(store, tmp_path / "target", RestoreSelection(from_ms=1))
+    store.put(lost, data)
+    assert values(restored(store, tmp_path / "target")) == values(tmp_path / "source")
+    with pytest.raises(FileExistsError, match="is there already"):
+        restored(store, tmp_path / "target")
+
+
+def test_damaged_and_missing_objects_are_found_with_their_offsets(source: LogDirectory, store: ObjectStore) -> None:
+    append(source.log(ORDERS), 40)
+    archived(source, store)
+    segments = newest(store).segments
+    damaged, missing = segments[0], segments[2]
+    data = bytearray(store.read(damaged.parts[0].key))
+    data[100] ^= 1
+    store.put(damaged.parts[0].key, bytes(data))
+    store.delete([missing.side.stored.key])
+    found = {each.offsets: each.reason for each in findings(store)}
+    assert set(found) == {(each.base_offset, each.end) for each in (damaged, missing)}
+    assert "SHA-256" in found[damaged.base_offset, damaged.end]
+    assert "no such object" in found[missing.base_offset, missing.end]
+
+
+def test_a_place_with_something_else_is_refused(source: LogDirectory, store: ObjectStore, tmp_path: Path) -> None:
+    store.put("holiday.jpg", b"x")
+    with pytest.raises(OSError, match=r"holds 'holiday.jpg'") as found:
+        archived(source, store)
+    assert found.value.errno == errno.ENOTEMPTY
+    assert [each.key for each in store.objects("")] == ["holiday.jpg"]
+    with pytest.raises(FileNotFoundError, match="is no archive"):
+        restored(store, tmp_path / "target")
+
+
+def test_a_manifest_of_a_newer_version_is_refused_and_the_others_go_on(
+    source: LogDirectory, store: ObjectStore
+) -> None:
+    other = TopicPartition("other", 0)
+    source.create_partition(other)
+    append(source.log(ORDERS), 5)
+    archived(source, store)
+    newer = encoded({"number": 9}).replace(b"offsetfs-archive 1", b"offsetfs-archive 2")
+    store.put("orders-0/manifest.json", newer)
+    append(source.log(other), 5)
+    archiver = Archiver(source, store)
+    run = archiver.run()
+    archiver.close()
+    assert list(run.failed) == [ORDERS]
+    assert "install a newer offsetfs" in str(run.failed[ORDERS])
+    assert newest(store, other).end == 5
+    assert ["newer" in each.reason for each in findings(store)] == [True]
+
+
+@pytest.mark.parametrize("name", sorted(each.name for each in GOLDEN.glob("kafka-*")))
+def test_logs_of_brokers_are_restored_as_they_were(name: str, store: ObjectStore, tmp_path: Path) -> None:
+    directory = LogDirectory.open(str(GOLDEN / name), read_only=True)
+    archived(directory, store)
+    target = restored(store, tmp_path / "target")
+    compared = LogDirectory.open(str(target), read_only=True)
+    for partition in compared.partitions():
+        for old, new in zip(directory.log(partition).snapshot(), compared.log(partition).snapshot(), strict=True):
+            assert new.open_files().log.read(0, new.size) == old.open_files().log.read(0, old.size)
+            assert list(new.open_files().index.entries()) == list(old.open_files().index.entries())
+    assert len(compared.partitions()) > 5
+    compared.close()
+    directory.close()
+
+
+def test_an_append_while_it_is_archived_is_whole_or_not_there(source: LogDirectory, store: ObjectStore) -> None:
+    log = source.log(ORDERS)
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            log.append(sealed(b"x" * 100))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    directory = LogDirectory.open(source.path, read_only=True)
+    try:
+        for _ in range(5):
+            archived(directory, store)
+            assert findings(store) == []
+    finally:
+        stop.set()
+        thread.join()
+        directory.close()
+    ends = [newest(store).segments[number].end for number in range(len(newest(store).segments))]
+    assert ends == sorted(ends)
