@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from offsetfs.archive.object_store import StoreSettings
+from offsetfs.archive.urls import is_remote
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.named_partitions import partitions_of
 from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.terminal.printable import printable
 from offsetfs.storage import TopicPartition
-from offsetfs.storage.errors import InvalidName, NotALogDirectory, UnknownPartition, counted
+from offsetfs.storage.errors import InvalidName, NotALogDirectory, UnknownPartition, counted, sentence
 from offsetfs.storage.segments import parse_segment_name
 from offsetfs.storage.verify import DAMAGE, NOTICE, Finding
 
@@ -49,13 +52,19 @@ def command(paths: tuple[str, ...], as_json: bool, strict: bool, inflate_max: in
     path, position in the file, offset, and meaning. The exit code is 1 for damage, and with --strict for notices as
     well (such as left-over files). offsetfs-findings(7) explains every finding.
 
+    LOGDIR may be the URL of an archive: all bytes of its newest states are read and compared. An object that is damaged
+    or missing is shown with the offsets that it concerns.
+
     \b
     offsetfs verify /var/lib/kafka/data
+    offsetfs verify s3://backup/kafka
     offsetfs verify /var/lib/kafka/data orders-0 orders-1
     offsetfs verify --json /var/lib/kafka/data/orders-0
 
     Exit codes: 0 nothing found, 1 findings (or a wrong call), 2 a directory could not be read.
     """
+    if any(is_remote(path) for path in paths):
+        return _verify_archive(paths, as_json=as_json)
     severities: Counter[str] = Counter()
 
     def report(finding: Finding) -> None:
@@ -72,6 +81,41 @@ def command(paths: tuple[str, ...], as_json: bool, strict: bool, inflate_max: in
     summary = _Summary(tally, severities[DAMAGE], severities[NOTICE], time.monotonic() - begun)
     click.echo(summary.as_json() if as_json else str(summary))
     return FINDINGS if summary.damage or (strict and summary.notices) else DONE
+
+
+def _verify_archive(paths: tuple[str, ...], *, as_json: bool) -> int:
+    import dataclasses
+
+    from offsetfs.archive.verifying import VerifiedArchive, verify_archive
+    from offsetfs.cli.commands.archive import opened_store
+    from offsetfs.cli.terminal.progress import bytes_progress
+    from offsetfs.library.formatting import size
+
+    url, *names = paths
+    chosen = set(names)
+
+    def takes(partition: TopicPartition) -> bool:
+        return not chosen or bool(chosen & {partition.topic, str(partition)})
+
+    done, found, read = VerifiedArchive(), 0, [0]
+
+    def on_bytes(count: int) -> None:
+        read[0] += count
+        show(read[0], read[0])
+
+    try:
+        with opened_store(url, StoreSettings()) as store, bytes_progress("Verifying") as show:
+            for finding in verify_archive(store, takes=takes, on_bytes=on_bytes, done=done):
+                found += 1
+                click.echo(json.dumps(dataclasses.asdict(finding)) if as_json else printable(str(finding)))
+    except OSError as error:
+        raise Failure(printable(sentence(error)), SYSTEM) from error
+    if not done.partitions and not found:
+        raise Failure(f"{url}: no partition of an archive is there; correct the URL or the names", SYSTEM)
+    counts = f"{counted(done.partitions, 'partition')}, {counted(done.segments, 'segment')}"
+    text = f"{counts}, {counted(done.objects, 'object')}, {size(done.bytes)}: {counted(found, 'finding')}"
+    click.echo(json.dumps({**dataclasses.asdict(done), "findings": found}) if as_json else text)
+    return FINDINGS if found else DONE
 
 
 def _verify(wanted: Selection, report: Callable[[Finding], None], inflated_bytes_max: int) -> VerificationCounts:

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLEAN_SHUTDOWN",
-    "CleanShutdown",
     "LEADER_EPOCHS",
     "LOAD_JOURNAL",
     "MARKER_FILES",
     "PARTITION_METADATA",
     "RESTORE_JOURNAL",
+    "CleanShutdown",
     "LogChange",
     "MirrorFile",
     "MirroredTopic",

@@ -267,7 +267,7 @@ def test_a_manifest_of_a_newer_version_is_refused_and_the_others_go_on(
     assert ["newer" in each.reason for each in findings(store)] == [True]
 
 
-@pytest.mark.parametrize("name", sorted(each.name for each in GOLDEN.glob("kafka-*")))
+@pytest.mark.parametrize("name", sorted(each.name for each in GOLDEN.glob("kafka-*") if each.is_dir()))
 def test_logs_of_brokers_are_restored_as_they_were(name: str, store: ObjectStore, tmp_path: Path) -> None:
     directory = LogDirectory.open(str(GOLDEN / name), read_only=True)
     archived(directory, store)
@@ -276,7 +276,8 @@ def test_logs_of_brokers_are_restored_as_they_were(name: str, store: ObjectStore
     for partition in compared.partitions():
         for old, new in zip(directory.log(partition).snapshot(), compared.log(partition).snapshot(), strict=True):
             assert new.open_files().log.read(0, new.size) == old.open_files().log.read(0, old.size)
-            assert list(new.open_files().index.entries()) == list(old.open_files().index.entries())
+            if name in ("kafka-3.6.2", "kafka-4.1"):  # those of older brokers are built again when they are opened
+                assert list(new.open_files().index.entries()) == list(old.open_files().index.entries())
     assert len(compared.partitions()) > 5
     compared.close()
     directory.close()
