@@ -10,6 +10,7 @@ docs/use/library.md is the manual.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import threading
@@ -42,10 +43,23 @@ def open_directory(
         raise ValueError(f"mode {mode!r} is neither 'r' nor 'a'")
     if isolation not in (READ_UNCOMMITTED, READ_COMMITTED):
         raise ValueError(f"isolation {isolation!r} is neither {READ_UNCOMMITTED} nor {READ_COMMITTED}")
-    opened = LogDirectory.open(os.fspath(path), read_only=mode == "r", defaults=settings)
+    opened = LogDirectory.open(_attached(os.fspath(path), mode), read_only=mode == "r", defaults=settings)
     for cut in opened.cuts():
         _log.warning("%s, position %d, offset %s: %s", cut.path, cut.position, cut.offset, cut.reason)
     return Directory(opened, is_committed_only=isolation == READ_COMMITTED)
+
+
+def _attached(path: str, mode: Mode) -> str:
+    """Return the path of a log directory; the URL of an archive is one once the archive is attached."""
+    if "://" not in path:  # local paths import nothing of it
+        return path
+    from offsetfs.archive import reading, urls
+
+    if not urls.is_remote(path):
+        return path
+    if mode == "a":
+        raise OSError(errno.EROFS, "an archive is read-only; append to the log directory that is archived", path)
+    return reading.attach(path)
 
 
 class Directory:

@@ -1,9 +1,13 @@
 """The one seam to the disk: everything the engine does to files goes through this module.
 
 It is small so that tests can replace the disk with a simulated one. Every call is synchronous; nothing here retries,
-caches or interprets bytes. The only state is the list of directories that could not be synced, and the functions that
-close files at the limit of open files (`reclaim_with`). Files are opened with O_NOFOLLOW and O_CLOEXEC and must be
-regular: links, FIFOs and devices that were planted in a log directory are refused with their path.
+caches or interprets bytes. The only state is the list of directories that could not be synced, the functions that
+close files at the limit of open files (`reclaim_with`), and the attached file trees. Files are opened with O_NOFOLLOW
+and O_CLOEXEC and must be regular: links, FIFOs and devices that were planted in a log directory are refused with their
+path.
+
+A path with `://` may belong to a `FileTree`, such as an archive in object storage (`attach`, decision 74). It is only
+for reading: every function that changes something raises OSError EROFS for such a path.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import stat
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from offsetfs.storage.errors import WouldBlock
 
@@ -39,6 +43,68 @@ _reclaimers: list[weakref.WeakMethod[Callable[[], bool]]] = []
 
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
+
+
+class FileTree(Protocol):
+    """Directories and files that are on no disk, for reading only. All paths are absolute: the root and names below.
+
+    Every method may be called in any thread, and raises OSError with the path: ENOENT for a missing name, ENOTDIR, EIO.
+    `status` and the methods after it are also called by event loops, once a path was used: they do not wait then.
+    """
+
+    def open_file(self, path: str) -> File:
+        """Return an open file. Its methods that change something raise EROFS; its descriptor is -1."""
+
+    def names(self, path: str) -> dict[str, int]:
+        """Return the names in a directory with their inode numbers."""
+
+    def is_directory(self, path: str) -> bool:
+        """Whether a path is a directory; costs no request for one below the root."""
+
+    def status(self, path: str) -> os.stat_result:
+        """Return size, times, mode and inode number; a file with other content instead of more has another number."""
+
+    def space(self) -> tuple[int, int]:
+        """Return total and free bytes; 0 where they are not known."""
+
+    def log_start(self, path: str) -> int | None:
+        """Return the log start that is recorded for the partition in a directory; None if it is in a checkpoint."""
+
+    def end_offset(self, path: str, size: int) -> int | None:
+        """Return the offset after the last batch of a log file of only whole, verified batches; None: not known.
+
+        `size`: the bytes of the file whose end is asked for. The file may have grown meanwhile: None then.
+        """
+
+
+_trees: dict[str, FileTree] = {}
+_URL_SIGN = "://"
+
+
+def attach(root: str, tree: FileTree) -> None:
+    """Let `tree` answer for `root`, a URL without a slash at its end, and all paths below it. Replaces an earlier one.
+
+    For this process, until `detach`. Files that are open stay open.
+    """
+    _trees[root] = tree
+
+
+def detach(root: str) -> None:
+    """End `attach`. No error if there is no tree."""
+    _trees.pop(root, None)
+
+
+def tree_of(path: str) -> FileTree | None:
+    """Return the tree that answers for a path; None for a path of the disk."""
+    # The engine calls this for every look-up of a name: the search costs 30 ns where there is no URL.
+    if _URL_SIGN not in path:
+        return None
+    return next((tree for root, tree in _trees.items() if path == root or path.startswith(root + "/")), None)
+
+
+def _check_changeable(path: str) -> None:
+    if tree_of(path) is not None:
+        raise OSError(errno.EROFS, "an archive is read-only", path)
 
 
 def reclaim_with(reclaim: Callable[[], bool]) -> None:
@@ -209,6 +275,11 @@ def _fallocate(fd: int, mode: int, position: int, size: int) -> None:
 
 def open_file(path: str, *, writable: bool = False, create: bool = False) -> File:
     """Open a regular file; with `create`, create a missing one, whose name is durable after `sync_directory`."""
+    tree = tree_of(path)
+    if tree is not None:
+        if writable or create:
+            _check_changeable(path)
+        return tree.open_file(path)
     flags = _FLAGS | (os.O_RDWR if writable or create else os.O_RDONLY) | (os.O_CREAT if create else 0)
     try:
         file = File(path, _open(path, flags, 0o640))
@@ -237,6 +308,7 @@ def create_file(path: str, *, is_private: bool = False) -> File:
     An existing file is removed and never opened, because a planted hard or symbolic link would lead to a foreign file.
     FileExistsError if another process creates one at the same moment.
     """
+    _check_changeable(path)
     # O_EXCL, because a hard link that was planted under the name of a new file would be written through.
     flags, mode = _FLAGS | os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600 if is_private else 0o640
     try:
@@ -317,6 +389,7 @@ def sync_directory(path: str) -> None:
     After a failure, every later call for the directory fails until `trust`: the kernel reports a failed write once, and
     a later sync, which finds nothing to write, would report success for names that are not on disk.
     """
+    _check_changeable(path)
     fd = _open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         status = os.fstat(fd)
@@ -348,6 +421,7 @@ def trust(path: str) -> None:
 @contextlib.contextmanager
 def locked_directory(path: str) -> Iterator[None]:
     """Hold a lock on a directory, waiting for its holder. The kernel releases the lock of a process that dies."""
+    _check_changeable(path)
     fd = _open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         # The directory itself is locked, so that no additional file is needed in a directory that may belong to a
@@ -360,12 +434,14 @@ def locked_directory(path: str) -> Iterator[None]:
 
 def make_directory(path: str) -> None:
     """Create a directory; its name is durable after `sync_directory` of its parent."""
+    _check_changeable(path)
     os.mkdir(path, 0o750)
     give_to_owner(path)
 
 
 def make_private_directory(path: str) -> None:
     """Create a directory with access for its owner only. EPERM for one of another user, ENOTDIR for a link."""
+    _check_changeable(path)
     # Another user may have created the directory first, in a world-writable place such as /tmp: hence the checks below.
     with contextlib.suppress(FileExistsError):
         os.makedirs(path, mode=0o700)
@@ -385,6 +461,7 @@ def put_private(path: str, data: Buffer) -> None:
 
     Not synced. If the process is killed, a file whose name ends in `.tmp` may remain.
     """
+    _check_changeable(path)
     # A random name, because several mounts of one user write to the same cache at the same time.
     temporary = f"{path}.{os.urandom(8).hex()}.tmp"
     file = File(temporary, _open(temporary, _FLAGS | os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -401,6 +478,7 @@ def put_private(path: str, data: Buffer) -> None:
 
 def remove_directory(path: str) -> None:
     """Remove an empty directory; the removal is durable after `sync_directory` of its parent."""
+    _check_changeable(path)
     status = os.lstat(path)
     os.rmdir(path)
     _distrusted.pop((status.st_dev, status.st_ino), None)  # another directory may get the inode number
@@ -415,38 +493,50 @@ def temporary_directory() -> Iterator[str]:
 
 def rename(source: str, target: str) -> None:
     """Rename a file or directory, replacing an existing one; durable after `sync_directory`."""
+    _check_changeable(source)
+    _check_changeable(target)
     os.rename(source, target)
 
 
 def remove_file(path: str) -> None:
     """Remove a file; durable after `sync_directory`."""
+    _check_changeable(path)
     os.unlink(path)
 
 
 def set_modified(path: str, modified_ns: int) -> None:
     """Set the modification time to `modified_ns`, nanoseconds since 1970; durable when the file size is."""
+    _check_changeable(path)
     os.utime(path, ns=(modified_ns, modified_ns), follow_symlinks=False)
 
 
 def free_bytes(path: str) -> int:
     """Return the free bytes of the file system of `path`, as a user without privileges may use them."""
+    if (tree := tree_of(path)) is not None:
+        return tree.space()[1]
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize
 
 
 def total_bytes(path: str) -> int:
     """Return the size of the file system of `path`."""
+    if (tree := tree_of(path)) is not None:
+        return tree.space()[0]
     status = os.statvfs(path)
     return status.f_blocks * status.f_frsize
 
 
 def names(path: str) -> list[str]:
     """Return the names in a directory, unsorted."""
+    if (tree := tree_of(path)) is not None:
+        return list(tree.names(path))
     return _within_limit(lambda: os.listdir(path))
 
 
 def names_with_inodes(path: str) -> list[tuple[str, int]]:
     """Return (name, inode number) of the entries of a directory, unsorted; makes no stat call."""
+    if (tree := tree_of(path)) is not None:
+        return list(tree.names(path).items())
     with _within_limit(lambda: os.scandir(path)) as entries:
         # getdents already returns the inode numbers. They tell a replaced segment from the old one where the
         # modification time of the directory does not (kernels before 6.13 have ticks of some milliseconds).
@@ -455,19 +545,39 @@ def names_with_inodes(path: str) -> list[tuple[str, int]]:
 
 def directory_names(path: str) -> list[str]:
     """Return the names of the subdirectories of a directory, unsorted, without links to directories."""
+    if (tree := tree_of(path)) is not None:
+        return [name for name in tree.names(path) if tree.is_directory(os.path.join(path, name))]
     with _within_limit(lambda: os.scandir(path)) as entries:
         return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
 def status(path: str) -> os.stat_result:
     """Return size, times and inode number; of a link, its own."""
+    if (tree := tree_of(path)) is not None:
+        return tree.status(path)
     return os.lstat(path)
+
+
+def recorded_log_start(directory: str) -> int | None:
+    """Return the log start that the tree of a partition's directory records; None for a directory on disk."""
+    tree = tree_of(directory)
+    return None if tree is None else tree.log_start(directory)
+
+
+def recorded_end_offset(log_path: str, size: int) -> int | None:
+    """Return the offset after the last batch of a log file where its tree records it; None on disk.
+
+    None as well if the file no longer has `size` bytes.
+    """
+    tree = tree_of(log_path)
+    return None if tree is None else tree.end_offset(log_path, size)
 
 
 def is_directory(path: str) -> bool:
     """Whether `path` is a directory; False for a link to one. OSError if the disk cannot report it."""
     try:
-        return stat.S_ISDIR(os.lstat(path).st_mode)
+        tree = tree_of(path)
+        return stat.S_ISDIR(os.lstat(path).st_mode) if tree is None else tree.is_directory(path)
     except OSError as error:
         # EIO does not mean that the name is missing. Retention once skipped a segment because of that, and the log
         # start offset fell back.
@@ -478,13 +588,15 @@ def is_directory(path: str) -> bool:
 
 def real_path(path: str) -> str:
     """Return the absolute path, with symbolic links resolved."""
+    if (tree := tree_of(path)) is not None:
+        return path
     return os.path.realpath(path)
 
 
 def exists(path: str) -> bool:
     """Whether a file of any kind has the name. OSError if the disk cannot report it."""
     try:
-        os.lstat(path)
+        status(path)
     except OSError as error:
         if error.errno not in _NOT_THERE:
             raise

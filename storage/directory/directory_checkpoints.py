@@ -79,6 +79,10 @@ class DirectoryCheckpoints:
 
     def log_start(self, partition: TopicPartition) -> int:
         """Return the log start on disk, 0 without an entry."""
+        if self._read_only:
+            recorded = files.recorded_log_start(os.path.join(self._path, str(partition)))
+            if recorded is not None:
+                return recorded
         if self._read_only and self._clock.monotonic() >= self._next_look_at_starts:
             self._next_look_at_starts = self._clock.monotonic() + LOG_START_CHECK_S
             self._reload(LOG_STARTS)

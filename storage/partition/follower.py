@@ -109,6 +109,11 @@ class LogFollower:
             return True
         if self._bound is not None and self._bound <= self._log.next_offset:
             return False
+        recorded = files.recorded_end_offset(active.log_path, size)
+        if recorded is not None and self._bound is None:  # what is archived has whole batches only: nothing to read
+            active.grow_to(size)
+            self._log.publish(self._log.state.extended_to(recorded))
+            return True
         stop = active.size + CATCH_UP_BYTES_MAX
         try:
             for batch in batch_chain.batches(active.open_files().log, active.size, size, block_bytes=BLOCK_BYTES):

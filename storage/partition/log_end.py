@@ -6,6 +6,7 @@ LogSegment.readNextOffset. A broker trusts bytes after the last index entry only
 
 from __future__ import annotations
 
+from offsetfs.storage import files
 from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.names import segment_offset_max
 from offsetfs.storage.partition.log_values import Damage
@@ -21,6 +22,9 @@ def readable_end(segment: Segment, recovery_point: int) -> tuple[int, int, Damag
     Bytes after the last valid batch are an append in progress, or one that a crash interrupted. Below `recovery_point`
     they are damage: its first position is returned, and later valid batches count.
     """
+    recorded = files.recorded_end_offset(segment.log_path, segment.size)
+    if recorded is not None:
+        return segment.size, recorded, None
     position, next_offset = _last_sound_position(segment), segment.base_offset
     log, offset_max = segment.open_files().log, segment_offset_max(segment.base_offset)
     damage: Damage | None = None

@@ -328,6 +328,11 @@ class Segment:
             self.pool.drop(self)  # drop indexes that were built because none existed: the writer has created one by now
         self.size += header.size
 
+    def grow_to(self, size: int) -> None:
+        """Add whole batches that another process appended, up to byte `size`; they are not read."""
+        self._max_timestamp, self._least_max_timestamp = None, NO_TIMESTAMP
+        self.size = size
+
     # --- opening -----------------------------------------------------------------------------------------------------
 
     def open_files(self, *, nowait: bool = False) -> SegmentFiles:

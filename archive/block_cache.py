@@ -1,0 +1,134 @@
+"""A directory with blocks of archived logs, shared by the processes of one user, and bounded in bytes.
+
+    <directory>/3f/3f09…e1      a block, or a side object; the name is a hash of what it is a copy of
+
+A block appears under its name by a rename, so that no process sees a part of one. The least recently used blocks are
+removed: each process counts what it writes, and when that is a share of the bound it lists the directory. The content
+is not trusted: callers verify a block with the checksum of the archive, and discard a damaged one.
+
+An error of the disk costs speed: it is logged once, and the block is fetched from the archive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+from offsetfs.storage import files
+
+SIZE_MAX = 10 << 30
+"""The default bound in bytes."""
+
+_SHARE = 32
+"""A process looks at the size of the directory after it has written this fraction of the bound."""
+
+_USED_AGAIN_S = 60.0
+"""A block that is read more often is marked as used only once in this time: a mark is a write of its inode."""
+
+_log = logging.getLogger(__name__)
+
+
+class BlockCache:
+    """The blocks below a directory. Thread-safe; any number of processes may share the directory."""
+
+    def __init__(self, directory: str, size_max: int = SIZE_MAX) -> None:
+        """Create the directory if it is missing, for its owner only. OSError if that fails; `size_max` in bytes."""
+        self.directory = os.path.abspath(directory)
+        self.size_max = size_max
+        self._lock = threading.Lock()
+        self._written = size_max  # so that what earlier processes have left is bounded with the first block
+        self._has_failed = False
+        files.make_private_directory(self.directory)
+
+    @staticmethod
+    def name(*identity: object) -> str:
+        """Return the name of a block that is a copy of what `identity` describes."""
+        return hashlib.sha256("|".join(map(str, identity)).encode()).hexdigest()
+
+    def get(self, name: str) -> bytes | None:
+        """Return a block, not verified; None if it is not in the directory."""
+        path = self._path(name)
+        try:
+            with files.opened(path) as file:
+                status = file.stat()
+                data = bytes(file.read(0, status.st_size))
+            if time.time() - status.st_mtime > _USED_AGAIN_S:
+                os.utime(path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._failed(error)
+            return None
+        return data
+
+    def put(self, name: str, data: bytes) -> None:
+        """Store a block, unless the disk refuses it. Other processes see it on return. Not synced."""
+        if len(data) * _SHARE > self.size_max:
+            return
+        path = self._path(name)
+        try:
+            files.make_private_directory(os.path.dirname(path))
+            files.put_private(path, data)
+        except OSError as error:
+            self._failed(error)
+            return
+        with self._lock:
+            self._written += len(data)
+            is_due = self._written * _SHARE >= self.size_max
+            if is_due:
+                self._written = 0
+        if is_due:
+            self._evict()
+
+    def discard(self, name: str) -> None:
+        """Remove a block that is damaged. No error if it is gone."""
+        with contextlib.suppress(OSError):
+            files.remove_file(self._path(name))
+
+    def size(self) -> int:
+        """Return the bytes of all blocks; lists the directory."""
+        return sum(size for _, size, _ in self._blocks())
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.directory, name[:2], name)
+
+    def _blocks(self) -> Iterator[tuple[float, int, str]]:
+        """Yield when each block was used last, its size and its path; also what a killed process left of one."""
+        for folder in files.directory_names(self.directory):
+            directory = os.path.join(self.directory, folder)
+            for name in files.names(directory):
+                path = os.path.join(directory, name)
+                with contextlib.suppress(FileNotFoundError):  # another process has removed it
+                    status = files.status(path)
+                    yield status.st_mtime, status.st_size, path
+
+    def _evict(self) -> None:
+        # Below the bound by a share, so that this process stays below it until it looks again.
+        bound = self.size_max - self.size_max // _SHARE
+        try:
+            blocks = sorted(self._blocks())
+            size = sum(each for _, each, _ in blocks)
+            for _, each, path in blocks:
+                if size <= bound:
+                    break
+                with contextlib.suppress(FileNotFoundError):
+                    files.remove_file(path)
+                size -= each
+        except OSError as error:
+            self._failed(error)
+
+    def _failed(self, error: OSError) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            _log.warning("%s: %s; blocks that cannot be stored are fetched again", self.directory, error)
+
+
+def default_directory(environment: dict[str, str]) -> str:
+    """Return the directory of the cache of this user, of the XDG rules."""
+    home = environment.get("XDG_CACHE_HOME") or os.path.join(environment.get("HOME", "/"), ".cache")
+    return os.path.join(home, "offsetfs", "archive")

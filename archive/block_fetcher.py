@@ -1,0 +1,261 @@
+"""Fetches blocks of archived logs: each once at a time, verified, ahead of sequential readers.
+
+    memory (a few blocks, verified)  →  BlockCache (a directory)  →  object storage (ranged reads)
+
+A block that two readers need at once is fetched once. Blocks ahead of a reader are fetched by a few threads, several
+blocks with one request; a block that a reader waits for is fetched in its own thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import threading
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from offsetfs.archive.block_cache import BlockCache
+from offsetfs.archive.manifest import ArchivedObject
+from offsetfs.archive.object_store import ObjectStore
+from offsetfs.archive.worker_threads import WorkerThreads
+
+MEMORY_BYTES_MAX = 64 << 20
+"""The verified blocks that stay in memory, of all logs of an archive."""
+
+REQUEST_BYTES_MAX = 4 << 20
+"""The largest range of one request."""
+
+REQUESTS_AHEAD = 6
+"""How many requests for blocks ahead of readers are in flight."""
+
+_ATTEMPTS = 2
+"""How often a block whose bytes do not match its checksum is fetched."""
+
+
+class DamagedBlock(OSError):
+    """Bytes of an object that do not match their checksum, or an object that is missing; `position` is in the log."""
+
+    def __init__(self, reason: str, url: str, position: int, size: int) -> None:
+        super().__init__(errno.EIO, reason, url)
+        self.position = position
+        self.size = size
+
+
+@dataclass(frozen=True, slots=True)
+class LogBytes:
+    """The bytes of an archived log file: where they are, and the checksums of their blocks."""
+
+    parts: tuple[ArchivedObject, ...]
+    size: int
+    block_bytes: int
+    checksums: array[int]
+
+    @property
+    def count(self) -> int:
+        """The number of blocks."""
+        return -(-self.size // self.block_bytes)
+
+    def range_of(self, block: int) -> tuple[int, int]:
+        """Return the bytes [start, stop) of a block."""
+        return block * self.block_bytes, min(self.size, (block + 1) * self.block_bytes)
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[ArchivedObject, int, int]]:
+        """Yield the parts of the bytes [start, stop), with the range in each."""
+        position = 0
+        for part in self.parts:
+            low, high = max(start, position), min(stop, position + part.size)
+            if low < high:
+                yield part, low - position, high - position
+            position += part.size
+
+    def identity(self, block: int) -> tuple[object, ...]:
+        """Return what the content of a block depends on: hashes of the parts, and the ranges in them."""
+        return tuple((part.sha256, low, high) for part, low, high in self.pieces(*self.range_of(block)))
+
+
+class BlockFetcher:
+    """The blocks of the logs of one archive. Thread-safe; of one process (`ObjectStore.is_of_this_process`)."""
+
+    def __init__(self, store: Callable[[], ObjectStore], cache: BlockCache | None) -> None:
+        """`cache` None: blocks are kept in memory only."""
+        self._store = store
+        self.cache = cache
+        self._lock = threading.Lock()
+        self._memory: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
+        self._memory_bytes = 0
+        self._in_flight: dict[tuple[object, ...], Future[bytes]] = {}
+        self._threads = WorkerThreads(REQUESTS_AHEAD)
+
+    # --- blocks ------------------------------------------------------------------------------------------------------
+
+    def in_memory(self, log: LogBytes, block: int) -> bytes | None:
+        """Return a block if that needs neither disk nor network."""
+        return self._remembered(log.identity(block))
+
+    def _remembered(self, key: tuple[object, ...]) -> bytes | None:
+        with self._lock:
+            data = self._memory.get(key)
+            if data is not None:
+                self._memory.move_to_end(key)
+            return data
+
+    def blocks(self, log: LogBytes, first: int, last: int) -> dict[int, bytes]:
+        """Return the blocks `first` to `last`, verified. Missing ones are fetched in this thread, or awaited.
+
+        `DamagedBlock`, and OSError as `ObjectStore.read`.
+        """
+        found, mine, awaited = {}, [], {}
+        for block in range(first, last + 1):
+            claimed = self._claimed(log, block)
+            if isinstance(claimed, bytes):
+                found[block] = claimed
+            elif claimed is None:
+                mine.append(block)
+            else:
+                awaited[block] = claimed
+        runs = list(_runs(mine, max(1, REQUEST_BYTES_MAX // log.block_bytes)))
+        while runs:
+            run = runs.pop(0)
+            try:
+                found.update(zip(run, self._fetch(log, run), strict=True))
+            except BaseException as error:
+                for each in runs:
+                    self._end(log, each, [], error)
+                raise
+        for block, future in awaited.items():
+            found[block] = self._result(future)
+        return found
+
+    def _result(self, future: Future[bytes]) -> bytes:
+        """Return what another thread fetches; it may wait for other requests before it begins."""
+        timeout_s = self._store().settings.timeout_s
+        try:
+            return future.result(timeout_s)
+        except TimeoutError:
+            raise OSError(errno.EIO, f"no answer within {timeout_s:g} s", self._store().url) from None
+
+    def _claimed(self, log: LogBytes, block: int) -> bytes | Future[bytes] | None:
+        """Return a block, the future of one that another thread fetches, or None: the caller has to fetch it."""
+        key = log.identity(block)
+        with self._lock:
+            data = self._memory.get(key)
+            if data is not None:
+                self._memory.move_to_end(key)
+                return data
+            if (future := self._in_flight.get(key)) is not None:
+                return future
+            self._in_flight[key] = Future()
+            return None
+
+    def begin(self, log: LogBytes, first: int, last: int) -> None:
+        """Begin to fetch the blocks `first` to `last` that are not in memory. Does not wait; reports no errors."""
+        blocks = [each for each in range(first, min(last, log.count - 1) + 1) if self._claimed(log, each) is None]
+        for run in _runs(blocks, max(1, REQUEST_BYTES_MAX // log.block_bytes)):
+            if not self._threads.submit(functools.partial(self._fetch_ahead, log, run)):
+                self._end(log, run, [], OSError(errno.EIO, "the process ends", self._store().url))
+
+    def _fetch_ahead(self, log: LogBytes, run: list[int]) -> None:
+        # The futures have the error; a reader that gets there afterwards fetches the block again.
+        with contextlib.suppress(OSError):
+            self._fetch(log, run)
+
+    # --- fetching ----------------------------------------------------------------------------------------------------
+
+    def _fetch(self, log: LogBytes, run: list[int]) -> list[bytes]:
+        """Return contiguous blocks that this thread has claimed."""
+        try:
+            found = self._from_disk(log, run)
+            missing = [block for block in run if block not in found]
+            for each in _runs(missing, len(run)):
+                found.update(self._from_store(log, each))
+        except BaseException as error:
+            self._end(log, run, [], error)
+            raise
+        data = [found[block] for block in run]
+        self._end(log, run, data, None)
+        return data
+
+    def _end(self, log: LogBytes, run: list[int], data: list[bytes], error: BaseException | None) -> None:
+        with self._lock:
+            futures = [self._in_flight.pop(log.identity(block)) for block in run]
+            for block, each in zip(run, data, strict=False):
+                self._memory[log.identity(block)] = each
+                self._memory_bytes += len(each)
+            while self._memory_bytes > MEMORY_BYTES_MAX and len(self._memory) > 1:
+                self._memory_bytes -= len(self._memory.popitem(last=False)[1])
+        for number, future in enumerate(futures):
+            if error is None:
+                future.set_result(data[number])
+            else:
+                future.set_exception(error)
+
+    def _from_disk(self, log: LogBytes, run: list[int]) -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
+        if self.cache is None:
+            return found
+        for block in run:
+            name = BlockCache.name(*log.identity(block))
+            data = self.cache.get(name)
+            if data is None:
+                continue
+            if _is_sound(log, block, data):
+                found[block] = data
+            else:
+                self.cache.discard(name)
+        return found
+
+    def _from_store(self, log: LogBytes, run: list[int]) -> dict[int, bytes]:
+        """Fetch contiguous blocks with one request for each part that they are in; a damaged one once more."""
+        start, stop = log.range_of(run[0])[0], log.range_of(run[-1])[1]
+        data = self._read(log, start, stop)
+        found = {}
+        for block in run:
+            low, high = log.range_of(block)
+            each = data[low - start : high - start]
+            for _ in range(_ATTEMPTS - 1):
+                if not _is_sound(log, block, each):
+                    each = self._read(log, low, high)
+            if not _is_sound(log, block, each):
+                part = next(log.pieces(low, high))[0]
+                reason = "the object is damaged: its bytes do not match their checksum"
+                raise DamagedBlock(reason, self._url(part), low, high - low)
+            found[block] = each
+            if self.cache is not None:
+                self.cache.put(BlockCache.name(*log.identity(block)), each)
+        return found
+
+    def _read(self, log: LogBytes, start: int, stop: int) -> bytes:
+        found, position = [], start
+        for part, low, high in log.pieces(start, stop):
+            try:
+                found.append(self._store().read(part.key, low, high))
+            except FileNotFoundError as error:
+                raise DamagedBlock("the object is missing", self._url(part), position, high - low) from error
+            position += high - low
+        return found[0] if len(found) == 1 else b"".join(found)
+
+    def _url(self, part: ArchivedObject) -> str:
+        return f"{self._store().url}/{part.key}"
+
+
+def _is_sound(log: LogBytes, block: int, data: bytes) -> bool:
+    low, high = log.range_of(block)
+    return len(data) == high - low and crc32c(data) == log.checksums[block]
+
+
+def _runs(blocks: list[int], count_max: int) -> Iterator[list[int]]:
+    """Yield the contiguous runs of rising numbers, each of at most `count_max`."""
+    run: list[int] = []
+    for block in blocks:
+        if run and (block != run[-1] + 1 or len(run) == count_max):
+            yield run
+            run = []
+        run.append(block)
+    if run:
+        yield run

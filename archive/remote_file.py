@@ -1,0 +1,185 @@
+"""Open files of an archive: the log of a segment, read by blocks, and short files whose bytes are in memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NoReturn
+
+from offsetfs.archive.block_fetcher import BlockFetcher, DamagedBlock, LogBytes
+from offsetfs.storage.errors import WouldBlock
+from offsetfs.storage.files import Buffer, File
+
+AHEAD_BLOCKS_MAX = 16
+"""How many blocks are fetched ahead of a sequential reader at most."""
+
+_STREAMS_MAX = 8  # readers of one open file whose positions are remembered
+
+
+class ReadOnlyFile(File):
+    """An open file that is on no disk. What changes a file raises OSError EROFS."""
+
+    __slots__ = ()
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, -1)
+
+    def write(self, position: int, data: Buffer) -> None:
+        self._refuse()
+
+    def truncate(self, size: int) -> None:
+        self._refuse()
+
+    def preallocate(self, position: int, size: int) -> None:
+        self._refuse()
+
+    def sync(self) -> None:
+        self._refuse()
+
+    def has_blocks_beyond_end(self, size: int) -> bool:
+        return False
+
+    def _refuse(self) -> NoReturn:
+        raise OSError(errno.EROFS, "an archive is read-only", self.path)
+
+
+class BytesFile(ReadOnlyFile):
+    """A short file. Its bytes may be replaced by longer ones while it is open."""
+
+    __slots__ = ("_content", "_status")
+
+    def __init__(self, path: str, status: Callable[[], os.stat_result], content: Callable[[], bytes]) -> None:
+        """`content` returns the bytes, and may fetch them; `status` does not wait."""
+        super().__init__(path)
+        self._status = status
+        self._content = content
+
+    def size(self) -> int:
+        return self._status().st_size
+
+    def stat(self) -> os.stat_result:
+        return self._status()
+
+    def read_into(self, buffer: memoryview, position: int, *, nowait: bool = False) -> int:
+        data = self._content()[position : position + len(buffer)]
+        buffer[: len(data)] = data
+        return len(data)
+
+    def send(self, socket: int, position: int, size: int) -> int:
+        return os.write(socket, self._content()[position : position + size])
+
+    def is_cached(self, position: int, size: int) -> bool:
+        return True
+
+    def load(self, position: int, size: int, ahead: int = 0) -> None:
+        self._content()
+
+    def begin_load(self, position: int, size: int) -> None:
+        return
+
+
+class RemoteLogFile(ReadOnlyFile):
+    """The log of an archived segment. Its size grows with that of the archived segment."""
+
+    __slots__ = ("_explained", "_fetcher", "_log", "_status", "_streams")
+
+    def __init__(
+        self,
+        path: str,
+        status: Callable[[], os.stat_result],
+        log: Callable[[bool], LogBytes],
+        fetcher: BlockFetcher,
+        explained: Callable[[DamagedBlock], OSError],
+    ) -> None:
+        """`log` returns where the bytes are now, and fetches the checksums, or raises `WouldBlock` if that is True.
+
+        `status` does not wait. `explained` returns the error for readers of the log.
+        """
+        super().__init__(path)
+        self._status = status
+        self._log = log
+        self._fetcher = fetcher
+        self._explained = explained
+        self._streams: OrderedDict[int, int] = OrderedDict()  # last block of a reader: blocks ahead of it
+
+    def size(self) -> int:
+        return self._status().st_size
+
+    def stat(self) -> os.stat_result:
+        return self._status()
+
+    def read_into(self, buffer: memoryview, position: int, *, nowait: bool = False) -> int:
+        log = self._log(nowait)
+        stop = min(position + len(buffer), log.size)
+        if stop <= position:
+            return 0
+        first, last = position // log.block_bytes, (stop - 1) // log.block_bytes
+        if nowait:
+            found = {block: self._fetcher.in_memory(log, block) for block in range(first, last + 1)}
+        else:
+            # Requested before the block that is waited for, so that they are in flight meanwhile.
+            self._read_ahead(log, first, last)
+            found = dict(self._blocks(log, first, last))
+        for block in range(first, last + 1):
+            data = found[block]
+            if data is None:
+                raise WouldBlock("not in memory", path=self.path, position=position)
+            start = block * log.block_bytes
+            low, high = max(position, start), min(stop, start + len(data))
+            buffer[low - position : high - position] = memoryview(data)[low - start : high - start]
+        return stop - position
+
+    def _blocks(self, log: LogBytes, first: int, last: int) -> dict[int, bytes]:
+        try:
+            return self._fetcher.blocks(log, first, last)
+        except DamagedBlock as error:
+            raise self._explained(error) from error
+
+    def _read_ahead(self, log: LogBytes, first: int, last: int) -> None:
+        """Fetch blocks ahead of a reader that continues where it was; none for a read at another place."""
+        previous = next((each for each in (first, first - 1) if each in self._streams), None)
+        if previous is None:
+            ahead = 0
+        else:
+            ahead = self._streams.pop(previous, 0)
+            if last > previous:
+                ahead = min(AHEAD_BLOCKS_MAX, max(2, ahead * 2))
+                self._fetcher.begin(log, last + 1, last + ahead)
+        self._streams[last] = ahead
+        while len(self._streams) > _STREAMS_MAX:
+            self._streams.popitem(last=False)
+
+    def send(self, socket: int, position: int, size: int) -> int:
+        """Send from one block. It waits for the archive unless the block was loaded."""
+        log = self._log(False)
+        if position >= log.size:
+            return 0
+        block = position // log.block_bytes
+        data = self._blocks(log, block, block)[block]
+        start = position - block * log.block_bytes
+        return os.write(socket, memoryview(data)[start : start + size])
+
+    def is_cached(self, position: int, size: int) -> bool:
+        try:
+            log = self._log(True)
+        except WouldBlock:
+            return False
+        stop = min(position + size, log.size)
+        blocks = range(position // log.block_bytes, -(-stop // log.block_bytes))
+        return all(self._fetcher.in_memory(log, block) is not None for block in blocks)
+
+    def load(self, position: int, size: int, ahead: int = 0) -> None:
+        log = self._log(False)
+        stop = min(position + size, log.size)
+        if stop > position:
+            last = (stop - 1) // log.block_bytes
+            if ahead:
+                self._fetcher.begin(log, last + 1, (stop + ahead - 1) // log.block_bytes)
+            self._blocks(log, position // log.block_bytes, last)
+
+    def begin_load(self, position: int, size: int) -> None:
+        log = self._log(False)
+        if size > 0:
+            self._fetcher.begin(log, position // log.block_bytes, (position + size - 1) // log.block_bytes)

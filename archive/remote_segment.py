@@ -1,0 +1,207 @@
+"""A segment of an archive, as its readers see it: the files of its name, in the state of the newest manifest."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+import sys
+import threading
+from array import array
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from offsetfs.archive.block_cache import BlockCache
+from offsetfs.archive.block_fetcher import BlockFetcher, DamagedBlock, LogBytes
+from offsetfs.archive.manifest import ArchivedSegment, PartitionManifest, SideObject
+from offsetfs.archive.object_store import ObjectStore
+from offsetfs.archive.remote_file import BytesFile, ReadOnlyFile, RemoteLogFile
+from offsetfs.storage.errors import WouldBlock
+
+SIDES_BYTES_MAX = 64 << 20
+"""The indexes of segments that stay in memory, of all logs of an archive."""
+
+_INDEX_ENTRY_BYTES = 8
+_MODE = stat.S_IFREG | 0o440
+
+
+def file_status(inode: int, size: int, modified_ns: int, *, is_directory: bool = False) -> os.stat_result:
+    """Return the attributes of a name of an archive, readable by its owner."""
+    mode, seconds = stat.S_IFDIR | 0o550 if is_directory else _MODE, modified_ns // 10**9
+    fields = (mode, inode, 0, 1, os.geteuid(), os.getegid(), size, seconds, seconds, seconds)
+    blocks = -(-size // 512)
+    exact = {"st_atime_ns": modified_ns, "st_mtime_ns": modified_ns, "st_ctime_ns": modified_ns, "st_blocks": blocks}
+    return os.stat_result(fields, exact)
+
+
+def inode_of(*identity: object) -> int:
+    """Return the inode number of what `identity` describes, from 1 on."""
+    digest = hashlib.sha256("|".join(map(str, identity)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1 or 1
+
+
+class SideObjects:
+    """The side objects of one archive: from memory, the cache, or the archive. Verified. Thread-safe."""
+
+    def __init__(self, store: Callable[[], ObjectStore], cache: BlockCache | None) -> None:
+        self._store = store
+        self._cache = cache
+        self._lock = threading.Lock()
+        self._memory: OrderedDict[str, bytes] = OrderedDict()
+        self._bytes = 0
+
+    def in_memory(self, side: SideObject) -> bytes | None:
+        """Return a side object if that needs neither disk nor network."""
+        with self._lock:
+            data = self._memory.get(side.stored.sha256)
+            if data is not None:
+                self._memory.move_to_end(side.stored.sha256)
+            return data
+
+    def get(self, side: SideObject) -> bytes:
+        """Return a side object. FileNotFoundError if it is missing, EIO if it is damaged, both with its URL."""
+        data = self.in_memory(side)
+        if data is None:
+            data = self._fetched(side)
+            with self._lock:
+                if self._memory.setdefault(side.stored.sha256, data) is data:
+                    self._bytes += len(data)
+                while self._bytes > SIDES_BYTES_MAX and len(self._memory) > 1:
+                    self._bytes -= len(self._memory.popitem(last=False)[1])
+        return data
+
+    def _fetched(self, side: SideObject) -> bytes:
+        stored = side.stored
+        name = BlockCache.name("side", stored.sha256)
+        data = None if self._cache is None else self._cache.get(name)
+        if data is not None and hashlib.sha256(data).hexdigest() == stored.sha256:
+            return data
+        for _ in range(2):
+            data = self._store().read(stored.key)
+            if hashlib.sha256(data).hexdigest() == stored.sha256:
+                break
+        else:
+            reason = "the object is damaged: its bytes do not match its SHA-256"
+            raise OSError(errno.EIO, reason, f"{self._store().url}/{stored.key}")
+        if self._cache is not None:
+            self._cache.put(name, data)
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    archived: ArchivedSegment
+    block_bytes: int
+
+
+class RemoteSegment:
+    """One segment: its files have one inode number as long as its bytes only grow."""
+
+    def __init__(self, manifest: PartitionManifest, archived: ArchivedSegment, generation: int = 0) -> None:
+        """`generation`: rises where other bytes take the place of the segment."""
+        self._state = _State(archived, manifest.block_bytes)
+        self.generation = generation
+        first = archived.parts[0].key if archived.parts else ""
+        self.inode = inode_of(manifest.topic_id, archived.base_offset, first, archived.source.inode, generation)
+
+    @property
+    def archived(self) -> ArchivedSegment:
+        """The segment in the newest manifest that has it with the same beginning."""
+        return self._state.archived
+
+    def is_continued_by(self, archived: ArchivedSegment) -> bool:
+        """Whether another state of the segment begins with the bytes of this one."""
+        parts = self.archived.parts
+        return archived.parts[: len(parts)] == parts and bool(parts) and archived.size >= self.archived.size
+
+    def grow(self, manifest: PartitionManifest, archived: ArchivedSegment) -> None:
+        """Show a state that continues this one."""
+        self._state = _State(archived, manifest.block_bytes)
+
+    def suffixes(self) -> list[str]:
+        """Return the suffixes of the files that the segment has."""
+        side = self.archived.side
+        # The indexes are listed also when they are empty: otherwise a reader would rebuild them from the whole log.
+        optional = [(".txnindex", side.transaction_index), (".snapshot", side.snapshot)]
+        return [".log", ".index", ".timeindex", *(suffix for suffix, size in optional if size)]
+
+    def status(self, suffix: str) -> os.stat_result:
+        """Return the attributes of a file."""
+        archived = self.archived
+        if suffix == ".log":
+            size, inode = archived.size, self.inode
+        else:
+            start, stop = archived.side.sections()[suffix]
+            size, inode = stop - start, inode_of(self.inode, suffix)
+        return file_status(inode, size, archived.modified_ms * 1_000_000)
+
+    def open_file(
+        self,
+        path: str,
+        suffix: str,
+        sides: SideObjects,
+        fetcher: BlockFetcher,
+        explained: Callable[[RemoteSegment, OSError], OSError],
+    ) -> ReadOnlyFile:
+        """Return a file of the segment. `explained` returns the error for readers where an object cannot be read."""
+
+        def log(nowait: bool) -> LogBytes:
+            state = self._state
+            side = state.archived.side
+            data = sides.in_memory(side)
+            if data is None and nowait:
+                raise WouldBlock("not in memory", path=path, position=0)
+            data = loaded(side) if data is None else data
+            start, stop = side.sections()["crc"]
+            return LogBytes(state.archived.parts, state.archived.size, state.block_bytes, checksums(data[start:stop]))
+
+        def loaded(side: SideObject) -> bytes:
+            try:
+                return sides.get(side)
+            except OSError as error:
+                raise explained(self, error) from error
+
+        def section() -> bytes:
+            side = self.archived.side
+            start, stop = side.sections()[suffix]
+            return loaded(side)[start:stop]
+
+        def damaged(error: DamagedBlock) -> OSError:
+            return explained(self, error)
+
+        if suffix == ".log":
+            return RemoteLogFile(path, lambda: self.status(suffix), log, fetcher, damaged)
+        return BytesFile(path, lambda: self.status(suffix), section)
+
+    def offsets_at(self, sides: SideObjects, position: int, size: int) -> tuple[int, int]:
+        """Return the offsets [first, stop) whose batches may reach into a range of bytes of the log."""
+        archived = self.archived
+        data = sides.in_memory(archived.side)
+        if data is None:
+            return archived.base_offset, archived.end
+        low, high = archived.side.sections()[".index"]
+        entries = memoryview(data)[low:high]
+
+        def field(number: int, column: int) -> int:
+            start = number * _INDEX_ENTRY_BYTES + 4 * column
+            return int.from_bytes(entries[start : start + 4], "big")
+
+        numbers = range(len(entries) // _INDEX_ENTRY_BYTES)
+        # An entry has the last offset of the batch at its position.
+        after = bisect_left(numbers, position + size, key=lambda number: field(number, 1))
+        before = bisect_left(numbers, position + 1, key=lambda number: field(number, 1)) - 1
+        first = archived.base_offset + (field(before - 1, 0) + 1 if before > 0 else 0)
+        stop = archived.base_offset + field(after, 0) if after < len(numbers) else archived.end
+        return first, max(first, stop)
+
+
+def checksums(data: bytes) -> array[int]:
+    """Return the checksums of blocks, from their section of a side object."""
+    found = array("I")
+    found.frombytes(data)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found
