@@ -174,11 +174,28 @@ class BlockFetcher:
             missing = [block for block in run if block not in found]
             for each in _runs(missing, len(run)):
                 found.update(self._from_store(log, each))
+        except DamagedBlock as error:
+            if len(run) == 1:
+                self._end(log, run, [], error)
+                raise
+            return self._fetch_singly(log, run)
         except BaseException as error:
             self._end(log, run, [], error)
             raise
         data = [found[block] for block in run]
         self._end(log, run, data, None)
+        return data
+
+    def _fetch_singly(self, log: LogBytes, run: list[int]) -> list[bytes]:
+        """Fetch blocks one by one, so that readers of the sound ones among them get theirs; raise the first error."""
+        data, errors = [], []
+        for block in run:
+            try:
+                data += self._fetch(log, [block])
+            except OSError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
         return data
 
     def _end(self, log: LogBytes, run: list[int], data: list[bytes], error: BaseException | None) -> None:
@@ -231,13 +248,12 @@ class BlockFetcher:
         return found
 
     def _read(self, log: LogBytes, start: int, stop: int) -> bytes:
-        found, position = [], start
+        found = []
         for part, low, high in log.pieces(start, stop):
             try:
                 found.append(self._store().read(part.key, low, high))
             except FileNotFoundError as error:
-                raise DamagedBlock("the object is missing", self._url(part), position, high - low) from error
-            position += high - low
+                raise DamagedBlock("the object is missing", self._url(part), start, stop - start) from error
         return found[0] if len(found) == 1 else b"".join(found)
 
     def _url(self, part: ArchivedObject) -> str:

@@ -15,7 +15,6 @@ reader waits for it. A manifest with a lower number than a known one is ignored.
 from __future__ import annotations
 
 import errno
-import functools
 import json
 import logging
 import os
@@ -175,6 +174,8 @@ class RemoteTree:
         if len(parts) == 1 and (data := self._files.get(parts[0])) is not None:
             return file_status(inode_of(self.url, parts[0], self._number), len(data), self._number)
         partition = self._partition(path, parts[0])
+        if len(parts) == 1 and not partition.is_used:  # `ls -l` of a thousand partitions reads no manifest
+            return file_status(inode_of(self.url, parts[0]), 0, self._changed_ns, is_directory=True)
         return partition.status() if len(parts) == 1 else partition.status_of(path, "/".join(parts[1:]))
 
     def open_file(self, path: str) -> File:
@@ -212,6 +213,11 @@ class _RemotePartition:
         self._manifest: PartitionManifest | None = None
         self._segments: dict[int, RemoteSegment] = {}
         self._files: dict[str, bytes] = {}
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the manifest was read."""
+        return self._manifest is not None
 
     @property
     def manifest(self) -> PartitionManifest:

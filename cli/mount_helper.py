@@ -17,6 +17,7 @@ from typing import NoReturn
 import click
 
 from offsetfs.cli import preflight, run
+from offsetfs.cli.arguments.archives import is_archive
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.commands import mount as mounting
 from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
@@ -79,6 +80,8 @@ def command(
         )
     if log_directory.startswith(mounting.KAFKA_SCHEME):
         _mount_kafka(log_directory, mount_point, texts, namespace, is_fake=is_fake, is_sloppy=is_sloppy)
+    elif is_archive(log_directory):
+        _mount_archive(log_directory, mount_point, texts, namespace, is_fake=is_fake, is_sloppy=is_sloppy)
     else:
         _mount(log_directory, mount_point, texts, namespace, is_fake=is_fake, is_sloppy=is_sloppy)
     if is_verbose and not is_fake:
@@ -115,6 +118,18 @@ def _mount_kafka(
         preflight.check_mount(mount_point, options)
     else:
         mounting.mount_kafka(NAME, source, mount_point, options, foreground=False)
+
+
+def _mount_archive(
+    url: str, mount_point: str, texts: tuple[str, ...], namespace: str | None, *, is_fake: bool, is_sloppy: bool
+) -> None:
+    archive, options = mounting.archive_options(url, texts, sloppy=is_sloppy)
+    if namespace is not None:
+        enter(namespace)
+    if is_fake:
+        preflight.check_mount(mount_point, options)
+    else:
+        mounting.mount_archive(NAME, archive, mount_point, options, foreground=False)
 
 
 def enter(namespace: str) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from offsetfs.cli.arguments.archives import READ_ONLY, attached, is_archive
 from offsetfs.cli.exit_codes import SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.mounts import daemon_registry, retention_warnings
 from offsetfs.cli.mounts.serving_daemon import daemon_of, user_name
@@ -126,6 +127,8 @@ def check_directory(path: str, *, read_only: bool, may_be_empty: bool) -> list[s
 
     Return warnings. `Failure` if a check fails.
     """
+    if is_archive(path):
+        return _check_archive(path, read_only=read_only)
     check_not_mounted(path)
     needed = os.R_OK | os.X_OK | (0 if read_only else os.W_OK)
     if os.path.isdir(path) and not read_only:
@@ -149,8 +152,20 @@ def check_directory(path: str, *, read_only: bool, may_be_empty: bool) -> list[s
     return _warnings(path, [name for name in directories if not _is_known(name)])
 
 
+def _check_archive(path: str, *, read_only: bool) -> list[str]:
+    if not read_only:
+        raise Failure(f"{path}: {READ_ONLY}", WRONG_CALL)
+    try:
+        check_log_directory(attached(path), read_only=True)
+    except NotALogDirectory as error:
+        raise Failure(str(error), WRONG_CALL) from error
+    return []
+
+
 def check_not_mounted(path: str) -> None:
     """`Failure` if `path` is an offsetfs mount or in one: a mount shows a log directory, but is not one."""
+    if is_archive(path):
+        return
     mount = mount_holding(path)
     if mount is None:
         return

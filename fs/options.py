@@ -372,9 +372,14 @@ def _number(low: int, high: int) -> _Reader:
 
 def _size(low: int, high: int) -> _Reader:
     def read(name: str, value: str | None) -> int:
-        return _in_range(name, _required(name, value), r"([0-9]{1,19})([kmg]?)", low, high)
+        return size_of(name, _required(name, value), low, high)
 
     return read
+
+
+def size_of(name: str, value: str, low: int, high: int) -> int:
+    """Return the bytes in the value of an option, such as 10g; `MountOptionError` outside of [low, high]."""
+    return _in_range(name, value, r"([0-9]{1,19})([kmg]?)", low, high)
 
 
 def _in_range(name: str, value: str, pattern: str, low: int, high: int) -> int:

@@ -587,8 +587,8 @@ def is_directory(path: str) -> bool:
 
 
 def real_path(path: str) -> str:
-    """Return the absolute path, with symbolic links resolved."""
-    if (tree := tree_of(path)) is not None:
+    """Return the absolute path, with symbolic links resolved; a URL as it is."""
+    if _URL_SIGN in path:
         return path
     return os.path.realpath(path)
 

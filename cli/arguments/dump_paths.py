@@ -6,11 +6,12 @@ import os
 import re
 from collections.abc import Sequence
 
+from offsetfs.cli.arguments import archives
 from offsetfs.cli.arguments.named_partitions import partitions_of
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.cli.preflight import check_not_mounted
 from offsetfs.fs.mounting.mount_table import mount_holding, resolved
-from offsetfs.storage import TopicPartition
+from offsetfs.storage import TopicPartition, files
 from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.segments import parse_segment_name
 
@@ -20,7 +21,13 @@ _SLASHES = re.compile("/+")
 def listed(values: Sequence[str]) -> list[str]:
     """Return the paths in the values of --files, separated by commas, normalized as Java normalizes them."""
     paths = [path for value in values for path in value.split(",") if path]
-    return [_SLASHES.sub("/", path.rstrip("/") or "/") for path in paths]
+    return [_normalized(path) for path in paths]
+
+
+def _normalized(path: str) -> str:
+    if archives.is_archive(path):
+        return archives.attached(path)
+    return _SLASHES.sub("/", path.rstrip("/") or "/")
 
 
 def expanded(arguments: Sequence[str], suffixes: Sequence[str]) -> list[str]:
@@ -30,35 +37,37 @@ def expanded(arguments: Sequence[str], suffixes: Sequence[str]) -> list[str]:
     path, and for a directory without segments and partitions.
     """
     groups: list[tuple[str, list[str]]] = []
-    for argument in arguments:
-        if groups and _is_partition(argument) and os.path.isdir(os.path.join(groups[-1][0], argument)):
+    for argument in map(archives.attached, arguments):
+        if groups and _is_partition(argument) and archives.is_directory(os.path.join(groups[-1][0], argument)):
             groups[-1][1].append(argument)
         elif groups and (of_topic := _of_topic(groups[-1][0], argument)):
             groups[-1][1].extend(of_topic)
-        elif groups and os.sep not in argument and not os.path.lexists(argument) and os.path.isdir(groups[-1][0]):
+        elif groups and _is_missing_name(argument) and archives.is_directory(groups[-1][0]):
             raise Failure(f"{argument}: {groups[-1][0]} has no such topic or partition", WRONG_CALL)
         else:
             groups.append((argument, []))
     return [file for path, chosen in groups for file in _files(path, chosen, suffixes)]
 
 
+def _is_missing_name(argument: str) -> bool:
+    return os.sep not in argument and not archives.exists(argument)
+
+
 def _of_topic(directory: str, name: str) -> list[str]:
-    if os.sep in name or os.path.lexists(name) or not os.path.isdir(directory):
+    if os.sep in name or archives.exists(name) or not archives.is_directory(directory):
         return []
     return [str(partition) for partition in partitions_of(directory) if partition.topic == name]
 
 
 def _files(path: str, chosen: list[str], suffixes: Sequence[str]) -> list[str]:
-    try:
-        os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        raise Failure(f"{path}: no such file or directory") from None
-    if not os.path.isdir(path):
+    if not archives.exists(path):
+        raise Failure(f"{path}: no such file or directory")
+    if not archives.is_directory(path):
         return [path]
-    mount = mount_holding(path)
+    mount = None if archives.is_archive(path) else mount_holding(path)
     if mount is not None and mount.path == resolved(path):
         check_not_mounted(path)
-    names = os.listdir(path)
+    names = files.names(path)
     if not chosen and any(parse_segment_name(name) for name in names):
         return _partition_files(path, suffixes)
     partitions = chosen or [str(each) for each in sorted(TopicPartition.parse(n) for n in names if _is_partition(n))]
@@ -68,7 +77,7 @@ def _files(path: str, chosen: list[str], suffixes: Sequence[str]) -> list[str]:
 
 
 def _partition_files(path: str, suffixes: Sequence[str]) -> list[str]:
-    segments = ((name, parse_segment_name(name)) for name in sorted(os.listdir(path)))
+    segments = ((name, parse_segment_name(name)) for name in sorted(files.names(path)))
     return [os.path.join(path, name) for name, parsed in segments if parsed and parsed[1] in suffixes]
 
 

@@ -2,6 +2,7 @@
 
 /var/lib/kafka/data                 a log directory
 /disk1/kafka,/disk2/kafka           several log directories, shown as one tree
+s3://bucket/kafka                   an archive in object storage, for reading
 /etc/kafka/server.properties        `log.dirs` of a broker's settings; its other settings apply as with --config
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import os
 
+from offsetfs.cli.arguments.archives import is_archive
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.storage.directory import split_paths
 from offsetfs.storage.errors import InvalidConfig
@@ -17,6 +19,10 @@ from offsetfs.storage.settings import log_directories_of, read_properties_file
 
 def log_directories(text: str) -> list[str]:
     """Return the paths of the log directories in LOGDIR. `Failure` for a file without `log.dirs`."""
+    if is_archive(text):
+        from offsetfs.archive import urls
+
+        return [urls.normalized(text)]
     if not is_settings_file(text):
         return split_paths(text)
     try:

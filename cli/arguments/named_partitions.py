@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
-from offsetfs.storage import TopicPartition, check_topic
+from offsetfs.storage import TopicPartition, check_topic, files
 from offsetfs.storage.errors import InvalidName
 
 SHOWN_MAX = 5  # names in a message
@@ -49,7 +48,7 @@ def shortened(names: Sequence[str]) -> str:
 
 def partitions_of(log_directory: str) -> Sequence[TopicPartition]:
     """Return the partitions of the directory, sorted, from the names of its entries; no log is opened."""
-    return sorted(filter(None, map(parse_partition, os.listdir(log_directory))))
+    return sorted(filter(None, map(parse_partition, files.names(log_directory))))
 
 
 def parse_partition(name: str) -> TopicPartition | None:

@@ -15,6 +15,7 @@ import click
 from offsetfs.broker.security_names import is_security_setting
 from offsetfs.broker.settings import SETTING_KINDS
 from offsetfs.cli import preflight
+from offsetfs.cli.arguments.archives import ArchiveMount, archive_mount, attached, is_archive
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.arguments.settings_file import config_option, settings_path, with_file
 from offsetfs.cli.exit_codes import DONE, FAILED, INTERNAL, SYSTEM, WRONG_CALL, Failure
@@ -71,12 +72,16 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
     LOGDIR may also be the address of a cluster, kafka://HOST:PORT,HOST:PORT/: its topics are mirrored into a cache
     directory, in the same process, and mounted read-only. Mounted again, the mirror continues where the cache ends.
 
+    LOGDIR may also be the URL of an archive in object storage, such as s3://BUCKET/PREFIX. It is mounted read-only:
+    blocks are fetched when they are read, and kept in a cache directory.
+
     \b
     offsetfs mount /var/lib/kafka/data /mnt/kafka -o ro
     offsetfs mount /disk1/kafka,/disk2/kafka /mnt/kafka -o ro
     offsetfs mount /etc/kafka/server.properties /mnt/kafka -o ro
     offsetfs mount ~/logs ~/mnt -o create,linger-ms=20
     offsetfs mount kafka://broker1:9092/ ~/mnt -o topic=orders,from=-1d
+    offsetfs mount s3://bucket/kafka ~/mnt -o cache-size=50g
     offsetfs mount ~/logs ~/mnt -o 'retention.ms=-1,cleanup.policy="compact,delete"' -f
 
     \b
@@ -124,7 +129,11 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
                     with kafka://: as the options of offsetfs mirror;
                     config is client.properties; patterns may be repeated
     cache=DIR       with kafka://: the log directory of the mirror
-                    (default: one for each cluster in the user cache)
+                    (default: one for each cluster in the user cache);
+                    with an archive: the blocks that were read
+    cache-size=N, timeout=SECONDS
+                    with an archive: the bytes of the cache (10g; 0: none), and
+                    the longest time of one request (30); then reads fail: EIO
     NAME=VALUE      a topic setting of Kafka, as the default of all topics, or a
                     broker setting, such as log.retention.hours; see --config
 
@@ -133,6 +142,9 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
     if log_directory.startswith(KAFKA_SCHEME):
         source, options = kafka_options(log_directory, texts)
         return mount_kafka("offsetfs mount", source, mount_point, options, foreground=foreground)
+    if is_archive(log_directory):
+        archive, options = archive_options(log_directory, texts)
+        return mount_archive("offsetfs mount", archive, mount_point, options, foreground=foreground)
     return mount(
         "offsetfs mount",
         log_directories(log_directory),
@@ -153,6 +165,14 @@ def kafka_options(
         return source, MountOptions.parse(source.texts, sloppy=sloppy)
     except MountOptionError as error:
         raise Failure(str(error), WRONG_CALL) from error
+
+
+def archive_options(
+    log_directory: str, texts: Sequence[str], *, sloppy: bool = False
+) -> tuple[ArchiveMount, MountOptions]:
+    """Parse the URL of an archive and the values of -o; `Failure` if one is invalid."""
+    archive = archive_mount(log_directory, texts)
+    return archive, parse_options(archive.texts, log_directory, sloppy=sloppy)
 
 
 def parse_options(texts: Sequence[str], log_directory: str, *, sloppy: bool = False) -> MountOptions:
@@ -190,6 +210,17 @@ def mount_kafka(program: str, source: KafkaMount, mount_point: str, options: Mou
     return _run(program, _Daemon([], {}, os.path.realpath(mount_point), options, source), foreground)
 
 
+def mount_archive(
+    program: str, archive: ArchiveMount, mount_point: str, options: MountOptions, *, foreground: bool
+) -> int:
+    """Check, and mount an archive in object storage, as `mount` does. The daemon alone makes requests."""
+    _remove_stale(program, mount_point)
+    for warning in preflight.check_mount(mount_point, options):
+        _warn(program, warning)
+    daemon = _Daemon([archive.url], {}, os.path.realpath(mount_point), options, archive=archive)
+    return _run(program, daemon, foreground)
+
+
 def _remove_stale(program: str, mount_point: str) -> None:
     if cleared := stale_mount.remove(mount_point):
         _warn(program, cleared)
@@ -220,10 +251,12 @@ class _Daemon:
         mount_point: str,
         options: MountOptions,
         source: KafkaMount | None = None,
+        archive: ArchiveMount | None = None,
     ) -> None:
         """`left_out`: the log directories that cannot be served, with the reasons.
 
-        `source`: a cluster, which is mirrored into a cache; there is no other log directory then.
+        `source`: a cluster, which is mirrored into a cache; there is no other log directory then. `archive`: how the
+        only log directory is read, which is the URL of an archive.
         """
         self._log_directories = log_directories
         self._log_directory = ",".join(log_directories)
@@ -231,6 +264,7 @@ class _Daemon:
         self.mount_point = mount_point
         self._options = options
         self._source = source
+        self._archive = archive
         self._registry = daemon_registry.own_directory()
         self._open_segments_max = 1
         self._manager = ServiceManager()
@@ -351,6 +385,8 @@ class _Daemon:
         )
 
         self._manager.busy(f"opening {self._log_directory}", EXTEND_SECONDS)
+        if self._archive is not None:
+            attached(self._archive.url, self._archive.settings)
 
         def progress(done: RecoveryProgress) -> None:
             for reporter in reporters:
@@ -390,7 +426,7 @@ class _Daemon:
             device,
             self.mount_point,
             self._log_directory,
-            {**self._options.texts(), **({} if self._source is None else self._source.shown)},
+            {**self._options.texts(), **self._shown_options()},
             directories=tuple(self._log_directories),
         )
         try:
@@ -398,6 +434,11 @@ class _Daemon:
         except OSError as error:  # the mount works without it, but `offsetfs umount` cannot wait for this process
             _log.warning("%s: %s", self._registry, error)
         return daemon
+
+    def _shown_options(self) -> dict[str, str]:
+        if self._source is not None:
+            return self._source.shown
+        return {} if self._archive is None else self._archive.shown
 
     def _publish(self, ending: str) -> None:
         """Report what is left to do to processes that wait for this daemon to end."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetfs.cli import preflight
+from offsetfs.cli.arguments.archives import attached, is_archive
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.mounts import daemon_registry, serving_process
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
@@ -118,6 +119,9 @@ def command(
     loaded = replace(loaded, server=replace(loaded.server, metrics_listener=metrics_listener))
     if not allow_anonymous:
         _check_authentication(loaded.server)
+    if is_archive(log_directory) and not read_only:
+        raise Failure(f"{log_directory}: is an archive; add --read-only", WRONG_CALL)
+    log_directory = attached(log_directory)
     preflight.check_directory(log_directory, read_only=read_only, may_be_empty=not read_only)
     handler = logging.StreamHandler()
     handler.addFilter(RepetitionFilter())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetfs.cli import preflight
+from offsetfs.cli.arguments.archives import attached
 from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.storage.errors import StorageError, counted, sentence
@@ -88,6 +89,7 @@ def command(
     could not be read.
     """
     _check_packages()
+    log_directory = attached(log_directory)
     preflight.check_directory(log_directory, read_only=True, may_be_empty=True)
     parameters = _parameters(texts)
     text = _text(statements, file)

@@ -8,13 +8,13 @@ most.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
+from offsetfs.cli.arguments.archives import attached, is_archive
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.mounts import daemon_registry
@@ -28,7 +28,7 @@ from offsetfs.cli.terminal.printable import printable
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mounts, resolved
 from offsetfs.fs.options import MountOptions
 from offsetfs.library.formatting import duration, size
-from offsetfs.storage import LogDirectories, LogDirectory, TopicPartition
+from offsetfs.storage import LogDirectories, LogDirectory, TopicPartition, files
 from offsetfs.storage.directory import split_paths
 from offsetfs.storage.errors import StorageError, counted, sentence
 from offsetfs.storage.maintenance import kept_files
@@ -67,9 +67,11 @@ def command(directory: str | None, shows_all: bool, as_json: bool) -> int:
     found = [_mount(mount) for mount in mounts() if mount.type == FILE_SYSTEM_TYPE]
     answer: dict[str, Any] = {"mounts": found}
     if directory is not None:
-        wanted = resolved(directory)
+        wanted = directory if is_archive(directory) else resolved(directory)
         at = [mount for mount in found if wanted in (mount["mount_point"], *mount["log_directories"])]
         paths = at[0]["log_directories"] if at else log_directories(directory)
+        for path in paths:
+            attached(path)
         at = at or [mount for mount in found if set(paths) & set(mount["log_directories"])]
         if not paths:
             raise Failure(f"{directory}: the log directory of this mount is not known")
@@ -145,7 +147,7 @@ def _damage_met(at: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 def _partitions(paths: Sequence[str], met: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     try:
-        opened = LogDirectories.open(paths, lambda path: LogDirectory.open(os.path.realpath(path), read_only=True))
+        opened = LogDirectories.open(paths, lambda path: LogDirectory.open(files.real_path(path), read_only=True))
     except StorageError as error:
         raise Failure(str(error), WRONG_CALL) from error
     try:

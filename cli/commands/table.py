@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetfs.cli import preflight
+from offsetfs.cli.arguments.archives import attached
 from offsetfs.cli.arguments.clusters import name_patterns
 from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.terminal.printable import printable
@@ -116,6 +117,7 @@ def sync(
         mirrors_deletes=mirror_deletes,
         uses_producers=uuid == "producer",
     )
+    log_directory = attached(log_directory)
     preflight.check_directory(log_directory, read_only=True, may_be_empty=False)
     with _reported(), _opened(url, password_file, table, columns, may_create=create) as opened:
         if create:

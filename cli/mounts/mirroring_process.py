@@ -25,7 +25,7 @@ def publish(log_directory: str, status: MirrorStatus) -> None:
     """Write the record of this process; OSError if another user could change files of the registry."""
     pid, registry = os.getpid(), daemon_registry.own_directory()
     daemon_registry.create_own(registry)
-    head = {"pid": pid, "started": daemon_registry.started(pid), "directory": os.path.realpath(log_directory)}
+    head = {"pid": pid, "started": daemon_registry.started(pid), "directory": files.real_path(log_directory)}
     daemon_registry.replace_file(_path(pid, registry), json.dumps({**head, **status.as_json()}).encode() + b"\n")
 
 
@@ -37,7 +37,7 @@ def withdraw() -> None:
 
 def mirroring_process(log_directory: str) -> dict[str, Any] | None:
     """Return the record of the process that holds the lock of a log directory if it is a mirror of this user."""
-    directory = os.path.realpath(log_directory)
+    directory = files.real_path(log_directory)
     pid = LogDirectory.holder(directory)
     if pid is None:
         return None

@@ -10,6 +10,7 @@ from offsetfs.cli.mounts import daemon_registry
 from offsetfs.cli.mounts.mirroring_process import mirroring_process
 from offsetfs.cli.mounts.serving_process import serving_process
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mount_holding, mounts, resolved
+from offsetfs.storage import files
 from offsetfs.storage.errors import LogDirectoryLocked
 
 UNMOUNT_FIRST = "unmount it first: offsetfs umount {mount}"
@@ -18,7 +19,7 @@ UNMOUNT_FIRST = "unmount it first: offsetfs umount {mount}"
 
 def daemon_of(log_directory: str) -> daemon_registry.Daemon | None:
     """Return the daemon that serves this log directory for writing; None if there is none, or it is another user's."""
-    directory = os.path.realpath(log_directory)
+    directory = files.real_path(log_directory)
     served = (daemon_registry.serving(mount) for mount in mounts() if mount.type == FILE_SYSTEM_TYPE)
     daemons = (found[0] for found in served if found is not None)
     return next((d for d in daemons if directory in d.directories and d.is_alive and _writes(d)), None)
@@ -62,7 +63,7 @@ def in_use(error: LogDirectoryLocked, log_directory: str, instead: str) -> Failu
 
 def _mount_of(log_directory: str) -> Mount | None:
     """Return the writable mount of this log directory from the mount table, which also has mounts of other users."""
-    directory = os.path.realpath(log_directory)
+    directory = files.real_path(log_directory)
     ours = (mount for mount in mounts() if mount.type == FILE_SYSTEM_TYPE and directory in mount.source.split(","))
     return next((mount for mount in ours if "ro" not in mount.options.split(",")), None)
 
@@ -72,7 +73,7 @@ def reason_not_a_mount(path: str) -> str:
     holding = mount_holding(path)
     if holding is not None and resolved(path) != holding.path:
         return f"is in the offsetfs mount {holding.path}; give that path"
-    directory = os.path.realpath(path)
+    directory = files.real_path(path)
     for mount in (each for each in mounts() if each.type == FILE_SYSTEM_TYPE):
         served = daemon_registry.serving(mount)
         if directory in (served[0].directories if served is not None else mount.source.split(",")):

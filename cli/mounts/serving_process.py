@@ -77,7 +77,7 @@ def register(log_directory: str, listeners: tuple[str, ...]) -> None:
     """Write the record of this process. OSError if another user could change files of the registry."""
     pid, registry = os.getpid(), daemon_registry.own_directory()
     started = daemon_registry.started(pid) or 0
-    found = ServingProcess(pid, started, os.path.realpath(log_directory), listeners, registry)
+    found = ServingProcess(pid, started, files.real_path(log_directory), listeners, registry)
     daemon_registry.create_own(registry)
     daemon_registry.replace_file(_path(pid, registry), json.dumps(dataclasses.asdict(found)).encode() + b"\n")
 
@@ -90,7 +90,7 @@ def unregister() -> None:
 
 def serving_process(log_directory: str) -> ServingProcess | None:
     """Return the process that holds the lock of a log directory if it is `offsetfs serve` of this user, or for root."""
-    directory = os.path.realpath(log_directory)
+    directory = files.real_path(log_directory)
     pid = LogDirectory.holder(directory)
     if pid is None:
         return None

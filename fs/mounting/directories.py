@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 from collections.abc import Callable
 
 from pyfuse3 import EntryAttributes, FUSEError
@@ -32,6 +31,7 @@ from offsetfs.fs.naming.tree_table import IN_PARTITION, Kind
 from offsetfs.fs.nodes import Listing, Reply
 from offsetfs.fs.partitions import MountedPartition, Partitions
 from offsetfs.fs.reporting.errors import is_fault
+from offsetfs.storage import files
 from offsetfs.storage.views import VALUES, JsonFormat
 
 _FIRST_PARTITION_POSITION = 8  # in a listing of the root; fixed entries have the positions below
@@ -113,7 +113,7 @@ class PartitionDirectory:
 
     def entry(self) -> EntryAttributes:
         """Return the attributes, which need no open log: `ls` of the mount shows partitions that cannot be opened."""
-        mtime_ns = os.stat(self._partition.path).st_mtime_ns
+        mtime_ns = files.status(self._partition.path).st_mtime_ns
         return self._mount.attributes.directory(self._partition.inode(Kind.DIRECTORY), mtime_ns)
 
     async def tree(self) -> PartitionTree:
@@ -220,7 +220,7 @@ class RootDirectory:
         mtime_ns = 0
         for directory in directories:
             with contextlib.suppress(OSError):  # one disk that fails leaves the others served
-                mtime_ns = max(mtime_ns, os.stat(directory.path).st_mtime_ns)
+                mtime_ns = max(mtime_ns, files.status(directory.path).st_mtime_ns)
         writable = (options.create or options.delete) and not self._mount.is_read_only
         return self._mount.attributes.directory(ROOT, mtime_ns, writable=writable)
 

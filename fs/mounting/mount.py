@@ -305,9 +305,10 @@ def source(directories: Sequence[str]) -> str:
     """Return the source for the table of mounts, by which `mount -a` recognizes a mount: paths separated by commas.
 
     libfuse needs a backslash before each comma. If a path contains other characters than `[A-Za-z0-9._/-]`, the source
-    is the last component of the first path, with underscores. The prefix keeps mount(8) from using it as a path.
+    is the last component of the first path, with underscores. The prefix keeps mount(8) from using it as a path. The
+    URL of an archive is its own source.
     """
-    if all(re.fullmatch(r"/[A-Za-z0-9._/-]*", directory) for directory in directories):
+    if all(re.fullmatch(r"([a-z0-9]+:/)?/[A-Za-z0-9._/-]*", directory) for directory in directories):
         return "\\,".join(directories)
     return "offsetfs-" + re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(directories[0]))
 

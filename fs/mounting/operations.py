@@ -55,7 +55,7 @@ from offsetfs.fs.reporting.error_log import Fault
 from offsetfs.fs.reporting.errors import errno_of, is_fault, name_of
 from offsetfs.fs.runtime.waiting import ALWAYS_READY
 from offsetfs.runtime.change_feed import ChangeFeed
-from offsetfs.storage import AnyLogDirectory, TopicPartition
+from offsetfs.storage import AnyLogDirectory, TopicPartition, files
 from offsetfs.storage.directory import LogChange
 from offsetfs.storage.errors import UNREADABLE, InvalidName, StorageError
 
@@ -213,6 +213,11 @@ class Operations(pyfuse3.Operations):
 
         Their unit is the block size of the first. A disk that does not answer any more adds nothing.
         """
+        if any(files.tree_of(directory.path) is not None for directory in self.mount.directory.directories):
+            data = StatvfsData()  # an archive has no size of its own
+            data.f_bsize = data.f_frsize = 4096
+            data.f_namemax = 255
+            return data
         disks: dict[int, os.statvfs_result] = {}
         for directory in self.mount.directory.directories:
             with contextlib.suppress(OSError):

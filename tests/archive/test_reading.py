@@ -1,6 +1,13 @@
 """Reading an archive in place: the same records as from the log directory, few requests, and errors that name a URL."""
 
 import contextlib
+import errno
+import json
+import os
+import re
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,9 +15,11 @@ import minimal_archive
 import pytest
 
 import offsetfs
+from offsetfs import cli
 from offsetfs.archive import reading
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.archive.reading import ReadSettings
+from offsetfs.storage import LogDirectory, TopicPartition, files
 
 pytestmark = pytest.mark.interop
 
@@ -42,12 +51,6 @@ def attached(store: ObjectStore, cache: Path, **settings: object) -> Iterator[st
         reading.detach(store.url)
 
 
-def lines(path: str, name: str) -> list[object]:
-    with offsetfs.open(path) as data:
-        partition = data.partition(name)
-        return [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in partition.read()]
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_archive_has_the_records_of_every_golden_log(store: ObjectStore, tmp_path: Path, version: str) -> None:
     source = GOLDEN / version
@@ -56,8 +59,283 @@ def test_an_archive_has_the_records_of_every_golden_log(store: ObjectStore, tmp_
         assert [each.name for each in remote.partitions()] == [each.name for each in local.partitions()]
         count = 0
         for mine, theirs in zip(remote.partitions(), local.partitions(), strict=True):
-            assert (mine.start, mine.end) == (theirs.start, theirs.end), mine.name
-            found = [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in mine.read()]
-            assert found == [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in theirs.read()], mine.name
-            count += len(found)
+            assert (mine.start_offset, mine.end_offset) == (theirs.start_offset, theirs.end_offset), mine.name
+            found = b"".join(mine.ndjson())
+            assert found == b"".join(theirs.ndjson()), mine.name
+            count += found.count(b"\n")
         assert count
+
+
+# --- requests --------------------------------------------------------------------------------------------------------
+
+
+def small_logs(path: Path, *, partitions: int = 1, records: int = 400, value: int = 2000) -> Path:
+    """Create a log directory with several segments a partition, and more blocks than one in each."""
+    path.mkdir()
+    settings = {"segment.bytes": "300000"}
+    with offsetfs.open(path, "a", settings=settings) as data:
+        for partition in data.create("orders", partitions, settings={"retention.ms": "12345678"}):
+            for first in range(0, records, 10):
+                partition.extend([offsetfs.NewRecord(bytes([n % 256]) * value) for n in range(first, first + 10)])
+    return path
+
+
+def test_a_record_takes_three_requests_and_an_opening_three(
+    store: ObjectStore, tmp_path: Path, requests: list[tuple[str, str]]
+) -> None:
+    minimal_archive.write(store, small_logs(tmp_path / "logs"))
+    requests.clear()
+    with attached(store, tmp_path / "cache") as url, offsetfs.open(url) as data:
+        assert len(requests) == 3, requests
+        requests.clear()
+        record = data.partition("orders-0").record(30)
+        assert record is not None and record.value == bytes([30]) * 2000
+        assert len(requests) <= 3, requests
+        requests.clear()
+        assert data.partition("orders-0").record(31) is not None
+        assert requests == []
+
+
+def test_a_thousand_partitions_take_few_requests(
+    store: ObjectStore, tmp_path: Path, requests: list[tuple[str, str]]
+) -> None:
+    minimal_archive.write(store, small_logs(tmp_path / "logs", records=10))
+    document = store.read("orders-0/manifest.json")
+    for number in range(1, 1000):
+        store.put(f"many-{number}/manifest.json", document)
+    requests.clear()
+    with attached(store, tmp_path / "cache") as url, offsetfs.open(url) as data:
+        assert len(data.partitions()) == 1000
+    assert len(requests) <= 20
+
+
+def test_a_sequential_reader_fetches_ahead_and_a_random_one_does_not(
+    store: ObjectStore, tmp_path: Path, requests: list[tuple[str, str]]
+) -> None:
+    minimal_archive.write(store, small_logs(tmp_path / "logs", records=1000), part_bytes=1 << 20)
+    with attached(store, tmp_path / "cache") as url, offsetfs.open(url) as data:
+        requests.clear()
+        assert sum(1 for _ in data.partition("orders-0").read()) == 1000
+        blocks = 1000 * 2000 // minimal_archive.BLOCK_BYTES
+        # Of each segment: the side object, and fewer requests than blocks.
+        assert len([url for _, url in requests if url.endswith(".part")]) < blocks * 0.8, requests
+
+
+def test_settings_and_log_start_come_with_the_archive(store: ObjectStore, tmp_path: Path) -> None:
+    minimal_archive.write(
+        store, small_logs(tmp_path / "logs", records=10), settings={"orders": {"retention.ms": "12345678"}}
+    )
+    with attached(store, tmp_path / "cache") as url:
+        directory = LogDirectory.open(url, read_only=True)
+        assert directory.log(TopicPartition("orders", 0)).config.retention_ms == 12345678
+        directory.close()
+
+
+# --- damage ----------------------------------------------------------------------------------------------------------
+
+
+def parts(store: ObjectStore) -> list[str]:
+    return [each.key for each in store.objects("orders-0/segments") if each.key.endswith(".part")]
+
+
+def readable(url: str, count: int) -> tuple[list[int], list[OSError]]:
+    """Return the offsets that can be read one by one, and the errors of the others."""
+    found, errors = [], []
+    with offsetfs.open(url) as data:
+        partition = data.partition("orders-0")
+        for offset in range(count):
+            try:
+                record = partition.record(offset)
+            except OSError as error:
+                errors.append(error)
+            else:
+                assert record is not None and record.value == bytes([offset % 256]) * 2000
+                found.append(offset)
+    return found, errors
+
+
+@pytest.mark.parametrize("kind", ["missing", "damaged"])
+def test_a_lost_object_is_named_and_its_neighbors_stay_readable(store: ObjectStore, tmp_path: Path, kind: str) -> None:
+    minimal_archive.write(store, small_logs(tmp_path / "logs"), part_bytes=2 * minimal_archive.BLOCK_BYTES)
+    key = parts(store)[1]
+    if kind == "missing":
+        store.delete([key])
+    else:
+        store.put(key, bytes(store.size(key) or 0))
+    with attached(store, tmp_path / "cache") as url:
+        found, errors = readable(url, 400)
+    assert {(each.errno, each.filename) for each in errors} == {(errno.EIO, f"{url}/{key}")}
+    assert all(f"is {kind}" in str(each) and "of orders-0 cannot be read" in str(each) for each in errors)
+    assert 0 < len(errors) < 120
+    assert len(found) == 400 - len(errors)
+    lost = re.search(r"offsets (\d+) to (\d+) of", str(errors[0]))
+    assert lost is not None and int(lost[1]) <= min(set(range(400)) - set(found)) <= int(lost[2])
+
+
+def test_a_lost_side_object_names_the_segment(store: ObjectStore, tmp_path: Path) -> None:
+    minimal_archive.write(store, small_logs(tmp_path / "logs"))
+    key = next(each.key for each in store.objects("orders-0/segments") if each.key.endswith(".side"))
+    store.delete([key])
+    with attached(store, tmp_path / "cache") as url:
+        found, errors = readable(url, 400)
+    assert found and {(each.errno, each.filename) for each in errors} == {(errno.EIO, f"{url}/{key}")}
+
+
+def test_a_place_without_an_archive_is_refused(store: ObjectStore) -> None:
+    with pytest.raises(OSError, match="is no archive of offsetfs") as raised:
+        offsetfs.open(store.url)
+    assert raised.value.filename == store.url
+    with pytest.raises(OSError, match="there is no such bucket"):
+        offsetfs.open("s3://nosuchbucket/kafka")
+
+
+def test_an_archive_is_not_written(store: ObjectStore, tmp_path: Path) -> None:
+    minimal_archive.write(store, small_logs(tmp_path / "logs", records=10))
+    with attached(store, tmp_path / "cache") as url:
+        for change in (
+            lambda: offsetfs.open(url, "a"),
+            lambda: files.open_file(f"{url}/x", create=True),
+            lambda: files.replace_file(f"{url}/x", b""),
+            lambda: files.make_directory(f"{url}/x-0"),
+            lambda: files.remove_file(f"{url}/orders-0/{0:020d}.log"),
+            lambda: files.rename(f"{url}/orders-0", f"{url}/x-0"),
+        ):
+            with pytest.raises(OSError) as raised:
+                change()
+            assert (raised.value.errno, str(raised.value.filename).startswith(url)) == (errno.EROFS, True)
+
+
+# --- the cache -------------------------------------------------------------------------------------------------------
+
+READ = """
+import sys
+from offsetfs.archive import reading
+from offsetfs.archive.object_store import ObjectStore
+import offsetfs
+count, run = [0], ObjectStore._run
+def counted(self, *args, **named):
+    count[0] += ".part" in args[2] or ".side" in args[2]
+    return run(self, *args, **named)
+ObjectStore._run = counted
+reading.attach(sys.argv[1], reading.ReadSettings(cache=sys.argv[2]))
+with offsetfs.open(sys.argv[1]) as data:
+    print(sum(len(r.value) for r in data.partition("orders-0").read()), count[0])
+"""
+
+
+def test_processes_share_the_cache_and_a_damaged_block_is_fetched_again(store: ObjectStore, tmp_path: Path) -> None:
+    minimal_archive.write(store, small_logs(tmp_path / "logs"))
+
+    def read() -> tuple[int, int]:
+        command = [sys.executable, "-c", READ, store.url, str(tmp_path / "cache")]
+        size, count = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+        return int(size), int(count)
+
+    size, count = read()
+    assert size == 400 * 2000 and count > 5
+    assert read() == (size, 0)
+    blocks = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert all(path.stat().st_mode & 0o077 == 0 for path in blocks)
+    for path in blocks[:2]:
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    assert read()[0] == size
+    assert read() == (size, 0)
+
+
+# --- growth ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_reader_sees_what_is_archived_later_and_never_an_older_manifest(store: ObjectStore, tmp_path: Path) -> None:
+    logs = small_logs(tmp_path / "logs", records=30)
+    minimal_archive.write(store, logs, part_bytes=1 << 20)
+    older = store.read("orders-0/manifest.json")
+    with attached(store, tmp_path / "cache", refresh_s=0.05) as url, offsetfs.open(url) as data:
+        partition = data.partition("orders-0")
+        assert sum(1 for _ in partition.read()) == 30
+        with offsetfs.open(logs, "a") as source:
+            for n in range(30, 500):
+                source.partition("orders-0").append(bytes([n % 256]) * 2000)
+            source.create("users")
+        minimal_archive.write(store, logs, number=2, part_bytes=1 << 20)
+        deadline = time.monotonic() + 10
+        while (partition.end_offset < 500 or len(data.partitions()) < 2) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert [each.name for each in data.partitions()] == ["orders-0", "users-0"]
+        assert [r.offset for r in partition.read()] == list(range(500))
+        store.put("orders-0/manifest.json", older)
+        time.sleep(0.3)
+        assert partition.end_offset == 500
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def output_of(capfdbinary: pytest.CaptureFixture[bytes], *arguments: str) -> bytes:
+    code = cli.run(arguments)
+    found = capfdbinary.readouterr()
+    assert code == 0, found.err
+    return found.out
+
+
+def test_commands_read_an_archive_as_a_log_directory(
+    store: ObjectStore, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    logs = small_logs(tmp_path / "logs")
+    minimal_archive.write(store, logs)
+    with attached(store, tmp_path / "cache") as url:
+        for arguments in (
+            ("cat", "{}", "orders-0/records.ndjson"),
+            ("cat", "{}", "orders-0/42"),
+            ("ls", "{}", "orders-0"),
+            ("dump", "{}/orders-0", "--print-data-log", "--from", "100", "--to", "110"),
+            ("dump", "{}", "orders-0"),
+        ):
+            remote = output_of(capfdbinary, *(each.format(url) for each in arguments))
+            local = output_of(capfdbinary, *(each.format(logs) for each in arguments))
+            assert remote.replace(url.encode(), b"") == local.replace(str(logs).encode(), b""), arguments
+            assert remote
+        status = json.loads(output_of(capfdbinary, "status", url, "--json"))
+        assert status["partitions"][0]["next_offset"] == 400
+        assert status["log_directory"] == url
+        assert b"400" in output_of(capfdbinary, "sql", url, "SELECT count(*) FROM orders")
+        assert cli.run(("append", url, "orders-0/append")) == 1
+        assert b"is an archive, which is read-only" in capfdbinary.readouterr().err
+        assert cli.run(("serve", url)) == 1
+        assert b"add --read-only" in capfdbinary.readouterr().err
+
+
+@contextlib.contextmanager
+def mounted(url: str, mount_point: Path, *options: str) -> Iterator[Path]:
+    mount_point.mkdir()
+    program = [sys.executable, "-m", "offsetfs"]
+    subprocess.run([*program, "mount", url, str(mount_point), *options], check=True, capture_output=True, text=True)
+    try:
+        yield mount_point
+    finally:
+        subprocess.run([*program, "umount", str(mount_point)], check=True, capture_output=True, text=True)
+
+
+def test_a_mount_of_every_golden_log_has_the_same_files(store: ObjectStore, tmp_path: Path) -> None:
+    source = GOLDEN / "kafka-4.1"
+    minimal_archive.write(store, source)
+    with mounted(store.url, tmp_path / "mnt", "-o", f"cache={tmp_path / 'cache'},timeout=10") as mnt:
+        with offsetfs.open(source) as local:
+            for partition in local.partitions():
+                expected = b"".join(partition.ndjson())
+                assert (mnt / partition.name / "records.ndjson").read_bytes() == expected, partition.name
+        with pytest.raises(OSError) as raised:
+            (mnt / "java-0" / "append").write_bytes(b"x\n")
+        assert raised.value.errno == errno.EROFS
+        assert os.statvfs(mnt).f_blocks == 0
+
+
+def test_a_read_that_fails_is_eio_in_a_mount_and_its_errors_name_the_url(store: ObjectStore, tmp_path: Path) -> None:
+    minimal_archive.write(store, small_logs(tmp_path / "logs"))
+    key = parts(store)[1]
+    store.delete([key])
+    with mounted(store.url, tmp_path / "mnt", "-o", f"cache={tmp_path / 'cache'},timeout=10") as mnt:
+        with pytest.raises(OSError) as raised:
+            (mnt / "orders-0" / "values").read_bytes()
+        assert raised.value.errno == errno.EIO
+        assert f"{store.url}/{key}" in (mnt / ".offsetfs" / "errors").read_text()
+        assert (mnt / "orders-0" / "0").read_bytes()
