@@ -55,7 +55,7 @@ class SegmentFileNodes:
 
     def directory(self) -> EntryAttributes:
         inode = self._partition.inode(Kind.SEGMENTS)
-        return self._mount.attributes.directory(inode, os.stat(self._partition.path).st_mtime_ns)
+        return self._mount.attributes.directory(inode, files.status(self._partition.path).st_mtime_ns)
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
         parsed = parse_segment_file(name)
@@ -63,7 +63,7 @@ class SegmentFileNodes:
             return None
         path = os.path.join(self._partition.path, name.decode())
         try:
-            status = os.lstat(path)
+            status = files.status(path)
         except FileNotFoundError:
             return None
         if not stat.S_ISREG(status.st_mode):
@@ -104,7 +104,7 @@ class SegmentFileNodes:
             return
         self._seen = snapshot
         for number, file in list(self._files.items()):
-            if not os.path.lexists(self._path(file)):
+            if not files.exists(self._path(file)):
                 del self._files[number], self._numbers[file]
 
     def _numbered(self, number: int) -> _File:
@@ -121,7 +121,7 @@ class SegmentFileNodes:
     def _status(self, file: _File) -> os.stat_result:
         """Return the status of the file. ESTALE if it was removed or replaced."""
         try:
-            status = os.lstat(self._path(file))
+            status = files.status(self._path(file))
         except FileNotFoundError:
             raise FUSEError(errno.ESTALE) from None
         if status.st_ino != file.identity[0]:
@@ -169,7 +169,7 @@ def _segment_files(directory: str) -> Iterator[tuple[bytes, int, str, os.stat_re
         if parsed is None:
             continue
         try:
-            status = os.lstat(os.path.join(directory, name))
+            status = files.status(os.path.join(directory, name))
         except FileNotFoundError:
             continue  # removed since the listing
         if stat.S_ISREG(status.st_mode):
