@@ -74,6 +74,16 @@ def test_a_broker_imports_no_mount_and_few_of_the_messages(tmp_path: Path) -> No
     assert len(below("offsetfs.protocol.messages", found)) < 20  # of about a hundred
 
 
+@pytest.mark.parametrize("program", [MOUNT, SERVE, LS], ids=["mount", "serve", "ls"])
+def test_a_local_log_directory_imports_nothing_of_object_storage(tmp_path: Path, program: str) -> None:
+    with contextlib.closing(LogDirectory.open(str(tmp_path))) as directory:
+        directory.create_partitions([TopicPartition("orders", 0)])
+    found = loaded(program, tmp_path, "the end" if program == LS else "before the loop")
+    assert "offsetfs.storage.files" in found
+    assert {name for name in found if name.split(".")[0] in ("fsspec", "s3fs", "botocore")} == set()
+    assert not below("offsetfs.archive", found)
+
+
 def test_a_listing_without_a_mount_imports_neither_groups_nor_the_index_of_keys(tmp_path: Path) -> None:
     with contextlib.closing(LogDirectory.open(str(tmp_path))) as directory:
         directory.create_partitions([TopicPartition("orders", 0)])

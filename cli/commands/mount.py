@@ -15,7 +15,8 @@ import click
 from offsetfs.broker.security_names import is_security_setting
 from offsetfs.broker.settings import SETTING_KINDS
 from offsetfs.cli import preflight
-from offsetfs.cli.arguments.archives import ArchiveMount, archive_mount, attached, is_archive
+from offsetfs.cli.arguments.archive_mounts import ArchiveMount, archive_mount
+from offsetfs.cli.arguments.archives import attached, is_archive
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.arguments.settings_file import config_option, settings_path, with_file
 from offsetfs.cli.exit_codes import DONE, FAILED, INTERNAL, SYSTEM, WRONG_CALL, Failure

@@ -11,8 +11,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import confluent_kafka
 import minimal_archive
 import pytest
+import s3_faults
+from s3_faults import Rule, S3Faults
+from s3_server import S3Server
 
 import offsetfs
 from offsetfs import cli
@@ -339,3 +343,71 @@ def test_a_read_that_fails_is_eio_in_a_mount_and_its_errors_name_the_url(store: 
         assert raised.value.errno == errno.EIO
         assert f"{store.url}/{key}" in (mnt / ".offsetfs" / "errors").read_text()
         assert (mnt / "orders-0" / "0").read_bytes()
+
+
+@pytest.fixture
+def faults(server: S3Server) -> Iterator[S3Faults]:
+    with s3_faults.running(server) as found:
+        yield found
+
+
+def test_a_block_that_is_wrong_on_the_wire_is_fetched_once_more(
+    store: ObjectStore, faults: S3Faults, tmp_path: Path
+) -> None:
+    minimal_archive.write(store, small_logs(tmp_path / "logs"))
+    with attached(store, tmp_path / "cache", endpoint=faults.endpoint) as url, offsetfs.open(url) as data:
+        assert data.partition("orders-0").end_offset == 400
+        faults.inject(Rule(s3_faults.FLIPPED, key=r"\.part$", count=1))
+        record = data.partition("orders-0").record(3)
+        assert record is not None and record.value == bytes([3]) * 2000
+        faults.inject(Rule(s3_faults.FLIPPED, key=r"\.part$"))
+        with pytest.raises(OSError, match="do not match their checksum; offsets") as raised:
+            data.partition("orders-0").record(100)
+        assert raised.value.errno == errno.EIO
+        faults.inject()
+        record = data.partition("orders-0").record(100)
+        assert record is not None and record.value == bytes([100]) * 2000
+
+
+def test_a_read_without_an_answer_fails_within_the_timeout(
+    store: ObjectStore, faults: S3Faults, tmp_path: Path
+) -> None:
+    minimal_archive.write(store, small_logs(tmp_path / "logs"))
+    settings = ReadSettings(cache=str(tmp_path / "cache"), timeout_s=2, endpoint=faults.endpoint)
+    url = reading.attach(store.url, settings)
+    try:
+        with offsetfs.open(url) as data:
+            assert data.partition("orders-0").end_offset == 400
+            faults.inject(Rule(s3_faults.SILENT))
+            began = time.monotonic()
+            with pytest.raises(OSError, match="no answer within 2 s") as raised:
+                data.partition("orders-0").record(3)
+            assert time.monotonic() - began < 4
+            assert str(raised.value.filename).startswith(url)
+    finally:
+        faults.inject()
+        reading.detach(url)
+
+
+def test_clients_consume_from_an_archive(store: ObjectStore, tmp_path: Path) -> None:
+    minimal_archive.write(store, small_logs(tmp_path / "logs"))
+    command = [sys.executable, "-m", "offsetfs", "serve", store.url, "--read-only", "--listen", "127.0.0.1:0"]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
+        try:
+            assert server.stdout is not None
+            line = server.stdout.readline()
+            found = re.search(r"is served at (\S+:\d+)", line)
+            assert found is not None, line
+            address = found[1].removeprefix("PLAINTEXT://").rstrip(",:")
+            settings = {"bootstrap.servers": address, "group.id": "g", "enable.auto.commit": False}
+            consumer = confluent_kafka.Consumer(settings)
+            consumer.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
+            values: list[bytes] = []
+            deadline = time.monotonic() + 30
+            while len(values) < 400 and time.monotonic() < deadline:
+                values += [each.value() for each in consumer.consume(100, 1.0) if each.error() is None]
+            consumer.close()
+        finally:
+            server.terminate()
+    assert values == [bytes([n % 256]) * 2000 for n in range(400)]
