@@ -27,14 +27,11 @@ from dataclasses import dataclass, field
 from offsetfs.archive import numbered_documents
 from offsetfs.archive.archived_objects import ArchivedObjects
 from offsetfs.archive.manifest import ArchivedSegment, PartitionManifest
-from offsetfs.archive.numbered_documents import Numbered, NumberedDocuments
+from offsetfs.archive.numbered_documents import MARKER, Numbered, NumberedDocuments
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.archive.segment_upload import SegmentUpload
 from offsetfs.storage import METADATA_TOPIC, AnyLogDirectory, Log, TopicPartition
 from offsetfs.storage.errors import StorageError
-
-MARKER = "offsetfs-archive.json"
-"""The object that marks a place as an archive."""
 
 PARTITIONS_AT_ONCE = 8
 _TRIES_MAX = 5

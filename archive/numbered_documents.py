@@ -23,6 +23,9 @@ from typing import Any
 from offsetfs.archive import urls
 from offsetfs.archive.object_store import ObjectStore
 
+MARKER = "offsetfs-archive.json"
+"""The object that marks a place as an archive."""
+
 VERSION = 1
 COPY = "manifest.json"
 FOLDER = "manifests"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from offsetfs.archive import block_cache, urls
 from offsetfs.archive.block_cache import BlockCache
 from offsetfs.archive.object_store import TIMEOUT_S, StoreSettings
-from offsetfs.archive.remote_tree import MARKER, REFRESH_S, RemoteTree
+from offsetfs.archive.remote_tree import REFRESH_S, RemoteTree
 from offsetfs.storage import files
 
 _BELOW_MAX = 2
@@ -99,4 +99,4 @@ def _cache(settings: ReadSettings) -> BlockCache | None:
         raise OSError(error.errno or errno.EIO, reason, settings.cache) from error
 
 
-__all__ = ["DEFAULTS", "MARKER", "ReadSettings", "attach", "detach", "is_attached"]
+__all__ = ["DEFAULTS", "ReadSettings", "attach", "detach", "is_attached"]

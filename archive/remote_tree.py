@@ -26,7 +26,7 @@ from typing import Any
 from offsetfs.archive.block_cache import BlockCache
 from offsetfs.archive.block_fetcher import BlockFetcher, DamagedBlock
 from offsetfs.archive.manifest import PartitionManifest
-from offsetfs.archive.numbered_documents import Numbered, NumberedDocuments, decoded
+from offsetfs.archive.numbered_documents import MARKER, Numbered, NumberedDocuments, decoded
 from offsetfs.archive.object_store import ObjectStore, StoreSettings
 from offsetfs.archive.remote_file import BytesFile
 from offsetfs.archive.remote_segment import RemoteSegment, SideObjects, file_status, inode_of
@@ -34,9 +34,6 @@ from offsetfs.archive.worker_threads import WorkerThreads
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.files import File
-
-MARKER = "offsetfs-archive.json"
-"""The object that marks a place as an archive."""
 
 REFRESH_S = 10.0
 """How old a listing or a manifest becomes before it is read again."""

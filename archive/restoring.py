@@ -22,9 +22,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from offsetfs.archive.archiver import MARKER
 from offsetfs.archive.manifest import ArchivedObject, ArchivedSegment, PartitionManifest
-from offsetfs.archive.numbered_documents import Numbered, NumberedDocuments
+from offsetfs.archive.numbered_documents import MARKER, Numbered, NumberedDocuments
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.storage import LogDirectory, TopicPartition, files
 from offsetfs.storage.directory import (

@@ -288,7 +288,9 @@ def test_an_append_while_it_is_archived_is_whole_or_not_there(source: LogDirecto
     stop = threading.Event()
 
     def write() -> None:
-        while not stop.is_set():
+        for _ in range(2000):  # bounded: each segment costs an archiver two requests
+            if stop.wait(0.001):
+                return
             log.append(sealed(b"x" * 100))
 
     thread = threading.Thread(target=write)

@@ -403,7 +403,7 @@ def test_clients_consume_from_an_archive(store: ObjectStore, tmp_path: Path) -> 
             settings = {"bootstrap.servers": address, "group.id": "g", "enable.auto.commit": False}
             consumer = confluent_kafka.Consumer(settings)
             consumer.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
-            values: list[bytes] = []
+            values: list[bytes | None] = []
             deadline = time.monotonic() + 30
             while len(values) < 400 and time.monotonic() < deadline:
                 values += [each.value() for each in consumer.consume(100, 1.0) if each.error() is None]
