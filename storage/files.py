@@ -96,7 +96,7 @@ def detach(root: str) -> None:
 
 def tree_of(path: str) -> FileTree | None:
     """Return the tree that answers for a path; None for a path of the disk."""
-    # The engine calls this for every look-up of a name: the search costs 30 ns where there is no URL.
+    # The engine calls this for every look-up of a name: a call costs 0.15 µs where there is no URL.
     if _URL_SIGN not in path:
         return None
     return next((tree for root, tree in _trees.items() if path == root or path.startswith(root + "/")), None)
