@@ -1,6 +1,6 @@
 """Uploads of objects whose keys have the SHA-256 of their content: each goes up once.
 
-At most `UPLOADS_AT_ONCE` are in flight, so that memory is bounded by that number of parts.
+At most `UPLOADS_AT_ONCE` are in flight, and only they have their bytes in memory.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from offsetfs.archive.manifest import ArchivedObject
-from offsetfs.archive.object_store import ObjectStore
+from offsetfs.archive.object_store import ObjectInfo, ObjectStore
 
 UPLOADS_AT_ONCE = 4
 
@@ -23,14 +23,13 @@ _REUSED_MS_MAX = GRACE_MS // 2
 
 
 class ArchivedObjects:
-    """The objects of one archive, for its writer. Thread-safe."""
+    """The objects of one archive, for its writer. Thread-safe; one thread at a time for each partition."""
 
-    def __init__(self, store: ObjectStore, on_upload: Callable[[int], None]) -> None:
-        self._store = store
-        self._on_upload = on_upload
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
         self._threads = ThreadPoolExecutor(UPLOADS_AT_ONCE, "upload")
-        self._slots = threading.BoundedSemaphore(UPLOADS_AT_ONCE + 1)
-        self._present: dict[str, dict[str, int]] = {}  # sizes by key, by partition
+        self._listed: dict[str, dict[str, ObjectInfo]] = {}
+        self._named: dict[str, Mapping[str, int]] = {}
         self._lock = threading.Lock()
         self._count = self._bytes = 0
 
@@ -39,58 +38,47 @@ class ArchivedObjects:
         """The number of objects that were uploaded, and their bytes."""
         return self._count, self._bytes
 
-    def forget(self) -> None:
-        """Forget what is there: another process may have deleted it since it was listed."""
-        with self._lock:
-            self._present.clear()
+    def begin(self, partition: str, named: Mapping[str, int]) -> None:
+        """Begin with a partition. `named`: the sizes of the objects that its newest manifest names, by key.
 
-    def read(self, key: str) -> bytes:
-        """Return the bytes of an object; errors as of the store."""
-        return self._store.read(key)
-
-    def put(self, prefix: str, name: str, read: Callable[[], bytes]) -> Future[ArchivedObject]:
-        """Upload what `read` returns in another thread, below `<prefix>/segments/`, unless it is there.
-
-        `name` has the place of the SHA-256 as `{}`. Waits while as many uploads are in flight as there may be.
+        What is there is listed again when the first object is uploaded: another process may have deleted some.
         """
-        self._slots.acquire()
-        try:
-            future = self._threads.submit(self._put, prefix, name, read)
-        except BaseException:
-            self._slots.release()
-            raise
-        future.add_done_callback(lambda _: self._slots.release())
-        return future
+        with self._lock:
+            self._named[partition] = named
+            self._listed.pop(partition, None)
 
-    def _put(self, prefix: str, name: str, read: Callable[[], bytes]) -> ArchivedObject:
+    def put(self, partition: str, name: str, read: Callable[[], bytes]) -> Future[ArchivedObject]:
+        """Upload what `read` returns, in another thread, below `<partition>/segments/`, unless it is there.
+
+        `name` has the place of the SHA-256 as `{}`. `read` is called when the upload begins.
+        """
+        return self._threads.submit(self._put, partition, name, read)
+
+    def _put(self, partition: str, name: str, read: Callable[[], bytes]) -> ArchivedObject:
         data = read()
         digest = hashlib.sha256(data).hexdigest()
-        found = ArchivedObject(f"{prefix}/segments/{name.format(digest[:16])}", len(data), digest)
-        if self._those_of(prefix).get(found.key) != found.size:
-            self._store.put(found.key, data)
+        found = ArchivedObject(f"{partition}/segments/{name.format(digest[:16])}", len(data), digest)
+        if not self._is_there(partition, found):
+            self.store.put(found.key, data)
             with self._lock:
                 self._count += 1
                 self._bytes += found.size
-                self._present.setdefault(prefix, {})[found.key] = found.size
-            self._on_upload(found.size)
         return found
 
-    def _those_of(self, prefix: str) -> dict[str, int]:
-        """Return the objects of a partition and their sizes, listed when the first is uploaded."""
+    def _is_there(self, partition: str, wanted: ArchivedObject) -> bool:
         with self._lock:
-            found = self._present.get(prefix)
-        if found is None:
-            # An older object may be deleted by `expiry` at this moment, unless a manifest names it: uploaded again, it
-            # is young.
-            oldest = time.time_ns() // 1_000_000 - _REUSED_MS_MAX
-            listed = {
-                each.key: each.size
-                for each in self._store.objects(f"{prefix}/segments")
-                if each.modified_ms is not None and each.modified_ms > oldest
-            }
+            listed = self._listed.get(partition)
+        if listed is None:
+            listed = {each.key: each for each in self.store.objects(f"{partition}/segments")}
             with self._lock:
-                found = self._present.setdefault(prefix, listed)
-        return found
+                listed = self._listed.setdefault(partition, listed)
+        found = listed.get(wanted.key)
+        if found is None or found.size != wanted.size:
+            return False
+        # An old object that no manifest names may be deleted by `expiry` at this moment. Uploaded again, it is young.
+        young_ms = time.time_ns() // 1_000_000 - _REUSED_MS_MAX
+        is_young = found.modified_ms is not None and found.modified_ms > young_ms
+        return is_young or self._named.get(partition, {}).get(wanted.key) == wanted.size
 
     def close(self) -> None:
         """Wait for the uploads in flight and end the threads."""

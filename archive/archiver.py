@@ -10,9 +10,11 @@ leaves objects that no manifest names; the next one finds them by their keys and
 
 The directory is only read, beside whatever writes to it. A segment counts as unchanged while its log file has the
 inode, size and times of the last run. Of the segment that grows, the bytes after the last run are uploaded; its last
-part is compared first, because a log may have been truncated and written again.
+part is compared first, because a log may have been truncated and written again. While a process runs, a partition that
+has not changed costs no request.
 
-Segments that retention has removed from the source stay in the archive.
+Segments that retention has removed from the source stay in the archive. If retention was faster than the archiver, the
+offsets that no run has seen are missing between them; the run reports that.
 """
 
 from __future__ import annotations
@@ -20,24 +22,26 @@ from __future__ import annotations
 import base64
 import errno
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from offsetfs.archive import numbered_documents
+from offsetfs.archive import marker
 from offsetfs.archive.archived_objects import ArchivedObjects
 from offsetfs.archive.manifest import ArchivedSegment, PartitionManifest
-from offsetfs.archive.numbered_documents import MARKER, Numbered, NumberedDocuments
+from offsetfs.archive.numbered_documents import NumberedDocuments
 from offsetfs.archive.object_store import ObjectStore
-from offsetfs.archive.segment_upload import SegmentUpload
-from offsetfs.storage import METADATA_TOPIC, AnyLogDirectory, Log, TopicPartition
+from offsetfs.archive.segment_upload import ObjectSizes, SegmentUpload
+from offsetfs.storage import METADATA_TOPIC, AnyLogDirectory, Log, LogState, TopicPartition
 from offsetfs.storage.errors import StorageError
 
 PARTITIONS_AT_ONCE = 8
 _TRIES_MAX = 5
 """How often a partition is tried: another archiver may publish first, and retention may remove a segment meanwhile."""
 
-OnUpload = Callable[[int], None]
+DEFAULT_SIZES = ObjectSizes()
+
+OnProgress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
@@ -49,6 +53,8 @@ class ArchiveRun:
     objects: int = 0
     bytes: int = 0
     failed: dict[TopicPartition, Exception] = field(default_factory=dict)
+    lost: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    """The offsets [first, end) of a partition that the source deleted before a run has archived them."""
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     """The first offset of each partition in the source."""
 
@@ -63,33 +69,26 @@ class Archiver:
         *,
         takes: Callable[[str], bool] = lambda topic: True,
         checks_all: bool = False,
-        on_upload: OnUpload = lambda count: None,
+        sizes: ObjectSizes = DEFAULT_SIZES,
+        on_progress: OnProgress = lambda done, total: None,
     ) -> None:
         """`takes` says which topics are archived. With `checks_all` unchanged segments are read and compared too.
 
-        `on_upload` is called in any thread with the bytes of each upload.
+        `on_progress` is called in any thread with the bytes of log files that are done in a run, and those of all.
         """
         self.store = store
         self._directory = directory
         self._takes = takes
         self._checks_all = checks_all
+        self._sizes = sizes
         self._clock = directory.directories[0].clock
-        self._objects = ArchivedObjects(store, on_upload)
-        self._newest: dict[TopicPartition, Numbered] = {}
+        self._on_progress = on_progress
+        self._objects = ArchivedObjects(store)
+        self._newest: dict[TopicPartition, tuple[int, PartitionManifest]] = {}
+        self._topics: dict[str, dict[str, object]] | None = None
+        self._is_marked = False
         self._counting = threading.Lock()
-
-    def prepare(self) -> None:
-        """Mark the place as an archive. OSError ENOTEMPTY if something else is there, and the errors of the store."""
-        data = self.store.read_if_present(MARKER)
-        if data is not None:
-            numbered_documents.decoded(data, f"{self.store.url}/{MARKER}")
-            return
-        found = next(iter(self.store.children()), None)
-        if found is not None:
-            reason = f"is no archive, and holds {found!r}; give an empty prefix, or the URL of an archive"
-            raise OSError(errno.ENOTEMPTY, reason, self.store.url)
-        # Of two archivers that begin at the same moment one creates it, and both find it.
-        self.store.create(MARKER, numbered_documents.encoded({"kind": "archive"}))
+        self._done = self._total = 0
 
     def run(self, is_stopping: Callable[[], bool] = lambda: False) -> ArchiveRun:
         """Archive each partition once. Ends after the partitions in work when `is_stopping` returns True.
@@ -97,29 +96,25 @@ class Archiver:
         What is published is durable and visible on return. Errors of one partition are in the result; those of the
         archive as a whole are raised: OSError.
         """
-        self.prepare()
-        self._objects.forget()
-        done = ArchiveRun()
-        before = self._objects.uploaded
+        if not self._is_marked:
+            marker.put(self.store)
+            self._is_marked = True
+        done, before = ArchiveRun(), self._objects.uploaded
         partitions = [
             each for each in self._directory.partitions() if each.topic != METADATA_TOPIC and self._takes(each.topic)
         ]
-        self._publish_topics({each.topic for each in partitions})
+        self._done, self._total = 0, sum(map(self._size_of, partitions))
+        self._publish_topics(partitions)
         with ThreadPoolExecutor(PARTITIONS_AT_ONCE, "archive") as threads:
 
             def archive(partition: TopicPartition) -> None:
                 if is_stopping():
                     return
                 try:
-                    start, is_published = self._archive(partition)
+                    self._archive(partition, done)
                 except (OSError, StorageError) as error:
                     with self._counting:
                         done.failed[partition] = error
-                else:
-                    with self._counting:
-                        done.partitions += 1
-                        done.starts[partition] = start
-                        done.published += is_published
 
             for _ in threads.map(archive, partitions):
                 pass
@@ -131,25 +126,43 @@ class Archiver:
         """End the threads of uploads. A second call does nothing."""
         self._objects.close()
 
+    def _size_of(self, partition: TopicPartition) -> int:
+        try:
+            return self._directory.directory_of(partition).size_of(partition)
+        except (OSError, StorageError):
+            return 0  # it was deleted
+
+    def _count(self, count: int) -> None:
+        with self._counting:
+            self._done += count
+            done, total = self._done, max(self._done, self._total)
+        self._on_progress(done, total)
+
     # --- topics ------------------------------------------------------------------------------------------------------
 
-    def _publish_topics(self, topics: Collection[str]) -> None:
+    def _publish_topics(self, partitions: Sequence[TopicPartition]) -> None:
+        """Publish ids and settings of the topics, beside those that are in the archive, if they have changed."""
+        firsts = {each.topic: each for each in reversed(partitions)}
+        own = {topic: self._topic(first) for topic, first in sorted(firsts.items())}
+        if own == self._topics:
+            return
         documents = NumberedDocuments(self.store, "")
         for _ in range(_TRIES_MAX):
             newest = documents.newest()
             known = {} if newest is None else dict(newest.content.get("topics", {}))
-            wanted = {**known, **{topic: self._topic(topic) for topic in sorted(topics)}}
+            wanted = {**known, **own}
+            content = {"kind": "directory", "topics": wanted, "time_ms": self._clock.now_ms()}
             if newest is not None and wanted == known:
                 documents.repair_copy(newest)
-                return
-            content = {"kind": "directory", "topics": wanted, "time_ms": self._clock.now_ms()}
-            if documents.publish(1 if newest is None else newest.number + 1, content):
-                return
-        raise _lost(self.store.url)
+            elif not documents.publish(1 if newest is None else newest.number + 1, content):
+                continue
+            self._topics = own
+            return
+        raise _outrun(self.store.url)
 
-    def _topic(self, topic: str) -> dict[str, object]:
-        first = next(each for each in self._directory.partitions() if each.topic == topic)
-        return {"topic_id": self._topic_id(first), "settings": dict(self._directory.settings_of(topic))}
+    def _topic(self, partition: TopicPartition) -> dict[str, object]:
+        settings = self._directory.settings_of(partition.topic)
+        return {"topic_id": self._topic_id(partition), "settings": dict(settings)}
 
     def _topic_id(self, partition: TopicPartition) -> str:
         found = self._directory.directory_of(partition).topic_id(partition)
@@ -157,15 +170,12 @@ class Archiver:
 
     # --- one partition -----------------------------------------------------------------------------------------------
 
-    def _archive(self, partition: TopicPartition) -> tuple[int, bool]:
-        """Archive the partition as it is now; return its first offset, and whether the newest manifest was another."""
+    def _archive(self, partition: TopicPartition, run: ArchiveRun) -> None:
+        """Archive the partition as it is now."""
         documents = NumberedDocuments(self.store, str(partition))
+        known = self._newest.get(partition)
+        number, previous = self._read(documents, None) if known is None else known
         for attempt in range(_TRIES_MAX):
-            newest = documents.newest(known=self._newest.get(partition))
-            previous = None
-            if newest is not None:
-                previous = PartitionManifest.decoded(newest.content, f"{self.store.url}/{partition}")
-                self._newest[partition] = newest
             try:
                 start, manifest = self._manifest(partition, previous)
             except OSError as error:
@@ -173,45 +183,65 @@ class Archiver:
                 if error.errno not in (errno.ESTALE, errno.ENOENT) or attempt == _TRIES_MAX - 1:
                     raise
                 continue
-            if newest is not None and previous is not None and _is_same(previous, manifest):
-                documents.repair_copy(newest)
-                return start, False
-            if documents.publish(1 if newest is None else newest.number + 1, manifest.encoded()):
-                self._newest.pop(partition, None)
-                return start, True
-        raise _lost(f"{self.store.url}/{partition}")
+            is_same = previous is not None and _is_same(previous, manifest)
+            if is_same or documents.publish(number + 1, manifest.encoded()):
+                lost = None if previous is None or is_same else _lost(previous, manifest, start)
+                self._newest[partition] = (number, previous or manifest) if is_same else (number + 1, manifest)
+                with self._counting:
+                    run.partitions += 1
+                    run.starts[partition] = start
+                    run.published += not is_same
+                    if lost is not None:
+                        run.lost[partition] = lost
+                return
+            number, previous = self._read(documents, number)
+        raise _outrun(f"{self.store.url}/{partition}")
+
+    def _read(self, documents: NumberedDocuments, known: int | None) -> tuple[int, PartitionManifest | None]:
+        """Return the newest state and its number, 0 and None if there is none; `known`: a number that exists."""
+        newest = documents.newest(known)
+        if newest is None:
+            return 0, None
+        documents.repair_copy(newest)
+        return newest.number, PartitionManifest.decoded(newest.content, f"{self.store.url}/{documents.prefix}")
 
     def _manifest(self, partition: TopicPartition, previous: PartitionManifest | None) -> tuple[int, PartitionManifest]:
         with self._directory.directory_of(partition).borrowed(partition) as log:
             log.refresh(is_forced=True)
-            state = log.state
             topic_id = self._topic_id(partition)
             if previous is not None and previous.topic_id != topic_id:
                 previous = None  # the topic was deleted and created again
-            known = {} if previous is None else {each.base_offset: each for each in previous.segments}
-            segments = self._upload(partition, log, known)
-            kept = [] if previous is None else _kept(previous.segments, segments)
-            is_kept = previous is not None and bool(kept)
-            return segments[0].base_offset, PartitionManifest(
+            self._objects.begin(str(partition), {} if previous is None else previous.objects())
+            state = log.state
+            sizes = self._sizes if previous is None else replace(self._sizes, block_bytes=previous.block_bytes)
+            segments = self._upload(partition, state, previous, sizes)
+            first = segments[0].base_offset
+            # Those before the first one of the source: retention has removed them there.
+            older = [] if previous is None else [each for each in previous.segments if _is_before(each, first)]
+            return first, PartitionManifest(
                 partition=partition,
                 time_ms=self._clock.now_ms(),
                 topic_id=topic_id,
-                log_start=previous.log_start if previous is not None and is_kept else state.log_start_offset,
+                log_start=previous.log_start if previous is not None and older else state.log_start_offset,
                 end=segments[-1].end,
-                segments=(*kept, *segments),
-                leader_epochs=_epochs(log, previous if is_kept else None, segments[-1].end),
+                segments=(*older, *segments),
+                leader_epochs=_epochs(log, previous if older else None, segments[-1].end),
                 settings=dict(self._directory.settings_of(partition.topic)),
+                block_bytes=sizes.block_bytes,
             )
 
     def _upload(
-        self, partition: TopicPartition, log: Log, known: Mapping[int, ArchivedSegment]
+        self, partition: TopicPartition, state: LogState, previous: PartitionManifest | None, sizes: ObjectSizes
     ) -> list[ArchivedSegment]:
-        state = log.state
+        known = {} if previous is None else {each.base_offset: each for each in previous.segments}
         segments = list(state.segments)
         ends = [*(each.base_offset for each in segments[1:]), state.next_offset]
         done = []
         for segment, end in zip(segments, ends, strict=True):
-            upload = SegmentUpload(self._objects, str(partition), segment, end, is_sealed=segment is not segments[-1])
+            is_sealed = segment is not segments[-1]
+            upload = SegmentUpload(
+                self._objects, str(partition), segment, end, is_sealed=is_sealed, sizes=sizes, on_bytes=self._count
+            )
             done.append(upload.run(known.get(segment.base_offset), checks_all=self._checks_all))
         return done
 
@@ -223,14 +253,14 @@ def _is_same(previous: PartitionManifest, manifest: PartitionManifest) -> bool:
     return compared(previous) == compared(manifest)
 
 
-def _kept(archived: Sequence[ArchivedSegment], source: Sequence[ArchivedSegment]) -> list[ArchivedSegment]:
-    """Return the archived segments before those of the source: retention has removed them there."""
-    first = source[0].base_offset
-    kept = [each for each in archived if each.base_offset < first and each.end <= first]
-    # Only segments that continue without a gap: what a truncation removed, and was written again, is not one log.
-    while kept and kept[-1].end != first:
-        kept.pop()
-    return kept
+def _is_before(segment: ArchivedSegment, offset: int) -> bool:
+    return segment.base_offset < offset and segment.end <= offset
+
+
+def _lost(previous: PartitionManifest, manifest: PartitionManifest, start: int) -> tuple[int, int] | None:
+    """Return the offsets before `start` that the source deleted since the previous state, before they were archived."""
+    archived = max((each.end for each in manifest.segments if _is_before(each, start)), default=previous.log_start)
+    return (archived, start) if archived < start and previous.end <= start else None
 
 
 def _epochs(log: Log, previous: PartitionManifest | None, end: int) -> tuple[tuple[int, int], ...]:
@@ -241,5 +271,5 @@ def _epochs(log: Log, previous: PartitionManifest | None, end: int) -> tuple[tup
     return (*(each for each in older if each[0] < first[0] and each[1] < first[1]), *own)
 
 
-def _lost(url: str) -> OSError:
+def _outrun(url: str) -> OSError:
     return OSError(errno.EAGAIN, f"other archivers published first {_TRIES_MAX} times; run the command again", url)

@@ -138,7 +138,7 @@ class BlockFetcher:
         try:
             return future.result(timeout_s)
         except TimeoutError:
-            raise OSError(errno.EIO, f"no answer within {timeout_s:g} s", self._store().url) from None
+            raise OSError(errno.EIO, f"no successful answer within {timeout_s:g} s", self._store().url) from None
 
     def _claimed(self, log: LogBytes, block: int) -> bytes | Future[bytes] | None:
         """Return a block, the future of one that another thread fetches, or None: the caller has to fetch it."""

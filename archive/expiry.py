@@ -5,6 +5,8 @@
     2  numbered manifests older than `keep_states_ms` are deleted, except the newest one
     3  objects that no remaining manifest names are deleted if they are older than `GRACE_MS`
 
+Each state that stays is read once, because what it names must stay: a state for each run that found something new.
+
 Killed anywhere, it goes on with the next run: step 3 begins with a new listing. An archiver uploads before it
 publishes; its new objects are younger than the grace, and those that it takes over are named by the manifest that it
 has read.
@@ -13,7 +15,7 @@ has read.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -79,30 +81,27 @@ def _expire_partition(
         if not documents.publish(newest.number + 1, shorter.encoded()):
             return  # an archiver has published meanwhile: the next run decides
         done.segments += len(manifest.segments) - len(kept)
-    listed = store.objects(str(partition))
-    named: set[str] = set()
-    numbers = documents.numbers()
-    for number in numbers:
-        state = documents.at(number)
-        if state is None:
-            continue
-        found = PartitionManifest.decoded(state.content, url)
-        if number != numbers[-1] and _ended_ms(documents, numbers, number, now) < now - keep_states_ms:
+    states = documents.listed()
+    kept_numbers = []
+    for number, following in zip(states, [*list(states)[1:], None], strict=True):
+        # A state was the newest one until the next one was written.
+        ended_ms = None if following is None else states[following]
+        if ended_ms is not None and ended_ms < now - keep_states_ms:
             documents.delete(number)
             done.objects += 1
-            continue
-        named |= found.objects()
-    unnamed = [each for each in listed if "/segments/" in each.key and each.key not in named]
-    old = [each for each in unnamed if each.modified_ms is not None and each.modified_ms < now - grace_ms]
+        else:
+            kept_numbers.append(number)
+    named: set[str] = set()
+    for number in kept_numbers:
+        state = documents.at(number)
+        if state is not None:
+            named |= PartitionManifest.decoded(state.content, url).objects().keys()
+    # Listed after the states were: an object of a state that is published meanwhile is young, or named already.
+    listed = [each for each in store.objects(f"{partition}/segments") if each.key not in named]
+    old = [each for each in listed if each.modified_ms is not None and each.modified_ms < now - grace_ms]
     store.delete([each.key for each in old])
     done.objects += len(old)
     done.bytes += sum(each.size for each in old)
-
-
-def _ended_ms(documents: NumberedDocuments, numbers: Sequence[int], number: int, now: int) -> int:
-    """Return until when a state was the newest one: the time of the next one."""
-    following = documents.at(numbers[numbers.index(number) + 1])
-    return now if following is None else int(following.content.get("time_ms", now))
 
 
 def _retained(manifest: PartitionManifest, now: int, start: int | None) -> tuple[ArchivedSegment, ...]:

@@ -115,9 +115,9 @@ class PartitionManifest:
     settings: Mapping[str, str] = field(default_factory=dict)
     block_bytes: int = BLOCK_BYTES
 
-    def objects(self) -> set[str]:
-        """Return the keys of all objects that the state needs."""
-        return {each.key for segment in self.segments for each in (*segment.parts, segment.side.stored)}
+    def objects(self) -> dict[str, int]:
+        """Return the sizes of all objects that the state needs, by key."""
+        return {each.key: each.size for segment in self.segments for each in (*segment.parts, segment.side.stored)}
 
     def encoded(self) -> dict[str, Any]:
         """Return the state as the content of a numbered document."""

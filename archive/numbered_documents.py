@@ -23,9 +23,6 @@ from typing import Any
 from offsetfs.archive import urls
 from offsetfs.archive.object_store import ObjectStore
 
-MARKER = "offsetfs-archive.json"
-"""The object that marks a place as an archive."""
-
 VERSION = 1
 COPY = "manifest.json"
 FOLDER = "manifests"
@@ -86,19 +83,19 @@ class NumberedDocuments:
         """Return the document that readers see; None if there is none. One request."""
         return self._read(self._copy_key)
 
-    def newest(self, known: Numbered | None = None) -> Numbered | None:
+    def newest(self, known: int | None = None) -> Numbered | None:
         """Return the document with the highest number; None if there is none. For writers: two requests or more.
 
-        `known`: one that was the newest a while ago; then one request or more.
+        `known`: a number that exists, from which the search begins.
         """
-        found = known
-        if found is None:
-            try:
-                found = self.copy()
-            except OSError as error:
-                # The copy is damaged, or belongs to something else: the numbered ones decide.
-                if error.errno != errno.EIO:
-                    raise
+        found = None
+        try:
+            found = self.copy() if known is None else self.at(known)
+        except OSError as error:
+            # The copy is damaged, or belongs to something else: the numbered ones decide.
+            if error.errno != errno.EIO:
+                raise
+        if known is None:
             self._copied = 0 if found is None else found.number
         if found is None:
             numbers = self.numbers()
@@ -108,25 +105,34 @@ class NumberedDocuments:
         return found
 
     def numbers(self) -> list[int]:
-        """Return the numbers that exist, rising."""
-        listed = self.store.objects(urls.join(self.prefix, FOLDER).lstrip("/"))
-        names = (each.key.rsplit("/", 1)[-1] for each in listed)
-        return sorted(int(name.removesuffix(".json")) for name in names if re.fullmatch(r"[0-9]{20}\.json", name))
+        """Return the numbers that exist, rising. A request for each 1,000."""
+        return list(self.listed())
+
+    def listed(self) -> dict[int, int | None]:
+        """Return the numbers that exist, rising, with the time when each was written, in ms; None if not known."""
+        found = self.store.objects(urls.join(self.prefix, FOLDER).lstrip("/"))
+        named = ((each.key.rsplit("/", 1)[-1], each.modified_ms) for each in found)
+        return {int(name[:20]): time_ms for name, time_ms in named if re.fullmatch(r"[0-9]{20}\.json", name)}
 
     def at(self, number: int) -> Numbered | None:
         """Return the document with a number; None if there is none. One request."""
         return self._read(self._key(number))
 
     def publish(self, number: int, content: dict[str, Any]) -> bool:
-        """Create the document with a number; False if another writer has created it. Durable and visible on return."""
+        """Create the document with a number; durable and visible on return. False if it is not the newest one.
+
+        Then another writer has created it, or a later one: an expiry may have deleted the numbers in between.
+        """
         data = encoded({**content, "number": number})
         if not self.store.create(self._key(number), data):
             return False
         self.store.put(self._copy_key, data)
         # Another writer may have copied a higher number between our creation and our copy.
+        is_newest = True
         while (later := self._bytes(self._key(number := number + 1))) is not None:
             self.store.put(self._copy_key, later)
-        return True
+            is_newest = False
+        return is_newest
 
     def delete(self, number: int) -> None:
         """Delete a document that is not the newest."""

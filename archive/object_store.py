@@ -9,8 +9,8 @@ Thread-safe; several calls may be in flight. Not inherited by a forked child, wh
 
 from __future__ import annotations
 
-import asyncio
 import errno
+import hashlib
 import importlib
 import os
 from collections.abc import Iterator
@@ -77,7 +77,12 @@ class ObjectStore:
 
         OSError EIO if the answer has another length than asked for.
         """
-        data: bytes = self._call("cat_file", key, start=start or None, end=stop)
+        try:
+            data: bytes = self._call("cat_file", key, start=start or None, end=stop)
+        except OSError as error:
+            if not _is_named(error, _WRONG_CHECKSUM):
+                raise
+            data = self._call("cat_file", key, start=start or None, end=stop)  # a bit may have changed on the way
         if stop is not None and len(data) != stop - start:
             reason = f"the answer to bytes {start}-{stop - 1} has {len(data)} bytes instead of {stop - start}"
             raise OSError(errno.EIO, reason, self._url(key))
@@ -95,6 +100,18 @@ class ObjectStore:
     def exists(self, key: str) -> bool:
         """Whether an object has the key; one request."""
         return self.size(key) is not None
+
+    def read_whole(self, key: str, size: int, sha256: str) -> bytes:
+        """Return an object that never changes, compared with its SHA-256; read once more if it does not match.
+
+        OSError EIO if it does not match again.
+        """
+        for _ in range(2):
+            data = self.read(key)
+            if len(data) == size and hashlib.sha256(data).hexdigest() == sha256:
+                return data
+        reason = f"the object is damaged: its {len(data)} bytes do not match its SHA-256 in the manifest ({size} bytes)"
+        raise OSError(errno.EIO, reason, self._url(key))
 
     def size(self, key: str) -> int | None:
         """Return the bytes of an object; None if it does not exist; one request."""
@@ -216,6 +233,10 @@ _EXISTS_CODES = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409
 """How S3 answers a PutObject with If-None-Match: the object exists, or another writer creates it at the moment."""
 
 
+_WRONG_CHECKSUM = "FlexibleChecksumError"
+"""What botocore raises for the bytes of a whole object that do not match the checksum of their upload."""
+
+
 def _as_os_error(error: Exception, url: str, timeout_s: float) -> OSError:
     """Return the error of a library as an OSError with the URL, for any library."""
     cause = next((each for each in _chain(error) if _code(each)), error)
@@ -235,9 +256,12 @@ def _as_os_error(error: Exception, url: str, timeout_s: float) -> OSError:
     if isinstance(error, PermissionError) or code in ("403", "AccessDenied"):
         allowed = f"; the credentials need the permission for {operation}" if operation else ""
         return OSError(errno.EACCES, f"access denied{allowed}", url)
-    if isinstance(error, TimeoutError | asyncio.TimeoutError):
-        return OSError(errno.EIO, f"no answer within {timeout_s:g} s", url)
-    text = str(error).strip() or type(error).__name__
+    if _is_named(error, _WRONG_CHECKSUM):
+        return OSError(errno.EIO, "the object is damaged: its bytes do not match their checksum", url)
+    if isinstance(error, TimeoutError):
+        return OSError(errno.EIO, f"no successful answer within {timeout_s:g} s, retries included", url)
+    said = error.strerror if isinstance(error, OSError) else None
+    text = (said or str(error)).strip() or type(error).__name__
     return OSError(errno.EIO, f"{operation}: {text}" if operation and operation not in text else text, url)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import stat
@@ -79,13 +78,7 @@ class SideObjects:
         data = None if self._cache is None else self._cache.get(name)
         if data is not None and hashlib.sha256(data).hexdigest() == stored.sha256:
             return data
-        for _ in range(2):
-            data = self._store().read(stored.key)
-            if hashlib.sha256(data).hexdigest() == stored.sha256:
-                break
-        else:
-            reason = "the object is damaged: its bytes do not match its SHA-256"
-            raise OSError(errno.EIO, reason, f"{self._store().url}/{stored.key}")
+        data = self._store().read_whole(stored.key, stored.size, stored.sha256)
         if self._cache is not None:
             self._cache.put(name, data)
         return data

@@ -23,10 +23,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from offsetfs.archive import marker
 from offsetfs.archive.block_cache import BlockCache
 from offsetfs.archive.block_fetcher import BlockFetcher, DamagedBlock
 from offsetfs.archive.manifest import PartitionManifest
-from offsetfs.archive.numbered_documents import MARKER, Numbered, NumberedDocuments, decoded
+from offsetfs.archive.numbered_documents import Numbered, NumberedDocuments
 from offsetfs.archive.object_store import ObjectStore, StoreSettings
 from offsetfs.archive.remote_file import BytesFile
 from offsetfs.archive.remote_segment import RemoteSegment, SideObjects, file_status, inode_of
@@ -57,7 +58,7 @@ class RemoteTree:
         self._settings = settings
         self._store = ObjectStore(url, settings)
         self.url = self._store.url
-        self._check()
+        marker.check(self._store)
         self._refresh_s = refresh_s
         self._threads = WorkerThreads(_REFRESH_THREADS)
         self.fetcher = BlockFetcher(self.store, cache)
@@ -79,18 +80,6 @@ class RemoteTree:
         return self._store
 
     # --- the root ----------------------------------------------------------------------------------------------------
-
-    def _check(self) -> None:
-        url = f"{self.url}/{MARKER}"
-        try:
-            content = decoded(self._store.read(MARKER), url)
-        except FileNotFoundError as error:
-            if error.strerror and "bucket" in error.strerror:
-                raise
-            reason = "is no archive of offsetfs: it has no object offsetfs-archive.json; `offsetfs archive` makes one"
-            raise FileNotFoundError(errno.ENOENT, reason, self.url) from error
-        if content.get("kind") != "archive":
-            raise OSError(errno.EINVAL, "is no mark of an archive", url)
 
     def _list(self) -> None:
         found = {name for name in self.store().children() if _is_partition(name)}

@@ -15,15 +15,15 @@ import base64
 import bisect
 import contextlib
 import errno
-import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from offsetfs.archive import marker
 from offsetfs.archive.manifest import ArchivedObject, ArchivedSegment, PartitionManifest
-from offsetfs.archive.numbered_documents import MARKER, Numbered, NumberedDocuments
+from offsetfs.archive.numbered_documents import Numbered, NumberedDocuments
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.storage import LogDirectory, TopicPartition, files
 from offsetfs.storage.directory import (
@@ -66,7 +66,7 @@ class RestoredLogs:
     bytes_total: int = 0
 
 
-class RestoreTarget:
+class ArchiveRestore:
     """A restore from an archive into one log directory."""
 
     def __init__(
@@ -92,8 +92,7 @@ class RestoreTarget:
         OSError EEXIST, and nothing is changed, if a partition is there already; OSError of the store and the disk,
         `StorageError`. What is complete by then stays, and the next call goes on.
         """
-        if not self._store.exists(MARKER):
-            raise OSError(errno.ENOENT, f"is no archive: it has no {MARKER}; correct the URL", self._store.url)
+        marker.check(self._store)
         numbers = self._journal()
         manifests = self._chosen() if numbers is None else self._pinned(numbers)
         if not manifests:
@@ -244,11 +243,7 @@ class RestoreTarget:
         files.set_modified(path(".log"), segment.modified_ms * 1_000_000)
 
     def _object(self, wanted: ArchivedObject) -> bytes:
-        data = self._store.read(wanted.key)
-        if len(data) != wanted.size or hashlib.sha256(data).hexdigest() != wanted.sha256:
-            reason = "is damaged: its SHA-256 is not that of the manifest; offsetfs verify shows which offsets it has"
-            raise OSError(errno.EIO, reason, f"{self._store.url}/{wanted.key}")
-        return data
+        return self._store.read_whole(wanted.key, wanted.size, wanted.sha256)
 
     def _count(self, count: int) -> None:
         self._done.bytes += count

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -128,14 +127,8 @@ def _blocks(
 def _read(
     store: ObjectStore, wanted: ArchivedObject, offsets: tuple[int, int], findings: list[ArchiveFinding]
 ) -> bytes | None:
-    url = f"{store.url}/{wanted.key}"
     try:
-        data = store.read(wanted.key)
+        return store.read_whole(wanted.key, wanted.size, wanted.sha256)
     except OSError as error:
-        findings.append(ArchiveFinding(url, str(error.strerror or sentence(error)), offsets))
+        findings.append(ArchiveFinding(f"{store.url}/{wanted.key}", str(error.strerror or sentence(error)), offsets))
         return None
-    if len(data) != wanted.size or hashlib.sha256(data).hexdigest() != wanted.sha256:
-        reason = f"is damaged: {len(data)} of {wanted.size} bytes, and another SHA-256 than in the manifest"
-        findings.append(ArchiveFinding(url, reason, offsets))
-        return None
-    return data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
@@ -39,15 +39,16 @@ def archive_mount(url: str, texts: Sequence[str]) -> ArchiveMount:
     cache = given.get("cache")
     if cache is not None and not os.path.isabs(cache):
         raise Failure(f"cache={cache} is not an absolute path", WRONG_CALL)
-    values: dict[str, object] = {"cache": cache}
+    settings = ReadSettings(cache=cache)
     if "cache-size" in given:
         try:
-            values["cache_size"] = size_of("cache-size", given["cache-size"], 0, _SIZE_MAX)
+            size = size_of("cache-size", given["cache-size"], 0, _SIZE_MAX)
         except MountOptionError as error:
             raise Failure(str(error), WRONG_CALL) from error
+        settings = replace(settings, cache_size=size)
     if "timeout" in given:
-        values["timeout_s"] = _seconds(given["timeout"])
-    return ArchiveMount(urls.normalized(url), ReadSettings(**values), ("ro", *rest), given)  # type: ignore[arg-type]
+        settings = replace(settings, timeout_s=_seconds(given["timeout"]))
+    return ArchiveMount(urls.normalized(url), settings, ("ro", *rest), given)
 
 
 def _split(texts: Iterable[str]) -> tuple[dict[str, str], list[str]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from offsetfs.cli.exit_codes import WRONG_CALL, Failure
-from offsetfs.storage import TopicPartition, check_topic, files
+from offsetfs.cli.exit_codes import FAILED, WRONG_CALL, Failure
+from offsetfs.storage import AnyLogDirectory, TopicPartition, check_topic, files
 from offsetfs.storage.errors import InvalidName
 
 SHOWN_MAX = 5  # names in a message
@@ -44,6 +44,17 @@ def resolve_name(log_directory: str, name: str) -> TopicPartition:
 def shortened(names: Sequence[str]) -> str:
     """Return the first `SHOWN_MAX` names, separated by commas, for a message."""
     return ", ".join(names[:SHOWN_MAX]) + (", …" if len(names) > SHOWN_MAX else "")
+
+
+def no_topic(directory: AnyLogDirectory, names: Iterable[str]) -> Failure:
+    """Return the failure of a command whose patterns match no topic of a directory, with the nearest name."""
+    import difflib
+
+    topics = sorted({each.topic for each in directory.partitions()})
+    near = [each for name in names for each in difflib.get_close_matches(name, topics, n=1)]
+    path = ",".join(each.path for each in directory.directories)
+    hint = f"did you mean {near[0]}?" if near else f"offsetfs status {path} lists its topics"
+    return Failure(f"{path} has no topic of these names; {hint}", FAILED)
 
 
 def partitions_of(log_directory: str) -> Sequence[TopicPartition]:

@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import re
-import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.clusters import name_patterns
+from offsetfs.cli.arguments.named_partitions import no_topic
+from offsetfs.cli.arguments.object_stores import opened_store, store_options
+from offsetfs.cli.ending import until_signal
 from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.storage.errors import StorageError, counted, sentence
 
 if TYPE_CHECKING:
     from offsetfs.archive.archiver import Archiver, ArchiveRun
-    from offsetfs.archive.object_store import ObjectStore, StoreSettings
 
-
-def store_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Add the options of commands that use object storage."""
-    for option in (
-        click.option("--endpoint", metavar="URL", help="The service, if it is not that of the provider."),
-        click.option(
-            "--timeout",
-            "timeout_s",
-            metavar="SECONDS",
-            type=click.FloatRange(min=0, min_open=True),
-            default=30.0,
-            show_default=True,
-            help="The longest time of one request, retries included.",
-        ),
-    ):
-        function = option(function)
-    return function
+_DAY_MS = 86_400_000
+_EXPIRY_S = 86_400.0
+"""With --follow --expire: the time between two expiries, which read every state that stays."""
 
 
 @click.command("archive", short_help="Keep a log directory in object storage.")
@@ -53,7 +40,7 @@ def store_options(function: Callable[..., int]) -> Callable[..., int]:
     show_default=True,
     help="With --follow: the pause between two runs.",
 )
-@click.option("--expire", is_flag=True, help="Afterwards delete what the retention of the topics allows.")
+@click.option("--expire", is_flag=True, help="Delete what retention allows; with --follow once a day.")
 @click.option(
     "--keep-states",
     metavar="DAYS",
@@ -91,6 +78,8 @@ def command(
     the provider's own tools: environment, files, roles. Each needs an extra: pip install 'offsetfs[s3]', [gcs], [azure]
     or [hdfs].
 
+    With --follow, an archive that cannot be reached is tried again after the interval.
+
     The archive keeps what retention, compaction and deletion remove from LOGDIR, until --expire. offsetfs restore
     brings any state back, --as-of TIME.
 
@@ -113,33 +102,68 @@ def command(
     patterns = name_patterns("--topic", names or (".*",))
     settings = StoreSettings(timeout_s, endpoint, storage_class, encryption, kms_key)
     preflight.check_directory(log_directory, read_only=True, may_be_empty=False)
-    with _reported(), opened_store(url, settings) as store, bytes_progress("Archiving") as show:
+
+    def takes(topic: str) -> bool:
+        return any(each.fullmatch(topic) for each in patterns)
+
+    with _reported(), bytes_progress("Archiving") as show:
         directory = LogDirectory.open(log_directory, read_only=True)
-        done = [0]
-
-        def on_upload(count: int) -> None:
-            done[0] += count
-            show(done[0], done[0])
-
-        archiver = Archiver(
-            directory, store, takes=lambda topic: _matches(patterns, topic), checks_all=checksum, on_upload=on_upload
-        )
-        with contextlib.closing(archiver), contextlib.closing(directory), _until_signal() as is_ending:
-            return _run(archiver, is_ending, interval if follow else None, keep_states if expire else None)
+        if names and not any(takes(each.topic) for each in directory.partitions()):
+            raise no_topic(directory, names)
+        archiver = Archiver(directory, opened_store(url, settings), takes=takes, checks_all=checksum, on_progress=show)
+        with contextlib.closing(directory), contextlib.closing(archiver), until_signal() as is_ending:
+            runs = _Runs(archiver, keep_states if expire else None)
+            is_complete = runs.once(is_ending)
+            while follow and not is_ending.wait(interval):
+                is_complete = runs.again(is_ending)
+            return DONE if is_complete else FAILED
 
 
-def _run(archiver: Archiver, is_ending: threading.Event, interval: float | None, keep_states: float | None) -> int:
-    from offsetfs.archive.expiry import expire
+class _Runs:
+    """The runs of one command. An error that repeats is printed once."""
 
-    while True:
-        run = archiver.run(is_ending.is_set)
+    def __init__(self, archiver: Archiver, keep_states: float | None) -> None:
+        self._archiver = archiver
+        self._keep_states = keep_states
+        self._next_expiry = 0.0
+        self._shown: dict[str, str] = {}
+
+    def once(self, is_ending: threading.Event) -> bool:
+        """Archive, and expire if that is due; print what changed. False if a partition failed, or lost records."""
+        run = self._archiver.run(is_ending.is_set)
         _report(run)
-        if keep_states is not None and not is_ending.is_set():
-            removed = expire(archiver.store, keep_states_ms=int(keep_states * 86_400_000), starts=run.starts)
-            if removed.objects:
-                click.echo(f"{counted(removed.objects, 'object')} of earlier states deleted")
-        if interval is None or is_ending.wait(interval):
-            return FAILED if run.failed else DONE
+        failed = {str(partition): sentence(error) for partition, error in run.failed.items()}
+        for partition, (first, end) in run.lost.items():
+            missed = f"offsets {first} to {end - 1} were deleted before they were archived; run more often"
+            failed[str(partition)] = missed
+        self._show(failed)
+        if self._keep_states is not None and not is_ending.is_set() and time.monotonic() >= self._next_expiry:
+            self._expire(run, self._keep_states)
+        return not failed
+
+    def again(self, is_ending: threading.Event) -> bool:
+        """As `once`; an error of the store is printed, and the next run tries again."""
+        try:
+            return self.once(is_ending)
+        except OSError as error:
+            self._show({"": f"{sentence(error)}; tried again"})
+            return False
+
+    def _expire(self, run: ArchiveRun, keep_states: float) -> None:
+        from offsetfs.archive.expiry import expire
+        from offsetfs.library.formatting import size
+
+        done = expire(self._archiver.store, keep_states_ms=int(keep_states * _DAY_MS), starts=run.starts)
+        self._next_expiry = time.monotonic() + _EXPIRY_S
+        if done.segments or done.objects:
+            left_out = f"{counted(done.segments, 'segment')} left the newest states"
+            click.echo(f"{left_out}, {counted(done.objects, 'object')} deleted, {size(done.bytes)}")
+
+    def _show(self, failed: dict[str, str]) -> None:
+        for name, text in sorted(failed.items()):
+            if self._shown.get(name) != text:
+                click.echo(f"offsetfs archive: {f'{name}: ' if name else ''}{printable(text)}", err=True)
+        self._shown = failed
 
 
 def _report(run: ArchiveRun) -> None:
@@ -148,24 +172,6 @@ def _report(run: ArchiveRun) -> None:
     if run.published or run.objects:
         changed = f"{counted(run.published, 'partition')} of {run.partitions} changed"
         click.echo(f"{changed}, {counted(run.objects, 'object')} uploaded, {size(run.bytes)}")
-    for partition, error in sorted(run.failed.items(), key=lambda each: str(each[0])):
-        click.echo(f"offsetfs archive: {partition}: {printable(sentence(error))}", err=True)
-
-
-def _matches(patterns: Sequence[re.Pattern[str]], topic: str) -> bool:
-    return any(each.fullmatch(topic) for each in patterns)
-
-
-@contextlib.contextmanager
-def opened_store(url: str, settings: StoreSettings) -> Iterator[ObjectStore]:
-    """Yield the store of a URL; `Failure` for anything else, or if the package for its scheme is missing."""
-    from offsetfs.archive import urls
-    from offsetfs.archive.object_store import ObjectStore
-
-    if not urls.is_remote(url):
-        known = ", ".join(f"{each}://" for each in ("s3", "gs", "abfs", "hdfs"))
-        raise Failure(f"{url}: is no URL of object storage; write {known}", WRONG_CALL)
-    yield ObjectStore(url, settings)
 
 
 @contextlib.contextmanager
@@ -177,15 +183,3 @@ def _reported() -> Iterator[None]:
         raise Failure(printable(sentence(error)), FAILED) from error
     except OSError as error:
         raise Failure(printable(sentence(error)), SYSTEM) from error
-
-
-@contextlib.contextmanager
-def _until_signal() -> Iterator[threading.Event]:
-    """Yield an event that SIGTERM and SIGINT set; the partitions in work are completed."""
-    is_ending = threading.Event()
-    before = {number: signal.signal(number, lambda *_: is_ending.set()) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield is_ending
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from offsetfs.archive.object_store import ObjectStore, StoreSettings
-from offsetfs.archive.urls import is_remote
 from offsetfs.cli import preflight
+from offsetfs.cli.arguments.archives import is_archive
 from offsetfs.cli.arguments.clusters import (
     broker_addresses,
     bytes_per_second,
@@ -17,7 +16,7 @@ from offsetfs.cli.arguments.clusters import (
     name_patterns,
     time_ms,
 )
-from offsetfs.cli.commands.archive import store_options
+from offsetfs.cli.arguments.object_stores import opened_store, store_options
 from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.storage.errors import StorageError, counted, sentence
@@ -91,11 +90,11 @@ def command(
     Exit codes: 1 wrong call or permissions, 2 system error, 32 refused, or not everything was restored; the messages
     say how far each partition came.
     """
-    if is_remote(source):
+    if is_archive(source):
         if groups or options or replication_factor or into_existing or dry_run or rate or config:
             raise Failure(f"{source}: from an archive only --topic, --from, --to and --as-of apply", WRONG_CALL)
         selection = _selection(names, start, end, as_of)
-        return _restore_archive(source, target, selection, StoreSettings(timeout_s, endpoint))
+        return _restore_archive(source, target, selection, timeout_s, endpoint)
     if as_of is not None:
         raise Failure(f"--as-of: {source} is no archive; write its URL, such as s3://BUCKET/PREFIX", WRONG_CALL)
     log_directory, addresses = source, broker_addresses(target)
@@ -121,16 +120,21 @@ def _selection(names: tuple[str, ...], start: str | None, end: str | None, as_of
     )
 
 
-def _restore_archive(url: str, path: str, selection: RestoreSelection, settings: StoreSettings) -> int:
-    from offsetfs.archive.restoring import RestoreTarget
+def _restore_archive(url: str, path: str, selection: RestoreSelection, timeout_s: float, endpoint: str | None) -> int:
+    from offsetfs.archive.object_store import StoreSettings
+    from offsetfs.archive.restoring import ArchiveRestore
     from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
     from offsetfs.cli.terminal.progress import bytes_progress, open_for_writing
     from offsetfs.storage.errors import LogDirectoryLocked
 
     with bytes_progress("Restoring") as show:
         try:
-            restored = RestoreTarget(
-                ObjectStore(url, settings), path, selection, on_progress=show, on_warning=_warn
+            restored = ArchiveRestore(
+                opened_store(url, StoreSettings(timeout_s, endpoint)),
+                path,
+                selection,
+                on_progress=show,
+                on_warning=_warn,
             ).run(open_for_writing)
         except LogDirectoryLocked as error:
             raise in_use(error, path, UNMOUNT_FIRST) from error

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,12 +13,13 @@ import click
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached
 from offsetfs.cli.arguments.clusters import name_patterns
+from offsetfs.cli.arguments.named_partitions import no_topic
+from offsetfs.cli.ending import until_signal
 from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.storage.errors import StorageError, counted, sentence
 
 if TYPE_CHECKING:
-    from offsetfs.storage import LogDirectory
     from offsetfs.tables.messages_table import MessagesTable
     from offsetfs.tables.syncing import SyncOptions, TableSync
     from offsetfs.tables.urls import DatabaseUrl
@@ -204,12 +203,12 @@ def _sync(
     with bytes_progress("Synchronizing") as show:
         synced = TableSync(directory, table, options, _warn, show)
         if follow:
-            with _until_signal() as is_ending:
+            with until_signal() as is_ending:
                 synced.follow(is_ending)
         else:
             synced.run()
             if not synced.partitions and not synced.has_failed:
-                raise Failure(_nothing(directory, names), FAILED)
+                raise no_topic(directory, names)
     _report(synced)
     return FAILED if synced.has_failed else DONE
 
@@ -261,27 +260,6 @@ def _password(path: str) -> str:
             return file.readline(_PASSWORD_BYTES_MAX).rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         raise Failure(f"--password-file: {sentence(error)}", WRONG_CALL) from error
-
-
-@contextlib.contextmanager
-def _until_signal() -> Iterator[threading.Event]:
-    """Yield an event that SIGTERM and SIGINT set; a transaction that has begun is completed."""
-    is_ending = threading.Event()
-    before = {number: signal.signal(number, lambda *_: is_ending.set()) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield is_ending
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _nothing(directory: LogDirectory, names: tuple[str, ...]) -> str:
-    import difflib
-
-    topics = sorted({each.topic for each in directory.partitions()})
-    near = [each for name in names for each in difflib.get_close_matches(name, topics, n=1)]
-    hint = f"did you mean {near[0]}?" if near else f"offsetfs status {directory.path} lists its topics"
-    return f"{directory.path} has no topic of these names; {hint}"
 
 
 def _report(synced: TableSync) -> None:

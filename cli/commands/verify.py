@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from offsetfs.archive.object_store import StoreSettings
-from offsetfs.archive.urls import is_remote
 from offsetfs.cli import preflight
+from offsetfs.cli.arguments.archives import is_archive
 from offsetfs.cli.arguments.named_partitions import partitions_of
 from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.terminal.printable import printable
@@ -63,7 +62,7 @@ def command(paths: tuple[str, ...], as_json: bool, strict: bool, inflate_max: in
 
     Exit codes: 0 nothing found, 1 findings (or a wrong call), 2 a directory could not be read.
     """
-    if any(is_remote(path) for path in paths):
+    if any(is_archive(path) for path in paths):
         return _verify_archive(paths, as_json=as_json)
     severities: Counter[str] = Counter()
 
@@ -87,7 +86,7 @@ def _verify_archive(paths: tuple[str, ...], *, as_json: bool) -> int:
     import dataclasses
 
     from offsetfs.archive.verifying import VerifiedArchive, verify_archive
-    from offsetfs.cli.commands.archive import opened_store
+    from offsetfs.cli.arguments.object_stores import opened_store
     from offsetfs.cli.terminal.progress import bytes_progress
     from offsetfs.library.formatting import size
 
@@ -104,7 +103,8 @@ def _verify_archive(paths: tuple[str, ...], *, as_json: bool) -> int:
         show(read[0], read[0])
 
     try:
-        with opened_store(url, StoreSettings()) as store, bytes_progress("Verifying") as show:
+        store = opened_store(url)
+        with bytes_progress("Verifying") as show:
             for finding in verify_archive(store, takes=takes, on_bytes=on_bytes, done=done):
                 found += 1
                 click.echo(json.dumps(dataclasses.asdict(finding)) if as_json else printable(str(finding)))

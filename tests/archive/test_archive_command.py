@@ -104,7 +104,11 @@ def test_wrong_input_is_one_sentence(source: Path, store: ObjectStore, tmp_path:
         (["archive", str(source), "/tmp/x"], 1, "is no URL of object storage; write s3://"),
         (["archive", str(source), "s3://no-such-bucket/x"], 2, "there is no such bucket; create it"),
         (["archive", str(tmp_path / "none"), store.url], 1, "there is no such directory"),
-        (["restore", store.url, str(tmp_path / "t")], 2, "is no archive: it has no offsetfs-archive.json"),
+        (
+            ["restore", store.url, str(tmp_path / "t")],
+            2,
+            "is no archive of offsetfs: it has no object offsetfs-archive.json",
+        ),
         (
             ["restore", store.url, str(tmp_path / "t"), "--groups", "x"],
             1,

@@ -17,7 +17,7 @@ from offsetfs.archive.expiry import expire
 from offsetfs.archive.manifest import PartitionManifest
 from offsetfs.archive.numbered_documents import NumberedDocuments, encoded
 from offsetfs.archive.object_store import ObjectStore
-from offsetfs.archive.restoring import RestoreSelection, RestoreTarget
+from offsetfs.archive.restoring import ArchiveRestore, RestoreSelection
 from offsetfs.archive.verifying import ArchiveFinding, VerifiedArchive, verify_archive
 from offsetfs.storage import Log, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.partition import retention
@@ -68,7 +68,7 @@ def findings(store: ObjectStore) -> list[ArchiveFinding]:
 
 
 def restored(store: ObjectStore, path: Path, selection: RestoreSelection | None = None) -> Path:
-    RestoreTarget(store, str(path), selection or RestoreSelection()).run()
+    ArchiveRestore(store, str(path), selection or RestoreSelection()).run()
     return path
 
 
@@ -142,12 +142,12 @@ def test_segments_that_retention_removed_stay_until_they_expire(
     assert (newest(store).log_start, newest(store).end) == (0, 60)
     assert len(values(restored(store, tmp_path / "all"))) == 60
     start = log.snapshot().first.base_offset
-    now = newest(store).time_ms + 30 * DAY_MS
-    done = expire(store, keep_states_ms=10 * DAY_MS, starts={ORDERS: start}, now_ms=now)
-    assert (done.segments > 0, newest(store).log_start) == (True, start)
+    listed, first = len(store.objects("orders-0/segments")), newest(store).time_ms
+    done = expire(store, keep_states_ms=10 * DAY_MS, starts={ORDERS: start}, now_ms=first + 8 * DAY_MS)
+    assert (done.segments > 0, done.objects, newest(store).log_start) == (True, 0, start)
+    assert len(values(restored(store, tmp_path / "then", RestoreSelection(as_of_ms=first)))) == 60
     assert findings(store) == []
-    listed = len(store.objects("orders-0/segments"))
-    later = expire(store, keep_states_ms=0, starts={ORDERS: start}, now_ms=now + 30 * DAY_MS)
+    later = expire(store, keep_states_ms=10 * DAY_MS, starts={ORDERS: start}, now_ms=first + 20 * DAY_MS)
     assert later.objects > 0
     assert len(store.objects("orders-0/segments")) < listed
     assert findings(store) == []

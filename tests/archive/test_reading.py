@@ -11,12 +11,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import archived_logs
 import confluent_kafka
-import minimal_archive
 import pytest
 import s3_faults
 from s3_faults import Rule, S3Faults
-from s3_server import S3Server
 
 import offsetfs
 from offsetfs import cli
@@ -58,7 +57,7 @@ def attached(store: ObjectStore, cache: Path, **settings: object) -> Iterator[st
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_archive_has_the_records_of_every_golden_log(store: ObjectStore, tmp_path: Path, version: str) -> None:
     source = GOLDEN / version
-    minimal_archive.write(store, source)
+    archived_logs.archive(store, source)
     with attached(store, tmp_path / "cache") as url, offsetfs.open(url) as remote, offsetfs.open(source) as local:
         assert [each.name for each in remote.partitions()] == [each.name for each in local.partitions()]
         count = 0
@@ -87,7 +86,7 @@ def small_logs(path: Path, *, partitions: int = 1, records: int = 400, value: in
 def test_a_record_takes_three_requests_and_an_opening_three(
     store: ObjectStore, tmp_path: Path, requests: list[tuple[str, str]]
 ) -> None:
-    minimal_archive.write(store, small_logs(tmp_path / "logs"))
+    archived_logs.archive(store, small_logs(tmp_path / "logs"))
     requests.clear()
     with attached(store, tmp_path / "cache") as url, offsetfs.open(url) as data:
         assert len(requests) == 3, requests
@@ -103,7 +102,7 @@ def test_a_record_takes_three_requests_and_an_opening_three(
 def test_a_thousand_partitions_take_few_requests(
     store: ObjectStore, tmp_path: Path, requests: list[tuple[str, str]]
 ) -> None:
-    minimal_archive.write(store, small_logs(tmp_path / "logs", records=10))
+    archived_logs.archive(store, small_logs(tmp_path / "logs", records=10))
     document = store.read("orders-0/manifest.json")
     for number in range(1, 1000):
         store.put(f"many-{number}/manifest.json", document)
@@ -116,19 +115,17 @@ def test_a_thousand_partitions_take_few_requests(
 def test_a_sequential_reader_fetches_ahead_and_a_random_one_does_not(
     store: ObjectStore, tmp_path: Path, requests: list[tuple[str, str]]
 ) -> None:
-    minimal_archive.write(store, small_logs(tmp_path / "logs", records=1000), part_bytes=1 << 20)
+    archived_logs.archive(store, small_logs(tmp_path / "logs", records=1000), part_bytes=1 << 20)
     with attached(store, tmp_path / "cache") as url, offsetfs.open(url) as data:
         requests.clear()
         assert sum(1 for _ in data.partition("orders-0").read()) == 1000
-        blocks = 1000 * 2000 // minimal_archive.BLOCK_BYTES
+        blocks = 1000 * 2000 // archived_logs.BLOCK_BYTES
         # Of each segment: the side object, and fewer requests than blocks.
         assert len([url for _, url in requests if url.endswith(".part")]) < blocks * 0.8, requests
 
 
 def test_settings_and_log_start_come_with_the_archive(store: ObjectStore, tmp_path: Path) -> None:
-    minimal_archive.write(
-        store, small_logs(tmp_path / "logs", records=10), settings={"orders": {"retention.ms": "12345678"}}
-    )
+    archived_logs.archive(store, small_logs(tmp_path / "logs", records=10))
     with attached(store, tmp_path / "cache") as url:
         directory = LogDirectory.open(url, read_only=True)
         assert directory.log(TopicPartition("orders", 0)).config.retention_ms == 12345678
@@ -160,7 +157,7 @@ def readable(url: str, count: int) -> tuple[list[int], list[OSError]]:
 
 @pytest.mark.parametrize("kind", ["missing", "damaged"])
 def test_a_lost_object_is_named_and_its_neighbors_stay_readable(store: ObjectStore, tmp_path: Path, kind: str) -> None:
-    minimal_archive.write(store, small_logs(tmp_path / "logs"), part_bytes=2 * minimal_archive.BLOCK_BYTES)
+    archived_logs.archive(store, small_logs(tmp_path / "logs"), part_bytes=2 * archived_logs.BLOCK_BYTES)
     key = parts(store)[1]
     if kind == "missing":
         store.delete([key])
@@ -177,7 +174,7 @@ def test_a_lost_object_is_named_and_its_neighbors_stay_readable(store: ObjectSto
 
 
 def test_a_lost_side_object_names_the_segment(store: ObjectStore, tmp_path: Path) -> None:
-    minimal_archive.write(store, small_logs(tmp_path / "logs"))
+    archived_logs.archive(store, small_logs(tmp_path / "logs"))
     key = next(each.key for each in store.objects("orders-0/segments") if each.key.endswith(".side"))
     store.delete([key])
     with attached(store, tmp_path / "cache") as url:
@@ -194,7 +191,7 @@ def test_a_place_without_an_archive_is_refused(store: ObjectStore) -> None:
 
 
 def test_an_archive_is_not_written(store: ObjectStore, tmp_path: Path) -> None:
-    minimal_archive.write(store, small_logs(tmp_path / "logs", records=10))
+    archived_logs.archive(store, small_logs(tmp_path / "logs", records=10))
     with attached(store, tmp_path / "cache") as url:
         for change in (
             lambda: offsetfs.open(url, "a"),
@@ -228,7 +225,7 @@ with offsetfs.open(sys.argv[1]) as data:
 
 
 def test_processes_share_the_cache_and_a_damaged_block_is_fetched_again(store: ObjectStore, tmp_path: Path) -> None:
-    minimal_archive.write(store, small_logs(tmp_path / "logs"))
+    archived_logs.archive(store, small_logs(tmp_path / "logs"))
 
     def read() -> tuple[int, int]:
         command = [sys.executable, "-c", READ, store.url, str(tmp_path / "cache")]
@@ -251,7 +248,7 @@ def test_processes_share_the_cache_and_a_damaged_block_is_fetched_again(store: O
 
 def test_a_reader_sees_what_is_archived_later_and_never_an_older_manifest(store: ObjectStore, tmp_path: Path) -> None:
     logs = small_logs(tmp_path / "logs", records=30)
-    minimal_archive.write(store, logs, part_bytes=1 << 20)
+    archived_logs.archive(store, logs, part_bytes=1 << 20)
     older = store.read("orders-0/manifest.json")
     with attached(store, tmp_path / "cache", refresh_s=0.05) as url, offsetfs.open(url) as data:
         partition = data.partition("orders-0")
@@ -260,7 +257,7 @@ def test_a_reader_sees_what_is_archived_later_and_never_an_older_manifest(store:
             for n in range(30, 500):
                 source.partition("orders-0").append(bytes([n % 256]) * 2000)
             source.create("users")
-        minimal_archive.write(store, logs, number=2, part_bytes=1 << 20)
+        archived_logs.archive(store, logs, part_bytes=1 << 20)
         deadline = time.monotonic() + 10
         while (partition.end_offset < 500 or len(data.partitions()) < 2) and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -285,7 +282,7 @@ def test_commands_read_an_archive_as_a_log_directory(
     store: ObjectStore, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     logs = small_logs(tmp_path / "logs")
-    minimal_archive.write(store, logs)
+    archived_logs.archive(store, logs)
     with attached(store, tmp_path / "cache") as url:
         for arguments in (
             ("cat", "{}", "orders-0/records.ndjson"),
@@ -319,22 +316,23 @@ def mounted(url: str, mount_point: Path, *options: str) -> Iterator[Path]:
         subprocess.run([*program, "umount", str(mount_point)], check=True, capture_output=True, text=True)
 
 
-def test_a_mount_of_every_golden_log_has_the_same_files(store: ObjectStore, tmp_path: Path) -> None:
-    source = GOLDEN / "kafka-4.1"
-    minimal_archive.write(store, source)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_mount_of_every_golden_log_has_the_same_files(store: ObjectStore, tmp_path: Path, version: str) -> None:
+    source = GOLDEN / version
+    archived_logs.archive(store, source)
     with mounted(store.url, tmp_path / "mnt", "-o", f"cache={tmp_path / 'cache'},timeout=10") as mnt:
         with offsetfs.open(source) as local:
             for partition in local.partitions():
                 expected = b"".join(partition.ndjson())
                 assert (mnt / partition.name / "records.ndjson").read_bytes() == expected, partition.name
         with pytest.raises(OSError) as raised:
-            (mnt / "java-0" / "append").write_bytes(b"x\n")
+            (mnt / partition.name / "append").write_bytes(b"x\n")
         assert raised.value.errno == errno.EROFS
         assert os.statvfs(mnt).f_blocks == 0
 
 
 def test_a_read_that_fails_is_eio_in_a_mount_and_its_errors_name_the_url(store: ObjectStore, tmp_path: Path) -> None:
-    minimal_archive.write(store, small_logs(tmp_path / "logs"))
+    archived_logs.archive(store, small_logs(tmp_path / "logs"))
     key = parts(store)[1]
     store.delete([key])
     with mounted(store.url, tmp_path / "mnt", "-o", f"cache={tmp_path / 'cache'},timeout=10") as mnt:
@@ -345,16 +343,10 @@ def test_a_read_that_fails_is_eio_in_a_mount_and_its_errors_name_the_url(store: 
         assert (mnt / "orders-0" / "0").read_bytes()
 
 
-@pytest.fixture
-def faults(server: S3Server) -> Iterator[S3Faults]:
-    with s3_faults.running(server) as found:
-        yield found
-
-
 def test_a_block_that_is_wrong_on_the_wire_is_fetched_once_more(
     store: ObjectStore, faults: S3Faults, tmp_path: Path
 ) -> None:
-    minimal_archive.write(store, small_logs(tmp_path / "logs"))
+    archived_logs.archive(store, small_logs(tmp_path / "logs"))
     with attached(store, tmp_path / "cache", endpoint=faults.endpoint) as url, offsetfs.open(url) as data:
         assert data.partition("orders-0").end_offset == 400
         faults.inject(Rule(s3_faults.FLIPPED, key=r"\.part$", count=1))
@@ -372,7 +364,7 @@ def test_a_block_that_is_wrong_on_the_wire_is_fetched_once_more(
 def test_a_read_without_an_answer_fails_within_the_timeout(
     store: ObjectStore, faults: S3Faults, tmp_path: Path
 ) -> None:
-    minimal_archive.write(store, small_logs(tmp_path / "logs"))
+    archived_logs.archive(store, small_logs(tmp_path / "logs"))
     settings = ReadSettings(cache=str(tmp_path / "cache"), timeout_s=2, endpoint=faults.endpoint)
     url = reading.attach(store.url, settings)
     try:
@@ -380,7 +372,7 @@ def test_a_read_without_an_answer_fails_within_the_timeout(
             assert data.partition("orders-0").end_offset == 400
             faults.inject(Rule(s3_faults.SILENT))
             began = time.monotonic()
-            with pytest.raises(OSError, match="no answer within 2 s") as raised:
+            with pytest.raises(OSError, match="no successful answer within 2 s") as raised:
                 data.partition("orders-0").record(3)
             assert time.monotonic() - began < 4
             assert str(raised.value.filename).startswith(url)
@@ -390,7 +382,7 @@ def test_a_read_without_an_answer_fails_within_the_timeout(
 
 
 def test_clients_consume_from_an_archive(store: ObjectStore, tmp_path: Path) -> None:
-    minimal_archive.write(store, small_logs(tmp_path / "logs"))
+    archived_logs.archive(store, small_logs(tmp_path / "logs"))
     command = [sys.executable, "-m", "offsetfs", "serve", store.url, "--read-only", "--listen", "127.0.0.1:0"]
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:

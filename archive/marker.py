@@ -1,0 +1,38 @@
+"""The object that marks a place in object storage as an archive: `offsetfs-archive.json`."""
+
+from __future__ import annotations
+
+import errno
+
+from offsetfs.archive import urls
+from offsetfs.archive.numbered_documents import decoded, encoded
+from offsetfs.archive.object_store import ObjectStore
+
+NAME = "offsetfs-archive.json"
+_KIND = "archive"
+
+
+def check(store: ObjectStore) -> None:
+    """Raise unless the place is an archive: OSError ENOENT, EINVAL, EPROTO for a newer format, and as of the store."""
+    url = urls.join(store.url, NAME)
+    data = store.read_if_present(NAME)
+    if data is None:
+        reason = f"is no archive of offsetfs: it has no object {NAME}; `offsetfs archive` makes one"
+        raise FileNotFoundError(errno.ENOENT, reason, store.url)
+    if decoded(data, url).get("kind") != _KIND:
+        raise OSError(errno.EINVAL, "is no mark of an archive", url)
+
+
+def put(store: ObjectStore) -> None:
+    """Mark an empty place as an archive; nothing for an archive. OSError ENOTEMPTY if something else is there.
+
+    Errors as of `check`.
+    """
+    if not store.exists(NAME):
+        found = next(iter(store.children()), None)
+        if found is not None and found != NAME:
+            reason = f"is no archive, and holds {found!r}; give an empty prefix, or the URL of an archive"
+            raise OSError(errno.ENOTEMPTY, reason, store.url)
+        # Of two archivers that begin at the same moment one creates it, and both find it.
+        store.create(NAME, encoded({"kind": _KIND}))
+    check(store)
