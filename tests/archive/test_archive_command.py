@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import os
+import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
+import s3_faults
 from planted_logs import sealed
+from s3_faults import Rule, S3Faults
 
 from offsetfs.archive.object_store import ObjectStore
+from offsetfs.archive.verifying import VerifiedArchive, verify_archive
 from offsetfs.storage import LogDirectory, LogReader, TopicPartition
 
 pytestmark = pytest.mark.interop
 
 ORDERS = TopicPartition("orders", 0)
+KILLS = int(os.environ.get("OFFSETFS_KILLS", "8"))
+"""`scripts/soak archive` has 50."""
+CHECKPOINTS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
 OFFSETFS = [sys.executable, "-m", "offsetfs"]
 
 
@@ -61,24 +71,109 @@ def test_a_directory_is_archived_verified_and_restored(source: Path, store: Obje
     assert "is there already; restore into an empty directory" in refused.stderr
 
 
-def test_an_archiver_that_is_killed_goes_on(source: Path, store: ObjectStore, tmp_path: Path) -> None:
-    kills = int(os.environ.get("OFFSETFS_KILLS", "8"))
-    for number in range(kills):
-        directory = LogDirectory.open(str(source))
-        for count in range(30):
-            directory.log(ORDERS).append(sealed(b"%06d" % (number * 100 + count) * 20))
-        directory.close()
+def append(source: Path, count: int, *, first: int = 0) -> None:
+    directory = LogDirectory.open(str(source))
+    for number in range(first, first + count):
+        directory.log(ORDERS).append(sealed(b"%06d" % number * 20))
+    directory.close()
+
+
+def objects(store: ObjectStore) -> set[str]:
+    return {each.key for each in store.objects("orders-0/segments")}
+
+
+@pytest.mark.promise(
+    "A run of `offsetfs archive` that is killed or fails damages nothing in the archive; the next run goes on "
+    "and uploads no object again."
+)
+def test_an_archiver_that_is_killed_goes_on_and_uploads_nothing_again(
+    source: Path, store: ObjectStore, faults: S3Faults, tmp_path: Path
+) -> None:
+    faults.slow_down(0.02, None)  # so that a kill meets requests
+    ended = Counter[str]()
+    for number in range(KILLS):
+        append(source, 30, first=number * 100)
+        before = objects(store)
+        faults.forget()
         archiver = subprocess.Popen([*OFFSETFS, "archive", str(source), store.url], stdout=subprocess.DEVNULL)
-        # From the imports to the end: a run takes about a second.
-        time.sleep(0.3 + (number * 0.37) % 1.0)
-        archiver.send_signal(signal.SIGKILL)
-        archiver.wait()
-        assert run("verify", store.url).returncode in (0, 2)  # 2: it was killed before its first state
+        time.sleep(0.4 + random.Random(number).random() * 1.6)  # from the imports to the end of a run
+        archiver.kill()
+        ended["complete" if archiver.wait() == 0 else "killed"] += 1
+        sent = [each.key for each in faults.requests() if each.method == "PUT" and each.status == 200]
+        assert not [key for key in sent if any(key.endswith(each) for each in before)]
+        assert not list(verify_archive(store, done=VerifiedArchive()))
+    assert ended["killed"] >= KILLS // 2, ended
+    faults.slow_down(0, None)
     done = run("archive", str(source), store.url)
     assert (done.returncode, done.stderr) == (0, "")
     assert run("verify", store.url).returncode == 0
     assert run("restore", store.url, str(tmp_path / "target")).returncode == 0
     assert values(tmp_path / "target") == values(source)
+
+
+@pytest.mark.promise(
+    "A restored log has the log files of the archived one, byte for byte; a partition gets its name when all "
+    "of it is on disk."
+)
+def test_a_restore_that_is_killed_goes_on(source: Path, store: ObjectStore, faults: S3Faults, tmp_path: Path) -> None:
+    append(source, 600, first=100)
+    assert run("archive", str(source), store.url).returncode == 0
+    faults.slow_down(0.02, None)
+    target = tmp_path / "target"
+    killed = 0
+    for number in range(KILLS):
+        restore = subprocess.Popen([*OFFSETFS, "restore", store.url, str(target)], stderr=subprocess.PIPE)
+        time.sleep(0.5 + random.Random(number).random() * 1.5)
+        restore.kill()
+        assert restore.stderr is not None
+        complaint = restore.stderr.read().decode()
+        restore.stderr.close()
+        if restore.wait() == -signal.SIGKILL:
+            killed += 1
+            continue
+        assert restore.returncode == 0 or "is there already" in complaint, complaint
+        assert values(target) == values(source)
+        shutil.rmtree(target)
+    assert killed >= KILLS // 3
+    faults.slow_down(0, None)
+    assert run("restore", store.url, str(target)).returncode == 0
+    assert values(target) == values(source)
+    assert sorted(os.listdir(target)) == sorted(
+        {".kafka_cleanshutdown", ".lock", ".offsetfs-topics.json", "orders-0", *CHECKPOINTS}
+    )
+
+
+def test_follow_goes_on_after_an_outage(source: Path, store: ObjectStore, faults: S3Faults) -> None:
+    words = ["archive", str(source), store.url, "--follow", "--interval", "0.2", "--timeout", "1"]
+    archiver = subprocess.Popen([*OFFSETFS, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert archiver.stdout is not None and archiver.stderr is not None
+    try:
+        assert archiver.stdout.readline().startswith("1 partition of 1 changed")
+        faults.inject(Rule(s3_faults.REFUSED))
+        append(source, 1)
+        complaint = archiver.stderr.readline()
+        assert "orders-0" in complaint and "no successful answer within 1 s" in complaint
+        faults.inject()
+        assert archiver.stdout.readline().startswith("1 partition of 1 changed")
+    finally:
+        archiver.send_signal(signal.SIGTERM)
+        assert archiver.wait(30) == 0
+        assert archiver.stderr.read() == ""
+        archiver.stdout.close()
+        archiver.stderr.close()
+
+
+def test_retention_of_the_archive_at_the_prompt(source: Path, store: ObjectStore) -> None:
+    """The source has lost its old segments; the archive has them until --expire."""
+    assert run("archive", str(source), store.url).returncode == 0
+    assert run("config", str(source), "orders", "retention.ms=1").returncode == 0
+    assert run("clean", str(source), "--now").returncode == 0
+    kept = run("archive", str(source), store.url)
+    assert kept.returncode == 0
+    done = run("archive", str(source), store.url, "--expire", "--keep-states", "0")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"^[0-9]+ segments left the newest states, [0-9]+ objects? deleted, ", done.stdout, re.MULTILINE)
+    assert run("verify", store.url).returncode == 0
 
 
 def test_follow_archives_what_arrives_until_it_is_ended(source: Path, store: ObjectStore, tmp_path: Path) -> None:
@@ -116,6 +211,11 @@ def test_wrong_input_is_one_sentence(source: Path, store: ObjectStore, tmp_path:
         ),
         (["restore", str(source), "localhost:1", "--as-of", "-1h"], 1, "is no archive; write its URL"),
         (["verify", store.url], 2, "no partition of an archive is there"),
+        (
+            ["archive", str(source), store.url, "--topic", "order"],
+            32,
+            "did you mean orders?",
+        ),
         (["archive", str(source), store.url, "--kms-key", "x"], 1, "goes with --encryption aws:kms"),
         (
             ["archive", str(source), "s3://kafka/x", "--endpoint", "http://127.0.0.1:9", "--timeout", "2"],

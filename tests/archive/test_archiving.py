@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import filecmp
 import os
@@ -12,11 +13,12 @@ from pathlib import Path
 import pytest
 from planted_logs import sealed, sealed_records
 
-from offsetfs.archive.archiver import Archiver
+from offsetfs import cli
+from offsetfs.archive.archiver import Archiver, ArchiveRun
 from offsetfs.archive.expiry import expire
 from offsetfs.archive.manifest import PartitionManifest
 from offsetfs.archive.numbered_documents import NumberedDocuments, encoded
-from offsetfs.archive.object_store import ObjectStore
+from offsetfs.archive.object_store import ObjectInfo, ObjectStore, StoreSettings
 from offsetfs.archive.restoring import ArchiveRestore, RestoreSelection
 from offsetfs.archive.verifying import ArchiveFinding, VerifiedArchive, verify_archive
 from offsetfs.storage import Log, LogDirectory, LogReader, TopicPartition
@@ -26,6 +28,8 @@ pytestmark = pytest.mark.interop
 
 ORDERS = TopicPartition("orders", 0)
 DAY_MS = 86_400_000
+RACES = int(os.environ.get("OFFSETFS_RACES", "5"))
+"""`scripts/soak archive` has 50."""
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
@@ -46,14 +50,20 @@ def append(log: Log, count: int, *, first: int = 0, timestamp: int = 1_700_000_0
         )
 
 
-def archived(directory: LogDirectory, store: ObjectStore) -> tuple[int, int, int]:
-    """Archive once; return (changed partitions, uploaded objects, their bytes)."""
+def archive(directory: LogDirectory, store: ObjectStore) -> ArchiveRun:
+    """Archive once, as a process does that ends then; no partition fails."""
     archiver = Archiver(directory, store)
     try:
         run = archiver.run()
     finally:
         archiver.close()
     assert run.failed == {}
+    return run
+
+
+def archived(directory: LogDirectory, store: ObjectStore) -> tuple[int, int, int]:
+    """Archive once; return (changed partitions, uploaded objects, their bytes)."""
+    run = archive(directory, store)
     return run.published, run.objects, run.bytes
 
 
@@ -96,6 +106,10 @@ def test_each_byte_goes_up_once(source: LogDirectory, store: ObjectStore) -> Non
     assert findings(store) == []
 
 
+@pytest.mark.promise(
+    "A restored log has the log files of the archived one, byte for byte; a partition gets its name when all "
+    "of it is on disk."
+)
 def test_a_restored_log_has_the_same_files(source: LogDirectory, store: ObjectStore, tmp_path: Path) -> None:
     append(source.log(ORDERS), 100)
     source.log(ORDERS).roll()
@@ -112,6 +126,10 @@ def test_a_restored_log_has_the_same_files(source: LogDirectory, store: ObjectSt
     assert LogDirectory.open(str(target), read_only=True).settings_of("orders") == {"segment.bytes": "4096"}
 
 
+@pytest.mark.promise(
+    "An archived state is restored as it was, whatever retention, compaction, truncation and deletion have "
+    "done to the log since, until `--expire` deletes it."
+)
 def test_earlier_states_are_restored_after_truncation_and_retention(
     source: LogDirectory, store: ObjectStore, tmp_path: Path
 ) -> None:
@@ -129,6 +147,7 @@ def test_earlier_states_are_restored_after_truncation_and_retention(
         restored(store, tmp_path / "never", RestoreSelection(as_of_ms=first - 1))
 
 
+@pytest.mark.promise("`--expire` deletes no object that a remaining state names.")
 def test_segments_that_retention_removed_stay_until_they_expire(
     source: LogDirectory, store: ObjectStore, tmp_path: Path
 ) -> None:
@@ -176,14 +195,15 @@ def test_a_topic_that_was_created_again_begins_a_new_state(
     assert len(values(restored(store, tmp_path / "old", RestoreSelection(as_of_ms=first)))) == 30
 
 
+@pytest.mark.promise("Of several archivers at once, none replaces the state of another.")
 def test_two_archivers_at_once_lose_nothing(source: LogDirectory, store: ObjectStore, tmp_path: Path) -> None:
     log = source.log(ORDERS)
-    for turn in range(5):
+    for turn in range(RACES):
         append(log, 10, first=turn * 10)
         start = threading.Barrier(2)
         failed: list[BaseException] = []
 
-        def archive(start: threading.Barrier = start, failed: list[BaseException] = failed) -> None:
+        def race(start: threading.Barrier = start, failed: list[BaseException] = failed) -> None:
             directory = LogDirectory.open(source.path, read_only=True)
             start.wait()
             try:
@@ -193,7 +213,7 @@ def test_two_archivers_at_once_lose_nothing(source: LogDirectory, store: ObjectS
             finally:
                 directory.close()
 
-        threads = [threading.Thread(target=archive) for _ in range(2)]
+        threads = [threading.Thread(target=race) for _ in range(2)]
         for each in threads:
             each.start()
         for each in threads:
@@ -306,3 +326,127 @@ def test_an_append_while_it_is_archived_is_whole_or_not_there(source: LogDirecto
         directory.close()
     ends = [newest(store).segments[number].end for number in range(len(newest(store).segments))]
     assert ends == sorted(ends)
+
+
+def test_a_growing_segment_has_few_parts_and_each_byte_goes_up_a_few_times(
+    source: LogDirectory, store: ObjectStore, tmp_path: Path
+) -> None:
+    source.configure("orders", {"segment.bytes": "1000000"})
+    log, uploaded = source.log(ORDERS), 0
+    archiver = Archiver(source, store)
+    try:
+        for turn in range(60):
+            append(log, 3, first=3 * turn)
+            uploaded += sum(part.size for part in _new_parts(archiver, store))
+    finally:
+        archiver.close()
+    last = newest(store).segments[-1]
+    assert last.size == log.size_bytes
+    assert 1 < len(last.parts) < 16
+    assert uploaded < 5 * log.size_bytes
+    assert findings(store) == []
+    assert values(restored(store, tmp_path / "target")) == values(tmp_path / "source")
+
+
+def _new_parts(archiver: Archiver, store: ObjectStore) -> list[ObjectInfo]:
+    before = {each.key for each in store.objects("orders-0/segments")}
+    assert archiver.run().failed == {}
+    return [each for each in store.objects("orders-0/segments") if each.key not in before]
+
+
+def test_offsets_that_no_run_has_seen_are_reported_and_the_older_ones_stay(
+    source: LogDirectory, store: ObjectStore, tmp_path: Path
+) -> None:
+    log = source.log(ORDERS)
+    append(log, 30)
+    assert archive(source, store).lost == {}
+    append(log, 60, first=30)
+    log.delete_records(80)
+    retention.sweep(source, [ORDERS], source.clock.now_ms())
+    start = log.snapshot().first.base_offset
+    assert start > 40
+    run = archive(source, store)
+    lost = run.lost[ORDERS]
+    assert (29 < lost[0] <= 30, lost[1]) == (True, start)
+    assert archive(source, store).lost == {}
+    kept = [offset for offset, _ in values(restored(store, tmp_path / "target"))]
+    assert kept == [*range(lost[0]), *range(start, 90)]
+    assert findings(store) == []
+
+
+@pytest.mark.promise(
+    "An archived state is restored as it was, whatever retention, compaction, truncation and deletion have "
+    "done to the log since, until `--expire` deletes it."
+)
+def test_compaction_in_the_source_changes_the_newest_state_only(
+    source: LogDirectory, store: ObjectStore, tmp_path: Path
+) -> None:
+    source.configure("orders", {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"})
+    log = source.log(ORDERS)
+    append(log, 60)
+    log.roll()
+    archive(source, store)
+    first, before = newest(store).time_ms, values(tmp_path / "source")
+    source.close()
+    assert cli.run(["clean", source.path, "--now"]) == 0
+    assert len(values(tmp_path / "source")) < 20
+    with contextlib.closing(LogDirectory.open(source.path, read_only=True)) as compacted:
+        archive(compacted, store)
+    assert values(restored(store, tmp_path / "now")) == values(tmp_path / "source")
+    assert values(restored(store, tmp_path / "then", RestoreSelection(as_of_ms=first))) == before
+    assert findings(store) == []
+
+
+def test_a_topic_that_was_deleted_stays_as_it_was(source: LogDirectory, store: ObjectStore, tmp_path: Path) -> None:
+    append(source.log(ORDERS), 30)
+    archive(source, store)
+    before = values(tmp_path / "source")
+    source.create_partition(TopicPartition("other", 0))
+    source.delete_partition(ORDERS)
+    archive(source, store)
+    assert values(restored(store, tmp_path / "target")) == before
+    assert sorted(each.name for each in (tmp_path / "target").glob("*-0")) == ["orders-0", "other-0"]
+
+
+def test_an_unchanged_directory_costs_no_request(
+    source: LogDirectory, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(source.log(ORDERS), 30)
+    archiver = Archiver(source, store)
+    archiver.run()
+    monkeypatch.setattr(ObjectStore, "_run", lambda self, *words, **named: pytest.fail(f"a request: {words}"))
+    assert archiver.run().published == 0
+    archiver.close()
+
+
+def test_objects_have_the_storage_class_that_is_asked_for(source: LogDirectory, store: ObjectStore) -> None:
+    append(source.log(ORDERS), 10)
+    archive(source, ObjectStore(store.url, StoreSettings(storage_class="STANDARD_IA")))
+    found = store._call("info", newest(store).segments[0].parts[0].key)
+    assert found["StorageClass"] == "STANDARD_IA"
+
+
+def test_damage_is_repaired_by_a_run_that_compares_all(source: LogDirectory, store: ObjectStore) -> None:
+    append(source.log(ORDERS), 40)
+    archive(source, store)
+    lost = newest(store).segments[1].parts[0].key
+    store.delete([lost])
+    assert len(findings(store)) == 1
+    archiver = Archiver(source, store, checks_all=True)
+    run = archiver.run()
+    archiver.close()
+    assert (run.failed, run.objects) == ({}, 1)
+    assert findings(store) == []
+
+
+def test_a_state_behind_a_later_one_is_not_published(source: LogDirectory, store: ObjectStore) -> None:
+    """As by an archiver that waits while others publish, and an expiry deletes the numbers in between."""
+    append(source.log(ORDERS), 5)
+    archive(source, store)
+    documents = NumberedDocuments(store, "orders-0")
+    content = newest(store).encoded()
+    assert documents.publish(2, content) and documents.publish(3, content)
+    documents.delete(2)
+    assert not documents.publish(2, content)
+    found = documents.copy()
+    assert found is not None and found.number == 3

@@ -89,6 +89,9 @@ def test_a_fault_of_a_moment_is_not_seen(url: str, faults: S3Faults, fault: str,
     assert [each.fault for each in faults.requests() if each.fault] == [fault]
 
 
+@pytest.mark.promise(
+    "A reader of an archive gets the bytes that were archived or an error with the URL, within the timeout."
+)
 @pytest.mark.parametrize("key", [r"\.part$", r"\.side$", r"orders-0/manifest\.json$"])
 @pytest.mark.parametrize("fault", LASTING)
 def test_a_lasting_fault_is_an_error_with_the_url_until_it_ends(
@@ -106,6 +109,9 @@ def test_a_lasting_fault_is_an_error_with_the_url_until_it_ends(
     assert values(url) == RECORDS
 
 
+@pytest.mark.promise(
+    "A reader of an archive gets the bytes that were archived or an error with the URL, within the timeout."
+)
 def test_wrong_bytes_never_reach_a_reader(url: str, faults: S3Faults) -> None:
     """A third of all answers has a wrong bit: each read returns the records, or fails."""
     faults.inject(Rule(s3_faults.FLIPPED, ("GET",), share=0.33))
