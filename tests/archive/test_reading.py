@@ -20,6 +20,7 @@ from s3_faults import Rule, S3Faults
 import offsetfs
 from offsetfs import cli
 from offsetfs.archive import reading
+from offsetfs.archive.block_cache import BlockCache
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.archive.reading import ReadSettings
 from offsetfs.storage import LogDirectory, TopicPartition, files
@@ -243,6 +244,23 @@ def test_processes_share_the_cache_and_a_damaged_block_is_fetched_again(store: O
     assert read() == (size, 0)
 
 
+def test_the_cache_stays_within_its_bound(store: ObjectStore, tmp_path: Path) -> None:
+    archived_logs.archive(store, small_logs(tmp_path / "logs", records=3000), part_bytes=1 << 20)
+    bound = 2_500_000
+    with attached(store, tmp_path / "cache", cache_size=bound) as url, offsetfs.open(url) as data:
+        assert sum(len(each.value or b"") for each in data.partition("orders-0").read()) == 3000 * 2000
+        size = BlockCache(str(tmp_path / "cache"), bound).size()
+    assert bound // 2 < size <= bound
+
+
+def test_processes_that_read_at_the_same_time_share_a_cache(store: ObjectStore, tmp_path: Path) -> None:
+    archived_logs.archive(store, small_logs(tmp_path / "logs"))
+    command = [sys.executable, "-c", READ, store.url, str(tmp_path / "cache")]
+    readers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    found = [each.communicate(timeout=60)[0].split()[0] for each in readers]
+    assert found == [str(400 * 2000)] * 4
+
+
 # --- growth ----------------------------------------------------------------------------------------------------------
 
 
@@ -299,6 +317,8 @@ def test_commands_read_an_archive_as_a_log_directory(
         assert status["partitions"][0]["next_offset"] == 400
         assert status["log_directory"] == url
         assert b"400" in output_of(capfdbinary, "sql", url, "SELECT count(*) FROM orders")
+        database = f"sqlite:///{tmp_path / 'orders.db'}"
+        assert b"400 rows added" in output_of(capfdbinary, "table", "sync", url, database, "--create")
         assert cli.run(("append", url, "orders-0/append")) == 1
         assert b"is an archive, which is read-only" in capfdbinary.readouterr().err
         assert cli.run(("serve", url)) == 1

@@ -222,10 +222,14 @@ def test_name_settings_and_topic_id(clusters: Clusters) -> None:
 
 
 def described(broker: KafkaBroker) -> dict[str, str]:
-    """Return the ids of the topics."""
+    """Return the ids of the topics, as Kafka prints them."""
     admin = AdminClient({"bootstrap.servers": broker.address})
     found = admin.describe_topics(TopicCollection(list(TOPICS)))
-    return {name: str(each.result(SECONDS_MAX).topic_id) for name, each in found.items()}
+    # librdkafka prints + and / where Kafka prints - and _, as URLs need.
+    return {
+        name: str(each.result(SECONDS_MAX).topic_id).translate(str.maketrans("+/", "-_"))
+        for name, each in found.items()
+    }
 
 
 def settings_of(broker: KafkaBroker, topic: str) -> dict[str, str]:
