@@ -165,7 +165,7 @@ def test_a_job_runs_under_spark_submit() -> None:
 
 def test_the_command_line_reports_errors_in_one_sentence(tmp_path: Path) -> None:
     done = run(OFFSETFS, "spark", "stats", tmp_path / "nowhere")
-    sentence = f"offsetfs spark stats: {tmp_path}/nowhere: there is no such directory"
+    sentence = f"offsetfs spark stats: {tmp_path}/nowhere: there is no such directory; give a log directory"
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, sentence)
     assert "Traceback" not in done.stderr
 
