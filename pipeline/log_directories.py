@@ -1,5 +1,7 @@
 """The log directories of one query: the `log.dirs` of a broker, or of several brokers, as one set of partitions.
 
+The URL of an archive in object storage stands for a log directory.
+
 A broker that has several `log.dirs` keeps each partition in one of them. A partition that two of the directories hold
 is ambiguous, because its offsets may mean different records: it is refused, unless the query leaves it out.
 """
@@ -7,10 +9,14 @@ is ambiguous, because its offsets may mean different records: it is refused, unl
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from offsetfs.pipeline.read_options import OptionError
+from offsetfs.archive import urls
+from offsetfs.pipeline.read_options import IN_MEMORY, ArchiveAccess, OptionError
 from offsetfs.storage import Log, LogDirectory, TopicPartition
+
+_NEVER_S = 1e9
+"""A query sees the state in which it opens an archive; manifests are not read again in between."""
 
 
 class ScanDirectories:
@@ -45,11 +51,47 @@ class ScanDirectories:
 
 
 @contextlib.contextmanager
-def opened(paths: Sequence[str]) -> Iterator[ScanDirectories]:
-    """Open log directories for reading, also beside a broker or a mount; raises as `LogDirectory.open`."""
-    with contextlib.ExitStack() as ends:
+def opened(
+    paths: Sequence[str], access: ArchiveAccess = IN_MEMORY, *, ends: Mapping[TopicPartition, int] | None = None
+) -> Iterator[ScanDirectories]:
+    """Open log directories and archives for reading, also beside a broker or a mount; raises as `LogDirectory.open`.
+
+    An archive is in the state that it has now. With `ends` it may be in the state of an earlier call in this process,
+    if each of these partitions has all records before its offset there: a task needs no newer one.
+    """
+    with contextlib.ExitStack() as stack:
         directories = []
         for path in paths:
+            make_readable(path, access, ends=ends)
             directories.append(LogDirectory.open(path, read_only=True))
-            ends.callback(directories[-1].close)
+            stack.callback(directories[-1].close)
         yield ScanDirectories(directories)
+
+
+def make_readable(
+    path: str, access: ArchiveAccess = IN_MEMORY, *, ends: Mapping[TopicPartition, int] | None = None
+) -> None:
+    """Let this process read an archive under its URL; without effect for a directory. `ends`: as of `opened`.
+
+    Each process has connections of its own: none is inherited by a fork.
+    """
+    if not urls.is_remote(path):
+        return
+    from offsetfs.archive import reading
+
+    settings = reading.ReadSettings(
+        cache=access.cache,
+        cache_size=access.cache_bytes_max if access.cache else 0,
+        timeout_s=access.timeout_s,
+        refresh_s=_NEVER_S,
+    )
+    if ends is None or not reading.is_attached(path) or not _has(path, ends):
+        reading.detach(path)
+        reading.attach(path, settings)
+
+
+def _has(path: str, ends: Mapping[TopicPartition, int]) -> bool:
+    """Whether an attached archive has all records before these offsets; partitions that it does not have count not."""
+    with contextlib.closing(LogDirectory.open(path, read_only=True)) as directory:
+        present = set(directory.partitions())
+        return all(directory.log(each).next_offset >= end for each, end in ends.items() if each in present)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from offsetfs.archive import urls
 from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED
 
 EARLIEST, LATEST = -2, -1
@@ -27,6 +28,10 @@ SPLIT_BYTES = 128 << 20
 TRIGGER_DELAY_MAX_MS = 15 * 60_000
 """How long a micro-batch waits for `minOffsetsPerTrigger`, unless `maxTriggerDelay` says otherwise."""
 
+CACHE_BYTES_MAX = 2 << 30
+"""The bound of the cache of an executor, unless `cacheSize` says otherwise."""
+
+_UNITS_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 Ends = Literal["starting", "ending"]
@@ -53,6 +58,9 @@ _COMMON = (
     "kafka.isolation.level",
     "mode",
     "partitionBytes",
+    "cache",
+    "cacheSize",
+    "timeout",
 )
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
@@ -87,11 +95,26 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
+class ArchiveAccess:
+    """How archives in object storage are read; without effect on directories."""
+
+    cache: str | None
+    """A directory on each executor for blocks that are read again; None: blocks are in memory only."""
+    cache_bytes_max: int
+    timeout_s: float
+    """The longest time of one request, more than 0."""
+
+
+IN_MEMORY = ArchiveAccess(cache=None, cache_bytes_max=CACHE_BYTES_MAX, timeout_s=30.0)
+"""The default."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadOptions:
     """All of them, checked."""
 
     paths: tuple[str, ...]
-    """The log directories, without repeats."""
+    """The log directories, absolute, and the URLs of archives, without repeats."""
     selection: Selection
     start: Bound
     end: Bound
@@ -108,10 +131,11 @@ class ReadOptions:
     has_headers: bool
     is_committed_only: bool
     mode: str
+    access: ArchiveAccess
 
     @property
     def path(self) -> str:
-        """The log directories as `load()` takes them, and as one name for them."""
+        """The log directories and archives as `load()` takes them, and as one name for them."""
         return ",".join(self.paths)
 
     @classmethod
@@ -136,6 +160,7 @@ class ReadOptions:
             has_headers=given.flag("includeHeaders", False),
             is_committed_only=_is_committed_only(given),
             mode=given.one_of("mode", FAILFAST, (FAILFAST, PERMISSIVE, DROPMALFORMED)),
+            access=_access(given),
         )
 
 
@@ -206,10 +231,10 @@ def _hint(name: str) -> str:
 
 
 def _paths(given: _Given) -> tuple[str, ...]:
-    """Return what load() was given: a path, several, or several in one text, as Kafka's `log.dirs` has them."""
+    """Return what load() was given: a path or URL, several, or several in one text, as Kafka's `log.dirs` has them."""
     single = given.text("path")
     texts = [str(each) for each in json.loads(given.text("paths") or "[]")] or ([single] if single else [])
-    found = [_absolute(each) for text in texts for each in _split(text)]
+    found = [location(each) for text in texts for each in _split(text)]
     if not found:
         raise OptionError(f"no log directory: load() is to be given its path. {WITHOUT_TABLES}")
     return tuple(dict.fromkeys(found))
@@ -217,13 +242,31 @@ def _paths(given: _Given) -> tuple[str, ...]:
 
 def _split(text: str) -> list[str]:
     """Return the paths of a list with commas; one that exists, comma and all, is one path."""
-    if os.path.exists(_absolute(text)):
+    if "://" not in text and os.path.exists(location(text)):
         return [text]
     return [each.strip() for each in text.split(",") if each.strip()]
 
 
-def _absolute(path: str) -> str:
-    return os.path.abspath(path.removeprefix("file://"))
+def location(text: str) -> str:
+    """Return an absolute path, or a URL of object storage as all commands write it. `OptionError` for another URL."""
+    if urls.is_remote(text):
+        return urls.normalized(text)
+    path = text.removeprefix("file://")
+    if "://" in path:
+        known = ", ".join(f"{scheme}://" for scheme in urls.PACKAGES)
+        raise OptionError(f"{text}: no such place for logs; give a directory, or an archive at {known}")
+    return os.path.abspath(path)
+
+
+def local_path(text: str, use: str) -> str:
+    """Return an absolute path. `OptionError` for a URL; `use` names what needs a directory, such as "a write"."""
+    path = location(text)
+    if urls.is_remote(path):
+        raise OptionError(
+            f"{text}: {use} needs a directory that the driver and all executors see under one path;"
+            " archives in object storage are only read here, and written by offsetfs archive"
+        )
+    return path
 
 
 def _selection(given: _Given) -> Selection:
@@ -330,6 +373,23 @@ def _trigger_delay_ms(given: _Given) -> int:
     if found is None or found[2] not in _UNITS_MS:
         raise OptionError(f"option maxTriggerDelay: {text!r} is no time such as 30s or 15m")
     return int(found[1]) * _UNITS_MS[found[2]]
+
+
+def _access(given: _Given) -> ArchiveAccess:
+    cache = given.text("cache")
+    if cache is not None and cache.strip().lower() == "none":
+        cache = None
+    elif cache is not None and not os.path.isabs(cache.removeprefix("file://")):
+        raise OptionError(f"option cache: {cache!r} is neither none nor the absolute path of a directory")
+    size = given.text("cacheSize")
+    found = None if size is None else re.fullmatch(r"([1-9][0-9]{0,11})\s*([kmgt]?)", size.strip().lower())
+    if size is not None and found is None:
+        raise OptionError(f"option cacheSize: {size!r} is no size such as 500M or 2G")
+    return ArchiveAccess(
+        cache=cache and cache.removeprefix("file://"),
+        cache_bytes_max=CACHE_BYTES_MAX if found is None else int(found[1]) * _UNITS_BYTES[found[2]],
+        timeout_s=float(given.number("timeout") or IN_MEMORY.timeout_s),
+    )
 
 
 def _is_committed_only(given: _Given) -> bool:

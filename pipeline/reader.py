@@ -42,7 +42,7 @@ class Reader(DataSourceReader):
         from offsetfs.pipeline.scan_range import resolve
 
         # Opened for planning only: the tasks run in other processes and open the directory themselves.
-        with opened(self._options.paths) as directory:
+        with opened(self._options.paths, self._options.access) as directory:
             return splits_of(directory, resolve(directory, self._options), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

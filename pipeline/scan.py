@@ -18,7 +18,7 @@ from offsetfs.arrow.record_batches import record_batches
 from offsetfs.arrow.schema import CORRUPT
 from offsetfs.pipeline.log_directories import ScanDirectories, opened
 from offsetfs.pipeline.read_options import DROPMALFORMED, FAILFAST, PERMISSIVE, ReadOptions
-from offsetfs.pipeline.scan_range import DataLoss, Range
+from offsetfs.pipeline.scan_range import DataLoss, Range, ends_of
 from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED, LogReader, TopicPartition
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, UnknownPartition
 
@@ -31,7 +31,7 @@ def scan(ranges: tuple[Range, ...], options: ReadOptions, schema: pa.Schema) -> 
     Raises `DataLoss`, and at damage, unless `options.mode` says otherwise, `CorruptBatch`, `MalformedBatch`,
     `UnsupportedFormat`, `DecompressionLimit`.
     """
-    with opened(options.paths) as directory:
+    with opened(options.paths, options.access, ends=ends_of(ranges)) as directory:
         for each in ranges:
             yield from _RangeScan(each, options, schema).record_batches(directory)
 

@@ -7,6 +7,7 @@ offsets. A user who names offsets or times partition by partition names every pa
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from offsetfs.pipeline.log_directories import ScanDirectories
@@ -30,6 +31,14 @@ class Range:
     @property
     def name(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+
+def ends_of(ranges: Iterable[Range]) -> dict[TopicPartition, int]:
+    """Return the offset before which each partition of some ranges is read."""
+    found: dict[TopicPartition, int] = {}
+    for each in ranges:
+        found[each.name] = max(each.end, found.get(each.name, 0))
+    return found
 
 
 def selected(directory: ScanDirectories, selection: Selection) -> list[TopicPartition]:

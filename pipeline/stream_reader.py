@@ -43,7 +43,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._triggered: float | None = None  # when a micro-batch was last let go, by `now`
 
     def initialOffset(self) -> Offsets:
-        with opened(self._options.paths) as directory:
+        with opened(self._options.paths, self._options.access) as directory:
             partitions = selected(directory, self._options.selection)
             check_named(partitions, self._options.start, "starting")
             found: Offsets = {}
@@ -60,7 +60,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         end = self._target if self._target is not None else self._ends()
-        with opened(self._options.paths) as directory:
+        with opened(self._options.paths, self._options.access) as directory:
             begins = self._begins(directory, start, end)
         if self._waits(begins, end, limit):
             return start
@@ -87,7 +87,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ends(self) -> Offsets:
         found: Offsets = {}
-        with opened(self._options.paths) as directory:
+        with opened(self._options.paths, self._options.access) as directory:
             for each in selected(directory, self._options.selection):
                 end = view_of(directory, each, self._options).end_offset()
                 found.setdefault(each.topic, {})[str(each.partition)] = end
@@ -111,7 +111,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return begins
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        with opened(self._options.paths) as directory:
+        with opened(self._options.paths, self._options.access) as directory:
             begins = self._begins(directory, start, end)
             self._check_none_is_gone(start, end)
             ranges = [

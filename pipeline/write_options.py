@@ -16,7 +16,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, Stri
 
 from offsetfs.pipeline.journal import INTENT
 from offsetfs.pipeline.publication import GRACE_SECONDS, open_when_published
-from offsetfs.pipeline.read_options import KNOWN, WITHOUT_TABLES, OptionError, is_of_a_table
+from offsetfs.pipeline.read_options import KNOWN, WITHOUT_TABLES, OptionError, is_of_a_table, local_path
 from offsetfs.pipeline.staging import TopicShape
 from offsetfs.storage import INTERNAL_TOPICS, BatchLimit, LogDirectory, TopicPartition, check_topic, files
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
@@ -66,7 +66,7 @@ class WriteOptions:
         if not is_stream and ("txnAppId" in values) != ("txnVersion" in values):
             raise OptionError("options txnAppId and txnVersion go together")
         return cls(
-            path=os.path.abspath(path.removeprefix("file://")),
+            path=local_path(path, "a write"),
             topic=values.get("topic"),
             partitions=_number(values, "partitions", 1),
             application=values.get("txnAppId") or (_stream_name(values) if is_stream else None),

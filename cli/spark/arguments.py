@@ -9,8 +9,10 @@ import os
 from collections.abc import Sequence
 
 from offsetfs.cli import preflight
+from offsetfs.cli.arguments.archives import attached
 from offsetfs.cli.arguments.named_partitions import partitions_of, resolve_names
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
+from offsetfs.pipeline.read_options import OptionError, local_path
 from offsetfs.storage.directory import split_paths
 
 
@@ -25,7 +27,7 @@ def check_source(path: str, master: str | None, topics: Sequence[str] = ()) -> N
         return
     paths = split_paths(path)
     for each in paths:
-        preflight.check_directory(each, read_only=True, may_be_empty=False)
+        preflight.check_directory(attached(each), read_only=True, may_be_empty=False)
     present = {partition.topic for each in paths for partition in partitions_of(each)}
     for topic in topics:
         if topic not in present:
@@ -37,6 +39,7 @@ def check_destination(path: str, master: str | None, topic: str, *, may_create: 
 
     A job that may create the topic creates a missing log directory as well.
     """
+    _check_local(path, "a job that writes")
     if is_remote(master) or (may_create and not os.path.lexists(path)):
         return
     preflight.check_directory(path, read_only=False, may_be_empty=True)
@@ -46,8 +49,16 @@ def check_destination(path: str, master: str | None, topic: str, *, may_create: 
 
 def check_rebuilt(path: str, master: str | None) -> None:
     """`Failure` where a job cannot rewrite files of the log directory `path`."""
+    _check_local(path, "a job that writes")
     if not is_remote(master):
         preflight.check_directory(path, read_only=False, may_be_empty=False)
+
+
+def _check_local(path: str, use: str) -> None:
+    try:
+        local_path(path, use)
+    except OptionError as error:
+        raise Failure(str(error), WRONG_CALL) from error
 
 
 def partition_names(path: str, master: str | None, names: Sequence[str]) -> tuple[str, ...]:

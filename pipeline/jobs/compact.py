@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_visible, spread
+from offsetfs.pipeline.read_options import local_path
 from offsetfs.storage import Log, LogDirectory, TopicPartition, files
 from offsetfs.storage.errors import UnknownPartition
 from offsetfs.storage.maintenance import (
@@ -58,7 +59,7 @@ def compact(spark: SparkSession, source: str, partitions: Sequence[str] = ()) ->
     Raises `LogDirectoryLocked`, `UnknownPartition`, `JobFailed`, `CorruptBatch` and the like for a partition that is
     damaged (no partition is changed then), OSError.
     """
-    directory = LogDirectory.open(os.path.abspath(source))
+    directory = LogDirectory.open(local_path(source, "compact"))
     scratch = f"{directory.path}.compacting-{uuid.uuid4().hex}"
     try:
         logs = {str(each): directory.log(each) for each in _wanted(directory, partitions)}

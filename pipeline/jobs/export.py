@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_visible, spread
 from offsetfs.pipeline.log_directories import opened
-from offsetfs.pipeline.read_options import ReadOptions
+from offsetfs.pipeline.read_options import ReadOptions, local_path
 from offsetfs.pipeline.scan import scan
 from offsetfs.pipeline.scan_range import Range, resolve
 from offsetfs.pipeline.splits import cut
@@ -71,7 +71,7 @@ def export(
     size = {"partitionBytes": str(bytes_per_file)} if bytes_per_file else {}
     base = {"path": source, "includeHeaders": "true", "isolation": isolation}
     options = ReadOptions.parse({**base, **wanted, **size})
-    destination = os.path.abspath(destination)
+    destination = local_path(destination, "the destination of export")
     os.makedirs(destination, exist_ok=True)
     planned = _plan(options, destination)
     for path in options.paths:
@@ -112,7 +112,7 @@ def _plan(options: ReadOptions, destination: str) -> list[Range]:
     ends: dict[tuple[str, int], int] = {}
     for each in planned:
         ends[each.topic, each.partition] = max(each.end, ends.get((each.topic, each.partition), 0))
-    with opened(options.paths) as directory:
+    with opened(options.paths, options.access) as directory:
         new = [
             Range(each.topic, each.partition, max(each.start, ends.get((each.topic, each.partition), 0)), each.end)
             for each in resolve(directory, options)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from offsetfs.pipeline.jobs.workers import Answer, check_visible, spread
+from offsetfs.pipeline.read_options import local_path
 from offsetfs.storage import LogDirectory, TopicPartition, files
 from offsetfs.storage.errors import UnknownPartition
 from offsetfs.storage.maintenance import reindex_segment
@@ -40,7 +41,7 @@ def reindex(spark: SparkSession, source: str, partitions: Sequence[str] = ()) ->
 
     Raises `LogDirectoryLocked`, `NotALogDirectory`, `UnknownPartition`, `JobFailed`, OSError.
     """
-    directory = LogDirectory.open(os.path.abspath(source))
+    directory = LogDirectory.open(local_path(source, "reindex"))
     try:
         wanted = [TopicPartition.parse(name) for name in partitions] or directory.partitions()
         missing = [each for each in wanted if not directory.has(each)]

@@ -26,7 +26,7 @@ from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_visible, spr
 from offsetfs.pipeline.journal import INTENT, Job, Published, find_published
 from offsetfs.pipeline.log_directories import opened
 from offsetfs.pipeline.publication import publish, withdraw
-from offsetfs.pipeline.read_options import ReadOptions
+from offsetfs.pipeline.read_options import ReadOptions, local_path
 from offsetfs.pipeline.scan import scan
 from offsetfs.pipeline.scan_range import Range, resolve
 from offsetfs.pipeline.splits import cut
@@ -74,7 +74,7 @@ def repartition(
     """
     options = ReadOptions.parse({"path": source, "subscribe": topic, "includeHeaders": "true"})
     wanted = WriteOptions.parse({"path": destination, "topic": new_topic, "partitions": str(partitions)})
-    with opened(options.paths) as directory:
+    with opened(options.paths, options.access) as directory:
         ranges = resolve(directory, options)
         tasks = [
             part
@@ -91,7 +91,7 @@ def repartition(
     for path in options.paths:
         check_visible(spark, path)
     check_visible(spark, wanted.path, is_to_write=True)
-    path = os.path.abspath(offset_map or f"{wanted.path.rstrip(os.sep)}.{new_topic}.offset-map.ndjson")
+    path = local_path(offset_map or f"{wanted.path.rstrip(os.sep)}.{new_topic}.offset-map.ndjson", "the offset map")
     try:
         answers = spread(spark, functools.partial(_stage, options, target), list(enumerate(tasks)))
         names = [str(TopicPartition(new_topic, number)) for number in range(partitions)]

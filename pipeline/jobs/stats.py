@@ -20,7 +20,7 @@ from offsetfs.pipeline.jobs.workers import Answer, check_visible, spread
 from offsetfs.pipeline.log_directories import opened
 from offsetfs.pipeline.read_options import DROPMALFORMED, ReadOptions
 from offsetfs.pipeline.scan import log_left_out, reader_of
-from offsetfs.pipeline.scan_range import Range, resolve
+from offsetfs.pipeline.scan_range import Range, ends_of, resolve
 from offsetfs.pipeline.splits import cut
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records import COLUMNS, OFFSET_DELTA, TIMESTAMP_DELTA
@@ -71,7 +71,7 @@ class StatsResult:
 def stats(spark: SparkSession, source: str, topics: Sequence[str] = ()) -> StatsResult:
     """Count a log directory, or some of its topics. Raises `OptionError`, `NotALogDirectory`, `JobFailed`."""
     options = _options(source, topics)
-    with opened(options.paths) as directory:
+    with opened(options.paths, options.access) as directory:
         ranges = resolve(directory, options)
         tasks = cut(directory, ranges, splits_min=1, bytes_per_split=options.bytes_per_split)
     for path in options.paths:
@@ -89,7 +89,7 @@ def _options(source: str, topics: Sequence[str]) -> ReadOptions:
 
 
 def _count(options: ReadOptions, ranges: tuple[Range, ...]) -> Answer:
-    with opened(options.paths) as directory:
+    with opened(options.paths, options.access, ends=ends_of(ranges)) as directory:
         return {"parts": [_count_range(directory, each, options) for each in ranges]}
 
 

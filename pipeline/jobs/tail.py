@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from offsetfs.pipeline.jobs.workers import JobFailed
 from offsetfs.pipeline.log_directories import opened
-from offsetfs.pipeline.read_options import ReadOptions
+from offsetfs.pipeline.read_options import ReadOptions, local_path
 from offsetfs.pipeline.scan_range import selected
 
 if TYPE_CHECKING:
@@ -51,16 +51,16 @@ def tail(
     if records_per_batch_max is not None:
         options["maxOffsetsPerTrigger"] = str(records_per_batch_max)
     known = ReadOptions.parse({**options, "path": source}, is_stream=True)
-    with opened(known.paths) as directory:
+    with opened(known.paths, known.access) as directory:
         selected(directory, known.selection)  # or a sentence, where a stream would end with a stack
     frame = spark.readStream.format("offsetfs").options(**options).load(known.path)
     if destination is None:
         text = ("topic", "partition", "offset", "timestamp", "cast(key AS string) key", "cast(value AS string) value")
         writer = frame.selectExpr(*text).writeStream.format("console").option("truncate", "false")
-    elif os.path.exists(destination) and not os.path.isdir(destination):
-        raise JobFailed(f"{destination} is not a directory")
     else:
-        path = os.path.abspath(destination)
+        path = local_path(destination, "the destination of tail")
+        if os.path.exists(path) and not os.path.isdir(path):
+            raise JobFailed(f"{destination} is not a directory")
         writer = frame.writeStream.format("parquet").option("path", path)
         writer = writer.option("checkpointLocation", os.path.join(path, CHECKPOINT))
     query = (writer.trigger(availableNow=True) if is_once else writer).start()

@@ -19,6 +19,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from offsetfs.pipeline.jobs.workers import Answer, check_visible, spread
+from offsetfs.pipeline.log_directories import make_readable
+from offsetfs.pipeline.read_options import location
 from offsetfs.storage import TopicPartition, files
 from offsetfs.storage.segments import parse_segment_name, segment_name
 from offsetfs.storage.verify import (
@@ -64,7 +66,8 @@ class _Piece:
 
 def verify(spark: SparkSession, source: str, partitions: Sequence[str] = ()) -> VerifyResult:
     """Check a log directory, or the partitions named. Raises `NotALogDirectory`, `UnknownPartition`, `JobFailed`."""
-    path = os.path.abspath(source)
+    path = location(source)
+    make_readable(path)
     wanted = [TopicPartition.parse(name) for name in partitions] or None
     findings: list[Finding] = []
     outside = Verification(path, wanted, report=findings.append)
@@ -159,6 +162,7 @@ def _verify_large(path: str, wanted: tuple[str, dict[int, list[Any]]]) -> Answer
 def _verify(
     path: str, partitions: list[TopicPartition], inspected: dict[TopicPartition, dict[int, SegmentInspection]]
 ) -> Answer:
+    make_readable(path, ends={})
     findings: list[Finding] = []
     tally = Verification(path, partitions, report=findings.append, inspected=inspected).run()
     return {"findings": [each.fields() for each in findings], "tally": tally.fields()}

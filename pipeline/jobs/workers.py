@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from offsetfs.archive import urls
 from offsetfs.pipeline.task_process import settle
 from offsetfs.storage import files
 
@@ -55,9 +56,10 @@ def check_visible(spark: SparkSession, path: str, *, is_to_write: bool = False) 
     """Raise `JobFailed` unless every executor sees this directory under its path.
 
     If the directory will be written to, a temporary file is created for the executors to find. If it is only read, its
-    names are compared, except short-lived ones. Without effect if all tasks run on this machine.
+    names are compared, except short-lived ones. Without effect if all tasks run on this machine, and for the URL of an
+    archive, which is the same everywhere.
     """
-    if spark_is_local(spark):
+    if spark_is_local(spark) or urls.is_remote(path):
         return
     name = f".offsetfs-nonce-{uuid.uuid4().hex}"
     nonce = os.path.join(path, name)

@@ -7,6 +7,7 @@ import lines_in
 import lines_out
 import mirrors
 import mounts
+import object_storage
 import pipelines
 import queries
 import served_logins
@@ -30,6 +31,7 @@ ROWS = (
     *served_logins.ROWS,
     *mirrors.ROWS,
     *table_rows.ROWS,
+    *object_storage.ROWS,
     *pipelines.ROWS,
     *queries.ROWS,
 )

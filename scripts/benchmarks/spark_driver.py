@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,6 +45,12 @@ class SparkDriver:
         """Return what a function of this module returns there, as JSON has it."""
         return self._answer(function, arguments)["result"]
 
+    def processor_seconds(self, function: str, **arguments: object) -> float:
+        """Return the processor time that a function takes there: driver, executors, and their Python workers."""
+        before = _processor_seconds(self.process.pid)
+        self._answer(function, arguments)
+        return _processor_seconds(self.process.pid) - before
+
     def _answer(self, function: str, arguments: Mapping[str, object]) -> Any:
         orders, answers = _pipes(self.process)
         orders.write(json.dumps({"function": function, "arguments": arguments}, default=str) + "\n")
@@ -55,14 +62,26 @@ class SparkDriver:
 
 
 @contextlib.contextmanager
-def begun(master: str, words: Path, *, with_kafka: bool = False) -> Iterator[SparkDriver]:
-    """Begin a session, until the end of the block; with the jars of Spark's Kafka source if asked for."""
+def begun(
+    master: str, words: Path, *, with_kafka: bool = False, environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[SparkDriver]:
+    """Begin a session, until the end of the block; with the jars of Spark's Kafka source if asked for.
+
+    `environment` is added to that of this process, for the driver and the executors.
+    """
     jars = ",".join(map(str, sorted(JARS.glob("*.jar")))) if with_kafka else ""
     settings = json.dumps({**SETTINGS, **({"spark.jars": jars} if jars else {})})
     command = [sys.executable, __file__, master, settings]
     with (
         words.open("w") as said,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True) as process,
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            env={**os.environ, **environment},
+        ) as process,
     ):
         driver = SparkDriver(process, words)
         try:
@@ -70,6 +89,20 @@ def begun(master: str, words: Path, *, with_kafka: bool = False) -> Iterator[Spa
             yield driver
         finally:
             _pipes(process)[0].close()
+
+
+def _processor_seconds(pid: int) -> float:
+    """Return the processor time of a process, its descendants, and those of them that have ended."""
+    stats = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            fields = path.read_text().rpartition(")")[2].split()
+            stats[int(path.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+    ticks, family = 0, [pid]
+    for each in family:
+        ticks += stats[each][1] if each in stats else 0
+        family += [child for child, (parent, _) in stats.items() if parent == each]
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:

@@ -2,23 +2,56 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+import s3_faults
+import s3_server
+from s3_faults import S3Faults
+from s3_server import S3Server
 
 JARS = Path(__file__).parents[2] / ".cache" / "spark-jars" / "libs"
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def s3_port() -> int:
+    """A free port, for the proxy before the S3 server: Spark's workers get its URL before the proxy runs."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def bucket(s3_port: int) -> Iterator[S3Faults]:
+    """An S3 server with the bucket `kafka`, behind the proxy that injects faults; started with the first test."""
+    with s3_server.running() as server, s3_faults.running(server, s3_port) as faults:
+        yield faults
+
+
+@pytest.fixture
+def faults(bucket: S3Faults, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Faults]:
+    """The proxy without rules, which S3 clients of this process and of Spark's workers use."""
+    for name, value in bucket.environment().items():
+        monkeypatch.setenv(name, value)
+    bucket.forget()
+    yield bucket
+    bucket.inject()
+
+
+@pytest.fixture(scope="session")
+def spark(s3_port: int) -> Iterator[Any]:
     """A session of this machine with two tasks at a time."""
     from offsetfs.pipeline.session import session
 
     jars = ",".join(str(path) for path in sorted(JARS.glob("*.jar")))
     conf = {"spark.sql.shuffle.partitions": "2", "spark.ui.showConsoleProgress": "false", "spark.jars": jars}
-    begun = session("local[2]", conf)
+    with mock.patch.dict(os.environ, S3Server(s3_port).environment()):  # workers inherit it from the JVM
+        begun = session("local[2]", conf)
     begun.sparkContext.setLogLevel("OFF")
     yield begun
     begun.stop()

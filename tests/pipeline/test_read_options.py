@@ -10,6 +10,7 @@ import pytest
 
 from offsetfs.pipeline import read_options
 from offsetfs.pipeline.read_options import EARLIEST, LATEST, OptionError, ReadOptions
+from offsetfs.pipeline.write_options import WriteOptions
 
 pytestmark = pytest.mark.unit
 
@@ -37,6 +38,29 @@ def test_several_directories_come_as_a_list_or_with_commas_and_each_once(tmp_pat
     assert parse(path=str(tmp_path / "a,b")).paths == (str(tmp_path / "a,b"),)
 
 
+def test_an_archive_has_one_name_for_all_its_urls() -> None:
+    assert parse(path="s3a://bucket/kafka/").paths == ("s3://bucket/kafka",)
+    both = ReadOptions.parse({"path": "s3://bucket/kafka,/data1, s3a://bucket/kafka , gs://other/x"})
+    assert both.paths == ("s3://bucket/kafka", "/data1", "gs://other/x")
+    with pytest.raises(OptionError, match="http://host/x: no such place for logs; give a directory, or an archive at"):
+        parse(path="http://host/x")
+
+
+def test_how_an_archive_is_read() -> None:
+    access = parse().access
+    assert (access.cache, access.cache_bytes_max, access.timeout_s) == (None, 2 << 30, 30.0)
+    access = parse(cache="/disk1/cache", cacheSize="500m", timeout="5").access
+    assert (access.cache, access.cache_bytes_max, access.timeout_s) == ("/disk1/cache", 500 << 20, 5.0)
+    assert parse(cache="NONE").access.cache is None
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/kafka", "s3a://bucket/kafka", "hdfs://name/kafka"])
+def test_what_writes_refuses_an_archive(url: str) -> None:
+    refused = f"{url}: a write needs a directory that the driver and all executors see under one path; archives in"
+    with pytest.raises(OptionError, match=re.escape(refused)):
+        WriteOptions.parse({"path": url, "topic": "orders"})
+
+
 def test_the_isolation_level_has_our_name_and_that_of_kafka() -> None:
     assert parse(isolation="read_committed").is_committed_only
     assert parse(**{"kafka.isolation.level": "read_committed"}).is_committed_only
@@ -54,6 +78,8 @@ REFUSED = {
     "no address": ({"path": ""}, "no log directory"),
     "a table's options": ({"owner": "ada", "location": "x"}, "CREATE TEMPORARY VIEW … USING offsetfs OPTIONS"),
     "two selections": ({"subscribe": "a", "subscribePattern": "b"}, "subscribe and subscribePattern contradict"),
+    "a relative cache": ({"cache": "blocks"}, "is neither none nor the absolute path of a directory"),
+    "a cache without a size": ({"cacheSize": "much"}, "is no size such as 500M or 2G"),
     "no topic": ({"subscribe": " , "}, "no topic is named"),
     "a broken pattern": ({"subscribePattern": "("}, "is no regular expression"),
     "no JSON": ({"assign": "orders"}, "is no JSON object"),
