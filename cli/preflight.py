@@ -18,7 +18,7 @@ from offsetfs.cli.mounts import daemon_registry, retention_warnings
 from offsetfs.cli.mounts.serving_daemon import daemon_of, user_name
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mount_at, mount_holding, resolved
 from offsetfs.storage import TopicPartition
-from offsetfs.storage.directory import MARKER_FILES, check_log_directory
+from offsetfs.storage.directory import MARKER_FILES, MIRROR_FILE, check_log_directory, has_meta_properties
 from offsetfs.storage.errors import InvalidName, NotALogDirectory, counted
 from offsetfs.storage.segments import parse_segment_name
 
@@ -150,6 +150,20 @@ def check_directory(path: str, *, read_only: bool, may_be_empty: bool) -> list[s
     if not any(name in MARKER_FILES for name in entries) and not all(name in _IGNORED_ENTRIES for name in entries):
         _check_any_segment(path, [name for name in directories if _is_partition(name)])
     return _warnings(path, [name for name in directories if not _is_known(name)])
+
+
+def check_mirror(path: str) -> None:
+    """Check that a directory can be that of a mirror. `Failure`.
+
+    The directory of a broker cannot: the broker removes topics that its cluster does not know.
+    """
+    check_directory(path, read_only=False, may_be_empty=True)
+    if has_meta_properties(path) and not os.path.exists(os.path.join(path, MIRROR_FILE)):
+        raise Failure(
+            f"{path}: is the log directory of a Kafka broker (it has meta.properties), and no mirror; give a new "
+            "directory, or that of a mirror",
+            WRONG_CALL,
+        )
 
 
 def _check_archive(path: str, *, read_only: bool) -> list[str]:

@@ -54,6 +54,8 @@ _SESSION_SHARE = 0.85, 0.95
 """After which part of a session the client logs in again, as in Kafka: by chance, so that not all do it at once."""
 
 _TLS_ALERT = b"\x15\x03"
+_WITH_LOGIN = "security.protocol=SASL_PLAINTEXT or SASL_SSL in the file of --config"
+_WITH_TLS = "security.protocol=SSL or SASL_SSL in the file of --config"
 _HTTP = b"HTTP"
 
 _API_VERSIONS = "ApiVersionsRequest"
@@ -360,9 +362,9 @@ class BrokerConnection:
         if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
             cause = os_error_text(error)
         if not self._versions:
-            cause += "" if self._properties.tls else "; if its listener has TLS, set security.protocol=SSL or SASL_SSL"
+            cause += "" if self._properties.tls else f"; if its listener has TLS, set {_WITH_TLS}"
         elif self._login is None and not self._is_answered:
-            cause += "; if its listener needs a login, set security.protocol=SASL_PLAINTEXT or SASL_SSL"
+            cause += f"; if its listener needs a login, set {_WITH_LOGIN}"
         return Disconnected(f"{self}: {cause}")
 
     def _failed(self, error: ClientError) -> ClientError:
@@ -390,7 +392,7 @@ class BrokerConnection:
 def _no_response(head: bytes, size: int, size_max: int) -> str:
     """Return what bytes are that are not the size of a response."""
     if head.startswith(_TLS_ALERT):
-        return "the broker uses TLS at this port; set security.protocol=SSL or SASL_SSL"
+        return f"the broker uses TLS at this port; set {_WITH_TLS}"
     if head == _HTTP:
         return "an HTTP server, and no Kafka broker; give the address of a Kafka listener"
     if size < _SIZE_BYTES:

@@ -113,7 +113,9 @@ def _no_handshake(peer: str, mechanism: str, response: Any) -> Exception:
             f"{peer}: {MECHANISM} is {mechanism}, and the broker offers {offered}; set one of these"
         )
     if response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
-        return AuthenticationFailed(f"{peer}: this listener has no login; set security.protocol=PLAINTEXT or SSL")
+        return AuthenticationFailed(
+            f"{peer}: this listener has no login; set security.protocol=PLAINTEXT or SSL in the file of --config"
+        )
     return KafkaError(response.error_code, f"{peer}: SaslHandshake")
 
 

@@ -99,7 +99,7 @@ async def handshake(peer: socket.socket, address: Address, properties: TlsProper
         tls.close()
         raise Disconnected(
             f"{address_text(address)}: the broker has closed the connection in the handshake of TLS; if this listener "
-            "has no TLS, set security.protocol=PLAINTEXT or SASL_PLAINTEXT"
+            "has no TLS, set security.protocol=PLAINTEXT or SASL_PLAINTEXT in the file of --config"
         ) from error
     except ssl.SSLError as error:
         tls.close()
@@ -124,7 +124,8 @@ _NO_NAME = (62, 63, 64)
 _EXPIRED, _NOT_YET_VALID = 10, 9
 
 _SENTENCES = {
-    "WRONG_VERSION_NUMBER": "this listener has no TLS; set security.protocol=PLAINTEXT or SASL_PLAINTEXT",
+    "WRONG_VERSION_NUMBER": "this listener has no TLS; set security.protocol=PLAINTEXT or SASL_PLAINTEXT in the file "
+    "of --config",
     "HTTP_REQUEST": "an HTTP server, and no Kafka broker; give the address of a Kafka listener",
     "TLSV1_ALERT_PROTOCOL_VERSION": "the broker permits none of the versions in ssl.enabled.protocols",
     "UNSUPPORTED_PROTOCOL": "the broker has none of the versions in ssl.enabled.protocols",
@@ -140,11 +141,11 @@ _SENTENCES = {
 
 
 def _unverified(error: ssl.SSLCertVerificationError) -> str:
-    text = error.verify_message
+    text = error.verify_message.rstrip(".")
     if error.verify_code in _NO_NAME:
         return (
             f"the certificate of the broker is for another host: {text}; use a host name of the certificate, or set "
-            f"{CHECKED_NAME}= without a value to check no name"
+            f"{CHECKED_NAME}= without a value in the file of --config to check no name"
         )
     if error.verify_code in (_EXPIRED, _NOT_YET_VALID):
         return f"the certificate of the broker is not valid now: {text}; it has to be renewed, or a clock is wrong"

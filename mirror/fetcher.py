@@ -44,7 +44,7 @@ back takes 0.4 ms, more when other processes use the processor."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
-_MOVED = frozenset(
+MOVED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -210,7 +210,7 @@ class NodeFetcher:
 
     def _take(self, partitions: Sequence[MirroredPartition], response: Any) -> list[Fetched]:
         fetched, size, with_error = list[Fetched](), 0, set[MirroredPartition]()
-        for topic, number, data in _data_of(response):
+        for topic, number, data in data_of(response):
             found = self._owner.by_name(topic.topic, topic.topic_id, number)
             if found is None or found.node != self.node:
                 continue
@@ -219,7 +219,7 @@ class NodeFetcher:
                 continue  # asked for before the partition was moved
             if data.error_code:
                 with_error.add(found)
-            records = _records_of(data)
+            records = records_of(data)
             size += len(records)
             one = self._take_partition(found, data, offset, records)
             if one is not None:
@@ -271,7 +271,7 @@ class NodeFetcher:
                 found.read_replica = UNKNOWN
             else:
                 found.is_out_of_range = True
-        elif code in _MOVED:
+        elif code in MOVED:
             found.read_replica = UNKNOWN
             found.wait_until = trio.current_time() + PAUSE_S
             self._owner.metadata_is_old()
@@ -344,7 +344,7 @@ def _append(fetched: Sequence[Fetched]) -> list[int | Exception]:
     return results
 
 
-def _data_of(response: Any) -> Iterator[tuple[Any, int, Any]]:
+def data_of(response: Any) -> Iterator[tuple[Any, int, Any]]:
     """Yield topic, number and data of each partition; those of versions before 4 have other names."""
     for topic in response.responses:
         for each in topic.partitions:
@@ -353,7 +353,7 @@ def _data_of(response: Any) -> Iterator[tuple[Any, int, Any]]:
             yield topic, each.partition, each
 
 
-def _records_of(data: Any) -> memoryview:
+def records_of(data: Any) -> memoryview:
     records = data.records if hasattr(data, "records") else data.record_set
     return memoryview(b"" if records is None else records)
 

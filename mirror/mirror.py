@@ -20,9 +20,10 @@ import trio
 from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.errors import ClientError, error_name
 from offsetfs.client.metadata import ClusterMetadata, TopicInfo
-from offsetfs.mirror import positions, topics
+from offsetfs.mirror import last_records, positions, topics
 from offsetfs.mirror.fetcher import NodeFetcher
 from offsetfs.mirror.groups import GroupMirror, conflict
+from offsetfs.mirror.last_records import Comparison
 from offsetfs.mirror.options import EARLIEST, FETCH_BYTES_MAX, FLIGHT_BYTES_MAX, LATEST, MirrorOptions, OnGap
 from offsetfs.mirror.partition import UNKNOWN, MirroredPartition
 from offsetfs.mirror.positions import OffsetQuery, SourceOffset
@@ -256,7 +257,7 @@ class Mirror:
         if known.cluster_id != (metadata.cluster_id or ""):
             raise MirrorError(
                 f"{self._directory.path} mirrors the cluster {known.cluster_id} ({known.source}), and {self.source} "
-                f"is {metadata.cluster_id}; use another directory"
+                f"is {metadata.cluster_id}; mirror into another directory"
             )
         if reason := conflict(self._options, known.topics):
             raise MirrorError(reason)
@@ -294,10 +295,10 @@ class Mirror:
         path = self._directory.path
         if found is None:
             cause = "the directory has a topic of this name that is no mirror"
-            return f"{cause}; delete it (offsetfs delete {path} {topic.name}), or use another one"
+            return f"{cause}; mirror into another directory, or delete it (offsetfs delete {path} {topic.name})"
         if _is_another(topic, found):
             cause = "deleted and created again at the source; the records here are those of the former topic"
-            return f"{cause}; delete them (offsetfs delete {path} {topic.name}), or mirror into another directory"
+            return f"{cause}; mirror into another directory, or delete them (offsetfs delete {path} {topic.name})"
         return ""
 
     async def _record(self, known: MirrorFile, new: Sequence[TopicInfo]) -> MirrorFile:
@@ -459,44 +460,71 @@ class Mirror:
         asked = list[OffsetQuery]()
         for each in unchecked:
             each.restart(max(each.log.next_offset, each.end if self._options.keep else 0))
-            if each.position_epoch == UNKNOWN:
-                each.is_checked = True
-            else:
+            if each.position_epoch != UNKNOWN:
                 asked.append(OffsetQuery(each.name, each.leader, each.leader_epoch, each.position_epoch))
         answers = await positions.ends_of_epochs(self._client, asked)
-        for one in asked:
-            await self._compare(self.partitions[one.name], one, answers.get(one.name))
+        differing = {one.name for one in asked if not await self._is_prefix(one, answers.get(one.name))}
+        await self._compare_ends([each for each in unchecked if each.name not in differing])
 
-    async def _compare(self, found: MirroredPartition, asked: OffsetQuery, answer: SourceOffset | None) -> None:
+    async def _compare_ends(self, found: Sequence[MirroredPartition]) -> None:
+        """Stop partitions whose last records are others than those of the source; the rest are checked."""
+        compared = await last_records.compare(self._client, found)
+        for each, result in compared.items():
+            if isinstance(result, int):
+                each.stop(
+                    f"the record at offset {result} is another one at the source: it is another log, or was restored "
+                    f"from a backup; mirror into another directory, or delete the topic here "
+                    f"(offsetfs delete {self._directory.path} {each.name.topic})"
+                )
+                self.changed(each)
+            elif result is Comparison.NO_ANSWER:
+                self._asks_again = True
+            else:
+                each.is_checked = True
+
+    async def _is_prefix(self, asked: OffsetQuery, answer: SourceOffset | None) -> bool:
+        """Cut what the source lost in an election; return whether the leader epochs of log and leader now agree."""
+        found = self.partitions[asked.name]
         if answer is None or answer.error in _PASSING:
             self._asks_again = True
-            return
+            return False
         if answer.error == ErrorCode.UNSUPPORTED_VERSION:
-            found.is_checked = True
-            return
+            return True
         if answer.error:
             found.stop(f"OffsetForLeaderEpoch: {error_name(answer.error)}")
             self.changed(found)
-            return
+            return False
         if answer.offset < 0:
             if UNKNOWN < found.leader_epoch < asked.value:
                 found.stop(
                     f"the source does not know the leader epoch {asked.value} of the last record here: it is another "
-                    f"log; delete the topic here (offsetfs delete {self._directory.path} {found.name.topic})"
+                    f"log; mirror into another directory, or delete the topic here (offsetfs delete "
+                    f"{self._directory.path} {found.name.topic})"
                 )
                 self.changed(found)
-            found.is_checked = True
-            return
+                return False
+            return True
         cut = answer.offset
         if answer.epoch < asked.value:
             local = found.log.end_of_epoch(answer.epoch)
             cut = min(cut, cut if local is None else local[1])
         if cut >= found.log.next_offset:
-            found.is_checked = True
-            return
+            return True
+        if asked.value == asked.leader_epoch:  # no election since the last record here, which could have lost some
+            self._stop_before_end(found, cut)
+            return False
         await self._truncate(found, cut)
         # Further back the logs may differ, too: then the epoch that is the last one now is compared.
-        found.is_checked = answer.epoch >= asked.value or found.position_epoch in (UNKNOWN, answer.epoch)
+        is_compared = answer.epoch >= asked.value or found.position_epoch in (UNKNOWN, answer.epoch)
+        return is_compared and not found.is_stopped
+
+    def _stop_before_end(self, found: MirroredPartition, end: int) -> None:
+        path = self._directory.path
+        found.stop(
+            f"the source ends at offset {end}, before the end here, {found.end}: it lost records, or is another log; "
+            f"cut them here (offsetfs truncate {path} {found.name} {end}), or mirror into another directory"
+        )
+        self.changed(found)
 
     async def _truncate(self, found: MirroredPartition, offset: int) -> None:
         end = found.log.next_offset
@@ -525,11 +553,7 @@ class Mirror:
             if each.end < start.offset:
                 await self._cross_gap(each, start.offset)
             elif each.end > end.offset:
-                each.stop(
-                    f"the source ends at offset {end.offset}, before the end here, {each.end}: it lost records, or is "
-                    f"another log; cut them here (offsetfs truncate), or delete the topic here"
-                )
-                self.changed(each)
+                self._stop_before_end(each, end.offset)
             else:
                 each.wait_until = trio.current_time() + RECHECK_S
 

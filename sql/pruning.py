@@ -1,4 +1,4 @@
-"""Which records a filter can match: ranges of offsets, and the earliest time.
+"""Which records a filter can match: ranges of offsets, and the earliest and the latest time.
 
 DuckDB passes a filter as an expression of Arrow, whose structure Python cannot read. Arrow itself decides whether an
 expression can be true for rows of which something is known, such as "partition is 3, and offset is 0 to 99": so it
@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from offsetfs.arrow.schema import SCHEMA
-from offsetfs.storage import TopicPartition
+from offsetfs.storage import LOG_APPEND_TIME, BatchHeader, TopicPartition
 
 PIECES_MAX = 64
 """Into how many pieces a range of offsets is divided, to find gaps that a filter leaves."""
@@ -51,6 +51,12 @@ class Pruning:
         if "timestamp" not in self._names or self._can_match(_until(_EARLIEST_US)):
             return None
         return _last_unmatched(lambda us: not self._can_match(_until(us)), _EARLIEST_US, _LATEST_US) // 1000 + 1
+
+    def end_ms(self) -> int | None:
+        """Return the time in milliseconds after which no record matches; None: records of any time may match."""
+        if "timestamp" not in self._names or self._can_match(_since(_LATEST_US)):
+            return None
+        return (-_last_unmatched(lambda us: not self._can_match(_since(-us)), -_LATEST_US, -_EARLIEST_US) - 1) // 1000
 
     def partition_can_match(self, name: TopicPartition) -> bool:
         """Return whether records of a partition can match."""
@@ -120,6 +126,22 @@ def _is_of(name: TopicPartition) -> pc.Expression:
 
 def _within(start: int, stop: int) -> pc.Expression:
     return (ds.field("offset") >= start) & (ds.field("offset") <= stop - 1)  # Arrow does not know that it is whole
+
+
+def stamped_within(header: BatchHeader, start_ms: int | None, end_ms: int | None) -> bool:
+    """Return whether a batch can have records from `start_ms` to `end_ms`, both included; None: without that bound.
+
+    With LogAppendTime all records of a batch have the time in its header. With CreateTime a header has no lower limit
+    of the times: that of the first record need not be the least.
+    """
+    if header.is_old or header.timestamp_type != LOG_APPEND_TIME:
+        return True
+    time = header.max_timestamp
+    return (start_ms is None or start_ms <= time) and (end_ms is None or time <= end_ms)
+
+
+def _since(us: int) -> pc.Expression:
+    return ds.field("timestamp") >= pa.scalar(us, SCHEMA.field("timestamp").type)
 
 
 def _until(us: int) -> pc.Expression:

@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 
 from offsetfs.arrow.record_batches import record_batches
 from offsetfs.arrow.schema import SCHEMA
-from offsetfs.sql.pruning import Pruning, names_in
+from offsetfs.sql.pruning import Pruning, names_in, stamped_within
 from offsetfs.storage import BatchSlice, LogDirectory, LogReader, LogView, TopicPartition
 from offsetfs.storage.errors import StorageError
 
@@ -148,7 +148,8 @@ class TopicTable(ds.Dataset):
             context.total_bytes += sum(reader.size_bytes() for _, _, _, reader in readers)
         if context.is_plan_only:
             return iter(())
-        return self._read([(name, reader) for name, _, _, reader in readers], shown, needed, filter)
+        times = start_ms, pruning.end_ms()
+        return self._read([(name, reader) for name, _, _, reader in readers], shown, needed, filter, times)
 
     def _read(
         self,
@@ -156,11 +157,15 @@ class TopicTable(ds.Dataset):
         shown: list[str],
         needed: list[str],
         filter: pc.Expression | None,
+        times: tuple[int | None, int | None],
     ) -> Iterator[pa.RecordBatch]:
         context, schema, on_damage = self._context, _schema_of(needed), self._on_damage()
         try:
             for name, reader in readers:
-                for batch in record_batches(context.counted(reader.slices()), name, schema, on_damage):
+                slices = context.counted(reader.slices())
+                if times != (None, None):
+                    slices = (each for each in slices if stamped_within(each[0].header, *times))
+                for batch in record_batches(slices, name, schema, on_damage):
                     context.report()
                     found = batch if filter is None else batch.filter(filter)
                     if found.num_rows:

@@ -107,8 +107,10 @@ def command(
             f"{log_directory}: is not a directory; give a new one, or that of a mirror", WRONG_CALL
         ) from error
     except OSError as error:
-        raise Failure(f"{log_directory}: {error.strerror}", WRONG_CALL) from error
-    preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
+        raise Failure(
+            f"{log_directory}: {error.strerror}; give a path where this user can write", WRONG_CALL
+        ) from error
+    preflight.check_mirror(log_directory)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     return DONE if _mirror(log_directory, source, listener) else FAILED
 

@@ -113,10 +113,12 @@ def cache_directory(mount: KafkaMount, mount_point: str) -> str:
     path = os.path.realpath(path)
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
+    except FileExistsError as error:
+        raise Failure(f"cache={path} is not a directory; give a new one, or that of a mirror", WRONG_CALL) from error
     except OSError as error:
-        raise Failure(f"{path}: {error.strerror}", WRONG_CALL) from error
+        raise Failure(f"cache={path}: {error.strerror}; give a path where this user can write", WRONG_CALL) from error
     preflight.check_not_nested(path, mount_point)
-    preflight.check_directory(path, read_only=False, may_be_empty=True)
+    preflight.check_mirror(path)
     return path
 
 

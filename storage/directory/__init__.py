@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from offsetfs.storage.directory.inherited_settings import SettingLayers, setting_layers
     from offsetfs.storage.directory.log_changes import LogChange, OnLogChange
     from offsetfs.storage.directory.log_directories import left_out_message, metadata_directory_among, split_paths
-    from offsetfs.storage.directory.mirror_file import MirroredTopic, MirrorFile
+    from offsetfs.storage.directory.mirror_file import MIRROR_FILE, MirroredTopic, MirrorFile
     from offsetfs.storage.recovery.recover_all import OnRecovery, RecoveryProgress
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "LEADER_EPOCHS",
     "LOAD_JOURNAL",
     "MARKER_FILES",
+    "MIRROR_FILE",
     "PARTITION_METADATA",
     "RESTORE_JOURNAL",
     "CleanShutdown",
@@ -64,6 +65,7 @@ __getattr__ = lazy_names(
         "LOAD_JOURNAL": "directory.directory_listing",
         "MARKER_FILES": "directory.directory_listing",
         "LogChange": "directory.log_changes",
+        "MIRROR_FILE": "directory.mirror_file",
         "MirrorFile": "directory.mirror_file",
         "MirroredTopic": "directory.mirror_file",
         "OnLogChange": "directory.log_changes",

@@ -148,6 +148,17 @@ def test_options_that_are_wrong_are_one_sentence(
     assert not os.path.ismount(tmp_path / "mnt")
 
 
+def test_a_cache_that_is_a_file_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mnt").mkdir()
+    cache = tmp_path / "cache"
+    cache.write_text("text")
+    options = f"cache={cache}"
+    assert cli.run(["mount", "kafka://127.0.0.1:1/", str(tmp_path / "mnt"), "-o", options]) == WRONG_CALL
+    message = f"cache={cache} is not a directory; give a new one, or that of a mirror"
+    assert capfd.readouterr().err == f"offsetfs mount: {message}\n"
+    assert cache.read_text() == "text"
+
+
 def test_a_cluster_that_cannot_be_mirrored_is_one_sentence(source: offsetfs.EmbeddedBroker, tmp_path: Path) -> None:
     (tmp_path / "mnt").mkdir()
     cluster = source.bootstrap_servers

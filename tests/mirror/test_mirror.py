@@ -335,6 +335,61 @@ async def test_what_the_source_lost_in_an_unclean_election_is_cut(
     assert directory.log(ORDERS).epochs.entries == log.epochs.entries
 
 
+async def test_records_that_are_gone_without_an_election_stop_the_partition(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    log = source.log(ORDERS)
+    for value in (b"a", b"b", b"c", b"d"):
+        append(log, value)
+    append(source.log(USERS), b"one")
+    await mirrored(running, directory)
+    before = bytes_of(directory.log(ORDERS))
+    log.truncate_to(2)
+    append(source.log(USERS), b"two")
+    events = await mirrored(running, directory)
+    remedy = f"cut them here (offsetfs truncate {directory.path} orders-0 2), or mirror into another directory"
+    cause = "the source ends at offset 2, before the end here, 4: it lost records, or is another log"
+    assert events == [f"orders-0: {cause}; {remedy}"]
+    assert bytes_of(directory.log(ORDERS)) == before
+    assert directory.log(USERS).next_offset == 2
+
+
+@pytest.mark.parametrize(("name", "other"), [(ORDERS, USERS), (USERS, ORDERS)])
+async def test_records_of_another_log_with_the_same_epochs_are_not_mixed(
+    name: TopicPartition, other: TopicPartition, running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    log = source.log(name)
+    append(log, b"a")
+    append(log, b"b", b"c")
+    append(source.log(other), b"one")
+    await mirrored(running, directory)
+    before = bytes_of(directory.log(name))
+    log.truncate_to(1)
+    append(log, b"b", b"other", b"more")
+    append(source.log(other), b"two")
+    events = await mirrored(running, directory)
+    cause = "the record at offset 2 is another one at the source: it is another log, or was restored from a backup"
+    remedy = "mirror into another directory, or delete the topic here"
+    assert events == [f"{name}: {cause}; {remedy} (offsetfs delete {directory.path} {name.topic})"]
+    assert bytes_of(directory.log(name)) == before
+    assert directory.log(other).next_offset == 2
+
+
+@pytest.mark.parametrize(("value", "differs"), [(b"c", False), (b"other", True)])
+async def test_records_that_compaction_removed_at_the_source_are_no_difference(
+    value: bytes, *, differs: bool, running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    log = source.log(ORDERS)
+    log.append_replicated(keyed(0, Keyed(0, b"k", b"a"), Keyed(1, b"l", b"b"), Keyed(2, b"k", b"c")))
+    await mirrored(running, directory)
+    log.truncate_to(0)
+    log.append_replicated(keyed(0, Keyed(2, b"k", value)))
+    append(log, b"more")
+    events = await mirrored(running, directory)
+    assert [each.partition(":")[0] for each in events] == ["orders-0"] * differs
+    assert directory.log(ORDERS).next_offset == (3 if differs else 4)
+
+
 async def test_an_older_source_stops_the_partition(
     running: Running, source: LogDirectory, directory: LogDirectory
 ) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from keyed_logs import Keyed, keyed
 
 import offsetfs
+from offsetfs.arrow.record_batches import record_batches
 from offsetfs.sql.session import SqlError, SqlSession
 from offsetfs.sql.topic_table import Scan
-from offsetfs.storage import LogDirectory
+from offsetfs.storage import BatchSlice, LogDirectory, TopicPartition
 from offsetfs.storage.errors import CorruptBatch
 
 pytestmark = pytest.mark.unit
@@ -172,6 +175,62 @@ def test_a_lower_bound_of_time_skips_what_is_before_the_first_record_of_that_tim
     with offsetfs.open(mixed) as data:
         assert only.start == data.partition(str(only.partition)).offset_at(newest)
     assert not scans_of(session, 'SELECT key FROM t WHERE "timestamp" > now() + INTERVAL 1 HOUR')[0].ranges
+
+
+@pytest.fixture(scope="module")
+def stamped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log whose batches the broker stamped, with a clock that goes back, some with times of the producer."""
+    numbers = random.Random(5)
+    path = tmp_path_factory.mktemp("stamped")
+    with closing(LogDirectory.open(str(path))) as directory:
+        log = directory.create_partition(TopicPartition("t", 0), {"segment.bytes": "2000", "retention.ms": "-1"})
+        for number in range(120):
+            first = int(BEGIN.timestamp() * 1000) + 60_000 * (number - numbers.randrange(20))
+            times = [first, first - numbers.randrange(600_000), first + numbers.randrange(600_000)]
+            records = [Keyed(delta, b"a", b"x" * 20, each) for delta, each in enumerate(times)]
+            append_time = None if number % 3 == 0 else first
+            log.append_replicated(keyed(3 * number, *records, append_time=append_time, codec="lz4"))
+    return path
+
+
+def test_bounds_of_time_leave_out_whole_batches_that_the_broker_stamped_and_no_row(
+    stamped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded = 0
+
+    def counted(slices: Iterable[BatchSlice], *words: Any) -> Iterator[Any]:
+        def each() -> Iterator[BatchSlice]:
+            nonlocal decoded
+            for one in slices:
+                decoded += 1
+                yield one
+
+        return record_batches(each(), *words)
+
+    monkeypatch.setattr("offsetfs.sql.topic_table.record_batches", counted)
+    rows = rows_of(stamped, "t")
+    times = sorted({row[2] for row in rows})
+    directory = LogDirectory.open(str(stamped), read_only=True)
+    with SqlSession(directory) as session:
+        for when in (times[0] - timedelta(days=1), *times[::40], times[-1], times[-1] + timedelta(microseconds=1)):
+            at = f"TIMESTAMPTZ '{when.isoformat()}'"
+            for name, compare in OPERATORS.items():
+                expected = [row for row in rows if compare(row[2], when)]
+                assert found(session, "t", f'"timestamp" {name} {at}') == expected
+                either = f'"timestamp" {name} {at} OR "offset" = 7'
+                assert found(session, "t", either) == [row for row in rows if row in expected or row[1] == 7]
+        quarter, half = times[len(times) // 4], times[len(times) // 2]
+        for condition in (
+            f"\"timestamp\" < TIMESTAMPTZ '{quarter.isoformat()}'",
+            f"\"timestamp\" BETWEEN TIMESTAMPTZ '{quarter.isoformat()}' AND TIMESTAMPTZ '{half.isoformat()}'",
+        ):
+            decoded = 0
+            assert found(session, "t", condition)
+            assert decoded < 80  # of 120, 40 with times of the producer
+        decoded = 0
+        assert found(session, "t", f"\"timestamp\" < TIMESTAMPTZ '{times[0].isoformat()}'") == []
+        assert decoded == 40
+    directory.close()
 
 
 def test_a_count_reads_no_other_column_than_the_partition(session: SqlSession) -> None:

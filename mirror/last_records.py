@@ -1,0 +1,146 @@
+"""Compares the last records here with those of the source at the same offsets.
+
+Leader epochs do not tell two logs apart whose epochs have the same numbers, such as those of a cluster before and after
+it was restored from a backup. Only the last batch of a partition is compared. Compaction at the source may have removed
+records, or the batch may be gone there: what one side alone has is no difference.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from functools import partial
+from itertools import islice
+
+from offsetfs.client.cluster import ClusterClient
+from offsetfs.client.errors import ClientError
+from offsetfs.mirror.fetcher import MOVED, data_of, records_of
+from offsetfs.mirror.partition import UNKNOWN, MirroredPartition
+from offsetfs.mirror.session import LEADER_EPOCH_VERSION, TOPIC_IDS_VERSION
+from offsetfs.protocol import messages as m
+from offsetfs.protocol.message import NO_ID
+from offsetfs.runtime.threads import in_thread_or_here
+from offsetfs.storage import Batch, read_batch
+from offsetfs.storage.errors import StorageError
+
+BYTES_MAX = 16 << 20
+"""How many bytes of last batches are compared at a time; one batch may have more."""
+PARTITIONS_MAX = 256
+
+_EPOCH_BYTES = slice(12, 16)
+"""Where a batch has its leader epoch, which its checksum does not cover."""
+
+
+class Comparison(enum.Enum):
+    """The result for a partition without a difference."""
+
+    EQUAL = enum.auto()
+    """No record is known to differ."""
+    NO_ANSWER = enum.auto()
+    """The source does not answer now."""
+
+
+Results = Mapping[MirroredPartition, Comparison | int]
+"""For each partition a `Comparison`, or the first offset at which a record of its last batch differs."""
+
+
+async def compare(client: ClusterClient, partitions: Iterable[MirroredPartition]) -> Results:
+    """Compare the last batch of each partition with what its leader has there."""
+    waiting = list(partitions)
+    found: dict[MirroredPartition, Comparison | int] = dict.fromkeys(waiting, Comparison.EQUAL)
+    waiting = [each for each in waiting if each.log.size_bytes and each.log.log_start_offset < each.log.next_offset]
+    while waiting:
+        own = await in_thread_or_here(partial(_last_batches, waiting))
+        by_leader = defaultdict[int, dict[MirroredPartition, Batch]](dict)
+        for each, batch in own.items():
+            if batch is not None:
+                by_leader[each.leader][each] = batch
+        for leader, batches in by_leader.items():
+            found |= await _compared(client, leader, batches)
+        del waiting[: len(own)]
+    return found
+
+
+def _last_batches(partitions: Iterable[MirroredPartition]) -> dict[MirroredPartition, Batch | None]:
+    """Return the last batches of some partitions, from the first one on, in a thread; None where it is unreadable."""
+    found: dict[MirroredPartition, Batch | None] = {}
+    size = 0
+    for each in islice(partitions, PARTITIONS_MAX):
+        try:
+            batch = found[each] = each.log.batch_at(each.log.next_offset - 1)
+        except (StorageError, OSError):  # `verify` and the next append say more
+            batch = found[each] = None
+        size += 0 if batch is None else batch.header.size
+        if size >= BYTES_MAX:
+            break
+    return found
+
+
+async def _compared(client: ClusterClient, leader: int, own: Mapping[MirroredPartition, Batch]) -> Results:
+    """Compare partitions of one leader."""
+    try:
+        fetched = await _fetched(client, leader, own)
+        for each, records in list(fetched.items()):
+            # A batch that is larger than the one here is in a response only as the first one of it.
+            if records is not None and not records and len(own) > 1:
+                fetched |= await _fetched(client, leader, {each: own[each]})
+    except ClientError as error:  # one that does not pass is raised by the request for the next records, too
+        return dict.fromkeys(own, Comparison.NO_ANSWER if error.is_retriable else Comparison.EQUAL)
+    return await in_thread_or_here(
+        lambda: {each: _difference(batch, fetched.get(each, _NOTHING)) for each, batch in own.items()}
+    )
+
+
+_NOTHING = memoryview(b"")
+
+
+async def _fetched(
+    client: ClusterClient, leader: int, own: Mapping[MirroredPartition, Batch]
+) -> dict[MirroredPartition, memoryview | None]:
+    """Return what the leader has at the last offset of each batch, b"" if it has nothing; None: it says later."""
+    connection = await client.connection(leader)
+    has_ids = all(each.topic_id != NO_ID for each in own)
+    version = connection.version_of(m.FetchRequest, max_version=None if has_ids else TOPIC_IDS_VERSION - 1)
+    topics: dict[str, m.FetchRequestFetchTopic] = {}
+    for each, batch in own.items():
+        topic = topics.setdefault(each.name.topic, m.FetchRequestFetchTopic(each.name.topic, each.topic_id, []))
+        topic.partitions.append(
+            m.FetchRequestFetchPartition(
+                partition=each.name.partition,
+                current_leader_epoch=each.leader_epoch if version >= LEADER_EPOCH_VERSION else UNKNOWN,
+                fetch_offset=batch.header.last_offset,
+                partition_max_bytes=batch.header.size,
+            )
+        )
+    size = sum(each.header.size for each in own.values())
+    request = m.FetchRequest(max_bytes=size, min_bytes=1, session_epoch=-1, topics=[*topics.values()])
+    response = await connection.request(request, max_version=version)
+    by_name = {(each.name.topic, each.name.partition): each for each in own}
+    by_id = {(each.topic_id, each.name.partition): each for each in own}
+    found: dict[MirroredPartition, memoryview | None]
+    found = dict.fromkeys(own, None if response.error_code in MOVED else _NOTHING)
+    for topic, number, data in data_of(response):
+        one = by_name.get((topic.topic, number)) or by_id.get((bytes(topic.topic_id), number))
+        if one is not None and data.error_code:
+            found[one] = None if data.error_code in MOVED else _NOTHING
+        elif one is not None:
+            found[one] = records_of(data)
+    return found
+
+
+def _difference(own: Batch, records: memoryview | None) -> Comparison | int:
+    if records is None:
+        return Comparison.NO_ANSWER
+    if not records or _without_epoch(records[: own.header.size]) == _without_epoch(own.data):
+        return Comparison.EQUAL
+    try:
+        theirs = {each.offset: each for each in read_batch(records).records()}
+        different = [each.offset for each in own.records() if theirs.get(each.offset, each) != each]
+    except StorageError:  # damaged, here or there
+        return Comparison.EQUAL
+    return int(different[0]) if different else Comparison.EQUAL
+
+
+def _without_epoch(batch: memoryview) -> tuple[memoryview, memoryview]:
+    return batch[: _EPOCH_BYTES.start], batch[_EPOCH_BYTES.stop :]
