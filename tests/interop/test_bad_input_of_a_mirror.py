@@ -117,7 +117,7 @@ def test_a_connection_that_cannot_work_is_refused_with_cause_and_remedy(
     kafka: OpenKafka, web_server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     trusting, wrong = tls(tmp_path / "tls.properties"), login(tmp_path / "wrong.properties", "wrong")
-    right, nobody = login(tmp_path / "right.properties", PASSWORD), f"127.0.0.1:{free_ports(1)[0]}"
+    right, unused = login(tmp_path / "right.properties", PASSWORD), f"127.0.0.1:{free_ports(1)[0]}"
     own = tmp_path / "own.properties"
     own.write_text("security.protocol=SSL\n")
     in_file = "in the file of --config"
@@ -128,7 +128,7 @@ def test_a_connection_that_cannot_work_is_refused_with_cause_and_remedy(
         (kafka.sasl, wrong, f"{kafka.sasl}: {WRONG_PASSWORD}"),
         (kafka.sasl, None, f"needs a login, set security.protocol=SASL_PLAINTEXT or SASL_SSL {in_file}"),
         (kafka.address, right, f"this listener has no login; set security.protocol=PLAINTEXT or SSL {in_file}"),
-        (nobody, None, f"{nobody}: Connection refused; check the address, and that a broker runs there"),
+        (unused, None, f"{unused}: Connection refused; check the address, and that a broker runs there"),
         (web_server, None, "an HTTP server, and no Kafka broker; give the address of a Kafka listener"),
     ):
         options = [] if config is None else ["--config", str(config)]
