@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NoReturn
 
-from offsetfs.archive.block_fetcher import BlockFetcher, DamagedBlock, LogBytes
+from offsetfs.archive.block_fetcher import REQUEST_BYTES_MAX, BlockFetcher, DamagedBlock, LogBytes
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.files import Buffer, File
 
@@ -83,7 +83,7 @@ class BytesFile(ReadOnlyFile):
 class RemoteLogFile(ReadOnlyFile):
     """The log of an archived segment. Its size grows with that of the archived segment."""
 
-    __slots__ = ("_explained", "_fetcher", "_log", "_status", "_streams")
+    __slots__ = ("_explained", "_fetcher", "_log", "_looked_up", "_status", "_streams")
 
     def __init__(
         self,
@@ -92,16 +92,19 @@ class RemoteLogFile(ReadOnlyFile):
         log: Callable[[bool], LogBytes],
         fetcher: BlockFetcher,
         explained: Callable[[DamagedBlock], OSError],
+        looked_up: Callable[[int], tuple[int, int]],
     ) -> None:
         """`log` returns where the bytes are now, and fetches the checksums, or raises `WouldBlock` if that is True.
 
-        `status` does not wait. `explained` returns the error for readers of the log.
+        `status` does not wait. `explained` returns the error for readers of the log. `looked_up` returns the bytes
+        that a look-up needs which begins at a position; they contain that position or are empty.
         """
         super().__init__(path)
         self._status = status
         self._log = log
         self._fetcher = fetcher
         self._explained = explained
+        self._looked_up = looked_up
         self._streams: OrderedDict[int, int] = OrderedDict()  # last block of a reader: blocks ahead of it
 
     def size(self) -> int:
@@ -116,12 +119,11 @@ class RemoteLogFile(ReadOnlyFile):
         if stop <= position:
             return 0
         first, last = position // log.block_bytes, (stop - 1) // log.block_bytes
-        if nowait:
-            found = {block: self._fetcher.in_memory(log, block) for block in range(first, last + 1)}
-        else:
-            # Requested before the block that is waited for, so that they are in flight meanwhile.
-            self._read_ahead(log, first, last)
-            found = dict(self._blocks(log, first, last))
+        if not nowait:
+            self._read_ahead(log, first, last)  # requested before the block that is waited for: in flight meanwhile
+        found = {block: self._fetcher.in_memory(log, block) for block in range(first, last + 1)}
+        if not nowait and None in found.values():
+            found.update(self._blocks(log, *self._needed(log, position, first, last)))
         for block in range(first, last + 1):
             data = found[block]
             if data is None:
@@ -137,16 +139,31 @@ class RemoteLogFile(ReadOnlyFile):
         except DamagedBlock as error:
             raise self._explained(error) from error
 
+    def _needed(self, log: LogBytes, position: int, first: int, last: int) -> tuple[int, int]:
+        """Return the first and the last block to fetch for a read: of a reader at a new place, all that it reads next.
+
+        One request for all of it, instead of one for each block. A reader that goes on behind it is a sequential one.
+        """
+        if last in self._streams:
+            return first, last
+        start, stop = self._looked_up(position)
+        if start < stop <= start + REQUEST_BYTES_MAX:
+            first, last = min(first, start // log.block_bytes), max(last, (min(stop, log.size) - 1) // log.block_bytes)
+        self._remember(last, 0)
+        return first, last
+
     def _read_ahead(self, log: LogBytes, first: int, last: int) -> None:
         """Fetch blocks ahead of a reader that continues where it was; none for a read at another place."""
         previous = next((each for each in (first, first - 1) if each in self._streams), None)
         if previous is None:
-            ahead = 0
-        else:
-            ahead = self._streams.pop(previous, 0)
-            if last > previous:
-                ahead = min(AHEAD_BLOCKS_MAX, max(2, ahead * 2))
-                self._fetcher.begin(log, last + 1, last + ahead)
+            return
+        ahead = self._streams.pop(previous, 0)
+        if last > previous:
+            ahead = min(AHEAD_BLOCKS_MAX, max(2, ahead * 2))
+            self._fetcher.begin(log, last + 1, last + ahead)
+        self._remember(last, ahead)
+
+    def _remember(self, last: int, ahead: int) -> None:
         self._streams[last] = ahead
         while len(self._streams) > _STREAMS_MAX:
             self._streams.popitem(last=False)

@@ -24,6 +24,7 @@ SIDES_BYTES_MAX = 64 << 20
 """The indexes of segments that stay in memory, of all logs of an archive."""
 
 _INDEX_ENTRY_BYTES = 8
+_NEXT_OFFSET_BYTES = 8  # of the batch behind, with which a look-up compares that of its own
 _MODE = stat.S_IFREG | 0o440
 
 
@@ -162,33 +163,76 @@ class RemoteSegment:
             start, stop = side.sections()[suffix]
             return loaded(side)[start:stop]
 
+        def looked_up(position: int) -> tuple[int, int]:
+            return self.looked_up(sides, position)
+
         def damaged(error: DamagedBlock) -> OSError:
             return explained(self, error)
 
         if suffix == ".log":
-            return RemoteLogFile(path, lambda: self.status(suffix), log, fetcher, damaged)
+            return RemoteLogFile(path, lambda: self.status(suffix), log, fetcher, damaged, looked_up)
         return BytesFile(path, lambda: self.status(suffix), section)
 
     def offsets_at(self, sides: SideObjects, position: int, size: int) -> tuple[int, int]:
         """Return the offsets [first, stop) whose batches may reach into a range of bytes of the log."""
         archived = self.archived
-        data = sides.in_memory(archived.side)
-        if data is None:
+        index = self._index(sides)
+        if index is None:
             return archived.base_offset, archived.end
-        low, high = archived.side.sections()[".index"]
-        entries = memoryview(data)[low:high]
-
-        def field(number: int, column: int) -> int:
-            start = number * _INDEX_ENTRY_BYTES + 4 * column
-            return int.from_bytes(entries[start : start + 4], "big")
-
-        numbers = range(len(entries) // _INDEX_ENTRY_BYTES)
         # An entry has the last offset of the batch at its position.
-        after = bisect_left(numbers, position + size, key=lambda number: field(number, 1))
-        before = bisect_left(numbers, position + 1, key=lambda number: field(number, 1)) - 1
-        first = archived.base_offset + (field(before - 1, 0) + 1 if before > 0 else 0)
-        stop = archived.base_offset + field(after, 0) if after < len(numbers) else archived.end
+        after = index.first_at(position + size)
+        before = index.first_at(position + 1) - 1
+        first = archived.base_offset + (index.offset(before - 1) + 1 if before > 0 else 0)
+        stop = archived.base_offset + index.offset(after) if after < index.count else archived.end
         return first, max(first, stop)
+
+    def looked_up(self, sides: SideObjects, position: int) -> tuple[int, int]:
+        """Return the bytes [start, stop) that the look-up of an offset reads which begins at `position`.
+
+        It begins at one of the two entries of the offset index around its offset, and ends before the entry behind
+        them. The batch before the first entry has none: a look-up in it begins there, too, and goes back.
+        """
+        index = self._index(sides)
+        if index is None:
+            return position, position
+        number = index.first_at(position)
+        behind = number + 2
+        stop = index.position(behind) + _NEXT_OFFSET_BYTES if behind < index.count else self.archived.size
+        return position if number else 0, stop
+
+    def _index(self, sides: SideObjects) -> _OffsetIndex | None:
+        """Return the offset index of the newest state; None if that needs the disk or the network."""
+        side = self.archived.side
+        data = sides.in_memory(side)
+        if data is None:
+            return None
+        low, high = side.sections()[".index"]
+        return _OffsetIndex(memoryview(data)[low:high])
+
+
+@dataclass(frozen=True, slots=True)
+class _OffsetIndex:
+    """The entries of an offset index: relative offset and position, four bytes each."""
+
+    entries: memoryview
+
+    @property
+    def count(self) -> int:
+        return len(self.entries) // _INDEX_ENTRY_BYTES
+
+    def offset(self, number: int) -> int:
+        return self._field(number, 0)
+
+    def position(self, number: int) -> int:
+        return self._field(number, 4)
+
+    def first_at(self, position: int) -> int:
+        """Return the number of the first entry at `position` or behind it; the number of entries if there is none."""
+        return bisect_left(range(self.count), position, key=self.position)
+
+    def _field(self, number: int, start: int) -> int:
+        start += number * _INDEX_ENTRY_BYTES
+        return int.from_bytes(self.entries[start : start + 4], "big")
 
 
 def checksums(data: bytes) -> array[int]:

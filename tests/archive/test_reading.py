@@ -100,6 +100,25 @@ def test_a_record_takes_three_requests_and_an_opening_three(
         assert requests == []
 
 
+@pytest.mark.parametrize("batch_bytes", [100_000, 130_000, 300_000])
+def test_a_record_in_a_batch_of_several_blocks_takes_three_requests(
+    store: ObjectStore, tmp_path: Path, requests: list[tuple[str, str]], batch_bytes: int
+) -> None:
+    path, count = tmp_path / "logs", 12
+    path.mkdir()
+    with offsetfs.open(path, "a") as data:
+        (partition,) = data.create("orders")
+        for _ in range(count):
+            partition.extend([offsetfs.NewRecord(os.urandom(batch_bytes // 2)) for _ in range(2)])
+    archived_logs.archive(store, path, part_bytes=100 << 20)
+    for offset in (0, 5, 10, 2 * count - 1):
+        with attached(store, tmp_path / f"cache-{offset}") as url, offsetfs.open(url) as data:
+            requests.clear()
+            record = data.partition("orders-0").record(offset)
+            assert record is not None and len(record.value or b"") == batch_bytes // 2
+            assert len(requests) <= 3, requests
+
+
 def test_a_thousand_partitions_take_few_requests(
     store: ObjectStore, tmp_path: Path, requests: list[tuple[str, str]]
 ) -> None:
