@@ -97,7 +97,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
     A file that names no class is collected: its tests have to fail.
     """
-    selected = re.fullmatch(rf"({'|'.join(CLASSES)})( and not \w+)?", config.option.markexpr)
+    selected = re.fullmatch(rf"({'|'.join(CLASSES)})( and (not )?\w+)*", config.option.markexpr)
     if selected is None or not re.fullmatch(r"test_\w+\.py", collection_path.name):
         return None
     named = set(_CLASS_MARKER.findall(collection_path.read_text(encoding="utf-8")))

@@ -48,6 +48,7 @@ def places() -> dict[str, list[str]]:
     return dict(found)
 
 
+@pytest.mark.long
 def test_a_public_class_name_occurs_once() -> None:
     assert len(places()) > 300
     assert {name: where for name, where in places().items() if len(where) > 1} == {}

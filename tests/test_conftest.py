@@ -116,6 +116,7 @@ def inner(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
+@pytest.mark.long
 def test_a_test_fails_for_what_it_logs_unexpectedly_and_for_having_no_class(inner: pytest.Pytester) -> None:
     inner.makepyfile(test_a=INNER_TESTS, test_b="def test_no_class():\n    pass\n")
     lines = inner.runpytest_subprocess("-rA", "-m", "unit").outlines
@@ -123,6 +124,7 @@ def test_a_test_fails_for_what_it_logs_unexpectedly_and_for_having_no_class(inne
     assert {name: {outcome for outcome, test in found if test == name} for _, name in found} == OUTCOMES
 
 
+@pytest.mark.long
 def test_a_file_of_another_class_is_not_imported(inner: pytest.Pytester) -> None:
     inner.makepyfile(
         test_a="import pytest\npytestmark = pytest.mark.unit\ndef test_it(): pass",
@@ -131,16 +133,19 @@ def test_a_file_of_another_class_is_not_imported(inner: pytest.Pytester) -> None
     )
     inner.runpytest_subprocess("-m", "unit").assert_outcomes(passed=2, deselected=1)
     inner.runpytest_subprocess("-m", "unit and not slow").assert_outcomes(passed=2, deselected=1)
+    inner.runpytest_subprocess("-m", "unit and long").assert_outcomes(passed=0, deselected=3)
     for expression in ("mount", "unit or mount", "not mount"):
         inner.runpytest_subprocess("-m", expression).assert_outcomes(errors=1)
 
 
+@pytest.mark.long
 def test_a_run_that_skipped_everything_counts_as_empty(inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CI", raising=False)
     inner.makepyfile("import pytest\npytestmark = pytest.mark.unit\ndef test_it(): pytest.skip()")
     assert inner.runpytest_subprocess().ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
+@pytest.mark.long
 def test_a_test_that_is_skipped_fails_in_ci_and_states_why(
     inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

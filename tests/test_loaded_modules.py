@@ -48,6 +48,7 @@ def below(package: str, modules: set[str]) -> set[str]:
     return {name for name in modules if name.startswith(f"{package}.")}
 
 
+@pytest.mark.long
 def test_a_mount_imports_neither_a_broker_nor_the_protocol(tmp_path: Path) -> None:
     found = loaded(MOUNT, tmp_path)
     assert "offsetfs.fs.mounting.operations" in found
@@ -62,6 +63,7 @@ def test_a_mount_imports_neither_a_broker_nor_the_protocol(tmp_path: Path) -> No
     assert below("offsetfs.cli.commands", found) == {"offsetfs.cli.commands.mount"}
 
 
+@pytest.mark.long
 def test_a_broker_imports_no_mount_and_few_of_the_messages(tmp_path: Path) -> None:
     found = loaded(SERVE, tmp_path)
     assert "offsetfs.broker.apis" in found
@@ -74,6 +76,7 @@ def test_a_broker_imports_no_mount_and_few_of_the_messages(tmp_path: Path) -> No
     assert len(below("offsetfs.protocol.messages", found)) < 20  # of about a hundred
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", [MOUNT, SERVE, LS], ids=["mount", "serve", "ls"])
 def test_a_local_log_directory_imports_nothing_of_object_storage(tmp_path: Path, program: str) -> None:
     with contextlib.closing(LogDirectory.open(str(tmp_path))) as directory:
@@ -84,6 +87,7 @@ def test_a_local_log_directory_imports_nothing_of_object_storage(tmp_path: Path,
     assert not below("offsetfs.archive", found)
 
 
+@pytest.mark.long
 def test_a_listing_without_a_mount_imports_neither_groups_nor_the_index_of_keys(tmp_path: Path) -> None:
     with contextlib.closing(LogDirectory.open(str(tmp_path))) as directory:
         directory.create_partitions([TopicPartition("orders", 0)])

@@ -15,6 +15,7 @@ def line(mutant: Mutant) -> str:
     return f"| {mutant.name} | `{mutant.file}` | `{mutant.test.rpartition('::')[2]}` |"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
 def test_a_mistake_fits_the_code_and_its_test_is_there(mutant: Mutant) -> None:
     source = (ROOT / mutant.file).read_text()

@@ -36,6 +36,7 @@ def _texts(nodes: Iterable[ast.AST]) -> set[str]:
     return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("promise", promises())
 def test_a_promise_is_quoted_by_a_test(promise: str) -> None:
     assert promise in quoted()

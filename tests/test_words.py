@@ -41,6 +41,7 @@ def test_every_skipped_path_still_has_a_banned_word(tmp_path: Path) -> None:
     assert clean == [], "delete these lines from [tool.codespell] in pyproject.toml"
 
 
+@pytest.mark.long
 @pytest.mark.unit
 @pytest.mark.parametrize("word", ["whoever", "Somebody", "nobody", "told", "behaviour", "recieve"])
 def test_a_banned_or_misspelled_word_is_found(tmp_path: Path, word: str) -> None:

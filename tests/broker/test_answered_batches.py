@@ -88,6 +88,7 @@ def killed_after(path: Path, batches: int) -> list[int]:
     return ids
 
 
+@pytest.mark.long
 @pytest.mark.promise(
     "A batch that was produced with `acks=1` is in the segment file when it is answered: "
     "it survives a crash of the broker."

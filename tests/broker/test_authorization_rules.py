@@ -24,6 +24,7 @@ from offsetfs.storage.security import SecurityImage
 pytestmark = pytest.mark.unit
 
 
+@pytest.mark.long
 @pytest.mark.security("With an authorizer, each API checks every topic, group and transactional id of a request.")
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.api}-{row.version}")
 async def test_a_request_needs_its_acls(guarded: AuthorizedBroker, row: Row) -> None:

@@ -196,6 +196,7 @@ async def test_a_large_request_before_the_login_ends_the_connection(client: Logi
     assert await client.is_closed()
 
 
+@pytest.mark.long
 @pytest.mark.expect_log(FAILED)
 async def test_a_malformed_request_of_the_login_ends_the_connection(client: LoginClient) -> None:
     whole = framed(17, "SaslHandshake", 1, m.SaslHandshakeRequest("PLAIN"))

@@ -47,6 +47,7 @@ async def test_a_compacted_topic_takes_records_with_a_key_only(directory: LogDir
     assert directory.log(latest).next_offset == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 async def test_a_batch_is_stored_as_it_came(directory: LogDirectory, running: Running, codec: str) -> None:
     sent = batch([(b"k", b"v" * 100), (None, None)], codec=codec)
@@ -58,6 +59,7 @@ async def test_a_batch_is_stored_as_it_came(directory: LogDirectory, running: Ru
     assert bytes(stored.data[16:]) == sent[16:]
 
 
+@pytest.mark.long
 @pytest.mark.promise(
     "A batch that is refused leaves nothing in the log, except after a failed sync or write; the answer has Kafka's "
     "error code and the reason."
@@ -126,6 +128,7 @@ async def test_a_batch_above_segment_bytes_has_an_error_of_its_own(directory: Lo
     assert answer.error_code == ErrorCode.RECORD_LIST_TOO_LARGE and "segment.bytes is 300" in answer.error_message
 
 
+@pytest.mark.long
 async def test_a_batch_that_inflates_beyond_the_limit_is_too_large(running: Running, directory: LogDirectory) -> None:
     """It was KAFKA_STORAGE_ERROR, which clients retry for ever; one that is too large they split."""
     bomb = batch([(None, bytes(65 << 20))], codec="zstd")
@@ -283,6 +286,7 @@ async def test_log_append_time_is_written_and_answered(directory: LogDirectory, 
 # --- compression.type
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("sent", ["none", "gzip", "lz4"])
 async def test_a_topic_compresses_again_and_keeps_all_else(
@@ -390,6 +394,7 @@ async def test_a_read_only_directory_takes_nothing(
     running.listener.close()
 
 
+@pytest.mark.long
 async def test_batches_of_several_partitions_are_appended_from_one_request(
     directory: LogDirectory, running: Running
 ) -> None:

@@ -43,6 +43,7 @@ async def transact(producer: TransactionalProducer, number: int) -> None:
     assert await producer.end(commits=number != 9) == NONE
 
 
+@pytest.mark.long
 async def test_a_power_cut_leaves_a_transaction_in_all_partitions_or_in_none(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -204,6 +204,7 @@ SHELL = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shell", SHELL)
 def test_tab_completes_in_a_real_shell(shell: str, on_path: Path) -> None:
     """Types lines on a terminal; a key of the test's own prints the line as it stands, and empties it."""
@@ -237,6 +238,7 @@ def read_until(terminal: int, pattern: bytes) -> bytes:
         said += os.read(terminal, 4096)
 
 
+@pytest.mark.long
 def test_fish_offers_it(on_path: Path) -> None:
     if shutil.which("fish") is None:
         pytest.skip("there is no fish")

@@ -56,6 +56,7 @@ def test_mount_warns_of_what_the_recovery_cut(crashed: Path, tmp_path: Path) -> 
     assert status["mounts"][0]["damaged_partitions"] == [str(PARTITION)]
 
 
+@pytest.mark.long
 @pytest.mark.unit
 def test_status_names_what_a_recovery_cut_also_later(crashed: Path) -> None:
     done = offsetfs("repair", crashed, "--yes")
@@ -63,6 +64,7 @@ def test_status_names_what_a_recovery_cut_also_later(crashed: Path) -> None:
     assert kept_name() in offsetfs("status", crashed).stdout
 
 
+@pytest.mark.long
 @pytest.mark.unit
 @pytest.mark.parametrize("arguments", [("append",), ("create",)])
 def test_a_command_that_writes_warns_of_what_its_recovery_cut(crashed: Path, arguments: tuple[str, ...]) -> None:
@@ -73,6 +75,7 @@ def test_a_command_that_writes_warns_of_what_its_recovery_cut(crashed: Path, arg
     assert kept_name() in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.unit
 def test_dump_reads_the_file_that_keeps_what_a_recovery_cut(crashed: Path) -> None:
     offsetfs("repair", crashed, "--yes")

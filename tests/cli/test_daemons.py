@@ -173,6 +173,7 @@ except Failure as failure:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("work", "code", "said"),
     [

@@ -65,6 +65,7 @@ def test_no_help_points_into_a_checkout() -> None:
         assert "docs/" not in PAGES[name].text(), name
 
 
+@pytest.mark.long
 @needs_groff
 @pytest.mark.parametrize("name", [name for name in PAGES if name not in DOCUMENTS])
 def test_a_page_renders_without_a_warning_and_states_what_help_states(

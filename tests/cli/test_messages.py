@@ -82,6 +82,7 @@ def test_verify_counts_one_notice_as_one(log: Path, said: Said) -> None:
 # --- a topic for its partitions --------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -219,6 +220,7 @@ def test_status_of_many_partitions_shows_what_a_recovery_cut(tmp_path: Path, sai
 # --- what was probably meant -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -288,6 +290,7 @@ def test_nothing_to_delete_is_no_mistake(log: Path, said: Said) -> None:
     assert said("delete-records", log, "orders-0=0") == (0, "orders-0: begins at 0 already; nothing to delete\n", "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arguments", [("cat", "orders-0/values"), ("ls",), ("status",)], ids=lambda each: each[0])
 def test_standard_output_that_is_full_or_closed_is_no_traceback(log: Path, arguments: tuple[str, ...]) -> None:
     verb, *rest = arguments
@@ -302,6 +305,7 @@ def test_standard_output_that_is_full_or_closed_is_no_traceback(log: Path, argum
     assert (closed.returncode, closed.stderr) == (0, "")
 
 
+@pytest.mark.long
 def test_follow_states_at_a_terminal_that_it_waits(log: Path) -> None:
     command = [sys.executable, "-m", "offsetfs", "follow", os.fspath(log), "orders"]
     reader, terminal = os.openpty()

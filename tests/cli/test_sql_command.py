@@ -207,6 +207,7 @@ def test_nothing_is_written_into_the_log_directory(logs: str, capsys: pytest.Cap
     assert {path: path.stat().st_mtime_ns for path in Path(logs).rglob("*")} == before
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_a_statement(logs: str) -> None:
     query = "SELECT 'begun'; SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
     command = [sys.executable, "-u", "-m", "offsetfs", "sql", logs, query]

@@ -162,6 +162,7 @@ def test_damage_that_is_skipped_is_reported(said: Said, log: str, tmp_path: Path
     assert (code, out) == (1, "whole\n") and err.startswith("offsetfs cat: EBADMSG ") and "checksum" in err
 
 
+@pytest.mark.long
 @pytest.mark.unit
 def test_a_reader_that_has_seen_enough_ends_it_quietly(log: str) -> None:
     command = f"{sys.executable} -m offsetfs cat {log} orders-0/values orders-0/values | head -c 0"

@@ -295,6 +295,7 @@ async def test_a_batch_that_lingers_makes_way_for_a_writer_that_waits(
     assert [world.log(number).values for number in range(4)] == [[b"line"], [], [], []]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("partitions", [2, 16, 33, 100, 500])
 async def test_partitions_that_are_written_to_together_share_the_memory_evenly(
     appends: MakeAppends, autojump_clock: MockClock, partitions: int
@@ -554,6 +555,7 @@ async def test_a_full_disk_is_given_what_logs_have_set_aside_before_a_writer_is_
     assert [len(value) for value in world.log().values] == [5, 200 * KIB]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("line", [b"%099d\n" % 1, b"a\n", b"\n"], ids=["100 bytes", "2 bytes", "empty"])
 async def test_what_a_disk_cannot_hold_is_refused_by_a_write_and_never_lost_later(
     appends: MakeAppends, monkeypatch: pytest.MonkeyPatch, line: bytes

@@ -118,6 +118,7 @@ async def test_a_long_line_may_come_byte_by_byte(appends: MakeAppends) -> None:
     assert world.log().values == [b"x" * 20_000]
 
 
+@pytest.mark.long
 @given(st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b""))), st.lists(st.integers(0, 400)))
 def test_where_writes_are_cut_means_nothing(lines: list[bytes], cuts: list[int]) -> None:
     data = b"".join(line + b"\n" for line in lines)

@@ -37,6 +37,7 @@ def plant_with_flipped_bit(path: Path, number: int, bit: int) -> None:
     plant(path, {0: batches[:half], half * RECORDS: batches[half:]}, recovery_point=BATCHES * RECORDS)
 
 
+@pytest.mark.long
 @pytest.mark.unit
 @pytest.mark.damages
 @pytest.mark.parametrize("bit", [0, 1, 3, 5, 8, 12, 20, 33, 41, 50, 62, 63])
@@ -59,6 +60,7 @@ async def test_a_flipped_bit_in_a_base_offset_hides_the_records_of_its_batch_alo
     directory.close()
 
 
+@pytest.mark.long
 @pytest.mark.unit
 @pytest.mark.damages
 @pytest.mark.parametrize("bit", [1, 3, 5, 8, 63])

@@ -89,6 +89,7 @@ async def errno_of(answer: Awaitable[object]) -> str:
     return errno.errorcode[caught.value.errno]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("path", "numbers"),
     [
@@ -133,6 +134,7 @@ async def test_a_range_stays_the_same_and_its_name_moves_on(world: World) -> Non
     assert (await world.operations.getattr(old.st_ino, CTX)).st_size == old.st_size
 
 
+@pytest.mark.long
 async def test_a_range_is_forgotten_when_the_kernel_forgets_it(world: World) -> None:
     entries = [await world.look(f"range/{begin}..") for begin in range(50)]
     again = await world.look("range/0..")

@@ -107,6 +107,7 @@ async def test_files_with_xattrs_return_them_and_writable_files_check_writes(mou
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("directory", "name", "kind"), FIXED, ids=[f"{where}{name}" for where, name, _ in FIXED])
 async def test_a_name_of_the_table_is_found_and_has_an_inode_of_its_kind(
     mounted: Mounted, directory: str, name: str, kind: Kind
@@ -194,6 +195,7 @@ print([item.value for item in completers._tree_paths(ctx, "orders-0/ex")])
 """
 
 
+@pytest.mark.long
 def test_a_file_kind_is_one_row_and_its_node(log: str) -> None:
     result = subprocess.run([sys.executable, "-c", ONE_MORE, log], capture_output=True, text=True, check=False)
     assert result.stderr == ""

@@ -33,6 +33,7 @@ def row_of(partition: offsetfs.Partition, record: offsetfs.Record) -> dict[str, 
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 @pytest.mark.parametrize("directory", DIRECTORIES)
 def test_rows_are_the_records_that_are_read(

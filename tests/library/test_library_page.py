@@ -18,6 +18,7 @@ BEGINNING_MS = 1_795_266_300_000
 """2026-11-21T13:05 UTC."""
 
 
+@pytest.mark.long
 def test_the_examples_do_what_the_page_states(tmp_path: Path) -> None:
     with offsetfs.open(tmp_path, "a") as data:
         orders, _ = data.create("orders", 2)

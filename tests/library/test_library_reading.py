@@ -77,6 +77,7 @@ def test_what_kafka_wrote_is_read(name: str, isolation: Any) -> None:
 OLD = sorted(GOLDEN.parent.glob("kafka-0.*/*.expected.ndjson"))
 
 
+@pytest.mark.long
 def test_what_old_kafkas_wrote_is_read() -> None:
     assert len(OLD) > 50
     for path in OLD:
@@ -109,6 +110,7 @@ PLACES: dict[str, tuple[Any, Any, range]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("start", "stop", "offsets"), PLACES.values(), ids=PLACES)
 def test_a_range_begins_and_ends_at_the_offsets_of_its_name(
     data: offsetfs.Directory, start: Any, stop: Any, offsets: range
@@ -228,6 +230,7 @@ def test_a_follower_of_the_end_sees_nothing_old(data: offsetfs.Directory) -> Non
     assert list(data.partition("orders-0").follow(timeout=0)) == []
 
 
+@pytest.mark.long
 def test_a_follower_hears_of_a_log_that_was_cut(data: offsetfs.Directory) -> None:
     orders = data.partition("orders-0")
     follower = orders.follow(99, timeout=0)
@@ -271,6 +274,7 @@ READERS: dict[str, Callable[[offsetfs.Partition], Iterator[Any]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", READERS)
 def test_reading_goes_on_when_another_process_replaces_segments(
     segmented: offsetfs.Partition, tmp_path: Path, kind: str
@@ -329,6 +333,7 @@ def test_a_reader_reports_that_another_process_deleted_the_partition(
 # --- the module -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_importing_it_loads_nothing_heavy() -> None:
     program = (
         "import sys, offsetfs\n"

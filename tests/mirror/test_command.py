@@ -33,6 +33,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield running.bootstrap_servers
 
 
+@pytest.mark.long
 def test_a_mirror_runs_until_it_is_ended_and_status_shows_it(
     broker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

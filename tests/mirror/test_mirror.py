@@ -89,6 +89,7 @@ async def test_only_topics_whose_whole_name_matches(
     assert {each.topic for each in directory.partitions()} == {"orders", "__consumer_offsets"}
 
 
+@pytest.mark.long
 async def test_a_running_mirror_follows_appends_new_partitions_and_topics(
     running: Running,
     source: LogDirectory,

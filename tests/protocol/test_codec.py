@@ -46,6 +46,7 @@ def read(name: str, version: int, data: bytes) -> Any:
     return message
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", schema_names())
 def test_a_message_is_read_as_it_was_written_in_every_version(name: str) -> None:
     for _, version in (each for each in VERSIONS if each[0] == name):
@@ -58,6 +59,7 @@ IN_KAFKA_PYTHON = sorted(set(schema_names()) & set(classes()) - {"ApiVersionsRes
 """Without the one that kafka-python reads as version 0 when it has an error code, as clients must."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", IN_KAFKA_PYTHON)
 def test_kafka_python_reads_our_bytes_and_writes_the_same(name: str) -> None:
     """For the versions of Kafka 4: kafka-python does not have the others."""

@@ -40,6 +40,7 @@ def tried() -> set[str]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sentence", sentences())
 def test_a_sentence_is_tried(sentence: str) -> None:
     assert sentence in tried()

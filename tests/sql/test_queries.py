@@ -125,6 +125,7 @@ def combined(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition
     )
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(condition=st.recursive(simple(), combined, max_leaves=4))
 def test_a_condition_finds_what_a_look_at_every_record_finds(
@@ -134,6 +135,7 @@ def test_a_condition_finds_what_a_look_at_every_record_finds(
     assert found(session, "t", text) == [row for row in rows_of(mixed, "t") if is_true(row)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 @pytest.mark.parametrize("version", ["kafka-4.1", "kafka-0.10.2.2"])
 def test_the_logs_of_brokers_have_the_rows_that_a_reader_finds(version: str, isolation: str) -> None:

@@ -77,6 +77,7 @@ def test_a_directory_that_lost_power_at_its_first_change_can_be_opened(names: li
     directory.close()
 
 
+@pytest.mark.long
 def test_a_partition_that_is_found_after_a_kill_is_there_after_a_power_cut(system: System) -> None:
     number, goes_on = 0, True
     while goes_on:
@@ -405,6 +406,7 @@ def test_gaps_of_compaction_are_no_holes_when_the_policy_is_another_one_later(sy
     assert shown(log) == before and log.damage == ()
 
 
+@pytest.mark.long
 def test_a_topic_that_becomes_a_compacted_one_has_no_holes(system: System) -> None:
     directory = opened()
     log = directory.create_partition(ORDERS)
@@ -435,6 +437,7 @@ def _append_over_rolls(log: Log) -> None:
         log.roll()
 
 
+@pytest.mark.long
 def test_a_swap_that_a_kill_cut_short_loses_nothing_to_a_power_cut_in_recovery(system: System) -> None:
     directory = opened()
     log = directory.create_partition(ORDERS, {"cleanup.policy": "compact"})

@@ -64,6 +64,7 @@ TIMES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "settings", [{}, {"segment.ms": "1"}, {"segment.ms": str(NEVER)}], ids=["a week", "1", "never"]
 )
@@ -101,6 +102,7 @@ def check_times(log: Log, times: Sequence[int]) -> None:
 # --- the clock -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ms", [0, 1, -5, 1_000, NEVER], ids=str)
 @pytest.mark.parametrize("policy", ["delete", "compact", "compact,delete"])
 def test_whatever_the_time_of_day_what_is_appended_is_there(tmp_path: Path, ms: int, policy: str) -> None:
@@ -141,6 +143,7 @@ SETTINGS: list[dict[str, str]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda each: " ".join(f"{k}={v}" for k, v in each.items()))
 def test_a_log_lives_with_settings_at_their_limits(tmp_path: Path, settings: dict[str, str]) -> None:
     path = tmp_path / "log"
@@ -179,6 +182,7 @@ def test_a_topic_that_takes_no_message_at_all_reports_it(tmp_path: Path) -> None
     directory.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("settings", [{"retention.bytes": "0"}, {"retention.ms": "0"}], ids=str)
 def test_a_topic_that_keeps_nothing_goes_on_all_the_same(tmp_path: Path, settings: dict[str, str]) -> None:
     clock = FakeClock()
@@ -201,6 +205,7 @@ def test_a_topic_that_keeps_nothing_goes_on_all_the_same(tmp_path: Path, setting
 LIES = [1, COUNT - 1, COUNT + 1, 2**31, 2**62, OFFSET_MAX - 1, OFFSET_MAX]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lie", LIES, ids=str)
 @pytest.mark.parametrize("name", [RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS])
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "crashed"])

@@ -309,6 +309,7 @@ READERS: dict[str, Callable[[str], object]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 @given(content=st.binary(max_size=200) | st.text("0123 ab\n:-=_", max_size=60).map(str.encode))
 def test_any_bytes_are_read_or_refused(

@@ -360,6 +360,7 @@ def assert_implementations_agree(payload: Buffer, count: int, deltas: tuple[int,
         assert outcome(native_codec.find, payload, count, delta) == outcome(reference_codec.find, payload, count, delta)
 
 
+@pytest.mark.long
 @pytest.mark.reference
 @settings(max_examples=250, deadline=None)
 @given(RECORDS, st.integers(0, 2**62), st.integers(0, 2**30))
@@ -377,6 +378,7 @@ def test_the_implementations_encode_and_decode_alike(
     assert len(native_codec.join(payload, len(records))) == native_codec.measure(payload, len(records))
 
 
+@pytest.mark.long
 @pytest.mark.reference
 @settings(max_examples=400, deadline=None)
 @given(RECORDS.filter(bool), st.integers(-1, 1), st.data())

@@ -422,6 +422,7 @@ def test_a_log_that_is_cut_while_a_round_is_under_way_is_not_put_back(cleaner: M
     assert each.leftover_files() == [] and offsets_of(each.log) == [0, 1, 2]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", range(20))
 def test_a_full_disk_ends_the_round_and_leaves_the_log_as_it_was(
     cleaner: MakeCleaner, count: int, monkeypatch: pytest.MonkeyPatch
@@ -506,6 +507,7 @@ STEP = st.one_of(
 )
 
 
+@pytest.mark.long
 @pytest.mark.promise(
     "The latest value of each key is readable at every moment of a compaction, and after a crash at any moment."
 )

@@ -60,6 +60,7 @@ def planted(path: Path, **settings: str) -> Cleaner:
     return Cleaner(path, segments, **settings)
 
 
+@pytest.mark.long
 @pytest.mark.promise(
     "The latest value of each key is readable at every moment of a compaction, and after a crash at any moment."
 )

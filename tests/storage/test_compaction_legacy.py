@@ -221,6 +221,7 @@ def reported(record: Record) -> tuple[object, ...]:
     return record.offset, record.timestamp, record.key, record.value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_what_old_brokers_wrote_is_cleaned_and_no_key_loses_its_last_value(name: str, tmp_path: Path) -> None:
     version, partition = name.split("/")

@@ -260,6 +260,7 @@ def test_a_broken_stream_is_refused(codec_id: int, stream: bytes) -> None:
         decompress(codec_id, stream, MIB)
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(COMPRESSING), st.data())
 def test_flipped_bits_end_in_bytes_within_the_bound_or_in_a_named_error(name: str, data: st.DataObject) -> None:
@@ -343,6 +344,7 @@ def test_a_bomb_of_a_gibibyte_is_refused_at_once_with_flat_memory(codec_id: int,
     assert resident_peak() - before < 4 * 4 * MIB
 
 
+@pytest.mark.long
 def test_the_bombs_are_bombs() -> None:
     assert len(zstd_bomb()) < 33 << 10
     inflated = zstandard.ZstdDecompressor().stream_reader(zstd_bomb())

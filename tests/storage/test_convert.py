@@ -50,6 +50,7 @@ def log_directory(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path,
     return tmp_path, partition
 
 
+@pytest.mark.long
 @pytest.mark.promise("`offsetfs convert` keeps offsets, timestamps, keys, values and their order.")
 @pytest.mark.parametrize("log_directory", PARTITIONS, indirect=True)
 def test_every_old_golden_partition_has_the_same_records_as_v2(log_directory: tuple[Path, str]) -> None:
@@ -78,6 +79,7 @@ def test_every_old_golden_partition_has_the_same_records_as_v2(log_directory: tu
 ONE = ["kafka-0.10.2.2/v1-compact-gzip-0"]
 
 
+@pytest.mark.long
 @pytest.mark.promise(
     "After a crash during the replacement of segments, the log has either the old or the new segments."
 )

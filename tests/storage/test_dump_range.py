@@ -49,6 +49,7 @@ def test_records_between_two_offsets_are_shown_and_no_others(partition: str) -> 
     assert offsets(GOLDEN / partition, DumpRange(end=RangeBound(offset=17))) == [o for o in everything if o < 17]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("partition", [name for name in PARTITIONS if "v0" not in name])
 def test_a_time_means_the_first_record_that_reaches_it(partition: str) -> None:
     everything, known = offsets(GOLDEN / partition, DumpRange()), times(GOLDEN / partition)

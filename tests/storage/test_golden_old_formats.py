@@ -115,6 +115,7 @@ def later(value: bytes) -> SealedBatch:
     return builder.seal()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("release", RELEASES)
 def test_what_is_appended_behind_old_messages_is_v2_and_both_are_read(release: str, tmp_path: Path) -> None:
     copy = shutil.copytree(GOLDEN / f"kafka-{release}", tmp_path / release, ignore=BESIDE)
@@ -155,6 +156,7 @@ def test_the_first_v2_batch_behind_old_messages_begins_the_leader_epochs(tmp_pat
 # --- after a crash ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("release", RELEASES)
 def test_an_old_log_without_mark_and_indexes_is_recovered_whole(release: str, tmp_path: Path) -> None:
     copy = shutil.copytree(GOLDEN / f"kafka-{release}", tmp_path / release, ignore=BESIDE)
@@ -178,6 +180,7 @@ def test_an_old_log_without_mark_and_indexes_is_recovered_whole(release: str, tm
     directory.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cut", [1, 11, 12, 17, 30])
 @pytest.mark.parametrize("partition", ["v0-none-0", "v1-none-0", "v0-snappy-0", "v1-lz4-0", "mixed-v0v1-0"])
 def test_a_torn_end_of_an_old_log_is_cut_and_appends_go_on(partition: str, cut: int, tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ def test_every_golden_partition_reads_as_the_client_read_it(partition: str, dire
     log.check()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("partition", PARTITIONS)
 def test_every_golden_record_is_found_by_its_offset(partition: str, directory: LogDirectory) -> None:
     log = directory.log(TopicPartition.parse(partition))
@@ -79,6 +80,7 @@ def test_every_golden_record_is_found_by_its_offset(partition: str, directory: L
         assert batch is not None and batch.record(record.offset) == record
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("partition", PARTITIONS)
 def test_a_time_finds_the_first_record_in_offset_order_that_reaches_it(partition: str, directory: LogDirectory) -> None:
     log = directory.log(TopicPartition.parse(partition))

@@ -588,6 +588,7 @@ def assert_taken_as_the_oracle_says(line: bytes) -> None:
         assert split.values_bytes == len(value or b"") + 1
 
 
+@pytest.mark.long
 @pytest.mark.reference
 @settings(max_examples=400, deadline=None)
 @given(LINE)
@@ -595,6 +596,7 @@ def test_what_json_writes_is_taken_as_json_reads_it(line: bytes) -> None:
     assert_taken_as_the_oracle_says(line)
 
 
+@pytest.mark.long
 @pytest.mark.reference
 @settings(max_examples=300, deadline=None)
 @given(ANY, STYLE)
@@ -633,6 +635,7 @@ def test_a_value_as_text_must_be_json_and_keys_and_headers_are_strings(
     assert (split.fault, records) == (LineFault(position, reason), [])
 
 
+@pytest.mark.long
 @pytest.mark.reference
 @settings(max_examples=800, deadline=None)
 @given(mutated_lines())
@@ -640,6 +643,7 @@ def test_what_is_hardly_json_is_taken_or_refused_as_json_does(line: bytes) -> No
     assert_taken_as_the_oracle_says(line)
 
 
+@pytest.mark.long
 @pytest.mark.reference
 @settings(max_examples=500, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join))

@@ -247,6 +247,7 @@ SPOILT = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.damages
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=list(SPOILT))

@@ -162,6 +162,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 RELEASES = ("kafka-0.8.2.2", "kafka-0.9.0.1", "kafka-0.10.0.1", "kafka-0.10.2.2", "kafka-3.6.2", "kafka-4.1")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("release", RELEASES)
 def test_in_the_logs_of_every_release_it_finds_what_its_clients_saw_last(release: str) -> None:
     directory = LogDirectory.open(str(GOLDEN / release), read_only=True)
@@ -179,6 +180,7 @@ def test_in_the_logs_of_every_release_it_finds_what_its_clients_saw_last(release
     directory.close()
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from([b"", b"a", b"b", b"cc", b"/", b"\0"]), st.booleans()), min_size=1, max_size=30)
@@ -275,6 +277,7 @@ def append_row(path: Path) -> None:
     database.close()
 
 
+@pytest.mark.long
 @pytest.mark.promise(
     "Each answer of a key index is checked against the record, and an index that does not match its "
     "footer or the log is rebuilt."
@@ -394,6 +397,7 @@ print(store.get(1))
 """
 
 
+@pytest.mark.long
 def test_a_place_that_another_process_has_is_left_alone(small: SmallLog, tmp_path: Path) -> None:
     append(small.log, b"a")
     view = LogView(small.log)
@@ -446,6 +450,7 @@ def test_two_keys_with_equal_hashes_are_distinguished_by_a_new_round(
 IMPLEMENTATIONS = [pytest.param(key_hash, id="compiled"), pytest.param(reference_key_hash, id="pure")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", IMPLEMENTATIONS)
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=100)), min_size=1, max_size=40), st.integers(0, 2**62))
 def test_the_keys_of_a_batch_are_hashed_in_order(module: ModuleType, keys: list[bytes | None], base: int) -> None:
@@ -455,6 +460,7 @@ def test_the_keys_of_a_batch_are_hashed_in_order(module: ModuleType, keys: list[
     assert list(zip(hashes, offsets, strict=True)) == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", IMPLEMENTATIONS)
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=85), st.just(b"k" * 81)), min_size=1, max_size=20))
 def test_the_digests_of_long_keys_are_hashed_in_order(module: ModuleType, keys: list[bytes | None]) -> None:

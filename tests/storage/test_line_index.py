@@ -93,6 +93,7 @@ def content(view: PartitionView) -> bytes:
     return shown
 
 
+@pytest.mark.long
 def test_the_view_is_every_value_and_a_newline(log: Log, view: PartitionView) -> None:
     expected = fill(log, 100)
     assert len(log.snapshot()) > 2
@@ -101,6 +102,7 @@ def test_the_view_is_every_value_and_a_newline(log: Log, view: PartitionView) ->
     assert content(view) == expected
 
 
+@pytest.mark.long
 def test_a_read_may_begin_at_any_byte(log: Log, view: PartitionView) -> None:
     expected = fill(log, 60)
     assert view.refresh()
@@ -126,6 +128,7 @@ def test_blocks_are_bounded_by_output_and_there_is_nothing_per_record(log: Log, 
     assert len(starts) <= len(expected) // line_index.OUTPUT_BYTES_STEP + len(log.snapshot())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("output_max", [1, line_index.OUTPUT_BYTES_STEP, 150_000, 1 << 20])
 def test_what_follows_a_block_comes_with_it_up_to_a_bound(log: Log, view: PartitionView, output_max: int) -> None:
     expected = fill(log, 60)
@@ -256,6 +259,7 @@ def changed(data: bytes, position: int) -> bytes:
     return data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "damage",
     [
@@ -336,6 +340,7 @@ def test_a_refuted_map_is_measured_once(log: Log, view: PartitionView, monkeypat
     assert len(extended) == 1
 
 
+@pytest.mark.long
 @pytest.mark.damages
 @pytest.mark.parametrize("batch", [0, -1], ids=["first", "last"])
 def test_a_map_of_another_log_is_dropped(log: Log, view: PartitionView, batch: int) -> None:

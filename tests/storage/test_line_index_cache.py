@@ -301,6 +301,7 @@ def put_socket(map_file: Path) -> None:
 HOSTILE = (cut, flip, swap, make_huge, put_link, put_fifo, put_directory, put_socket)
 
 
+@pytest.mark.long
 @pytest.mark.security("Files in the user cache are validated before use, and no link in it is followed.")
 @pytest.mark.parametrize("harm", HOSTILE, ids=lambda harm: harm.__name__)
 def test_foreign_files_in_the_cache_cost_time_and_change_no_byte(

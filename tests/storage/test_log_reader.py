@@ -167,6 +167,7 @@ def test_the_size_of_a_range_is_that_of_its_batches(indexed: Log) -> None:
         assert abs(LogReader(indexed, start=start, stop=stop).size_bytes() - taken * BATCH_BYTES) <= 2 * BATCH_BYTES
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("start", "stop"), [(0, 400), (17, 303), (399, 400)])
 @pytest.mark.parametrize("batches", [1, 3, 7, 100])
 def test_pieces_cover_a_range_and_have_about_the_size(indexed: Log, start: int, stop: int, batches: int) -> None:

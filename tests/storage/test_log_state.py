@@ -63,6 +63,7 @@ def attributes_of(path: Path, name: str) -> set[str]:
     return found
 
 
+@pytest.mark.long
 def test_only_a_log_and_a_segment_assign_their_own_attributes() -> None:
     names = {*attributes_of(LOG, "Log"), *attributes_of(SEGMENT, "Segment"), *LogState._fields}
     assert {"failure", "log_start_offset", "_state", "size", "log_path"} <= names
@@ -75,6 +76,7 @@ def test_only_a_log_and_a_segment_assign_their_own_attributes() -> None:
     assert strange == OTHER_OBJECTS
 
 
+@pytest.mark.long
 def test_no_attribute_is_set_by_its_name() -> None:
     calls = (
         (str(path), ast.unparse(node.func))

@@ -117,6 +117,7 @@ def test_a_damaged_header_that_reaches_over_its_neighbors_hides_none(log_file: P
     check_all_but(opened(log_file), 4, StorageError)
 
 
+@pytest.mark.long
 @pytest.mark.damages
 @pytest.mark.parametrize("bit", [3, 4, 7, 16, 30, 40, 62])
 @pytest.mark.parametrize("number", [2, 6, BATCHES - 1])
@@ -245,6 +246,7 @@ def test_a_gap_before_rubbish_is_no_lie(log_file: Path) -> None:
     directory.close()
 
 
+@pytest.mark.long
 @pytest.mark.damages
 @pytest.mark.parametrize("count", [1, 2, 40, 61, 100])
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "crashed"])
@@ -291,6 +293,7 @@ def test_a_reader_of_a_crashed_log_sees_what_is_sound_behind_damage(log_file: Pa
             assert value_at(log, offset) == b"%d" % offset
 
 
+@pytest.mark.long
 @pytest.mark.damages
 @pytest.mark.parametrize("number", [3, BATCHES - 1], ids=["in the middle", "at the end"])
 @pytest.mark.parametrize("bit", [9, 20, 30, 40])

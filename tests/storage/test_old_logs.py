@@ -189,6 +189,7 @@ DAMAGES = {"the length": 10, "the checksum": 13, "the magic": 16, "the attribute
 ROW = [packed(1, 0, 1, 2), loose(0, 3), loose(0, 4), loose(0, 5), packed(0, 6, 7), loose(1, 8), current(9, 10)]
 
 
+@pytest.mark.long
 @pytest.mark.damages
 @pytest.mark.parametrize("position", DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("number", range(6))

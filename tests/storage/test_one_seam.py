@@ -74,6 +74,7 @@ def test_every_package_is_looked_at() -> None:
     assert packages and packages == {module.split("/")[0] for module in MODULES if "/" in module}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", MODULES)
 def test_a_module_goes_through_the_seam(module: str) -> None:
     allowed = {**OWN_INPUT_AND_OUTPUT, **NO_DISK}.get(module)

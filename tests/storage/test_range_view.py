@@ -123,6 +123,7 @@ def log(directory: LogDirectory) -> Log:
 # --- what is in it -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @every_form
 def test_a_range_is_the_lines_of_its_records(log: Log, form: str) -> None:
     end = log.next_offset
@@ -135,6 +136,7 @@ def test_a_range_is_the_lines_of_its_records(log: Log, form: str) -> None:
             assert (view.size, content(view)) == (len(expected), expected), (begin, stop)
 
 
+@pytest.mark.long
 @every_form
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())

@@ -394,6 +394,7 @@ def is_storable(name: str) -> bool:
     return True
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(RECORDS, st.integers(0, 2**62), st.sampled_from([None, -1, TIME]))
 def test_lines_have_all_fields_and_make_the_same_records(

@@ -141,6 +141,7 @@ def _flip(path: Path, position: int) -> None:
     overwrite(file, position, bytes([file.read_bytes()[position] ^ 0x10]))
 
 
+@pytest.mark.long
 @pytest.mark.promise("Recovery removes data only beyond the recovery point, and keeps it in a file beside the log.")
 @pytest.mark.parametrize("corruption", CORRUPTIONS, ids=lambda c: c.name)
 def test_the_log_is_cut_at_the_first_unsound_batch_and_what_is_cut_is_kept(
@@ -198,6 +199,7 @@ def test_offsets_below_the_recovery_point_are_never_given_out_again(crashed: Pat
     directory.close()
 
 
+@pytest.mark.long
 @pytest.mark.damages
 @pytest.mark.promise(
     "A damaged, missing or inconsistent offset or time index slows look-ups down but never changes an answer."

@@ -148,6 +148,7 @@ def before_each_change(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[]
     return install
 
 
+@pytest.mark.long
 @pytest.mark.damages
 @pytest.mark.promise("An interrupted recovery is repeated, and loses nothing that the first attempt kept.")
 @pytest.mark.parametrize("crash", CRASHES, ids=lambda crash: crash.name)

@@ -610,6 +610,7 @@ COMPARISONS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("title", COMPARISONS)
 def test_compiled_and_reference_agree(title: str) -> None:
     comparison = COMPARISONS[title]

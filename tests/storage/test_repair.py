@@ -184,6 +184,7 @@ def test_a_plan_changes_nothing_and_is_carried_out_to_the_letter(case: Case, dir
     assert tuple(readable_ranges(os.fspath(directory / "segments-0"))) == case.readable
 
 
+@pytest.mark.long
 @pytest.mark.damages
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.change.__name__)
 def test_what_was_repaired_verifies_and_needs_no_second_repair(case: Case, directory: Path) -> None:

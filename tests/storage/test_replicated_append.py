@@ -60,6 +60,7 @@ def fed(log: Log, data: bytes, step: int) -> None:
         done += taken
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_golden_log_arrives_to_the_byte(name: str, tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / name, tmp_path / "source" / Path(name).name)

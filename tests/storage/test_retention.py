@@ -103,6 +103,7 @@ DUE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("settings", "start", "reasons"), DUE.values(), ids=DUE)
 def test_what_is_due_is_decided_oldest_first(
     make: Make, settings: dict[str, str], start: int, reasons: list[str]

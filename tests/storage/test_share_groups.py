@@ -163,6 +163,7 @@ def test_the_lag_is_known_where_start_and_end_are(log: Log, orders: Log, groups:
     assert lags == {b"new": None, b"beyond": 0, b"elsewhere": None, b"some": 16}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("a_key", "a_value", "sentence"),
     [

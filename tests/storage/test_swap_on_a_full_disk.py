@@ -89,6 +89,7 @@ def leftover_files(system: System) -> list[str]:
     return [name for name in system.disk.tree("logs") if name.endswith((".swap", ".cleaned"))]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("shape")
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
 def test_a_log_stays_usable_when_any_rename_of_a_swap_meets_a_full_disk(system: System, error: int) -> None:
@@ -104,6 +105,7 @@ def test_a_log_stays_usable_when_any_rename_of_a_swap_meets_a_full_disk(system: 
         assert shown(directory.log(ORDERS)) == NEW | {9: (b"d", b"later")}, "compaction is tried again"
 
 
+@pytest.mark.long
 @pytest.mark.promise(
     "The latest value of each key is readable at every moment of a compaction, and after a crash at any moment."
 )
@@ -115,6 +117,7 @@ def test_a_crash_at_any_step_of_the_undo_shows_the_old_segments_or_the_new_ones(
     assert seen == {len(OLD), len(NEW)} and len(checked) > 100, shape
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("shape")
 def test_a_log_whose_undo_fails_accepts_no_writes_until_it_is_recovered(system: System) -> None:
     failed, checked = 0, set[frozenset[tuple[str, bytes]]]()

@@ -92,6 +92,7 @@ def test_a_mark_of_a_clean_end_is_gone_for_good_before_what_was_appended_is_on_d
     assert not files.exists(MARK)
 
 
+@pytest.mark.long
 def test_a_mark_of_a_clean_end_is_never_on_disk_before_what_was_appended(system: System) -> None:
     directory = opened()
     directory.create_partition(ORDERS)

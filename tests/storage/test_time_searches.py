@@ -47,6 +47,7 @@ def test_a_time_that_it_does_not_reach_is_looked_for_behind_it(small: SmallLog) 
     small.directory.close()
 
 
+@pytest.mark.long
 def test_of_a_hundred_segments_a_search_asks_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = SmallLog(tmp_path / "logs", FakeClock(2_000_000), index_interval_bytes="0")
     times = [1_000_000 + (number if number % 7 else -number) for number in range(100)]

@@ -128,6 +128,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.damages
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=list(DAMAGE))
 @pytest.mark.parametrize("partition", [p for p in PARTITIONS if p != "keyed-0"])
@@ -145,6 +146,7 @@ def test_a_record_is_committed_as_a_client_saw_it_whatever_the_index_states(
         assert log.transactions.aborted(0, log.next_offset) == original
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("partition", PARTITIONS)
 def test_the_fate_of_one_record_needs_no_other(golden: Path, partition: str) -> None:
     wanted = expected(partition)
@@ -297,6 +299,7 @@ class Model:
 STEPS = st.lists(st.tuples(st.sampled_from(["data", "data", "commit", "abort"]), st.integers(-1, 2)), max_size=80)
 
 
+@pytest.mark.long
 @settings(max_examples=40)
 @given(before=STEPS, after=STEPS)
 def test_log_and_follower_agree_with_a_model_over_rolls_and_reopenings(

@@ -196,6 +196,7 @@ def mixed(tmp_path: Path, fast_disk: None) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_findings_are_the_same_when_no_batch_is_passed_over(
     mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -466,6 +466,7 @@ CORRUPTIONS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.damages
 @pytest.mark.parametrize("case", CORRUPTIONS, ids=lambda case: case.name)
 def test_a_corruption_is_found_and_its_neighbors_are_clean(case: Corruption, golden_copy: Path) -> None:
@@ -490,6 +491,7 @@ NOTICES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "name"), NOTICES, ids=[name for _, name in NOTICES])
 def test_a_file_that_does_not_belong_is_a_notice(kind: str, name: str, golden_copy: Path) -> None:
     before = findings_of(golden_copy)
@@ -524,6 +526,7 @@ def test_index_entries_of_damaged_batches_are_no_findings(golden_copy: Path) -> 
     ]
 
 
+@pytest.mark.long
 @pytest.mark.damages
 @pytest.mark.parametrize("content", ['{"topics": {"wide": {"segment.bytse": "1"}}}', '{"topics": []}', "", "[" * 99999])
 def test_settings_of_topics_that_cannot_be_are_damage(content: str, golden_copy: Path) -> None:
@@ -556,6 +559,7 @@ def test_beside_a_writer_the_end_of_the_active_segment_is_being_written(golden_c
         lock.release()
 
 
+@pytest.mark.long
 @pytest.mark.damages
 @pytest.mark.parametrize("padding", [0, 4096])
 @pytest.mark.parametrize(
@@ -587,6 +591,7 @@ def test_offsets_that_are_missing_where_nothing_was_compacted_are_a_notice(golde
     assert [(finding.severity, finding.offset, finding.position) for finding in found] == [(NOTICE, 407, begins[-1])]
 
 
+@pytest.mark.long
 def test_a_log_that_grows_while_it_is_verified_has_no_findings(tmp_path: Path) -> None:
     directory = LogDirectory.open(os.fspath(tmp_path))
     settings = {"segment.bytes": "20000", "index.interval.bytes": "0"}
@@ -673,6 +678,7 @@ def test_an_epoch_that_falls_is_damage_where_a_coordinator_writes_too(tmp_path: 
     assert [each.kind for each in damage_of(tmp_path)] == ["producer-sequence"]
 
 
+@pytest.mark.long
 @pytest.mark.damages
 @pytest.mark.parametrize("epoch", [0, 5])
 def test_appends_behind_v2_batches_without_an_epoch_file_go_on_with_their_epoch(epoch: int, tmp_path: Path) -> None:
@@ -691,6 +697,7 @@ def test_appends_behind_v2_batches_without_an_epoch_file_go_on_with_their_epoch(
     assert {each.kind for each in damage_of(copy)} == {"leader-epoch"}
 
 
+@pytest.mark.long
 def test_appends_behind_a_damaged_epoch_file_go_on_with_the_epoch_of_the_log(golden_copy: Path) -> None:
     epochs = golden_copy / EPOCHS
     epochs.write_bytes(b"x")
@@ -700,6 +707,7 @@ def test_appends_behind_a_damaged_epoch_file_go_on_with_the_epoch_of_the_log(gol
     assert damage_of(golden_copy) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("release", ["0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2", "3.6.2", "4.1"])
 @pytest.mark.parametrize("change", ["append", "convert", "append and convert"])
 def test_what_we_change_of_a_brokers_directory_stays_clean(release: str, change: str, tmp_path: Path) -> None:

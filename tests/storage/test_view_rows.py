@@ -61,6 +61,7 @@ def map_of(segment: Segment, form: ViewFormat, shows: Callable[..., bool], bytes
     return made, made.image(form.identity), made.reached, made.has_damage, problems
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", [VALUES, JsonFormat(TopicPartition("orders", 3))], ids=["values", "json"])
 @given(st.lists(KIND, max_size=40), st.sampled_from([50, 300, 1 << 20]), st.sampled_from([None, 200, 5000]))
 @settings(max_examples=60)

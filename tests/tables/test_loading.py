@@ -83,6 +83,7 @@ def test_the_records_are_the_same(filled: Synced, target: Path, capsys: pytest.C
     assert cli.run(["verify", str(target)]) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2", "4.1"])
 def test_logs_of_real_brokers_come_back(
     golden: Path, tmp_path: Path, target: Path, version: str, monkeypatch: pytest.MonkeyPatch

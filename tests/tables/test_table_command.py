@@ -73,6 +73,7 @@ def test_wrong_calls(
     assert reason in error and error.count("\n") == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
@@ -125,6 +126,7 @@ def test_a_driver_that_is_not_installed_is_named_with_its_extra(
     assert "pip install 'offsetfs[tables]'" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_the_help_imports_no_driver() -> None:
     program = (
         "import sys; from offsetfs import cli; cli.run(['table', 'sync', '--help']); print('loaded:', *sys.modules)"
@@ -233,6 +235,7 @@ def test_a_sync_that_follows_adds_records_as_they_come(
     assert failures == [] and filled.events == []
 
 
+@pytest.mark.long
 def test_a_signal_ends_a_sync_that_follows(filled: Synced) -> None:
     words = [sys.executable, "-m", "offsetfs", "table", "sync", str(filled.path), filled.url, "--create", "--follow"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -291,6 +294,7 @@ def test_a_time_beyond_those_of_postgres_is_named() -> None:
 # --- the page
 
 
+@pytest.mark.long
 def test_the_page_has_every_column_and_option() -> None:
     for column in COLUMNS:
         assert f"| `{column}` |" in PAGE
