@@ -25,8 +25,11 @@ _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 def broker_addresses(brokers: str) -> list[Address]:
     """Return the addresses in `HOST:PORT,HOST:PORT`; `Failure`."""
+    texts = [each.strip() for each in brokers.split(",")]
+    if not all(texts):  # it would be the broker of this machine
+        raise Failure(f"{brokers!r} has an empty address; write HOST:PORT,HOST:PORT", WRONG_CALL)
     try:
-        return [parse_address(each) for each in brokers.split(",")]
+        return [parse_address(each) for each in texts]
     except AddressError as error:
         raise Failure(str(error), WRONG_CALL) from error
 
@@ -94,7 +97,10 @@ def client_properties(path: str | None) -> ClientProperties:
 
     try:
         found = ClientProperties() if path is None else ClientProperties.read(path)
-    except (InvalidConfig, OSError) as error:
+    except OSError as error:
+        remedy = "give --config a file of properties that this user can read"
+        raise Failure(f"{sentence(error)}; {remedy}", WRONG_CALL) from error
+    except InvalidConfig as error:
         raise Failure(sentence(error), WRONG_CALL) from error
     for each in found.warnings:
         click.echo(f"{path}: {printable(each)}", err=True)

@@ -100,6 +100,8 @@ def command(
     )
     source = MirrorSource(addresses, client_properties(config), options)
     listener = _metrics_address(metrics, allow_anonymous=allow_anonymous)
+    if not log_directory or "://" in log_directory:
+        raise Failure(f"{log_directory!r}: a mirror is a local directory; give its path", WRONG_CALL)
     try:
         os.makedirs(log_directory, exist_ok=True)
     except FileExistsError as error:

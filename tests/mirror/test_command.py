@@ -70,7 +70,10 @@ def test_a_mirror_runs_until_it_is_ended_and_status_shows_it(
         (["--topic", "("], "no regular expression"),
         (["--from", "yesterday"], "--from: 'yesterday' is not earliest, latest or a time, such as -7d"),
         (["--rate", "fast"], "--rate: 'fast' is no number of bytes"),
-        (["--config", "/nowhere"], "/nowhere: No such file or directory"),
+        (
+            ["--config", "/nowhere"],
+            "/nowhere: No such file or directory; give --config a file of properties that this user can read",
+        ),
     ],
 )
 def test_wrong_options_are_refused(
@@ -78,6 +81,29 @@ def test_wrong_options_are_refused(
 ) -> None:
     assert cli.run(["mirror", "127.0.0.1:1", str(tmp_path / "mirror"), *options]) == 1
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("brokers", "path", "message"),
+    [
+        ("", "mirror", "'' has an empty address; write HOST:PORT,HOST:PORT"),
+        ("broker1:9092,", "mirror", "'broker1:9092,' has an empty address; write HOST:PORT,HOST:PORT"),
+        ("broker1:9092", "", "'': a mirror is a local directory; give its path"),
+        ("broker1:9092", "s3://bucket/kafka", "'s3://bucket/kafka': a mirror is a local directory; give its path"),
+    ],
+)
+def test_arguments_that_are_empty_or_a_url_create_nothing(
+    brokers: str,
+    path: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["mirror", brokers, path]) == 1
+    assert capsys.readouterr().err == f"offsetfs mirror: {message}\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_path_that_is_no_log_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
