@@ -1,4 +1,4 @@
-"""The objects below one URL of object storage, through fsspec.
+"""The objects below one URL of object storage: s3fs for S3, `google_objects`, `azure_objects`.
 
 Every call is bounded by the timeout of the store, the retries of the library included, and raises OSError with the URL
 as its file name: ENOENT for a missing object, bucket or container, EACCES for missing or refused credentials, EIO for
@@ -13,12 +13,14 @@ import errno
 import hashlib
 import importlib
 import os
+import selectors
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from offsetfs.archive import urls
+from offsetfs.archive.store_errors import MissingBucket, as_os_error, is_wrong_checksum
 
 TIMEOUT_S = 30.0
 """The default for the longest time that one call takes, retries included."""
@@ -55,13 +57,19 @@ class ObjectStore:
     """The objects below `url`; keys are relative to it, with slashes."""
 
     def __init__(self, url: str, settings: StoreSettings | None = None) -> None:
-        """Load the library of the scheme; makes no request. OSError EINVAL for a URL without bucket, ENOPKG."""
+        """Load the library of the scheme and find credentials; makes no request to the store.
+
+        OSError EINVAL for a URL without bucket, or a name that is none; ENOPKG, EACCES; ENOTSUP for HDFS, and for
+        settings that the store does not have.
+        """
         self.url = urls.normalized(url)
         self.settings = settings or StoreSettings()
         scheme = urls.scheme(self.url)
         if scheme is None or not self.url.split("://", 1)[1]:
             raise OSError(errno.EINVAL, "no URL of object storage; give one such as s3://BUCKET/PREFIX", url)
+        _check(scheme, self.url, self.settings)
         self._file_system = _file_system(scheme, self.url, self.settings)
+        _loops.add(self._file_system.loop)
         self._root = self._file_system._strip_protocol(self.url)
         self._pid = os.getpid()
 
@@ -80,7 +88,7 @@ class ObjectStore:
         try:
             data: bytes = self._call("cat_file", key, start=start or None, end=stop)
         except OSError as error:
-            if not _is_named(error, _WRONG_CHECKSUM):
+            if not is_wrong_checksum(error):
                 raise
             data = self._call("cat_file", key, start=start or None, end=stop)  # a bit may have changed on the way
         if stop is not None and len(data) != stop - start:
@@ -92,9 +100,9 @@ class ObjectStore:
         """Return an object whole; None if there is none with the key; one request."""
         try:
             return self.read(key)
-        except FileNotFoundError as error:
-            if "bucket" in str(error.strerror):
-                raise
+        except MissingBucket:
+            raise
+        except FileNotFoundError:
             return None
 
     def exists(self, key: str) -> bool:
@@ -117,6 +125,8 @@ class ObjectStore:
         """Return the bytes of an object; None if it does not exist; one request."""
         try:
             return int(self._call("info", key)["size"])
+        except MissingBucket:
+            raise
         except FileNotFoundError:
             return None
 
@@ -134,6 +144,8 @@ class ObjectStore:
     def _listed(self, method: str, prefix: str) -> list[dict[str, Any]]:
         try:
             found = self._call(method, prefix, detail=True)
+        except MissingBucket:
+            raise
         except FileNotFoundError:
             return []
         entries = list(found.values()) if isinstance(found, dict) else found
@@ -162,6 +174,8 @@ class ObjectStore:
             paths = [self._path(key) for key in keys[first : first + _LISTED_AT_ONCE]]
             try:
                 self._run("_rm", "rm", self.url, paths)
+            except MissingBucket:
+                raise
             except FileNotFoundError:
                 continue
 
@@ -186,24 +200,59 @@ class ObjectStore:
         return self._run(f"_{method}", method, self._url(key), self._path(key), *arguments, **named)
 
     def _run(self, asynchronous: str, synchronous: str, url: str, *arguments: Any, **named: Any) -> Any:
-        from fsspec.asyn import AsyncFileSystem, sync
+        from fsspec.asyn import sync
 
         try:
-            if isinstance(self._file_system, AsyncFileSystem):
-                call = getattr(self._file_system, asynchronous)
-                return sync(self._file_system.loop, call, *arguments, timeout=self.settings.timeout_s, **named)
-            return getattr(self._file_system, synchronous)(*arguments, **named)
+            call = getattr(self._file_system, asynchronous)
+            return sync(self._file_system.loop, call, *arguments, timeout=self.settings.timeout_s, **named)
         except Exception as error:
-            raise _as_os_error(error, url, self.settings.timeout_s) from error
+            raise as_os_error(error, url, synchronous, self.settings.timeout_s) from error
 
 
-_MODIFIED = ("LastModified", "last_modified", "updated", "mtime")
-"""The names of the modification time in the listings of s3fs, adlfs, gcsfs and pyarrow."""
+_loops: set[Any] = set()
+"""The event loops of the stores of this process; there is one."""
+
+
+def _release_loops() -> None:
+    """Separate a forked child from the connections of its parent.
+
+    Both have the same epoll. A connection that the child discards would be removed from it, and the parent would wait
+    for the answer until its timeout.
+    """
+    for loop in _loops:
+        loop._selector = selectors.SelectSelector()
+        loop.set_exception_handler(lambda *_: None)  # reports connections that are not closed
+    _loops.clear()
+
+
+os.register_at_fork(after_in_child=_release_loops)
+
+_MODIFIED = ("LastModified", "last_modified", "mtime")
+"""The names of the modification time in the listings of S3, Azure and gcsfs. All of them are of type datetime."""
 
 
 def _modified_ms(entry: dict[str, Any]) -> int | None:
     found = next((entry[name] for name in _MODIFIED if entry.get(name) is not None), None)
     return int(found.timestamp() * 1000) if isinstance(found, datetime) else None
+
+
+_NO_HDFS = (
+    "archives in HDFS are not supported: no client that Python has creates a file there exclusively, so that two"
+    " archivers could replace each other's states; use s3:// (Apache Ozone speaks it too), gs:// or abfs://"
+)
+
+
+def _check(scheme: str, url: str, settings: StoreSettings) -> None:
+    if scheme == "hdfs":
+        raise OSError(errno.ENOTSUP, _NO_HDFS, url)
+    names = url.split("://", 1)[1].split("/")
+    # fsspec takes *, ? and [ in the path of an object to delete for a pattern; # and ? begin versions.
+    if any(each in ("", ".", "..") or set(each) & set("*?[]#\\") for each in names):
+        reason = "an archive cannot have this URL: its names must not be empty, . or .., or have one of *?[]#\\"
+        raise OSError(errno.EINVAL, reason, url)
+    if not scheme.startswith("s3") and (settings.storage_class or settings.encryption or settings.kms_key):
+        reason = f"storage class and encryption of new objects are those of the bucket for {scheme}://; leave them out"
+        raise OSError(errno.ENOTSUP, reason, url)
 
 
 def _file_system(scheme: str, url: str, settings: StoreSettings) -> Any:
@@ -212,72 +261,37 @@ def _file_system(scheme: str, url: str, settings: StoreSettings) -> Any:
         fsspec = importlib.import_module("fsspec")
         importlib.import_module(package)
     except ImportError:
-        reason = f"{scheme}:// needs the package {package}: pip install 'offsetfs[{urls.EXTRAS[package]}]'"
+        reason = (
+            f"{scheme}:// needs the package {package.replace('.', '-')}: pip install 'offsetfs[{urls.EXTRAS[package]}]'"
+        )
         raise OSError(errno.ENOPKG, reason, url) from None
-    options: dict[str, Any] = {"use_listings_cache": False}
-    if package == "s3fs":
-        options["max_concurrency"] = 1  # else a HEAD precedes each GET of a whole object
-        options["config_kwargs"] = {
+    if package == "azure.storage.blob":
+        return _azure(url, settings)
+    if package == "gcsfs":
+        from offsetfs.archive.google_objects import GoogleObjects
+
+        return GoogleObjects(timeout_s=settings.timeout_s, endpoint=settings.endpoint)
+    options: dict[str, Any] = {
+        "use_listings_cache": False,
+        "max_concurrency": 1,  # else a HEAD precedes each GET of a whole object
+        "config_kwargs": {
             "connect_timeout": min(10.0, settings.timeout_s),
             "read_timeout": settings.timeout_s,
             "retries": {"mode": "standard", "max_attempts": 5},
-        }
-        if settings.endpoint is not None:
-            options["endpoint_url"] = settings.endpoint
+        },
+    }
+    if settings.endpoint is not None:
+        options["endpoint_url"] = settings.endpoint
     return fsspec.filesystem(scheme, **options)
 
 
-# --- errors ----------------------------------------------------------------------------------------------------------
+def _azure(url: str, settings: StoreSettings) -> Any:
+    from offsetfs.archive.azure_objects import AzureObjects, MissingAccount
 
-_EXISTS_CODES = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
-"""How S3 answers a PutObject with If-None-Match: the object exists, or another writer creates it at the moment."""
-
-
-_WRONG_CHECKSUM = "FlexibleChecksumError"
-"""What botocore raises for the bytes of a whole object that do not match the checksum of their upload."""
-
-
-def _as_os_error(error: Exception, url: str, timeout_s: float) -> OSError:
-    """Return the error of a library as an OSError with the URL, for any library."""
-    cause = next((each for each in _chain(error) if _code(each)), error)
-    code, operation = _code(cause), getattr(cause, "operation_name", "")
-    if isinstance(error, FileExistsError) or code in _EXISTS_CODES:
-        return FileExistsError(errno.EEXIST, "the object exists already", url)
-    if code == "NoSuchBucket":
-        return FileNotFoundError(errno.ENOENT, "there is no such bucket; create it, or correct the URL", url)
-    if isinstance(error, FileNotFoundError):
-        return FileNotFoundError(errno.ENOENT, "there is no such object", url)
-    if _is_named(error, "NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError"):
-        return OSError(errno.EACCES, "no credentials were found; configure those of the provider's own tools", url)
-    if code in ("ExpiredToken", "ExpiredTokenException", "RequestExpired"):
-        return OSError(errno.EACCES, f"the credentials have expired ({operation}); renew them", url)
-    if code in ("InvalidAccessKeyId", "SignatureDoesNotMatch"):
-        return OSError(errno.EACCES, f"the credentials are not accepted ({operation}: {code}); correct them", url)
-    if isinstance(error, PermissionError) or code in ("403", "AccessDenied"):
-        allowed = f"; the credentials need the permission for {operation}" if operation else ""
-        return OSError(errno.EACCES, f"access denied{allowed}", url)
-    if _is_named(error, _WRONG_CHECKSUM):
-        return OSError(errno.EIO, "the object is damaged: its bytes do not match their checksum", url)
-    if isinstance(error, TimeoutError):
-        return OSError(errno.EIO, f"no successful answer within {timeout_s:g} s, retries included", url)
-    said = error.strerror if isinstance(error, OSError) else None
-    text = (said or str(error)).strip() or type(error).__name__
-    return OSError(errno.EIO, f"{operation}: {text}" if operation and operation not in text else text, url)
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    following: BaseException | None = error
-    while following is not None and id(following) not in seen:
-        seen.add(id(following))
-        yield following
-        following = following.__cause__ or following.__context__
-
-
-def _code(error: BaseException) -> str:
-    response = getattr(error, "response", None)
-    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
-
-
-def _is_named(error: BaseException, *names: str) -> bool:
-    return any(type(each).__name__ in names for each in _chain(error))
+    try:
+        return AzureObjects(url, timeout_s=settings.timeout_s, endpoint=settings.endpoint)
+    except MissingAccount:
+        reason = "no storage account is named; set AZURE_STORAGE_CONNECTION_STRING or AZURE_STORAGE_ACCOUNT_NAME"
+        raise OSError(errno.EACCES, reason, url) from None
+    except ValueError as error:
+        raise OSError(errno.EACCES, f"the settings of the storage account are wrong: {error}", url) from error

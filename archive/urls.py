@@ -11,21 +11,23 @@ PACKAGES = {
     "s3a": "s3fs",
     "gs": "gcsfs",
     "gcs": "gcsfs",
-    "az": "adlfs",
-    "abfs": "adlfs",
-    "abfss": "adlfs",
-    "hdfs": "pyarrow",
+    "az": "azure.storage.blob",
+    "abfs": "azure.storage.blob",
+    "abfss": "azure.storage.blob",
 }
-"""The schemes of object storage, with the package that fsspec needs for each."""
+"""The schemes of object storage, with the package that each needs."""
 
-EXTRAS = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure", "pyarrow": "hdfs"}
+EXTRAS = {"s3fs": "s3", "gcsfs": "gcs", "azure.storage.blob": "azure"}
 """The extra of this project that installs a package."""
 
 
 def scheme(text: str) -> str | None:
-    """Return the scheme of a URL of object storage; None for a path, or another URL such as `kafka://`."""
+    """Return the scheme of a URL of object storage; None for a path, or another URL such as `kafka://`.
+
+    `hdfs` is one that `ObjectStore` refuses.
+    """
     found = _SCHEME.match(text)
-    return found["scheme"] if found and found["scheme"] in PACKAGES else None
+    return found["scheme"] if found and (found["scheme"] in PACKAGES or found["scheme"] == "hdfs") else None
 
 
 def is_remote(text: str) -> bool:

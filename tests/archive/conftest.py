@@ -1,10 +1,13 @@
-"""A real S3 server for the tests of archives, one for each worker."""
+"""Real servers of object storage for the tests of archives, one of each kind for each worker."""
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 
+import cloud_servers
 import pytest
 import s3_faults
 import s3_server
+from cloud_servers import CloudServer
 from s3_faults import S3Faults
 from s3_server import S3Server
 
@@ -47,3 +50,37 @@ def faults(proxy: S3Faults, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> It
     yield proxy
     proxy.inject()
     proxy.slow_down(0, None)
+
+
+@pytest.fixture(scope="session")
+def servers(request: pytest.FixtureRequest) -> Iterator[Callable[[str], CloudServer]]:
+    """The server of a scheme: s3, gs or abfs; started when it is asked for first."""
+    found: dict[str, CloudServer] = {}
+    with contextlib.ExitStack() as stack:
+
+        def of(scheme: str) -> CloudServer:
+            if scheme == "s3":
+                server: S3Server = request.getfixturevalue("server")
+                return CloudServer("s3", server.endpoint, server.environment())
+            if scheme not in found:
+                found[scheme] = stack.enter_context(cloud_servers.SERVERS[scheme]())
+            return found[scheme]
+
+        yield of
+
+
+@pytest.fixture(params=["s3", "gs", "abfs"])
+def cloud(
+    servers: Callable[[str], CloudServer], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> CloudServer:
+    """Each server, named by the environment variables that its clients read."""
+    found = servers(request.param)
+    for name, value in found.environment.items():
+        monkeypatch.setenv(name, value)
+    return found
+
+
+@pytest.fixture
+def cloud_store(cloud: CloudServer, request: pytest.FixtureRequest) -> ObjectStore:
+    """An empty place in the bucket of each server, of this test alone."""
+    return ObjectStore(cloud.url(f"{abs(hash(request.node.nodeid)):x}"), StoreSettings(timeout_s=10))

@@ -1,0 +1,114 @@
+"""Errors of the client libraries of object storage, as OSError with the URL."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+
+_WRONG_CHECKSUM = "FlexibleChecksumError"
+"""What botocore raises for the bytes of a whole object that do not match the checksum of their upload."""
+
+_EXISTS = ("PreconditionFailed", "ConditionalRequestConflict", "BlobAlreadyExists", "412", "409")
+"""How S3 and Azure answer a conditional creation: the object exists, or another writer creates it at the moment.
+
+Other codes that Azure sends with the status 409, such as ContainerBeingDeleted, mean something else.
+"""
+
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted", "ContainerDisabled")
+_EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired")
+_UNKNOWN = (
+    *("InvalidAccessKeyId", "SignatureDoesNotMatch"),
+    *("AuthenticationFailed", "InvalidAuthenticationInfo", "NoAuthenticationInformation", "401"),
+)
+_NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError")
+_DENIED = ("403", "AccessDenied", "AuthorizationFailure", "AuthorizationPermissionMismatch", "AccountIsDisabled")
+_PERMISSION = re.compile(r"\bstorage\.[a-z]+\.[a-zA-Z]+")  # as Google Cloud Storage names it in its message
+
+_CALLS = {
+    "cat_file": "reading objects",
+    "info": "reading objects",
+    "ls": "listing objects",
+    "find": "listing objects",
+    "pipe_file": "writing objects",
+    "rm": "deleting objects",
+}
+
+
+class MissingBucket(FileNotFoundError):
+    """The bucket, or the container, does not exist."""
+
+
+class RefusedCredentials(Exception):
+    """A provider's tools found no credentials, or gave no token for them; `code` names the error of the second case."""
+
+    def __init__(self, code: str = "") -> None:
+        super().__init__()
+        self.code = code
+
+
+def as_os_error(error: Exception, url: str, call: str, timeout_s: float) -> OSError:
+    """Return the error of a library as an OSError with the URL, for any library. `call`: a method of fsspec."""
+    cause = next((each for each in _chain(error) if _code(each)), error)
+    code, operation = _code(cause), str(getattr(cause, "operation_name", ""))
+    said = _first_line(error)
+    if code in _EXISTS or (isinstance(error, FileExistsError) and not code):
+        return FileExistsError(errno.EEXIST, "the object exists already", url)
+    if code in _NO_BUCKET or isinstance(error, MissingBucket):
+        kind = "container" if url.startswith("a") else "bucket"
+        return MissingBucket(errno.ENOENT, f"there is no such {kind}; create it, or correct the URL", url)
+    if isinstance(error, FileNotFoundError) or code == "BlobNotFound":
+        return FileNotFoundError(errno.ENOENT, "there is no such object", url)
+    has_none = isinstance(error, RefusedCredentials) and not error.code
+    if has_none or is_named(error, *_NO_CREDENTIALS) or "Anonymous caller" in said:
+        return OSError(errno.EACCES, "no credentials were found; configure those of the provider's own tools", url)
+    if code in _EXPIRED:
+        return OSError(errno.EACCES, f"the credentials have expired ({operation}); renew them", url)
+    if code in _UNKNOWN or isinstance(error, RefusedCredentials) or "failed to authenticate" in said:
+        names = f"{operation}: {code}" if operation else code
+        return OSError(errno.EACCES, f"the credentials are not accepted ({names}); correct or renew them", url)
+    if isinstance(error, PermissionError) or code in _DENIED:
+        permission = _PERMISSION.search(str(error))
+        needed = operation or (permission[0] if permission else _CALLS[call])
+        return OSError(errno.EACCES, f"access denied; the credentials need the permission for {needed}", url)
+    if is_wrong_checksum(error):
+        return OSError(errno.EIO, "the object is damaged: its bytes do not match their checksum", url)
+    if code in ("416", "InvalidRange"):
+        return OSError(errno.EIO, "the object is shorter than the range that was asked for", url)
+    if isinstance(error, TimeoutError):
+        return OSError(errno.EIO, f"no successful answer within {timeout_s:g} s, retries included", url)
+    return OSError(errno.EIO, f"{operation}: {said}" if operation and operation not in said else said, url)
+
+
+def is_wrong_checksum(error: BaseException) -> bool:
+    """Whether the bytes of a whole object did not match the checksum of their upload."""
+    return is_named(error, _WRONG_CHECKSUM)
+
+
+def is_named(error: BaseException, *names: str) -> bool:
+    """Whether an error, or one that it was raised for, is of a class with one of the names."""
+    return any(type(each).__name__ in names for each in _chain(error))
+
+
+def _first_line(error: Exception) -> str:
+    said = error.strerror if isinstance(error, OSError) else None
+    text = (said or str(error)).strip() or type(error).__name__
+    return text.splitlines()[0]
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    following: BaseException | None = error
+    while following is not None and id(following) not in seen:
+        seen.add(id(following))
+        yield following
+        following = following.__cause__ or following.__context__
+
+
+def _code(error: BaseException) -> str:
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):  # botocore
+        return str(response.get("Error", {}).get("Code", ""))
+    found = getattr(error, "error_code", None) or getattr(error, "code", None)  # azure-core, gcsfs
+    found = getattr(found, "value", found)
+    return str(found) if isinstance(found, str | int) else ""
