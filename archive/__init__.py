@@ -1,6 +1,8 @@
 """Logs in object storage: archives of log directories, written, verified, restored, and read in place.
 
 object_store         objects below a URL: read, put, create, list; one kind of error
+google_objects, azure_objects     requests to Google Cloud Storage and Azure Blob Storage; those of S3 are s3fs's
+store_errors         errors of the libraries as OSError, with the remedy
 urls                 which texts are URLs of object storage
 numbered_documents   documents that are replaced by numbered copies, so that two writers cannot overwrite each other
 archiver             uploads what an archive lacks of a log directory, and publishes the new states

@@ -2,7 +2,7 @@
 
 Methods, paths (CONTAINER/NAME) and results are those of an asynchronous file system of fsspec, as far as
 `object_store` calls them. adlfs is not used: after a fork, a child that has inherited one of its file systems hangs
-when it ends; a deletion of several objects deletes none if one of them is missing; and a listing reads neighbors too.
+when it ends; a listing reads neighbors too; and every answer with the status 409 passes for an object that exists.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The requests differ from those of gcsfs in these points:
 
-* An upload is one request, and its boundary is random. gcsfs has a fixed one, so that an object which holds it, as a
-  record may, would be cut there. The CRC-32C of what was stored is compared.
+* An upload is one request, and its boundary is random. gcsfs has a fixed one; an object which holds it, as a record
+  may, is refused. The CRC-32C of what was stored is compared.
 * A listing is one request for each 1,000 names, and nothing more.
 * Retries end with the timeout, and refused credentials are not tried again.
 """

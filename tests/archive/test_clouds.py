@@ -184,9 +184,9 @@ ANSWERS = {
 
 
 class Answering:
-    """A server that gives the same answer to all requests but those for a token, in the place of Google's."""
+    """A server that gives the same answer to all requests but those for a token, in the place of a provider."""
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
         self.status, self.text, self.token_status = status, text, 200
         self.authorizations: list[str | None] = []
         answering = self
@@ -195,6 +195,9 @@ class Answering:
             def do_GET(self) -> None:
                 answering.authorizations.append(self.headers["Authorization"])
                 self._answer(answering.status, answering.text)
+
+            def do_PUT(self) -> None:
+                self.do_POST()
 
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers["Content-Length"]))
@@ -209,6 +212,8 @@ class Answering:
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(text)))
+                for name, value in (headers or {}).items():
+                    self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(text.encode())
 
@@ -260,6 +265,23 @@ def test_credentials_that_google_refuses(answer: str, words: str, monkeypatch: p
         started = time.monotonic()
         refused(ObjectStore("gs://kafka/x", StoreSettings(timeout_s=10)), lambda store: store.put("a", b""), words)
         assert time.monotonic() - started < 5  # it is not tried again
+
+
+@pytest.mark.parametrize(("code", "exists"), [("BlobAlreadyExists", True), ("BlobImmutableDueToPolicy", False)])
+def test_only_the_answers_for_an_existing_object_mean_that_it_exists(
+    code: str, exists: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", ACCOUNT_KEY)
+    text = f'{{"error":{{"code":"{code}","message":"a message"}}}}'
+    with Answering(409, text, {"x-ms-error-code": code}).running() as azure:
+        store = ObjectStore("abfs://kafka/x", StoreSettings(timeout_s=5, endpoint=azure.endpoint))
+        if exists:
+            assert not store.create("a", b"x")
+            return
+        with pytest.raises(OSError) as found:
+            store.create("a", b"x")
+        assert found.value.errno == errno.EIO
 
 
 # --- faults ----------------------------------------------------------------------------------------------------------
