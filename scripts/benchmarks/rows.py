@@ -18,20 +18,23 @@ import surface
 import table_rows
 import upkeep
 
-ROWS = (
-    *lines_in.ROWS,
-    *lines_out.ROWS,
-    *single.ROWS,
-    *upkeep.ROWS,
-    *surface.ROWS,
-    *crowds.ROWS,
-    *mounts.ROWS,
-    *served_logs.ROWS,
-    *served_tls.ROWS,
-    *served_logins.ROWS,
-    *mirrors.ROWS,
-    *table_rows.ROWS,
-    *object_storage.ROWS,
-    *pipelines.ROWS,
-    *queries.ROWS,
+MODULES = (
+    lines_in.ROWS,
+    lines_out.ROWS,
+    single.ROWS,
+    upkeep.ROWS,
+    surface.ROWS,
+    crowds.ROWS,
+    mounts.ROWS,
+    served_logs.ROWS,
+    served_tls.ROWS,
+    served_logins.ROWS,
+    mirrors.ROWS,
+    table_rows.ROWS,
+    object_storage.ROWS,
+    pipelines.ROWS,
+    queries.ROWS,
 )
+"""The rows of each module."""
+
+ROWS = tuple(row for rows in MODULES for row in rows)

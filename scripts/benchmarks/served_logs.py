@@ -38,6 +38,7 @@ from served import served
 
 from offsetfs.protocol import codec
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder
 
 SECONDS_MAX = 600.0
@@ -231,10 +232,15 @@ def _small_requests(server: Server, topic: str, count: int) -> float:
     request = framed(PRODUCE, "Produce", 9, m.ProduceRequest(acks=1, timeout_ms=10_000, topic_data=data))
     with ExitStack() as stack, selectors.DefaultSelector() as waiting:
         connections = [stack.enter_context(server.connect()) for _ in range(CONNECTIONS)]
-        connections[0].sendall(request)  # opens the log, and shows that the request is a good one
-        response = _response(connections[0])
-        produced: m.ProduceResponse = codec.reader("ProduceResponse", 9)(memoryview(response), 5)[0]
-        assert not produced.responses[0].partition_responses[0].error_code, produced
+        deadline = time.monotonic() + SECONDS_MAX
+        while True:  # opens the log, and shows that the request is a good one, once the new topic has a leader
+            connections[0].sendall(request)
+            response = _response(connections[0])
+            produced: m.ProduceResponse = codec.reader("ProduceResponse", 9)(memoryview(response), 5)[0]
+            error = produced.responses[0].partition_responses[0].error_code
+            if error != ErrorCode.NOT_LEADER_OR_FOLLOWER or time.monotonic() > deadline:
+                break
+        assert not error, produced
         start = time.perf_counter()
         for each in connections:
             waiting.register(each, selectors.EVENT_READ)
