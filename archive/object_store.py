@@ -237,7 +237,7 @@ def _modified_ms(entry: dict[str, Any]) -> int | None:
 
 
 _NO_HDFS = (
-    "archives in HDFS are not supported: no client that Python has creates a file there exclusively, so that two"
+    "archives in HDFS are not supported: fsspec's client looks for a file and then writes it, so that two"
     " archivers could replace each other's states; use s3:// (Apache Ozone speaks it too), gs:// or abfs://"
 )
 
