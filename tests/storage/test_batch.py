@@ -395,6 +395,7 @@ def of_records(record: bytes, count: int, codec: int) -> Batch:
     return read_batch(bytes(made), check=False)
 
 
+@pytest.mark.long
 @pytest.mark.security(
     "A record that decompresses beyond the limit is refused within milliseconds and without extra memory."
 )
@@ -413,6 +414,7 @@ def test_a_small_batch_of_too_many_records_is_not_taken_apart() -> None:
     assert hostile.measured() == count  # its values are shown all the same
 
 
+@pytest.mark.long
 def test_a_record_of_too_many_headers_is_not_taken_apart() -> None:
     count = batches.HEADERS_MAX + 1
     body = bytes([0, 0, 0, 1, 1]) + varint.encode(count) + bytes([0, 1]) * count
