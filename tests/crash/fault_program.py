@@ -15,7 +15,7 @@ import importlib
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +41,7 @@ class Row:
     name: str
     fault: str
     play: Callable[[int, Path], int]
-    seeds_in_ci: range
+    seeds_in_ci: Sequence[int]
     goal: int
     unit: str = "states"
     needs: tuple[str, ...] = ()

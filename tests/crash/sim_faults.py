@@ -113,6 +113,10 @@ class FaultyLife(Life):
             raise
         assert partition not in self.failed, f"{partition} acknowledged an append after a sync had failed"
 
+    def delete(self, partition: TopicPartition) -> None:
+        super().delete(partition)
+        self.failed.discard(partition)  # what is created under its name is another log
+
     def truncate(self, partition: TopicPartition, offset: int) -> None:
         try:
             super().truncate(partition, offset)
