@@ -354,6 +354,7 @@ def data_of(response: Any) -> Iterator[tuple[Any, int, Any]]:
 
 
 def records_of(data: Any) -> memoryview:
+    """Return the batches in the data of a partition; those of versions before 4 are in another field."""
     records = data.records if hasattr(data, "records") else data.record_set
     return memoryview(b"" if records is None else records)
 
