@@ -114,9 +114,9 @@ class PartitionTarget:
         self._window.append(sent)
         return sent
 
-    def wakes_at_s(self, now_s: float) -> float:
-        """Return when a pause ends; infinite without one."""
-        return self._paused_until_s if self._paused_until_s > now_s else math.inf
+    def wakes_at_s(self, since_s: float) -> float:
+        """Return when the pause ends that was not over at `since_s`; infinite without one."""
+        return self._paused_until_s if self._paused_until_s > since_s else math.inf
 
     def acknowledged(self, sent: SentBatch, base_offset: int) -> None:
         """The leader has appended a batch."""

@@ -96,13 +96,14 @@ class PartitionProducing:
         async with trio.open_nursery() as nursery:
             while True:
                 self._changed = trio.Event()
+                # Before the partitions are looked at: a pause that ends amid that is over, and not one that never ends.
+                begun_s = trio.current_time()
                 if not self._knows_leaders:
                     await self._find_leaders()
                 for leader in {self._leader(each) for each in self._active} - {None}:
                     if leader is not None:
                         await self._send(leader, nursery)
-                now_s = trio.current_time()
-                with trio.move_on_at(min((each.wakes_at_s(now_s) for each in self._active), default=math.inf)):
+                with trio.move_on_at(min((each.wakes_at_s(begun_s) for each in self._active), default=math.inf)):
                     await self._changed.wait()
 
     async def _send(self, leader: int, nursery: trio.Nursery) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from offsetfs.client.properties import ClientProperties
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import ProtocolMessage
+from offsetfs.restore.partition_target import PartitionTarget
+from offsetfs.restore.producing import PartitionProducing
 from offsetfs.restore.restoring import RestoreOptions, RestoreResult, restore
 from offsetfs.restore.topic_plan import RestoreRefused
 from offsetfs.storage import RAW, READ_COMMITTED, Log, LogDirectory, LogReader, TopicPartition
@@ -233,6 +236,31 @@ async def test_a_topic_of_a_mirror_has_the_settings_of_its_cluster(
     source.set_mirror(MirrorFile("c", "b:9092", {"orders": MirroredTopic("", {"retention.ms": "70000"})}))
     await restored(running, source)
     assert cluster.settings_of("orders") == {"retention.ms": "70000"}
+
+
+async def test_a_pause_that_ends_while_partitions_are_looked_at_is_over(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The restore once waited for ever: nothing was sent because of the pause, and then there was none to wait for."""
+    take, next_sent = PartitionProducing._take, PartitionTarget.next_sent
+    refusals = [KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+
+    def refusing(producing: PartitionProducing, response: m.ProduceResponse, sent: Any) -> None:
+        if refusals:
+            producing._refuse(sent, refusals.pop())
+        else:
+            take(producing, response, sent)
+
+    def slow(target: PartitionTarget, now_s: float) -> Any:
+        found = next_sent(target, now_s)
+        if found is None and target._paused_until_s > now_s:
+            time.sleep(target._paused_until_s - now_s)
+        return found
+
+    monkeypatch.setattr(PartitionProducing, "_take", refusing)
+    monkeypatch.setattr(PartitionTarget, "next_sent", slow)
+    result = await restored(running, source)
+    assert [each.records for each in result.partitions] == [7] and not refusals
 
 
 async def test_leaders_of_a_new_topic_are_waited_for(
