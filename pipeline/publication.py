@@ -37,7 +37,7 @@ from offsetfs.pipeline.journal import (
     put_down,
     read_intent,
 )
-from offsetfs.pipeline.staging import PREFIX, Staged, StagedBatch, remove_staged
+from offsetfs.pipeline.staging import NONCE_PREFIX, PREFIX, Staged, StagedBatch, remove_staged
 from offsetfs.storage import Batch, BatchBuilder, Log, LogDirectory, SealedBatch, TopicPartition, files, read_batch
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 
@@ -249,12 +249,12 @@ class _Staging:
 
 
 def _sweep(path: str) -> None:
-    """Remove staged files that are so old that no job refers to them."""
+    """Remove staged files, and files of checks, that are so old that no job refers to them."""
     for name in list(_old_files(path, time.time() - SWEEP_SECONDS)):
         files.remove_file(os.path.join(path, name))
 
 
 def _old_files(path: str, before: float) -> Iterator[str]:
     for name in files.names(path):
-        if name.startswith(PREFIX) and files.status(os.path.join(path, name)).st_mtime < before:
+        if name.startswith((PREFIX, NONCE_PREFIX)) and files.status(os.path.join(path, name)).st_mtime < before:
             yield name

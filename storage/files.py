@@ -419,14 +419,17 @@ def trust(path: str) -> None:
 
 
 @contextlib.contextmanager
-def locked_directory(path: str) -> Iterator[None]:
-    """Hold a lock on a directory, waiting for its holder. The kernel releases the lock of a process that dies."""
+def locked_directory(path: str, *, wait: bool = True) -> Iterator[None]:
+    """Hold a lock on a directory, waiting for its holder. The kernel releases the lock of a process that dies.
+
+    Without `wait`, BlockingIOError if another process or thread holds it.
+    """
     _check_changeable(path)
     fd = _open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         # The directory itself is locked, so that no additional file is needed in a directory that may belong to a
         # broker.
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
     finally:
         os.close(fd)

@@ -9,6 +9,7 @@ A test that leaves a log directory in its `tmp_path` that `verify` calls damaged
 The golden logs are what real Kafka wrote; tests read them in place, or change a copy.
 """
 
+import json
 import logging
 import os
 import re
@@ -46,6 +47,19 @@ def golden_copy(golden: Path, tmp_path: Path) -> Path:
     """A copy of `golden` to write to: partitions, checkpoints and meta.properties, as the broker left them."""
     beside = shutil.ignore_patterns("*.txt", "*.ndjson", "*.bounds.json")
     return Path(shutil.copytree(golden, tmp_path / "kafka-4.1", ignore=beside))
+
+
+@pytest.fixture
+def lasting_copy(golden_copy: Path) -> Path:
+    """`golden_copy` for tests that append to it: records are never too old for their topic, however late a test runs.
+
+    The records are of November 2026. By default retention removes them after seven days, and an append rolls a segment.
+    """
+    topics = {path.name.rpartition("-")[0] for path in golden_copy.iterdir() if path.is_dir()}
+    settings = {"retention.ms": "-1", "segment.ms": str(2**63 - 1)}
+    kept = {topic: settings for topic in sorted(topics) if not topic.startswith("__")}
+    (golden_copy / ".offsetfs-topics.json").write_text(json.dumps({"version": 0, "topics": kept}))
+    return golden_copy
 
 
 @pytest.fixture

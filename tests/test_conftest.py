@@ -1,10 +1,17 @@
 """The ground that tests stand on: a watched log, tests that have a class, golden logs to read and to change."""
 
 import re
+import time
 from pathlib import Path
 
 import pytest
+from fake_clock import FakeClock
 from order_of_tests import group_by_session, longest_first
+
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition import retention
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 
 pytestmark = pytest.mark.unit
 pytest_plugins = ["pytester"]
@@ -190,6 +197,20 @@ def test_the_golden_copy_is_the_log_directory_alone(golden: Path, golden_copy: P
     files = [path.relative_to(golden_copy) for path in golden_copy.rglob("*") if path.is_file()]
     assert all((golden_copy / file).read_bytes() == (golden / file).read_bytes() for file in files)
     assert len(list(golden_copy.glob("*/*.log"))) == len(list(golden.glob("*/*.log"))) > 0
+
+
+@pytest.mark.parametrize("years", [0, 1, 30])
+def test_in_the_lasting_copy_no_record_is_too_old(lasting_copy: Path, years: int) -> None:
+    clock = FakeClock(time.time_ns() // 1_000_000 + years * 365 * 86_400_000)
+    directory = LogDirectory.open(str(lasting_copy), clock=clock)
+    log = directory.log(TopicPartition("keyed", 0))
+    segments, start = len(list(log.snapshot())), log.log_start_offset
+    builder = BatchBuilder(1 << 12)
+    assert builder.append(None, b"now", (), clock.now_ms())
+    log.append(builder.seal())
+    assert retention.sweep(directory, directory.partitions(), clock.now_ms()) == ([], {})
+    assert (len(list(log.snapshot())), log.log_start_offset) == (segments, start)
+    directory.close()
 
 
 def test_the_unclean_copy_keeps_the_holes_of_preallocated_indexes(unclean_copy: Path) -> None:

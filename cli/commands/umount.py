@@ -7,6 +7,7 @@ import os
 import select
 import subprocess
 import sys
+import time
 
 import click
 
@@ -21,6 +22,8 @@ from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mount_at
 POLL_MS = 250  # the interval at which the file of the daemon is read for its progress
 LINE_SECONDS = 5.0  # the interval of progress reports without a terminal
 HOLDERS_SHOWN = 5
+BUSY_SECONDS = 2.0  # for how long a busy mount is tried again
+BUSY_PAUSE_SECONDS = 0.05
 
 
 @click.command("umount", short_help="Unmount, and wait until everything is on disk.")
@@ -29,8 +32,8 @@ HOLDERS_SHOWN = 5
 def command(mount_point: str, lazy: bool) -> int:
     """Unmount MNT, and return when its daemon has written everything to disk and ended.
 
-    A busy mount stays mounted, and the message names the processes that hold it. With --lazy it is detached at once:
-    processes can no longer open files in it. The daemon writes everything and ends when the last file is closed; the
+    A busy mount is tried again for two seconds. Then it stays mounted, and the message names the processes that keep
+    holding it. With --lazy it is detached at once: processes can no longer open files in it. The daemon writes everything and ends when the last file is closed; the
     command does not wait for that. Progress is shown after two seconds. After umount(8) or fusermount3 -u the daemon
     writes everything as well, but these commands do not wait for it.
 
@@ -96,23 +99,42 @@ def _check_owner(mount: Mount) -> None:
 def _unmount(mount: Mount, lazy: bool) -> bool:
     """Unmount. Return False if the mount was busy and has been detached instead."""
     command = ["umount"] if os.geteuid() == 0 else ["fusermount3", "-u"]
+    until = time.monotonic() + BUSY_SECONDS
+    while _is_busy(mount, command):
+        if lazy:
+            _detach(mount, command)
+            return False
+        # Whatever looks at the mount, such as `offsetfs status` or df(1), holds it for some milliseconds.
+        if time.monotonic() >= until:
+            raise _busy(mount)
+        time.sleep(BUSY_PAUSE_SECONDS)
+    return True
+
+
+def _is_busy(mount: Mount, command: list[str]) -> bool:
+    """Unmount; return whether that was refused because the mount is in use. `Failure` for other refusals."""
     result = subprocess.run([*command, "--", mount.path], capture_output=True, text=True, check=False)
     if result.returncode == 0:
-        return True
+        return False
     still = mount_at(mount.path)
     if still is None or still.device != mount.device:  # another process unmounted it meanwhile
-        return True
+        return False
     reason = " ".join(result.stderr.split())
     if "busy" not in reason:
         raise Failure(reason or f"{mount.path}: {command[0]} failed", WRONG_CALL)
-    if lazy:
-        _detach(mount, command)
-        return False
-    found = holders(mount.path, mount.device)
+    return True
+
+
+def _busy(mount: Mount) -> Failure:
+    """Return the refusal. It names the processes that hold the mount at two moments, or the last one if none does."""
+    before = {holder.pid for holder in holders(mount.path, mount.device)}
+    time.sleep(BUSY_PAUSE_SECONDS)
+    now = holders(mount.path, mount.device)
+    found = [holder for holder in now if holder.pid in before] or now
     shown = ", ".join(str(holder) for holder in found[:HOLDERS_SHOWN])
     more = f" and {len(found) - HOLDERS_SHOWN} more" if len(found) > HOLDERS_SHOWN else ""
     held_by = f"{shown or 'processes of other users'}{more}"
-    raise Failure(f"{mount.path} is busy: held by {held_by}: end these processes, or detach it with --lazy")
+    return Failure(f"{mount.path} is busy: held by {held_by}: end these processes, or detach it with --lazy")
 
 
 def _detach(mount: Mount, command: list[str]) -> None:

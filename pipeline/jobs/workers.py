@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from offsetfs.archive import urls
+from offsetfs.pipeline.staging import NONCE_PREFIX
 from offsetfs.pipeline.task_process import settle
 from offsetfs.storage import files
 
@@ -61,7 +62,7 @@ def check_visible(spark: SparkSession, path: str, *, is_to_write: bool = False) 
     """
     if spark_is_local(spark) or urls.is_remote(path):
         return
-    name = f".offsetfs-nonce-{uuid.uuid4().hex}"
+    name = f"{NONCE_PREFIX}{uuid.uuid4().hex}"
     nonce = os.path.join(path, name)
     if is_to_write:
         files.replace_file(nonce, name.encode(), sync_name=False)

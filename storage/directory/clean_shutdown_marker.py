@@ -6,6 +6,7 @@ See docs/internals/decisions/0001. Safe to use from any thread. A log calls `bef
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from offsetfs.storage.checkpoint import CleanShutdown
 
@@ -16,6 +17,8 @@ class CleanShutdownMarker:
     def __init__(self, path: str) -> None:
         self.is_changed = False
         """Whether the directory was changed since it was opened, so that the file is gone."""
+        self.on_first_change: Callable[[], None] = lambda: None
+        """Called once, after the file was removed. Must not raise."""
         self._path = path
         self._found = CleanShutdown.read(path)
         self._lock = threading.Lock()
@@ -33,6 +36,7 @@ class CleanShutdownMarker:
             if not self.is_changed:
                 if self._found is not None:
                     CleanShutdown.remove(self._path)
+                self.on_first_change()
                 self.is_changed = True
 
     def restore(self) -> None:

@@ -23,7 +23,7 @@ from offsetfs.storage.cautious_clock import CautiousClock
 from offsetfs.storage.checkpoint import META_PROPERTIES
 from offsetfs.storage.clock import SYSTEM, Clock
 from offsetfs.storage.cluster import metadata_log
-from offsetfs.storage.directory import partition_creation, partition_deletion
+from offsetfs.storage.directory import partition_creation, partition_deletion, unfinished_files
 from offsetfs.storage.directory.clean_shutdown_marker import CleanShutdownMarker
 from offsetfs.storage.directory.directory_checkpoints import DirectoryCheckpoints
 from offsetfs.storage.directory.directory_listing import check_log_directory, future_in, log_bytes_in, partitions_in
@@ -215,6 +215,12 @@ class LogDirectory:
         # The queue of removals does not survive the process, as in Kafka (LogManager.addLogToBeDeleted at startup).
         for leftover in partition_deletion.deleted_directories(self.path):
             self._remove_later(leftover, self.inherited.layers.inherited().defaults.file_delete_delay_ms)
+        # Before a thread of this process writes files of the same names.
+        remove_unfinished = unfinished_files.removal(self.path)
+        if self._mark.was_present:
+            self._mark.on_first_change = remove_unfinished
+        else:
+            remove_unfinished()
         # All logs before the first is served: recovering one removes the mark, and the others would then look cleanly
         # closed.
         if not self._mark.was_present:

@@ -7,6 +7,7 @@ Opening a partition for writing handles each kind:
                         below its base offset
     .deleted            renamed for removal: removed
     .index, .timeindex, .txnindex and line indexes without a `.log`: removed; so are `.tmp` files
+    leader-epoch-checkpoint.tmp, partition.metadata.tmp     removed
     .snapshot           whose base offset no segment has: removed, except the latest one, if it lies in the last segment
 
 All other files stay: `.cut-` files, files of other programs, directories. The order is that of Kafka's LogLoader and of
@@ -21,7 +22,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from offsetfs.storage import files
+from offsetfs.storage import checkpoint, files
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import MAP_SUFFIXES, parse_segment_name
 from offsetfs.storage.partition.swap import CLEANED, SWAP
@@ -218,6 +219,12 @@ def orphans(parsed: SegmentFileNames) -> list[str]:
     logs = {base for _, base, suffix in parsed if suffix == ".log"}
     unfinished = _ending(".tmp")
     return [n for n, base, suffix in parsed if (suffix in _INDEX_SUFFIXES and base not in logs) or suffix in unfinished]
+
+
+def unfinished_checkpoints(names: Iterable[str]) -> list[str]:
+    """Return the names of temporary files of the checkpoints in a partition's directory (see `files.replace_file`)."""
+    unfinished = {checkpoint.LEADER_EPOCHS + ".tmp", checkpoint.PARTITION_METADATA + ".tmp"}
+    return sorted(unfinished.intersection(names))
 
 
 def stray_snapshots(parsed: SegmentFileNames, *, offset_max: int | None = None) -> list[str]:

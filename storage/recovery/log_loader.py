@@ -142,7 +142,8 @@ def _open(partition: TopicPartition, path: str, options: OpenOptions) -> Log:
 
 def _load(path: str, epochs: LeaderEpochCache, options: OpenOptions) -> tuple[_LoadedSegments, LogContext]:
     """Return the content of the log for a writer, and the context of the log."""
-    present = leftover_files.parse_segment_names(files.names(path))
+    names = files.names(path)
+    present = leftover_files.parse_segment_names(names)
     swaps = leftover_files.pending_swaps(path, present)
     # Garbage alone is no change: a directory that is opened and not written to stays as it was (decision 1).
     if swaps.is_swap or not options.clean:
@@ -154,7 +155,8 @@ def _load(path: str, epochs: LeaderEpochCache, options: OpenOptions) -> tuple[_L
         options.context.before_change()
         return _recovered(path, epochs, options, swaps), options.context
     strays = leftover_files.stray_snapshots(present, offset_max=content.next_offset)
-    waiting = [os.path.join(path, name) for name in [*swaps.garbage, *leftover_files.orphans(present), *strays]]
+    unfinished = [*leftover_files.orphans(present), *leftover_files.unfinished_checkpoints(names)]
+    waiting = [os.path.join(path, name) for name in [*swaps.garbage, *unfinished, *strays]]
     before_change = leftover_files.remove_before_first_change(waiting, options.context.before_change)
     return content, replace(options.context, before_change=before_change)
 

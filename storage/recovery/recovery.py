@@ -104,9 +104,12 @@ class Recovery:
         self._epochs.truncate_from_end(self.next_offset, next_offset=self.next_offset)
         self._epochs.truncate_from_start(max(self._log_start, self.segments.first.base_offset))
         self._save_producers(self.next_offset)
-        present = leftover_files.parse_segment_names(files.names(self._directory))
+        names = files.names(self._directory)
+        present = leftover_files.parse_segment_names(names)
         strays = leftover_files.stray_snapshots(present, offset_max=self.next_offset)
         leftover_files.remove(self._directory, [*leftover_files.orphans(present), *strays])
+        unfinished = leftover_files.unfinished_checkpoints(names)
+        leftover_files.remove_garbage(os.path.join(self._directory, name) for name in unfinished)
         files.sync_directory(self._directory)
 
     def _is_after_gap(self, segment: Segment) -> bool:

@@ -158,6 +158,8 @@ class RecoveryPlan:
             if base not in self.set_aside:
                 reason = "it is unfinished" if name.endswith(".tmp") else "its log is gone"
                 self._on_step("leftover", name, f"will be removed: {reason}")
+        for name in leftover_files.unfinished_checkpoints(names):
+            self._on_step("leftover", name, "will be removed: it is unfinished")
 
     def _plan_epochs(self) -> None:
         path = os.path.join(self._path, checkpoint.LEADER_EPOCHS)

@@ -6,9 +6,11 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,10 @@ from typing import Any
 import pytest
 from left_mounts import unmount
 
+from offsetfs.cli.commands import umount as umount_command
 from offsetfs.cli.mounts import daemon_registry
+from offsetfs.cli.mounts.holders import Holder
+from offsetfs.fs.mounting.mount_table import Mount
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 
@@ -82,6 +87,37 @@ def test_umount_names_the_processes_that_use_the_mount_and_leaves_it(log: Path, 
         finally:
             holder.kill()
     assert offsetfs("umount", mnt).returncode == 0
+
+
+def test_umount_waits_for_a_process_that_holds_the_mount_for_a_moment(log: Path, mnt: Path) -> None:
+    offsetfs("mount", log, mnt)
+    tried = mnt.parent / "tried"
+    # The umount(8) that is found first: after the first refusal, the process that holds the mount ends in half a second.
+    unmount = "umount" if os.geteuid() == 0 else "fusermount3"
+    script = mnt.parent / "bin" / unmount
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\n{shutil.which(unmount)} "$@"\ncode=$?\necho $code >> {tried}\nexit $code\n')
+    script.chmod(0o755)
+    with subprocess.Popen(["sleep", "60"], cwd=mnt) as holder:
+        path = f"{script.parent}:{os.environ['PATH']}"
+        with subprocess.Popen([*OFFSETFS, "umount", mnt], env={**os.environ, "PATH": path}) as umount:
+            deadline = time.monotonic() + 30
+            while not (tried.exists() and tried.read_text()) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert tried.read_text().splitlines()[0] == ("32" if os.geteuid() == 0 else "1")
+            time.sleep(0.5)
+            holder.kill()
+            assert umount.wait(timeout=60) == 0
+    assert not os.path.ismount(mnt)
+
+
+def test_umount_names_only_processes_that_keep_holding_the_mount(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = [[Holder(7, "ls", "/mnt"), Holder(8, "sleep", "/mnt")], [Holder(8, "sleep", "/mnt"), Holder(9, "df", "/")]]
+    monkeypatch.setattr(umount_command, "holders", lambda *_: looks.pop(0))
+    refused = umount_command._busy(Mount(1, "/mnt", "fuse.offsetfs", "/log", ""))
+    assert "held by sleep (pid 8, /mnt): end" in str(refused)
 
 
 def test_the_mount_of_a_killed_daemon_is_removed_and_reported(log: Path, mnt: Path) -> None:

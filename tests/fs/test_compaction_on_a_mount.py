@@ -101,7 +101,8 @@ def test_what_was_compacted_away_is_found_by_no_name_and_the_rest_is_unchanged(m
     kept = (partition / str(LATEST)).stat()
     compact(log)
     assert soon(lambda: is_compacted(log))
-    assert soon(lambda: not (partition / "42").exists(), 2)
+    # The kernel keeps each name for a second from when it was looked up, and a busy machine looks them up far apart.
+    assert soon(lambda: not any((partition / name).exists() for name in ("0", "42")))
     for name in ("0", f"{LATEST - 1:020d}"):
         assert errno_of((partition / name).stat) == "ENOENT"
         assert errno_of((partition / name).read_bytes) == "ENOENT"
@@ -129,7 +130,7 @@ def test_readers_keep_what_they_opened_and_new_ones_see_the_new(mount: Mount, lo
         assert soon(lambda: is_compacted(log))
         read = b"".join(iter(lambda: os.read(values, 1 << 16), b""))
         assert read == lines(0, END), "its numbering stays, and its bytes wait as .deleted"
-        assert soon(lambda: segment.stat().st_ino != before.st_ino, 2)
+        assert soon(lambda: segment.stat().st_ino != before.st_ino)
         assert segment.read_bytes() == (log / "users-0" / name).read_bytes() != content
         assert file.read() == content and record.read() == value(3)
         assert soon(lambda: not [each for each in os.listdir(log / "users-0") if each.endswith(".deleted")])

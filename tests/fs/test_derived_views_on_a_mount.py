@@ -239,8 +239,8 @@ def test_a_partition_is_copied_and_searched_whole(tree: Path, tmp_path: Path) ->
 # --- growing -------------------------------------------------------------------------------------------------------
 
 
-def test_records_grow_and_what_was_cut_out_stays(mount: Callable[..., Any], golden_copy: Path) -> None:
-    directory = mount(golden_copy).path / "keyed-0"
+def test_records_grow_and_what_was_cut_out_stays(mount: Callable[..., Any], lasting_copy: Path) -> None:
+    directory = mount(lasting_copy).path / "keyed-0"
     with open(directory / "records.ndjson", "rb") as records, open(directory / "range/90...ndjson", "rb") as cut_range:
         before, cut = records.read(), cut_range.read()
         with subprocess.Popen(["tail", "-n", "1", "-f", directory / "records.ndjson"], stdout=subprocess.PIPE) as tail:
@@ -258,27 +258,27 @@ def test_records_grow_and_what_was_cut_out_stays(mount: Callable[..., Any], gold
     assert (directory / "last/2").read_bytes().endswith(b"}\nsch\xc3\xb6n\n")
 
 
-def test_maps_of_records_are_kept_by_a_mount_that_writes(mount: Callable[..., Any], golden_copy: Path) -> None:
-    size = (mount(golden_copy).path / "segments-0/records.ndjson").stat().st_size
-    kept, logs = golden_copy.glob("segments-0/*.records-map"), golden_copy.glob("segments-0/*.log")
+def test_maps_of_records_are_kept_by_a_mount_that_writes(mount: Callable[..., Any], lasting_copy: Path) -> None:
+    size = (mount(lasting_copy).path / "segments-0/records.ndjson").stat().st_size
+    kept, logs = lasting_copy.glob("segments-0/*.records-map"), lasting_copy.glob("segments-0/*.log")
     assert size > 0 and len(list(kept)) == len(list(logs)) - 1
 
 
 @pytest.mark.damages
 @pytest.mark.parametrize("options", ["", "ro"])
 def test_a_map_that_is_inconsistent_with_its_segment_fails_one_read_and_the_next_opening_reads_the_log(
-    mount: Callable[..., Any], golden_copy: Path, tree: Path, options: str
+    mount: Callable[..., Any], lasting_copy: Path, tree: Path, options: str
 ) -> None:
     expected = (tree / "segments-0/values").read_bytes()
-    first = mount(golden_copy)
+    first = mount(lasting_copy)
     assert (first.path / "segments-0/values").read_bytes() == expected
     first.unmount()
-    path = min(golden_copy.glob("segments-0/*.values-map"))
+    path = min(lasting_copy.glob("segments-0/*.values-map"))
     image = bytearray(path.read_bytes())
     image[48:56], image[72:80] = (10**12).to_bytes(8, "big"), (10**9).to_bytes(8, "big")
     image[12:16] = crc32c(bytes(image[16:])).to_bytes(4, "big")
     path.write_bytes(image)
-    values = mount(golden_copy, options).path / "segments-0/values"
+    values = mount(lasting_copy, options).path / "segments-0/values"
     assert values.stat().st_size > 10**12
     with values.open("rb", buffering=0) as opened, pytest.raises(OSError, match="Stale") as caught:
         opened.read(1)

@@ -377,8 +377,8 @@ def writable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 # --- growing -------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_appended_is_seen_everywhere(mount: Callable[..., Any], golden_copy: Path) -> None:
-    directory = mount(golden_copy).path / "keyed-0"
+def test_what_is_appended_is_seen_everywhere(mount: Callable[..., Any], lasting_copy: Path) -> None:
+    directory = mount(lasting_copy).path / "keyed-0"
     size = (directory / "values").stat().st_size
     with open(directory / "values", "rb") as values:
         before = values.read()
@@ -395,8 +395,8 @@ def test_what_is_appended_is_seen_everywhere(mount: Callable[..., Any], golden_c
     assert str(98) in os.listdir(directory)
 
 
-def test_tail_follows_values(mount: Callable[..., Any], golden_copy: Path) -> None:
-    directory = mount(golden_copy).path / "keyed-0"
+def test_tail_follows_values(mount: Callable[..., Any], lasting_copy: Path) -> None:
+    directory = mount(lasting_copy).path / "keyed-0"
     with subprocess.Popen(["tail", "-n", "1", "-f", directory / "values"], stdout=subprocess.PIPE) as tail:
         assert tail.stdout is not None
         last = tail.stdout.readline()

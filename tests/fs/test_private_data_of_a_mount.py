@@ -63,8 +63,8 @@ def test_what_a_mount_makes_is_for_its_owner_alone(tmp_path: Path) -> None:
     "Logs and `.offsetfs` never contain a record, a key or a written line; only the name of a refused JSON field."
 )
 @pytest.mark.security("Control characters of records and names never reach a log, `.offsetfs` or `info`.")
-def test_no_record_and_no_foreign_name_is_logged(mount: Any, golden_copy: Path) -> None:
-    mounted = mount(golden_copy, "create,delete-records", faulty=True)
+def test_no_record_and_no_foreign_name_is_logged(mount: Any, lasting_copy: Path) -> None:
+    mounted = mount(lasting_copy, "create,delete-records", faulty=True)
     tree: Path = mounted.path
     partition = tree / "keyed-0"
     record = f'{{"key":"{SECRET}","value":"{SECRET}","headers":[{{"key":"{SECRET}","value":"{SECRET}"}}]}}\n'
@@ -81,9 +81,9 @@ def test_no_record_and_no_foreign_name_is_logged(mount: Any, golden_copy: Path) 
     for name in ("flush", "log-level"):
         quietly(partial((tree / ".offsetfs" / name).write_text, f"{HOSTILE}\n"))
     end = int((partition / "next").read_text())
-    shutil.rmtree(golden_copy / "keyed-1")
-    (golden_copy / "keyed-1").mkdir()
-    with open(golden_copy / "keyed-0" / "00000000000000000000.log", "r+b") as segment:
+    shutil.rmtree(lasting_copy / "keyed-1")
+    (lasting_copy / "keyed-1").mkdir()
+    with open(lasting_copy / "keyed-0" / "00000000000000000000.log", "r+b") as segment:
         segment.seek(-10, os.SEEK_END)
         segment.write(b"\xff\xfe")
     for offset in range(end - 4, end):

@@ -93,7 +93,8 @@ def test_what_expired_is_found_by_no_name_any_more(mount: Mount, log: Path) -> N
     assert len(os.listdir(partition / "by-time")) >= 1
     configure(log, two_segments(log))
     assert soon(lambda: start_of(partition) == 60)
-    assert soon(lambda: not (partition / "42").exists(), 2)
+    # The kernel keeps each name for a second from when it was looked up, and a busy machine looks them up far apart.
+    assert soon(lambda: not any((partition / name).exists() for name in ("0", "42", "59")))
     for name in ("0", "59", f"{42:020d}"):
         assert errno_of((partition / name).stat) == "ENOENT"
         assert errno_of((partition / name).read_bytes) == "ENOENT"

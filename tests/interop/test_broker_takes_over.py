@@ -19,6 +19,9 @@ from offsetfs.storage.records.format.batch_builder import BatchBuilder
 
 pytestmark = pytest.mark.interop
 
+KEPT = {"retention.ms": "-1"}
+"""Of topics with records of 2026, which a broker would remove thirty seconds after its start."""
+
 CODECS = ["uncompressed", "gzip", "snappy", "lz4", "zstd"]
 
 
@@ -60,7 +63,7 @@ def test_a_broker_goes_on_where_we_stopped_with_every_codec(kafka: KafkaBroker) 
     theirs = b"".join(b"theirs %d\n" % number for number in range(100))
     settings = {"index.interval.bytes": "500", "segment.bytes": "1048576"}
     for codec in CODECS:
-        kafka.create_topic(f"t-{codec}", configs=settings)
+        kafka.create_topic(f"t-{codec}", configs=settings | KEPT)
         kafka.produce(f"t-{codec}", theirs)
     kafka.stop()
 
@@ -114,7 +117,7 @@ def test_a_partition_that_we_created_is_handed_over(
     log = directory.create_partition(partition, {"segment.bytes": "9000", "compression.type": "lz4"})
     append(log, ours("lz4"))
     directory.close()
-    kafka.create_topic("orders")
+    kafka.create_topic("orders", configs=KEPT)
     kafka.stop()
     assert cli.run(["hand-over", str(tmp_path / "ours"), "orders-0", str(kafka.log_dir)]) == 0
     kafka.start()
@@ -133,7 +136,7 @@ def test_a_partition_that_we_created_is_handed_over(
 
 def test_producer_states_survive_our_appends(kafka: KafkaBroker) -> None:
     """An idempotent producer of the broker's is still known after we appended behind it."""
-    kafka.create_topic("orders")
+    kafka.create_topic("orders", configs=KEPT)
     kafka.console_produce("orders", "a\nb\n")
     kafka.stop()
     directory = LogDirectory.open(str(kafka.log_dir), defaults={"segment.bytes": "2500"})
@@ -160,7 +163,7 @@ def test_a_broker_opens_what_we_recovered(unclean_copy: Path, new_kafka: Callabl
     # A broker takes strangers for strays, so its own empty partitions take the recovered files.
     kafka.start()
     for partition in ends:
-        kafka.create_topic(partition.topic)
+        kafka.create_topic(partition.topic, configs=KEPT)
     kafka.stop()
     for partition in ends:
         hand_over(str(unclean_copy), partition, str(kafka.log_dir))
@@ -180,7 +183,7 @@ def test_a_broker_of_today_reads_converted_logs_of_old_brokers(
     shutil.copytree(golden.parent / source, tmp_path / "old" / name)
     (tmp_path / "old" / ".kafka_cleanshutdown").touch()
     assert cli.run(["convert", str(tmp_path / "old")]) == 0
-    kafka.create_topic(partition.topic)
+    kafka.create_topic(partition.topic, configs=KEPT)
     kafka.stop()
     assert cli.run(["hand-over", str(tmp_path / "old"), name, str(kafka.log_dir)]) == 0
     kafka.start()

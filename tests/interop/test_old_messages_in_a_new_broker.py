@@ -48,7 +48,7 @@ def consumed(kafka: KafkaBroker, topic: str) -> list[str]:
 def test_a_broker_of_today_goes_on_with_logs_of_old_formats(kafka: KafkaBroker, golden: Path, tmp_path: Path) -> None:
     beside = shutil.ignore_patterns("*.txt", "*.ndjson")
     for partition in PARTITIONS:
-        kafka.create_topic(partition.topic)
+        kafka.create_topic(partition.topic, configs={"retention.ms": "-1"})
     kafka.stop()
     for release, names in SOURCES.items():
         copy = shutil.copytree(golden.parent / f"kafka-{release}", tmp_path / release, ignore=beside)

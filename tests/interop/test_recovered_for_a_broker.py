@@ -47,7 +47,8 @@ CRASHES = {"swapped": swap_pending, "torn": torn, "overflowed": overflowed}
 @pytest.mark.promise("A broker opens a directory to which offsetfs appended without recovery and without errors.")
 def test_a_broker_goes_on_with_what_we_recovered(kafka: KafkaBroker) -> None:
     for topic in CRASHES:
-        kafka.create_topic(topic, configs={"segment.bytes": "1048576", "index.interval.bytes": "100"})
+        settings = {"segment.bytes": "1048576", "index.interval.bytes": "100", "retention.ms": "-1"}
+        kafka.create_topic(topic, configs=settings)
         for start in range(0, 60, 20):
             kafka.produce(topic, b"".join(LINES.splitlines(keepends=True)[start : start + 20]))
     kafka.stop()

@@ -162,3 +162,14 @@ def test_a_foreign_intent_is_reported(logs: Path) -> None:
         done = publish(logs, 1)
         assert done.returncode == 1 and ".offsetfs-publishing.json: is no" in done.stderr, wrong
     assert values(logs) == []
+
+
+def test_files_of_killed_jobs_are_removed_once_no_job_can_need_them(logs: Path) -> None:
+    old = [f".offsetfs-staged-{'a' * 32}-0-0", f".offsetfs-nonce-{'b' * 32}", f".offsetfs-nonce-{'b' * 32}.tmp"]
+    new = [name.replace("0-0", "1-0").replace("b", "c") for name in old]
+    for name in [*old, *new]:
+        (logs / name).write_bytes(b"")
+    for name in old:
+        os.utime(logs / name, (0, 0))
+    assert publish(logs, 1).returncode == 0
+    assert sorted(name for name in os.listdir(logs) if name in [*old, *new]) == sorted(new)
