@@ -92,7 +92,7 @@ def findings(store: ObjectStore) -> list[str]:
 def test_a_key_that_s3_refuses_to_delete_is_an_error(faults: S3Faults, through: ObjectStore) -> None:
     through.put("a", b"x")
     faults.inject(Rule(s3_faults.REFUSED_KEYS))
-    with pytest.raises(OSError, match="needs? the permission for DeleteObject") as found:
+    with pytest.raises(OSError, match="the permission for DeleteObject") as found:
         through.delete(["a"])
     assert (found.value.errno, found.value.filename) == (errno.EACCES, f"{through.url}/a")
     faults.inject()
