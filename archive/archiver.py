@@ -113,6 +113,8 @@ class Archiver:
                 try:
                     self._archive(partition, done)
                 except (OSError, StorageError) as error:
+                    # What was published, and whether readers see it, is not known: the next run reads it again.
+                    self._newest.pop(partition, None)
                     with self._counting:
                         done.failed[partition] = error
 
@@ -174,7 +176,7 @@ class Archiver:
         """Archive the partition as it is now."""
         documents = NumberedDocuments(self.store, str(partition))
         known = self._newest.get(partition)
-        number, previous = self._read(documents, None) if known is None else known
+        number, previous = self._read(documents, partition, None) if known is None else known
         for attempt in range(_TRIES_MAX):
             try:
                 start, manifest = self._manifest(partition, previous)
@@ -194,16 +196,18 @@ class Archiver:
                     if lost is not None:
                         run.lost[partition] = lost
                 return
-            number, previous = self._read(documents, number)
+            number, previous = self._read(documents, partition, number)
         raise _outrun(f"{self.store.url}/{partition}")
 
-    def _read(self, documents: NumberedDocuments, known: int | None) -> tuple[int, PartitionManifest | None]:
+    def _read(
+        self, documents: NumberedDocuments, partition: TopicPartition, known: int | None
+    ) -> tuple[int, PartitionManifest | None]:
         """Return the newest state and its number, 0 and None if there is none; `known`: a number that exists."""
         newest = documents.newest(known)
         if newest is None:
             return 0, None
         documents.repair_copy(newest)
-        return newest.number, PartitionManifest.decoded(newest.content, f"{self.store.url}/{documents.prefix}")
+        return newest.number, PartitionManifest.decoded(newest.content, f"{self.store.url}/{partition}", partition)
 
     def _manifest(self, partition: TopicPartition, previous: PartitionManifest | None) -> tuple[int, PartitionManifest]:
         with self._directory.directory_of(partition).borrowed(partition) as log:

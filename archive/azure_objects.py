@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from azure.core.exceptions import ClientAuthenticationError, ResourceNotFoundError
+from azure.storage.blob import BlobProperties
 from azure.storage.blob.aio import BlobServiceClient, ExponentialRetry
 from fsspec.asyn import get_loop
 
@@ -69,13 +70,16 @@ class AzureObjects:
         client = self._client.get_container_client(container)
         found = client.walk_blobs(name_starts_with=f"{name}/" if name else None)
         # An account with directories lists one also as an object of its own.
-        return list({each.name.rstrip("/"): _entry(container, each) async for each in found}.values())
+        entries = [each async for each in found if not _is_folder_marker(each)]
+        return list({each.name.rstrip("/"): _entry(container, each) for each in entries}.values())
 
     async def _find(self, path: str, detail: bool = True) -> dict[str, dict[str, Any]]:
         container, _, name = path.partition("/")
         client = self._client.get_container_client(container)
         found = client.list_blobs(name_starts_with=f"{name}/" if name else None, include=["metadata"])
-        entries = [_entry(container, each) async for each in found if not _is_directory(each)]
+        entries = [
+            _entry(container, each) async for each in found if not (_is_directory(each) or _is_folder_marker(each))
+        ]
         return {each["name"]: each for each in entries}
 
     async def _rm(self, paths: list[str]) -> None:
@@ -116,6 +120,10 @@ def _entry(container: str, found: Any) -> dict[str, Any]:
 
 def _is_directory(found: Any) -> bool:
     return any(name.lower() == "hdi_isfolder" for name in found.metadata or {})
+
+
+def _is_folder_marker(found: Any) -> bool:
+    return isinstance(found, BlobProperties) and found.name.endswith("/")
 
 
 def _client(url: str, timeout_s: float, endpoint: str | None) -> BlobServiceClient:

@@ -2,29 +2,36 @@
 
     1  newest manifest of each partition: segments that retention.ms or retention.bytes of the topic, or its log start,
        no longer keep are left out of the next one
-    2  numbered manifests older than `keep_states_ms` are deleted, except the newest one
-    3  objects that no remaining manifest names are deleted if they are older than `GRACE_MS`
+    2  the copy for readers is that of the newest manifest
+    3  numbered manifests older than `keep_states_ms` are deleted from the lowest number on, except the newest one
+    4  the manifests are listed again: those that are there stay, whatever the store has answered
+    5  objects that none of them names are deleted if they are older than `GRACE_MS`
 
-Each state that stays is read once, because what it names must stay: a state for each run that found something new.
+Each state that stays is read once, because what it names must stay: a state for each run that found something new. If
+one cannot be read, or a deletion is refused, the steps that follow are left out for this partition.
 
-Killed anywhere, it goes on with the next run: step 3 begins with a new listing. An archiver uploads before it
+Killed anywhere, it goes on with the next run: step 4 begins with a new listing. An archiver uploads before it
 publishes; its new objects are younger than the grace, and those that it takes over are named by the manifest that it
-has read.
+has read. The age of objects is that by the clock of the store (`store_clock`).
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import errno
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from offsetfs.archive import store_clock
 from offsetfs.archive.archived_objects import GRACE_MS
 from offsetfs.archive.manifest import ArchivedSegment, PartitionManifest
 from offsetfs.archive.numbered_documents import NumberedDocuments
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.storage import LogConfig, TopicPartition
-from offsetfs.storage.errors import InvalidName
+from offsetfs.storage.errors import InvalidName, StorageError
+
+KEEP_STATES_MS_MIN = 24 * 3_600_000
+"""The shortest time for which earlier states stay: a reader that runs uses one of them until it looks for the next."""
 
 
 @dataclass(slots=True)
@@ -34,29 +41,48 @@ class Expired:
     objects: int = 0
     bytes: int = 0
     segments: int = 0
+    failed: dict[TopicPartition, Exception] = field(default_factory=dict)
+    """The partitions that were not expired, or not completely, with the reason. Nothing that a state names is lost."""
 
 
 def expire(
     store: ObjectStore,
     *,
     keep_states_ms: int,
+    takes: Callable[[str], bool] = lambda topic: True,
     starts: Mapping[TopicPartition, int] = MappingProxyType({}),
+    without: Container[TopicPartition] = (),
     now_ms: int | None = None,
     grace_ms: int = GRACE_MS,
+    is_stopping: Callable[[], bool] = lambda: False,
 ) -> Expired:
-    """Apply retention to all partitions of an archive. OSError as of the store; what is deleted until then is deleted.
+    """Apply retention to the partitions of an archive. What was deleted is gone on return, also of an error.
 
-    `keep_states_ms`: how long earlier states can be restored. `starts`: the first offsets of the source; what the
-    source has stays, because the next run would upload it again.
+    `keep_states_ms`: how long earlier states can be restored, at least `KEEP_STATES_MS_MIN`. `takes` says which topics
+    are expired. `starts`: the first offsets of the source; what the source has stays, because the next run would upload
+    it again. `without`: partitions that are left as they are. Ends after the partition in work when `is_stopping`
+    returns True. `now_ms`: None for the time of the store.
+
+    Errors of one partition are in the result; those of the archive as a whole are raised: OSError, EINVAL for
+    `keep_states_ms`.
     """
-    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    if keep_states_ms < KEEP_STATES_MS_MIN:
+        raise OSError(errno.EINVAL, "states are kept for a day at least, because running readers use them", store.url)
+    now = store_clock.now_ms(store) if now_ms is None else now_ms
     done = Expired()
     for name in list(store.children()):
         try:
             partition = TopicPartition.parse(name)
         except InvalidName:
             continue
-        _expire_partition(store, partition, done, now, keep_states_ms, grace_ms, starts.get(partition))
+        if is_stopping():
+            break
+        if partition in without or not takes(partition.topic):
+            continue
+        try:
+            _expire_partition(store, partition, done, now, keep_states_ms, grace_ms, starts.get(partition))
+        except (OSError, StorageError) as error:
+            done.failed[partition] = error
     return done
 
 
@@ -74,7 +100,8 @@ def _expire_partition(
     if newest is None:
         return
     url = f"{store.url}/{partition}"
-    manifest = PartitionManifest.decoded(newest.content, url)
+    manifest = PartitionManifest.decoded(newest.content, url, partition)
+    documents.repair_copy(newest)  # readers use what it names
     kept = _retained(manifest, now, start)
     if len(kept) < len(manifest.segments):
         shorter = replace(manifest, segments=kept, log_start=max(manifest.log_start, kept[0].base_offset), time_ms=now)
@@ -82,20 +109,18 @@ def _expire_partition(
             return  # an archiver has published meanwhile: the next run decides
         done.segments += len(manifest.segments) - len(kept)
     states = documents.listed()
-    kept_numbers = []
-    for number, following in zip(states, [*list(states)[1:], None], strict=True):
+    for number, following in zip(states, list(states)[1:], strict=False):
         # A state was the newest one until the next one was written.
-        ended_ms = None if following is None else states[following]
-        if ended_ms is not None and ended_ms < now - keep_states_ms:
-            documents.delete(number)
-            done.objects += 1
-        else:
-            kept_numbers.append(number)
+        ended_ms = states[following]
+        if number >= newest.number or ended_ms is None or ended_ms >= now - keep_states_ms:
+            break
+        documents.delete(number)
+        done.objects += 1
     named: set[str] = set()
-    for number in kept_numbers:
+    for number in documents.numbers():
         state = documents.at(number)
         if state is not None:
-            named |= PartitionManifest.decoded(state.content, url).objects().keys()
+            named |= PartitionManifest.decoded(state.content, url, partition).objects().keys()
     # Listed after the states were: an object of a state that is published meanwhile is young, or named already.
     listed = [each for each in store.objects(f"{partition}/segments") if each.key not in named]
     old = [each for each in listed if each.modified_ms is not None and each.modified_ms < now - grace_ms]

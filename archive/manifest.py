@@ -136,8 +136,13 @@ class PartitionManifest:
         }
 
     @classmethod
-    def decoded(cls, content: Mapping[str, Any], url: str) -> PartitionManifest:
-        """Return the state of a document. OSError EINVAL, with the field, if a value is missing or impossible."""
+    def decoded(
+        cls, content: Mapping[str, Any], url: str, partition: TopicPartition | None = None
+    ) -> PartitionManifest:
+        """Return the state of a document. OSError EINVAL, with the field, if a value is missing or impossible.
+
+        `partition`: the one that it must be of, by its place in the archive; None: any.
+        """
         try:
             manifest = cls(
                 partition=TopicPartition(_text(content["topic"]), _number(content["partition"], 2**31 - 1)),
@@ -153,13 +158,20 @@ class PartitionManifest:
                 segments=tuple(_decoded_segment(each) for each in content["segments"]),
             )
             manifest._check()
-        except (KeyError, TypeError, ValueError, AttributeError, InvalidName) as error:
-            raise OSError(errno.EINVAL, f"is no manifest of a partition: {error!r}", url) from error
+            if partition is not None and manifest.partition != partition:
+                raise ValueError(f"it is a copy of that of {manifest.partition}")
+        except KeyError as error:
+            raise OSError(errno.EINVAL, f"is no manifest of a partition: it has no {error}", url) from error
+        except (TypeError, ValueError, AttributeError, InvalidName) as error:
+            raise OSError(errno.EINVAL, f"is no manifest of a partition: {error}", url) from error
         return manifest
 
     def _check(self) -> None:
         TopicPartition.parse(str(self.partition))
+        if not self.segments:
+            raise ValueError("it has no segment")
         previous = -1
+        folder = f"{self.partition}/segments/"
         for segment in self.segments:
             if not previous <= segment.base_offset <= segment.end:
                 raise ValueError(f"segment {segment.base_offset} begins before offset {previous}")
@@ -168,8 +180,11 @@ class PartitionManifest:
             blocks = -(-segment.size // self.block_bytes)
             if segment.side.checksums != 4 * blocks:
                 raise ValueError(f"segment {segment.base_offset} has not {blocks} checksums of blocks")
+            for each in (*segment.parts, segment.side.stored):
+                if not each.key.startswith(folder):  # an expiry of that partition would not know that it is named here
+                    raise ValueError(f"object {each.key} is of another partition")
             previous = segment.end
-        if self.log_start > self.end or (self.segments and self.segments[-1].end != self.end):
+        if self.log_start > self.end or self.segments[-1].end != self.end:
             raise ValueError(f"offsets {self.log_start} to {self.end} do not fit the segments")
 
 

@@ -9,6 +9,10 @@
 A new number is created only if it does not exist, so that of two writers that read number 6, one writes number 7, and
 the other one reads it before it writes number 8. The copy is written afterwards. A reader of the copy sees the newest
 number, or for a moment an earlier one: after its own write a writer looks for a later number, and copies that one too.
+
+An expiry deletes numbers from the lowest on, and never the newest one, so that those that exist have no gaps. A writer
+that was stopped for long may create a number among those that were deleted meanwhile: the number before it is missing
+then, and the writer takes its document back.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import errno
 import hashlib
 import json
 import re
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +36,8 @@ BYTES_MAX = 1 << 28
 
 _HEAD = re.compile(rb"offsetfs-archive (?P<version>[0-9]{1,9}) (?P<sha256>[0-9a-f]{64})\n")
 _HEAD_BYTES_MAX = 128
+_LONG_S = 3600.0
+"""A writer that needed longer for a few requests was stopped meanwhile, such as with its machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,10 @@ def decoded(data: bytes, url: str) -> dict[str, Any]:
     body = data[head.end() :]
     if hashlib.sha256(body).hexdigest().encode() != head["sha256"]:
         raise OSError(errno.EIO, "is damaged: its bytes do not match its SHA-256", url)
-    content = json.loads(body)
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError):
+        content = None
     if not isinstance(content, dict):
         raise OSError(errno.EINVAL, "is no document of an archive of offsetfs", url)
     return content
@@ -116,26 +126,68 @@ class NumberedDocuments:
 
     def at(self, number: int) -> Numbered | None:
         """Return the document with a number; None if there is none. One request."""
-        return self._read(self._key(number))
+        found = self._read(self._key(number))
+        if found is not None and found.number != number:
+            reason = f"is a copy of number {found.number}; delete it"
+            raise OSError(errno.EINVAL, reason, urls.join(self.store.url, self._key(number)))
+        return found
 
     def publish(self, number: int, content: dict[str, Any]) -> bool:
         """Create the document with a number; durable and visible on return. False if it is not the newest one.
 
-        Then another writer has created it, or a later one: an expiry may have deleted the numbers in between.
+        Then another writer has created it, or a later one: an expiry may have deleted the numbers in between. OSError
+        as of the store; the document may be there then, and its copy may be that of an earlier number.
         """
+        begun_s = _running_s()
         data = encoded({**content, "number": number})
-        if not self.store.create(self._key(number), data):
+        if not self._is_created(number, data):
+            return False
+        if not self._is_next(number):
+            self.delete(number)
             return False
         self.store.put(self._copy_key, data)
         # Another writer may have copied a higher number between our creation and our copy.
-        is_newest = True
-        while (later := self._bytes(self._key(number := number + 1))) is not None:
+        following = number + 1
+        while (later := self._bytes(self._key(following))) is not None:
             self.store.put(self._copy_key, later)
-            is_newest = False
-        return is_newest
+            following += 1
+        if _running_s() - begun_s > _LONG_S:
+            last = self.numbers()[-1]
+            self.store.put(self._copy_key, self.store.read(self._key(last)))
+            return last == number
+        return following == number + 1
+
+    def _is_created(self, number: int, data: bytes) -> bool:
+        """Create the document; False if another writer has created one with the number.
+
+        After a timeout the answer is unknown, and a library that repeats a request whose answer was lost is told that
+        the object exists: what is there decides.
+        """
+        key = self._key(number)
+        try:
+            if self.store.create(key, data):
+                return True
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            try:
+                found = self._bytes(key)
+            except OSError:
+                raise error from None
+            if found is None:
+                raise
+            return found == data
+        return self._bytes(key) == data
+
+    def _is_next(self, number: int) -> bool:
+        """Whether a document that was created continues those that exist."""
+        if number > 1:
+            return self.store.exists(self._key(number - 1))
+        numbers = self.numbers()
+        return numbers == list(range(1, len(numbers) + 1))
 
     def delete(self, number: int) -> None:
-        """Delete a document that is not the newest."""
+        """Delete a document that is not the newest. OSError if the store refuses it."""
         self.store.delete([self._key(number)])
 
     def repair_copy(self, newest: Numbered) -> None:
@@ -153,6 +205,11 @@ class NumberedDocuments:
             return None
         content = decoded(data, urls.join(self.store.url, key))
         number = content.get("number")
-        if not isinstance(number, int) or number < 1:
+        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
             raise OSError(errno.EINVAL, "is a document without a number", urls.join(self.store.url, key))
         return Numbered(number, content)
+
+
+def _running_s() -> float:
+    """Return a time in seconds that goes on while the machine sleeps, and that nobody sets."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -14,12 +14,12 @@ import hashlib
 import importlib
 import os
 import selectors
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from offsetfs.archive import urls
+from offsetfs.archive import s3_deletions, urls
 from offsetfs.archive.store_errors import MissingBucket, as_os_error, is_wrong_checksum
 
 TIMEOUT_S = 30.0
@@ -71,6 +71,7 @@ class ObjectStore:
         self._file_system = _file_system(scheme, self.url, self.settings)
         _loops.add(self._file_system.loop)
         self._root = self._file_system._strip_protocol(self.url)
+        self._is_s3 = urls.PACKAGES.get(scheme) == "s3fs"
         self._pid = os.getpid()
 
     @property
@@ -130,13 +131,26 @@ class ObjectStore:
         except FileNotFoundError:
             return None
 
+    def modified_ms(self, key: str) -> int | None:
+        """Return when an object was written, in ms since 1970; None if the store does not say; one request.
+
+        OSError ENOENT for a missing object.
+        """
+        return _modified_ms(self._call("info", key))
+
     def children(self, prefix: str = "") -> Iterator[str]:
-        """Yield the names one level below a prefix, objects and prefixes, sorted; a request for each 1,000 names."""
+        """Yield the names one level below a prefix, objects and prefixes, sorted; a request for each 1,000 names.
+
+        Without folder markers, as `objects`.
+        """
         for entry in self._listed("ls", prefix):
             yield entry["name"].rstrip("/").rsplit("/", 1)[-1]
 
     def objects(self, prefix: str) -> list[ObjectInfo]:
-        """Return all objects below a prefix, sorted by key; a request for each 1,000 of them."""
+        """Return all objects below a prefix, sorted by key; a request for each 1,000 of them.
+
+        Folder markers are left out: objects whose keys end with `/`, which the consoles of providers create.
+        """
         entries = self._listed("find", prefix)
         offset = len(self._root) + 1
         return [ObjectInfo(entry["name"][offset:], int(entry["size"]), _modified_ms(entry)) for entry in entries]
@@ -149,7 +163,9 @@ class ObjectStore:
         except FileNotFoundError:
             return []
         entries = list(found.values()) if isinstance(found, dict) else found
-        return sorted((each for each in entries if each["name"] != self._path(prefix)), key=lambda each: each["name"])
+        own = self._path(prefix)
+        wanted = (each for each in entries if each["name"] != own and not _is_folder_marker(each))
+        return sorted(wanted, key=lambda each: each["name"])
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -169,11 +185,17 @@ class ObjectStore:
         return True
 
     def delete(self, keys: list[str]) -> None:
-        """Delete objects. A key without an object is no error."""
+        """Delete objects; all are gone on return. A key without an object is no error.
+
+        OSError if the store refuses one; others may be deleted then.
+        """
         for first in range(0, len(keys), _LISTED_AT_ONCE):
             paths = [self._path(key) for key in keys[first : first + _LISTED_AT_ONCE]]
             try:
-                self._run("_rm", "rm", self.url, paths)
+                if self._is_s3:
+                    self._call_with(s3_deletions.delete, "rm", self.url, self._file_system, paths)
+                else:
+                    self._run("_rm", "rm", self.url, paths)
             except MissingBucket:
                 raise
             except FileNotFoundError:
@@ -200,12 +222,18 @@ class ObjectStore:
         return self._run(f"_{method}", method, self._url(key), self._path(key), *arguments, **named)
 
     def _run(self, asynchronous: str, synchronous: str, url: str, *arguments: Any, **named: Any) -> Any:
+        return self._call_with(getattr(self._file_system, asynchronous), synchronous, url, *arguments, **named)
+
+    def _call_with(
+        self, call: Callable[..., Awaitable[Any]], synchronous: str, url: str, *arguments: Any, **named: Any
+    ) -> Any:
         from fsspec.asyn import sync
 
         try:
-            call = getattr(self._file_system, asynchronous)
             return sync(self._file_system.loop, call, *arguments, timeout=self.settings.timeout_s, **named)
         except Exception as error:
+            if isinstance(error, s3_deletions.RefusedDeletion):
+                url = f"{url.split('://', 1)[0]}://{self._root.split('/', 1)[0]}/{error.key}"
             raise as_os_error(error, url, synchronous, self.settings.timeout_s) from error
 
 
@@ -234,6 +262,10 @@ _MODIFIED = ("LastModified", "last_modified", "mtime")
 def _modified_ms(entry: dict[str, Any]) -> int | None:
     found = next((entry[name] for name in _MODIFIED if entry.get(name) is not None), None)
     return int(found.timestamp() * 1000) if isinstance(found, datetime) else None
+
+
+def _is_folder_marker(entry: dict[str, Any]) -> bool:
+    return entry["name"].endswith("/") and entry.get("type") != "directory"
 
 
 _NO_HDFS = (

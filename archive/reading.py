@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from offsetfs.archive import block_cache, urls
 from offsetfs.archive.block_cache import BlockCache
+from offsetfs.archive.cache_directory import CacheDirectory
 from offsetfs.archive.object_store import TIMEOUT_S, StoreSettings
 from offsetfs.archive.remote_tree import REFRESH_S, RemoteTree
 from offsetfs.storage import files
@@ -91,10 +92,12 @@ def _cache(settings: ReadSettings) -> BlockCache | None:
     if settings.cache_size <= 0:
         return None
     try:
-        return BlockCache(settings.cache or block_cache.default_directory(dict(os.environ)), settings.cache_size)
+        return CacheDirectory(settings.cache or block_cache.default_directory(dict(os.environ)), settings.cache_size)
     except OSError as error:
         if settings.cache is None:  # a home that cannot be written: reading works without it
             return None
+        if error.errno == errno.ENOTEMPTY:
+            raise
         reason = f"cannot be used as the cache: {error.strerror}; give another directory"
         raise OSError(error.errno or errno.EIO, reason, settings.cache) from error
 

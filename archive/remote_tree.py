@@ -227,7 +227,7 @@ class _RemotePartition:
             self._take(document)
 
     def _take(self, document: Numbered) -> None:
-        manifest = PartitionManifest.decoded(document.content, self.url)
+        manifest = PartitionManifest.decoded(document.content, self.url, TopicPartition.parse(self._name))
         segments = {}
         for archived in manifest.segments:
             known = self._segments.get(archived.base_offset)

@@ -142,7 +142,7 @@ class ArchiveRestore:
         return found
 
     def _decoded(self, name: str, document: Numbered) -> PartitionManifest:
-        return PartitionManifest.decoded(document.content, f"{self._store.url}/{name}")
+        return PartitionManifest.decoded(document.content, f"{self._store.url}/{name}", TopicPartition.parse(name))
 
     def _check_free(self, manifests: Mapping[str, object]) -> None:
         for name in manifests:

@@ -64,7 +64,7 @@ def verify_archive(
             newest = NumberedDocuments(store, str(partition)).newest()
             if newest is None:
                 continue  # an archiver was killed before its first manifest
-            manifest = PartitionManifest.decoded(newest.content, url)
+            manifest = PartitionManifest.decoded(newest.content, url, partition)
         except OSError as error:
             yield ArchiveFinding(str(error.filename or url), str(error.strerror))
             continue

@@ -37,7 +37,7 @@ def attached(text: str, settings: ReadSettings | None = None) -> str:
     try:
         return reading.attach(text, settings or reading.DEFAULTS)
     except OSError as error:
-        is_wrong = error.errno in (errno.ENOENT, errno.EACCES, errno.EINVAL)
+        is_wrong = error.errno in (errno.ENOENT, errno.EACCES, errno.EINVAL, errno.ENOTEMPTY)
         raise Failure(f"{error.filename or text}: {error.strerror}", WRONG_CALL if is_wrong else SYSTEM) from error
 
 

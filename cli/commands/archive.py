@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -21,8 +21,11 @@ from offsetfs.storage.errors import StorageError, counted, sentence
 
 if TYPE_CHECKING:
     from offsetfs.archive.archiver import Archiver, ArchiveRun
+    from offsetfs.archive.expiry import Expired
+    from offsetfs.archive.object_store import ObjectStore
 
 _DAY_MS = 86_400_000
+_KEEP_STATES_MAX = 36_500
 _EXPIRY_S = 86_400.0
 """With --follow --expire: the time between two expiries, which read every state that stays."""
 
@@ -35,19 +38,19 @@ _EXPIRY_S = 86_400.0
 @click.option(
     "--interval",
     metavar="SECONDS",
-    type=click.FloatRange(min=0.1),
+    type=click.FloatRange(min=0.1, max=86_400),
     default=10.0,
     show_default=True,
     help="With --follow: the pause between two runs.",
 )
-@click.option("--expire", is_flag=True, help="Delete what retention allows; with --follow once a day.")
+@click.option("--expire", is_flag=True, help="Delete what retention allows, of these topics; with --follow once a day.")
 @click.option(
     "--keep-states",
     metavar="DAYS",
-    type=click.FloatRange(min=0),
+    type=float,
     default=7.0,
     show_default=True,
-    help="With --expire: how long earlier states stay, for restore --as-of.",
+    help="With --expire: how long earlier states stay, for running readers and restore --as-of; at least 1.",
 )
 @click.option("--checksum", is_flag=True, help="Read and compare unchanged segments too.")
 @click.option("--storage-class", metavar="NAME", help="Of new objects in S3, such as STANDARD_IA.")
@@ -98,6 +101,9 @@ def command(
 
     if kms_key is not None and encryption != "aws:kms":
         raise Failure("--kms-key: goes with --encryption aws:kms", WRONG_CALL)
+    if not 1 <= keep_states <= _KEEP_STATES_MAX:
+        reason = f"write 1 to {_KEEP_STATES_MAX} days; readers that run use states of the last day"
+        raise Failure(f"--keep-states {keep_states:g}: {reason}", WRONG_CALL)
     patterns = name_patterns("--topic", names or (".*",))
     settings = StoreSettings(timeout_s, endpoint, storage_class, encryption, kms_key)
     preflight.check_directory(log_directory, read_only=True, may_be_empty=False)
@@ -111,21 +117,82 @@ def command(
             raise no_topic(directory, names)
         archiver = Archiver(directory, opened_store(url, settings), takes=takes, checks_all=checksum, on_progress=show)
         with contextlib.closing(directory), contextlib.closing(archiver), until_signal() as is_ending:
-            runs = _Runs(archiver, keep_states if expire else None)
+            expiries = None if not expire else _Expiries(archiver.store, takes, keep_states, is_ending.is_set)
+            runs = _Runs(archiver, expiries, is_background=follow)
             is_complete = runs.once(is_ending)
             while follow and not is_ending.wait(interval):
                 is_complete = runs.again(is_ending)
-            return DONE if is_complete else FAILED
+            return DONE if runs.finish() and is_complete else FAILED
+
+
+class _Expiries:
+    """The expiries of one command, one after the other, each in a thread of its own.
+
+    A listing of a large bucket takes minutes, and the archive goes on meanwhile.
+    """
+
+    def __init__(
+        self, store: ObjectStore, takes: Callable[[str], bool], keep_states: float, is_ending: Callable[[], bool]
+    ) -> None:
+        self._store = store
+        self._takes = takes
+        self._keep_states_ms = int(keep_states * _DAY_MS)
+        self._is_ending = is_ending
+        self._next_s = 0.0
+        self._thread: threading.Thread | None = None
+        self._done: Expired | None = None
+        self._error: Exception | None = None
+
+    def begin(self, run: ArchiveRun) -> None:
+        """Begin an expiry if one is due and none runs. What `run` could not archive is left as it is."""
+        if self._thread is None and not self._is_ending() and time.monotonic() >= self._next_s:
+            self._thread = threading.Thread(target=self._expire, args=(run,), name="expiry", daemon=True)
+            self._thread.start()
+
+    def _expire(self, run: ArchiveRun) -> None:
+        from offsetfs.archive.expiry import expire
+
+        try:
+            self._done = expire(
+                self._store,
+                keep_states_ms=self._keep_states_ms,
+                takes=self._takes,
+                starts=dict(run.starts),
+                without=frozenset(run.failed),
+                is_stopping=self._is_ending,
+            )
+        except Exception as error:
+            self._error = error
+
+    def ended(self, *, waits: bool) -> Expired | None:
+        """Return what the expiry did once it has ended; None if none has. Raises its error: OSError.
+
+        After an error, of a partition too, the next one is due at once; otherwise in a day.
+        """
+        if self._thread is None or (self._thread.is_alive() and not waits):
+            return None
+        self._thread.join()
+        self._thread = None
+        done, error = self._done, self._error
+        self._done = self._error = None
+        if error is not None:
+            raise error
+        assert done is not None
+        if not done.failed:
+            self._next_s = time.monotonic() + _EXPIRY_S
+        return done
 
 
 class _Runs:
     """The runs of one command. An error that repeats is printed once."""
 
-    def __init__(self, archiver: Archiver, keep_states: float | None) -> None:
+    def __init__(self, archiver: Archiver, expiries: _Expiries | None, *, is_background: bool) -> None:
+        """With `is_background` a run does not wait for the expiry that it begins."""
         self._archiver = archiver
-        self._keep_states = keep_states
-        self._next_expiry = 0.0
+        self._expiries = expiries
+        self._is_background = is_background
         self._shown: dict[str, str] = {}
+        self._not_expired: dict[str, str] = {}
 
     def once(self, is_ending: threading.Event) -> bool:
         """Archive, and expire if that is due; print what changed. False if a partition failed, or lost records."""
@@ -135,9 +202,11 @@ class _Runs:
         for partition, (first, end) in run.lost.items():
             missed = f"offsets {first} to {end - 1} were deleted before they were archived; run more often"
             failed[str(partition)] = missed
-        self._show(failed)
-        if self._keep_states is not None and not is_ending.is_set() and time.monotonic() >= self._next_expiry:
-            self._expire(run, self._keep_states)
+        if self._expiries is not None:
+            self._look_at_expiry(self._expiries, waits=False)
+            self._expiries.begin(run)
+            self._look_at_expiry(self._expiries, waits=not self._is_background)
+        self._show(failed | self._not_expired)
         return not failed
 
     def again(self, is_ending: threading.Event) -> bool:
@@ -145,23 +214,38 @@ class _Runs:
         try:
             return self.once(is_ending)
         except OSError as error:
-            self._show({"": f"{sentence(error)}; tried again"})
+            self._show({"": f"{sentence(error)}; tried again"} | self._not_expired)
             return False
 
-    def _expire(self, run: ArchiveRun, keep_states: float) -> None:
-        from offsetfs.archive.expiry import expire
+    def finish(self) -> bool:
+        """Wait for the expiry that runs, and print what it did. False if it failed."""
+        if self._expiries is not None and self._look_at_expiry(self._expiries, waits=True):
+            self._show(self._shown | self._not_expired)
+        return not self._not_expired
+
+    def _look_at_expiry(self, expiries: _Expiries, *, waits: bool) -> bool:
+        """Print and note what an expiry did that has ended; False if none has."""
         from offsetfs.library.formatting import size
 
-        done = expire(self._archiver.store, keep_states_ms=int(keep_states * _DAY_MS), starts=run.starts)
-        self._next_expiry = time.monotonic() + _EXPIRY_S
+        try:
+            done = expiries.ended(waits=waits)
+        except OSError as error:
+            if not self._is_background:
+                raise
+            self._not_expired = {" expiry": f"{sentence(error)}; tried again"}
+            return True
+        if done is None:
+            return False
+        self._not_expired = {f"{each} expiry": sentence(error) for each, error in done.failed.items()}
         if done.segments or done.objects:
             left_out = f"{counted(done.segments, 'segment')} left the newest states"
             click.echo(f"{left_out}, {counted(done.objects, 'object')} deleted, {size(done.bytes)}")
+        return True
 
     def _show(self, failed: dict[str, str]) -> None:
         for name, text in sorted(failed.items()):
             if self._shown.get(name) != text:
-                click.echo(f"offsetfs archive: {f'{name}: ' if name else ''}{printable(text)}", err=True)
+                click.echo(f"offsetfs archive: {f'{name.strip()}: ' if name else ''}{printable(text)}", err=True)
         self._shown = failed
 
 

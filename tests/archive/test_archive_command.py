@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ import s3_faults
 from planted_logs import sealed
 from s3_faults import Rule, S3Faults
 
+from offsetfs.archive.numbered_documents import NumberedDocuments
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.archive.verifying import VerifiedArchive, verify_archive
 from offsetfs.storage import LogDirectory, LogReader, TopicPartition
@@ -170,10 +172,72 @@ def test_retention_of_the_archive_at_the_prompt(source: Path, store: ObjectStore
     assert run("clean", str(source), "--now").returncode == 0
     kept = run("archive", str(source), store.url)
     assert kept.returncode == 0
-    done = run("archive", str(source), store.url, "--expire", "--keep-states", "0")
+    done = run("archive", str(source), store.url, "--expire", "--keep-states", "1")
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"^[0-9]+ segments left the newest states, [0-9]+ objects? deleted, ", done.stdout, re.MULTILINE)
     assert run("verify", store.url).returncode == 0
+
+
+def test_an_expiry_with_topics_leaves_those_of_other_names(source: Path, store: ObjectStore) -> None:
+    users = TopicPartition("users", 0)
+    directory = LogDirectory.open(str(source))
+    directory.create_partition(users)
+    directory.close()
+    assert run("config", str(source), "orders", "retention.ms=1").returncode == 0
+    assert run("archive", str(source), store.url).returncode == 0
+    before = NumberedDocuments(store, "orders-0").numbers()
+    done = run("archive", str(source), store.url, "--topic", "users", "--expire")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert NumberedDocuments(store, "orders-0").numbers() == before
+
+
+def test_uploads_go_on_while_an_expiry_lists_a_large_bucket(source: Path, store: ObjectStore, faults: S3Faults) -> None:
+    assert run("archive", str(source), store.url).returncode == 0
+    faults.inject(Rule(s3_faults.SILENT, ("LIST",), key="orders-0/manifests"))
+    words = [*OFFSETFS, "archive", str(source), store.url, "--follow", "--interval", "0.2", "--expire"]
+    archiver = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert archiver.stdout is not None and archiver.stderr is not None
+    try:
+        wait_for(lambda: any(each.fault for each in faults.requests()))
+        append(source, 1)
+        assert archiver.stdout.readline().startswith("1 partition of 1 changed")
+        faults.inject()
+    finally:
+        faults.inject()
+        archiver.send_signal(signal.SIGTERM)
+        assert archiver.wait(60) == 0
+        archiver.stdout.close()
+        archiver.stderr.close()
+
+
+def test_an_expiry_that_failed_is_reported_and_tried_again_by_the_next_run(
+    source: Path, store: ObjectStore, faults: S3Faults
+) -> None:
+    assert run("archive", str(source), store.url).returncode == 0
+    faults.inject(Rule(s3_faults.DENIED, ("LIST",), key="orders-0/manifests"))
+    words = [*OFFSETFS, "archive", str(source), store.url, "--follow", "--interval", "0.2", "--expire"]
+    archiver = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert archiver.stdout is not None and archiver.stderr is not None
+    try:
+        complaint = archiver.stderr.readline()
+        assert "orders-0 expiry: " in complaint and "the permission for ListObjectsV2" in complaint
+        faults.inject()
+        faults.forget()
+        wait_for(lambda: any(each.is_list and each.key.endswith("orders-0/segments/") for each in faults.requests()))
+    finally:
+        faults.inject()
+        archiver.send_signal(signal.SIGTERM)
+        assert archiver.wait(60) == 0
+        assert archiver.stderr.read() == ""
+        archiver.stdout.close()
+        archiver.stderr.close()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def test_follow_archives_what_arrives_until_it_is_ended(source: Path, store: ObjectStore, tmp_path: Path) -> None:
@@ -216,6 +280,8 @@ def test_wrong_input_is_one_sentence(source: Path, store: ObjectStore, tmp_path:
             32,
             "did you mean orders?",
         ),
+        (["archive", str(source), store.url, "--expire", "--keep-states", "0.5"], 1, "--keep-states 0.5: write 1 to"),
+        (["archive", str(source), store.url, "--expire", "--keep-states", "nan"], 1, "--keep-states nan: write 1 to"),
         (["archive", str(source), store.url, "--kms-key", "x"], 1, "goes with --encryption aws:kms"),
         (
             ["archive", str(source), "s3://kafka/x", "--endpoint", "http://127.0.0.1:9", "--timeout", "2"],

@@ -226,3 +226,18 @@ def test_a_document_that_is_damaged_newer_or_foreign_is_refused() -> None:
         with pytest.raises(OSError) as found:
             decoded(changed, "s3://b/k")
         assert found.value.errno == number
+
+
+def test_folder_markers_of_consoles_are_left_out_of_listings(cloud_store: ObjectStore) -> None:
+    """A console creates an empty object whose key ends with a slash for each folder that is made or looked at."""
+    cloud_store.put("orders-0/segments/0.part", b"x")
+    for key in ("", "orders-0", "orders-0/segments", "empty"):
+        store = cloud_store._file_system
+        path = f"{cloud_store._path(key)}/"
+        cloud_store._call_with(store._pipe_file, "pipe_file", cloud_store.url, path, b"")
+    assert [each.key for each in cloud_store.objects("")] == ["orders-0/segments/0.part"]
+    assert [each.key for each in cloud_store.objects("orders-0/segments")] == ["orders-0/segments/0.part"]
+    assert list(cloud_store.children("orders-0/segments")) == ["0.part"]
+    assert list(cloud_store.children("orders-0")) == ["segments"]
+    assert "" not in cloud_store.children()
+    assert not any("/" in name for name in cloud_store.children())

@@ -272,6 +272,13 @@ def test_the_cache_stays_within_its_bound(store: ObjectStore, tmp_path: Path) ->
     assert bound // 2 < size <= bound
 
 
+def test_a_directory_with_other_files_is_refused_as_the_cache(store: ObjectStore, tmp_path: Path) -> None:
+    archived_logs.archive(store, small_logs(tmp_path / "logs", records=30))
+    with pytest.raises(OSError, match="holds 'logs'") as found, attached(store, tmp_path):
+        pass
+    assert (found.value.errno, found.value.filename) == (errno.ENOTEMPTY, str(tmp_path))
+
+
 def test_processes_that_read_at_the_same_time_share_a_cache(store: ObjectStore, tmp_path: Path) -> None:
     archived_logs.archive(store, small_logs(tmp_path / "logs"))
     command = [sys.executable, "-c", READ, store.url, str(tmp_path / "cache")]
