@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import os
 import re
 import shutil
 import tempfile
@@ -23,6 +22,7 @@ import duckdb
 
 from offsetfs.sql.offsets_table import OffsetsTable
 from offsetfs.sql.topic_table import Scan, ScanContext, TopicTable
+from offsetfs.sql.written_paths import WriteCheck, WriteRefused
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.coordinators import OFFSETS_TOPIC
 from offsetfs.storage.errors import StorageError
@@ -38,9 +38,6 @@ _LISTED_MAX = 10
 """How many topics a message names."""
 
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(ANALYZE\s+)?(\([^()]*\)\s*)?", re.IGNORECASE)
-
-_IN_QUOTES = re.compile(r"""'((?:[^']|'')*)'|"((?:[^"]|"")*)\"""")
-"""A text or a name in quotes: COPY takes either for a path."""
 
 _BARE_OFFSET = re.compile(r'(?<![".\w])offset(?![".\w])(?!\s+[\d$?])', re.IGNORECASE)
 """The name of the column without quotes, and no clause OFFSET 10."""
@@ -73,6 +70,7 @@ class SqlSession:
         `skips_damage`: leave out batches that cannot be read, and collect their errors in `damage`.
         """
         self._directory = directory
+        self._writes = WriteCheck(directory.path)
         self.damage: list[StorageError] = []
         self._context = ScanContext(
             directory,
@@ -150,38 +148,40 @@ class SqlSession:
 
         The rows are computed as they are taken, which raises the same errors.
         """
+        self._check_writes(statement, parameters or {})
         plain = _explained_statement(self._connection, statement)
         if plain is not None:
             return self._explain(statement, plain, parameters)
-        self._check_files(statement, parameters or {})
         cursor = self._execute(statement, parameters)
         columns = tuple(each[0] for each in cursor.description or ())
         return QueryResult(columns, self._rows(cursor))
 
     def check_output(self, path: str) -> None:
         """Raise `SqlError` for a path in the log directory: COPY would replace a segment of that name."""
-        inside = os.path.realpath(self._directory.path)
-        if os.path.commonpath([inside, os.path.realpath(path)]) == inside:
-            raise SqlError(f"{path} is in the log directory, which SQL only reads; write to a path outside of it")
-
-    def _check_files(self, statement: str, parameters: Mapping[str, object]) -> None:
-        """Check what may name a file in a statement that is no query. A path that is computed is not found."""
         try:
-            kinds = {each.type for each in self._connection.extract_statements(statement)}
+            self._writes.check_file(path)
+        except WriteRefused as error:
+            raise SqlError(str(error)) from error
+
+    def _check_writes(self, statement: str, parameters: Mapping[str, object]) -> None:
+        """Raise `SqlError` for a statement that may write at, in or above the log directory."""
+        try:
+            home = None
+            if "~" in statement or any("~" in str(each) for each in parameters.values()):
+                found = self._connection.execute("SELECT current_setting('home_directory')").fetchone()
+                home = None if found is None else str(found[0])
+            self._writes.check_statement(statement, parameters, home)
         except duckdb.Error as error:
             raise self._explained(error, statement) from error
-        if kinds <= {duckdb.StatementType.SELECT}:
-            return
-        named = [found[1] or found[2] for found in _IN_QUOTES.finditer(statement)]
-        for each in [*named, *(value for value in parameters.values() if isinstance(value, str))]:
-            if os.sep in each or os.path.exists(each):
-                self.check_output(each)
+        except WriteRefused as error:
+            raise SqlError(str(error)) from error
 
     def copy(self, statement: str, parameters: Mapping[str, object] | None, path: str, options: str) -> None:
         """Write the rows of a query into a file, by DuckDB's COPY with `options` such as `FORMAT csv`.
 
         Bytes are written as text where they are UTF-8, except in Parquet. Raises as `run`.
         """
+        self._check_writes(statement, parameters or {})
         query = statement.rstrip().rstrip(";")
         if "parquet" not in options.lower():
             kinds = [(str(row[0]), str(row[1])) for row in self.run(f"DESCRIBE {query}", parameters).rows]

@@ -35,12 +35,13 @@ def logs(tmp_path: Path) -> str:
     path = tmp_path / "logs"
     path.mkdir()
     with offsetfs.open(path, "a") as data:
-        first, _ = data.create("orders", 2)
+        first, _ = data.create("orders", 2, {"retention.ms": "-1"})
         first.extend(
             offsetfs.NewRecord(b'{"n": %d}' % n, b"k%d" % (n % 3), [("h", b"1")], 1_795_266_300_000 + n)
             for n in range(9)
         )
-        first.append(b"\xff\n", key="schlüssel".encode())
+        # A time of its own: with that of today the segment would be rolled, a week after the first one.
+        first.append(b"\xff\n", key="schlüssel".encode(), timestamp=1_795_266_300_009)
     return str(path)
 
 
