@@ -363,10 +363,19 @@ class Mirror:
                 self._directory.create_partitions(absent, settings, topic_id=topic_id)
             except InvalidConfig:  # settings that contradict each other together with the defaults here
                 self._directory.create_partitions(absent, topics.local_settings({}, self._options), topic_id=topic_id)
-            if "compact" in self._directory.config_of(topic.name).cleanup_policy:
-                for each in absent:  # gaps of compaction are no damage
-                    self._directory.set_cleaner_offset(each, 0)
+        self._expect_gaps(topic.name, recorded, names)
         return {each: self._directory.writable_log(each) for each in missing}
+
+    def _expect_gaps(self, topic: str, recorded: MirroredTopic, names: Iterable[TopicPartition]) -> None:
+        """Record that a topic is compacted, here or at the source: missing offsets are no damage. In a thread.
+
+        At each start, because a mirror may have been killed after it had created the partitions.
+        """
+        policies = {*recorded.settings.get("cleanup.policy", "").split(",")}
+        if "compact" in policies or self._directory.config_of(topic).is_compacted:
+            for each in names:
+                if not self._directory.is_cleaned(each):
+                    self._directory.set_cleaner_offset(each, 0)
 
     async def _begin(self, new: Sequence[MirroredPartition], metadata: ClusterMetadata) -> None:
         """Set where new partitions begin and, with `once`, where they end."""

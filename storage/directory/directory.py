@@ -655,6 +655,10 @@ class LogDirectory:
             return None
         return offset
 
+    def is_cleaned(self, partition: TopicPartition) -> bool:
+        """Whether a cleaner offset is recorded, so that missing offsets are the work of compaction."""
+        return self._checkpoints.is_cleaned(partition)
+
     def set_cleaner_offset(self, partition: TopicPartition, offset: int | None) -> None:
         """Record how far the partition was compacted; durable on return. None means compact all of it the next time."""
         if self.read_only:

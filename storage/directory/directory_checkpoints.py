@@ -166,11 +166,15 @@ class DirectoryCheckpoints:
                     self._change(name, offsets | {partition: most})
 
     def restart(self, partition: TopicPartition, offset: int) -> None:
-        """Reset the checkpoints of a log that was emptied and continues at `offset`."""
+        """Reset the checkpoints of a log that was emptied and continues at `offset`.
+
+        A cleaner offset becomes `offset`: without an entry the topic would count as one that was never compacted.
+        """
         with self._lock:
             for name in (LOG_STARTS, RECOVERY_POINTS):
                 self._change(name, self._offsets[name] | {partition: offset})
-            self._change(CLEANER_OFFSETS, _without(self._offsets[CLEANER_OFFSETS], {partition}))
+            if partition in self._offsets[CLEANER_OFFSETS]:
+                self._change(CLEANER_OFFSETS, self._offsets[CLEANER_OFFSETS] | {partition: offset})
 
     def set_cleaner_offset(
         self, partition: TopicPartition, offset: int | None, existing: Collection[TopicPartition]

@@ -28,6 +28,7 @@ from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.directory import MirrorFile
 from offsetfs.storage.errors import ReadOnlyLog
+from offsetfs.storage.verify import Verification
 
 pytestmark = pytest.mark.unit
 
@@ -582,3 +583,46 @@ async def test_a_leader_epoch_without_records_does_not_stop_a_partition(
     append(source.log(ORDERS), b"two")
     assert await mirrored(running, directory) == []
     assert bytes_of(directory.log(ORDERS)) == bytes_of(source.log(ORDERS))
+
+
+class _Killed(Exception):
+    """The process is killed here."""
+
+
+def findings_of(directory: LogDirectory) -> list[str]:
+    """Close the directory; return what `verify` reports."""
+    found = list[str]()
+    directory.close()
+    Verification(directory.path, report=lambda each: found.append(str(each))).run()
+    return found
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("start", [0, 5])
+async def test_gaps_of_a_compacted_topic_are_no_finding_after_a_kill_between_its_creation_and_its_first_record(
+    start: int,
+    *,
+    keep: bool,
+    running: Running,
+    source: LogDirectory,
+    directory: LogDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def killed(*_: object) -> None:
+        raise _Killed
+
+    source.configure("orders", {"cleanup.policy": "compact"})
+    log = source.log(ORDERS)
+    for base in (0, 10, 30):
+        log.append_replicated(keyed(base, Keyed(0, b"key %d" % base, b"value")))
+    source.raise_log_starts({ORDERS: start})
+    with monkeypatch.context() as patch:
+        patch.setattr(LogDirectory, "set_cleaner_offset", killed)
+        with pytest.raises(_Killed):
+            await mirrored(running, directory, MirrorOptions(once=True, keep=keep))
+    assert directory.has(ORDERS)
+    directory.close()
+    again = LogDirectory.open(directory.path)
+    assert await mirrored(running, again, MirrorOptions(once=True, keep=keep)) == []
+    assert again.log(ORDERS).next_offset == 31
+    assert findings_of(again) == []

@@ -270,8 +270,16 @@ def test_checkpoints_do_not_lie_beyond_the_cut(make: Make) -> None:
     reported = {name: read_offsets(str(small.path / name)) for name in (RECOVERY_POINTS, CLEANER_OFFSETS)}
     assert reported == {RECOVERY_POINTS: {PARTITION: 27}, CLEANER_OFFSETS: {PARTITION: 20}}
     small.log.truncate_fully(3)
-    assert small.directory.cleaner_offset(PARTITION) is None
-    assert read_offsets(str(small.path / RECOVERY_POINTS)) == {PARTITION: 3}
+    reported = {name: read_offsets(str(small.path / name)) for name in (RECOVERY_POINTS, CLEANER_OFFSETS)}
+    assert reported == {RECOVERY_POINTS: {PARTITION: 3}, CLEANER_OFFSETS: {PARTITION: 3}}
+
+
+def test_a_log_that_is_emptied_still_counts_as_compacted(make: Make) -> None:
+    small = four_segments(make)
+    small.log.flush()
+    small.directory.set_cleaner_offset(PARTITION, 20)
+    small.log.truncate_fully(100)
+    assert small.directory.cleaner_offset(PARTITION) == 100
 
 
 # --- nothing is cut in silence ----------------------------------------------------------------------------------------
