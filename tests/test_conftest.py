@@ -1,9 +1,12 @@
 """The ground that tests stand on: a watched log, tests that have a class, golden logs to read and to change."""
 
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
+import free_ports
 import pytest
 from fake_clock import FakeClock
 from order_of_tests import group_by_session, longest_first
@@ -218,3 +221,13 @@ def test_the_unclean_copy_keeps_the_holes_of_preallocated_indexes(unclean_copy: 
     assert index.st_size == 10 * 1024 * 1024
     assert index.st_blocks * 512 < 1024 * 1024
     assert not (unclean_copy / ".kafka_cleanshutdown").exists()
+
+
+def test_a_port_that_a_process_has_chosen_for_a_server_is_given_to_no_other() -> None:
+    program = f"import sys; sys.path.insert(0, {str(CONFTEST.parent / 'fixtures')!r}); import free_ports; "
+    (port,) = free_ports.free_ports(1)
+    refused = subprocess.run([sys.executable, "-c", f"{program}print(free_ports._reserve([{port}]))"], stdout=-1)
+    assert refused.stdout == b"False\n"
+    chosen = subprocess.run([sys.executable, "-c", f"{program}print(*free_ports.free_ports(3, 10_000))"], stdout=-1)
+    ports = [int(each) for each in chosen.stdout.split()]
+    assert len(set(ports)) == 3 and free_ports._reserve(ports), "a process that ends gives its ports back"

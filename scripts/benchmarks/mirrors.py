@@ -19,8 +19,8 @@ import mounted
 from bench import Bench
 from commands import OFFSETFS, UNWAITING, seconds
 from confluent_kafka import Consumer, Producer, TopicPartition
+from free_ports import free_ports
 from kafka_apps import app, properties
-from kafka_broker import free_ports
 from measuring import Contender, Goal, Measure, Opened, Peer, Row, times_as_fast
 from mirror_process import MirrorProcess, wait_until
 from served_logs import Server, consumed_seconds, filled_by_kcat, kafka

@@ -27,7 +27,8 @@ from suite import (
 
 sys.path.append(str(Path(__file__).resolve().parent.parent.parent / "tests" / "fixtures"))
 from certificates import Authority
-from kafka_broker import SCRAM_MODULE, KafkaBroker, free_ports, tied_to_us
+from free_ports import free_ports
+from kafka_broker import SCRAM_MODULE, KafkaBroker, tied_to_us
 from logins import PLAIN_MODULE
 from served import served
 

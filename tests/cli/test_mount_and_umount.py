@@ -92,7 +92,7 @@ def test_umount_names_the_processes_that_use_the_mount_and_leaves_it(log: Path, 
 def test_umount_waits_for_a_process_that_holds_the_mount_for_a_moment(log: Path, mnt: Path) -> None:
     offsetfs("mount", log, mnt)
     tried = mnt.parent / "tried"
-    # The umount(8) that is found first: after the first refusal, the process that holds the mount ends in half a second.
+    # The umount(8) that is found first. After its first refusal, the process that holds the mount ends within 0.5 s.
     unmount = "umount" if os.geteuid() == 0 else "fusermount3"
     script = mnt.parent / "bin" / unmount
     script.parent.mkdir()

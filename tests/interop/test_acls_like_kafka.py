@@ -15,9 +15,10 @@ import pytest
 import trio
 from authorization_table import NO_TOPIC, ROWS, metadata
 from authorized_broker import DENIALS, acl, codes
+from free_ports import free_ports
 from group_requests import commit_request
 from java_tools import JavaTools
-from kafka_broker import KafkaBroker, free_ports
+from kafka_broker import KafkaBroker
 from logins import login_client
 from served import served
 

@@ -29,7 +29,8 @@ from confluent_kafka.admin import (
     ResourceType,
     ScramMechanism,
 )
-from kafka_broker import SCRAM_MODULE, KafkaBroker, free_ports
+from free_ports import free_ports
+from kafka_broker import SCRAM_MODULE, KafkaBroker
 from mirror_process import MirrorProcess, batches_of
 
 import offsetfs

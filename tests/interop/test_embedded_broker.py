@@ -12,7 +12,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from confluent_kafka import Consumer, Producer
-from kafka_broker import free_ports
+from free_ports import free_ports
 
 import offsetfs
 

@@ -9,8 +9,9 @@ import pytest
 from confluent_clients import SECONDS_MAX, messages, reader
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
+from free_ports import free_ports
 from kafka_apps import app, properties
-from kafka_broker import KafkaBroker, free_ports
+from kafka_broker import KafkaBroker
 from served import served
 
 pytestmark = pytest.mark.interop

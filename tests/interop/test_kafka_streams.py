@@ -9,7 +9,7 @@ import pytest
 from confluent_clients import SECONDS_MAX, create
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from kafka_broker import free_ports
+from free_ports import free_ports
 from kafka_streams import OUTPUT, CountingStream
 from served import served
 

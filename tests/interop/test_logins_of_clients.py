@@ -20,8 +20,9 @@ from aiokafka.errors import AuthenticationFailedError
 from confluent_clients import SECONDS_MAX, add_user, create, messages
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ScramMechanism, UserScramCredentialDeletion
+from free_ports import free_ports
 from java_tools import JavaTools
-from kafka_broker import SCRAM_MODULE, KafkaBroker, free_ports
+from kafka_broker import SCRAM_MODULE, KafkaBroker
 from kafka_tools import run
 from logins import PLAIN_MODULE
 from oauth_tokens import jwks, signed

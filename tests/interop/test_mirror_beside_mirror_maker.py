@@ -13,8 +13,9 @@ from confluent_clients import SECONDS_MAX
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicCollection
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, ConfigResource
+from free_ports import free_ports
 from kafka_apps import app, properties
-from kafka_broker import KafkaBroker, free_ports
+from kafka_broker import KafkaBroker
 from mirror_process import MirrorProcess, batches_of
 from transactional_clients import transactional
 

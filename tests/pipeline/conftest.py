@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from unittest import mock
 import pytest
 import s3_faults
 import s3_server
+from free_ports import free_port
 from s3_faults import S3Faults
 from s3_server import S3Server
 
@@ -21,9 +21,7 @@ JARS = Path(__file__).parents[2] / ".cache" / "spark-jars" / "libs"
 @pytest.fixture(scope="session")
 def s3_port() -> int:
     """A free port, for the proxy before the S3 server: Spark's workers get its URL before the proxy runs."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    return free_port()
 
 
 @pytest.fixture(scope="session")

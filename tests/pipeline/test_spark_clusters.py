@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from free_ports import free_port
 
 import offsetfs
 
@@ -35,12 +35,6 @@ def run(*command: object, **variables: Path) -> subprocess.CompletedProcess[str]
     words = [str(word) for word in command]
     env = {**environment(), **{name: str(value) for name, value in variables.items()}}
     return subprocess.run(words, env=env, capture_output=True, text=True, timeout=SECONDS_MAX)
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 @contextlib.contextmanager
