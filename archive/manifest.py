@@ -22,6 +22,7 @@ their key, and are never replaced; those of earlier manifests stay.
 
 from __future__ import annotations
 
+import base64
 import errno
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ PART_BYTES_MAX = 64 << 20
 
 _OFFSET_MAX = 2**63 - 1
 _SIZE_MAX = 2**31 - 1
+_TOPIC_ID_CHARACTERS = 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,10 @@ class PartitionManifest:
         TopicPartition.parse(str(self.partition))
         if not self.segments:
             raise ValueError("it has no segment")
+        if self.topic_id and not any(base64.b64decode(self.topic_id + "==", b"-_", validate=True)):
+            raise ValueError(f"{self.topic_id!r} is no topic id")
+        if self.topic_id and len(self.topic_id) != _TOPIC_ID_CHARACTERS:
+            raise ValueError(f"{self.topic_id!r} is no topic id")
         previous = -1
         folder = f"{self.partition}/segments/"
         for segment in self.segments:

@@ -1,12 +1,16 @@
 """Restores partitions of an archive into a log directory: the same files, byte for byte, and the same offsets.
 
-    .offsetfs-restore.json          which states are restored; until everything is there
+    .offsetfs-restore.json          which states are restored, and which directories were; until everything is there
     orders-0.<32 digits>-delete/    one partition in work; by this name Kafka and offsetfs remove what a kill has left
-    orders-0/                       complete: the directory above, renamed once all its files are on disk
+        orders-0/                   in a log directory of its own, in which it is cut by --to
+    orders-0/                       complete: renamed once all its files are on disk
 
-Every object is compared with its SHA-256 before a partition gets its name. A restore that is killed or fails goes on
-when it is started again: the partitions that are complete stay, the others begin again, and all are of the states that
-the first start has chosen.
+Every object is compared with its SHA-256 before a partition gets its name, and nothing is cut or replaced under a name
+that the directory has. A restore that is killed or fails goes on when it is started again: the partitions that are
+complete stay, the others begin again, and all are of the states that the first start has chosen. A partition is known
+as restored by the inode of its directory, because somebody else may have created it meanwhile.
+
+The mark of a clean shutdown is that of `LogDirectory`: what is in the directory already is recovered if it needs to be.
 """
 
 from __future__ import annotations
@@ -17,7 +21,8 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -39,7 +44,9 @@ from offsetfs.storage.errors import InvalidConfig, InvalidName, StorageError
 from offsetfs.storage.segments import segment_name
 
 _PARTS_AT_ONCE = 4
-_VERSION = 1
+_VERSION = 2
+_CHECKPOINT_S = 5.0
+_NAME_BYTES_MAX = 255
 
 Warn = Callable[[str], None]
 
@@ -49,6 +56,8 @@ class RestoreSelection:
     """What is restored."""
 
     takes: Callable[[str], bool] = lambda topic: True
+    names: tuple[str, ...] = ()
+    """What `takes` was made of: a restore goes on with the same ones only."""
     as_of_ms: int | None = None
     """The states that were the newest ones at this time; None for the newest."""
     from_ms: int | None = None
@@ -89,27 +98,37 @@ class ArchiveRestore:
     def run(self, open_directory: Callable[[str], LogDirectory] = LogDirectory.open) -> RestoredLogs:
         """Restore all partitions; everything is on disk on return, and the directory is cleanly closed.
 
-        OSError EEXIST, and nothing is changed, if a partition is there already; OSError of the store and the disk,
-        `StorageError`. What is complete by then stays, and the next call goes on.
+        OSError EEXIST, and nothing is changed, if a partition is there already, or a restore of something else is
+        incomplete; EINVAL for a damaged journal; OSError of the store and the disk, `StorageError`. What is complete by
+        then stays, and the next call goes on.
         """
         marker.check(self._store)
-        numbers = self._journal()
-        manifests = self._chosen() if numbers is None else self._pinned(numbers)
+        begun = self._journal()
+        manifests = self._chosen() if begun is None else self._pinned(begun.states)
         if not manifests:
             when = "" if self._selection.as_of_ms is None else " at that time"
             raise OSError(errno.ENOENT, f"has no partition of these topics{when}", self._store.url)
-        if numbers is None:
-            self._check_free(manifests)
-            self._begin({name: number for name, (number, _) in manifests.items()}, open_directory)
-        if numbers is None or self._selection.to_ms is None:
-            # What has the name of a partition is whole and on disk. A recovery would build its indexes again, and take
-            # gaps of compaction for losses.
-            CleanShutdown().write(self._path)
-        directory = open_directory(self._path)
-        with contextlib.closing(directory):
-            self._restore(directory, {name: each for name, (_, each) in manifests.items()})
-        files.remove_file(os.path.join(self._path, RESTORE_JOURNAL))
-        files.sync_directory(self._path)
+        self._check_free(manifests, begun)
+        if not files.exists(self._path):
+            files.make_directory(self._path)
+        if not files.exists(os.path.join(self._path, CLEAN_SHUTDOWN)):
+            # Recovers what is there. Logs of a directory that was opened cleanly are opened as they are: a recovery of
+            # the restored ones would build their indexes again.
+            with contextlib.closing(open_directory(self._path)) as directory:
+                if not directory.partitions():
+                    CleanShutdown().write(self._path)  # there is nothing to recover
+        with contextlib.closing(open_directory(self._path)) as directory:
+            if self._journal() != begun:
+                reason = "another restore has begun meanwhile; run the command again"
+                raise FileExistsError(errno.EEXIST, reason, self._journal_path)
+            self._check_free(manifests, begun)
+            _check_ids(directory, [each for _, each in manifests.values()])
+            if begun is None:
+                self._begin({name: number for name, (number, _) in manifests.items()})
+            self._restore(directory, {name: each for name, (_, each) in manifests.items()}, begun)
+            directory.checkpoint()
+            files.remove_file(self._journal_path)
+            files.sync_directory(self._path)
         return self._done
 
     # --- what is restored --------------------------------------------------------------------------------------------
@@ -134,6 +153,8 @@ class ArchiveRestore:
     def _pinned(self, numbers: Mapping[str, int]) -> dict[str, tuple[int, PartitionManifest]]:
         found = {}
         for name, number in numbers.items():
+            if _topic(name) is None:
+                raise OSError(errno.EINVAL, f"the journal names {name!r}, which is no partition", self._journal_path)
             document = NumberedDocuments(self._store, name).at(number)
             if document is None:
                 reason = f"state {number} was deleted meanwhile; remove the incomplete {self._path}, and begin again"
@@ -144,56 +165,102 @@ class ArchiveRestore:
     def _decoded(self, name: str, document: Numbered) -> PartitionManifest:
         return PartitionManifest.decoded(document.content, f"{self._store.url}/{name}", TopicPartition.parse(name))
 
-    def _check_free(self, manifests: Mapping[str, object]) -> None:
+    def _check_free(self, manifests: Mapping[str, object], begun: _Journal | None) -> None:
         for name in manifests:
             path = os.path.join(self._path, name)
-            if files.exists(path):
+            if files.exists(path) and not self._is_restored(name, begun):
                 reason = "is there already; restore into an empty directory, or delete the partition first"
                 raise FileExistsError(errno.EEXIST, reason, path)
 
+    def _is_restored(self, name: str, begun: _Journal | None) -> bool:
+        known = None if begun is None else begun.restored.get(name)
+        try:
+            return known is not None and files.status(os.path.join(self._path, name)).st_ino == known.inode
+        except FileNotFoundError:
+            return False
+
     # --- the journal -------------------------------------------------------------------------------------------------
 
-    def _journal(self) -> dict[str, int] | None:
-        """Return the numbers of the states of a restore that has begun; None if none has."""
-        path = os.path.join(self._path, RESTORE_JOURNAL)
+    @property
+    def _journal_path(self) -> str:
+        return os.path.join(self._path, RESTORE_JOURNAL)
+
+    def _journal(self) -> _Journal | None:
+        """Return what a restore has noted that has begun; None if none has."""
+        path = self._journal_path
         try:
-            content = json.loads(files.read_file(path))
-        except FileNotFoundError:
+            data = files.read_file(path)
+        except (FileNotFoundError, NotADirectoryError):
             return None
-        if content.get("version") != _VERSION or content.get("url") != self._store.url:
-            reason = f"an incomplete restore of {content.get('url')}: finish it, or remove the directory"
+        try:
+            found = _Journal.decoded(data)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            reason = "the journal of an incomplete restore is damaged; remove it with the partitions that were restored"
+            raise OSError(errno.EINVAL, reason, path) from error
+        if found.version != _VERSION:
+            kind = "a newer" if found.version > _VERSION else "an earlier"
+            reason = (
+                f"an incomplete restore of {kind} version of offsetfs: finish it with that, or remove the directory"
+            )
             raise FileExistsError(errno.EEXIST, reason, path)
-        chosen = {name: int(number) for name, number in content["states"].items()}
-        if content.get("selection") != self._key():
+        if found.url != self._store.url:
+            reason = f"an incomplete restore of {found.url}: finish it, or remove the directory"
+            raise FileExistsError(errno.EEXIST, reason, path)
+        if found.selection != self._key():
             reason = "an incomplete restore with other options: repeat it with the same ones, or remove the directory"
             raise FileExistsError(errno.EEXIST, reason, path)
-        return chosen
+        return found
 
-    def _key(self) -> list[int | None]:
-        return [self._selection.as_of_ms, self._selection.from_ms, self._selection.to_ms]
+    def _key(self) -> list[object]:
+        chosen = self._selection
+        return [chosen.as_of_ms, chosen.from_ms, chosen.to_ms, list(chosen.names)]
 
-    def _begin(self, numbers: Mapping[str, int], open_directory: Callable[[str], LogDirectory]) -> None:
-        if not files.exists(self._path):
-            files.make_directory(self._path)
-        elif files.names(self._path) and not files.exists(os.path.join(self._path, CLEAN_SHUTDOWN)):
-            open_directory(self._path).close()  # recovers what is there already
+    def _begin(self, numbers: Mapping[str, int]) -> None:
         content = {"version": _VERSION, "url": self._store.url, "selection": self._key(), "states": dict(numbers)}
-        files.replace_file(os.path.join(self._path, RESTORE_JOURNAL), json.dumps(content).encode())
+        files.replace_file(self._journal_path, json.dumps(content).encode() + b"\n")
+
+    def _note(self, name: str, restored: _Restored) -> None:
+        """Add a partition to the journal, before it gets its name. Durable on return."""
+        line = json.dumps([name, restored.inode, restored.start, restored.end]).encode() + b"\n"
+        with files.opened(self._journal_path, writable=True) as file:
+            # A line that a crash has cut is replaced.
+            data = bytes(file.read(0, file.size()))
+            end = data.rfind(b"\n") + 1
+            if end < len(data):
+                file.truncate(end)
+            file.write(end, line)
+            file.sync()
 
     # --- the files ---------------------------------------------------------------------------------------------------
 
-    def _restore(self, directory: LogDirectory, manifests: Mapping[str, PartitionManifest]) -> None:
-        wanted = {name: _segments(each, self._selection) for name, each in manifests.items()}
-        self._done.bytes_total = sum(each.size + each.side.stored.size for some in wanted.values() for each in some)
+    def _restore(
+        self, directory: LogDirectory, manifests: Mapping[str, PartitionManifest], begun: _Journal | None
+    ) -> None:
+        missing = {
+            name: _segments(each, self._selection)
+            for name, each in manifests.items()
+            if not self._is_restored(name, begun)
+        }
+        self._done.bytes_total = sum(each.size + each.side.stored.size for some in missing.values() for each in some)
         configured: set[str] = set()
+        saved_s = time.monotonic()
         for name, manifest in manifests.items():
             topic = manifest.partition.topic
             if topic not in configured:
-                self._configure(directory, topic, manifest.settings)
                 configured.add(topic)
-            if not files.exists(os.path.join(self._path, name)):
-                self._download(name, manifest, wanted[name])
-            self._finish(directory, manifest)
+                if any(each.topic == topic and str(each) not in manifests for each in directory.partitions()):
+                    self._on_warning(f"{topic}: has other partitions in {self._path}; its settings there stay")
+                else:
+                    self._configure(directory, topic, manifest.settings)
+            if name in missing:
+                restored = self._download(manifest, missing[name])
+            else:
+                assert begun is not None
+                restored = begun.restored[name]
+            self._finish(directory, manifest.partition, restored)
+            if time.monotonic() - saved_s > _CHECKPOINT_S:
+                directory.checkpoint()  # so that a restore which goes on after a kill recovers little
+                saved_s = time.monotonic()
 
     def _configure(self, directory: LogDirectory, topic: str, settings: Mapping[str, str]) -> None:
         for name, text in settings.items():
@@ -202,19 +269,49 @@ class ArchiveRestore:
             except InvalidConfig as error:
                 self._on_warning(f"{topic}: the setting {name}={text} is left out: {error}")
 
-    def _download(self, name: str, manifest: PartitionManifest, segments: tuple[ArchivedSegment, ...]) -> None:
-        staging = os.path.join(self._path, f"{name}.{os.urandom(16).hex()}-delete")
+    def _download(self, manifest: PartitionManifest, segments: tuple[ArchivedSegment, ...]) -> _Restored:
+        name = str(manifest.partition)
+        ending = f"-{manifest.partition.partition}.{os.urandom(16).hex()}-delete"
+        staging = os.path.join(self._path, manifest.partition.topic[: _NAME_BYTES_MAX - len(ending)] + ending)
+        path = os.path.join(staging, name)
         files.make_directory(staging)
+        files.make_directory(path)
         for segment in segments:
-            self._download_segment(staging, segment)
+            self._download_segment(path, segment)
         if manifest.leader_epochs:
-            write_epochs(os.path.join(staging, LEADER_EPOCHS), manifest.leader_epochs)
+            write_epochs(os.path.join(path, LEADER_EPOCHS), manifest.leader_epochs)
         if manifest.topic_id:
             topic_id = base64.urlsafe_b64decode(manifest.topic_id + "==")
-            write_topic_id(os.path.join(staging, PARTITION_METADATA), topic_id)
-        files.sync_directory(staging)
-        files.rename(staging, os.path.join(self._path, name))
+            write_topic_id(os.path.join(path, PARTITION_METADATA), topic_id)
+        files.sync_directory(path)
+        CleanShutdown().write(staging)  # all of it is whole
+        with contextlib.closing(LogDirectory.open(staging)) as directory:
+            start, end = self._cut(directory, manifest)
+        files.sync_directory(path)
+        restored = _Restored(files.status(path).st_ino, start, end)
+        self._note(name, restored)
+        files.rename(path, os.path.join(self._path, name))
         files.sync_directory(self._path)
+        for each in files.names(staging):
+            files.remove_file(os.path.join(staging, each))
+        files.remove_directory(staging)
+        return restored
+
+    def _cut(self, directory: LogDirectory, manifest: PartitionManifest) -> tuple[int, int]:
+        """Apply the times of the selection to the log in work; return its start and its end."""
+        chosen, log = self._selection, directory.log(manifest.partition)
+        if chosen.to_ms is None and log.next_offset != manifest.end:
+            raise StorageError(f"ends at offset {log.next_offset}, its manifest at {manifest.end}", path=log.path)
+        if chosen.to_ms is not None:
+            found = log.find_timestamp(chosen.to_ms)
+            if found is not None:
+                log.truncate_to(found[0])
+        start = manifest.log_start
+        if chosen.from_ms is not None:
+            found = log.find_timestamp(chosen.from_ms)
+            start = max(start, log.next_offset if found is None else found[0])
+        log.flush()
+        return min(max(start, log.snapshot().first.base_offset), log.next_offset), log.next_offset
 
     def _download_segment(self, staging: str, segment: ArchivedSegment) -> None:
         def path(suffix: str) -> str:
@@ -249,24 +346,68 @@ class ArchiveRestore:
         self._done.bytes += count
         self._on_progress(self._done.bytes, self._done.bytes_total)
 
-    def _finish(self, directory: LogDirectory, manifest: PartitionManifest) -> None:
-        """Open the log, apply the times of the selection, and note its log start and recovery point."""
-        partition, chosen = manifest.partition, self._selection
+    def _finish(self, directory: LogDirectory, partition: TopicPartition, restored: _Restored) -> None:
+        """Note the log start of a partition that has its name."""
         log = directory.log(partition)
-        if chosen.to_ms is not None:
-            found = log.find_timestamp(chosen.to_ms)
-            if found is not None:
-                log.truncate_to(found[0])
-        start = manifest.log_start
-        if chosen.from_ms is not None:
-            found = log.find_timestamp(chosen.from_ms)
-            start = max(start, log.next_offset if found is None else found[0])
-        start = min(max(start, log.snapshot().first.base_offset), log.next_offset)
-        directory.raise_log_starts({partition: start})
-        log.flush()
-        if chosen.to_ms is None and log.next_offset != manifest.end:
-            raise StorageError(f"ends at offset {log.next_offset}, its manifest at {manifest.end}", path=log.path)
+        directory.raise_log_starts({partition: restored.start})
         self._done.partitions[partition] = log.log_start_offset, log.next_offset
+
+
+@dataclass(frozen=True, slots=True)
+class _Restored:
+    """A partition that is complete: the inode of its directory, and its offsets [start, end)."""
+
+    inode: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Journal:
+    """The content of the journal: a line of JSON with what was chosen, and one for each partition that is complete."""
+
+    version: int
+    url: str
+    selection: list[object]
+    states: dict[str, int]
+    restored: dict[str, _Restored]
+
+    @classmethod
+    def decoded(cls, data: bytes) -> _Journal:
+        """ValueError, TypeError, KeyError, AttributeError, RecursionError for a damaged journal."""
+        head, _, rest = data.partition(b"\n")
+        content = json.loads(head)
+        if not isinstance(content["version"], int) or not isinstance(content["url"], str):
+            raise TypeError
+        if content["version"] != _VERSION:
+            return cls(content["version"], content["url"], [], {}, {})
+        states = {name: _whole(number) for name, number in content["states"].items()}
+        restored = {}
+        for line in rest.split(b"\n")[:-1]:  # a crash may have cut the last one
+            name, inode, start, end = json.loads(line)
+            if name not in states:
+                raise ValueError(name)
+            restored[name] = _Restored(_whole(inode), _whole(start), _whole(end))
+        return cls(_VERSION, content["url"], list(content["selection"]), states, restored)
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(value)
+    return value
+
+
+def _check_ids(directory: LogDirectory, manifests: Sequence[PartitionManifest]) -> None:
+    """Raise OSError EEXIST if the directory has partitions of a topic that is another one than that of the archive."""
+    wanted = {each.partition.topic: each.topic_id for each in manifests if each.topic_id}
+    for partition in directory.partitions():
+        found = directory.topic_id(partition)
+        topic_id = wanted.get(partition.topic)
+        if found is not None and topic_id is not None and base64.urlsafe_b64decode(topic_id + "==") != found:
+            reason = (
+                f"is of another topic {partition.topic}; restore into an empty directory, or delete that topic first"
+            )
+            raise FileExistsError(errno.EEXIST, reason, os.path.join(directory.path, str(partition)))
 
 
 def _segments(manifest: PartitionManifest, selection: RestoreSelection) -> tuple[ArchivedSegment, ...]:

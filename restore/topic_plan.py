@@ -109,7 +109,11 @@ def _partitions_of(plans: Iterable[TopicPlan], topics: Mapping[str, TopicInfo]) 
 
 
 async def create(client: ClusterClient, plans: Sequence[TopicPlan], factor: int | None, *, validate_only: bool) -> None:
-    """Create the topics that the cluster does not have, and wait for their leaders; KafkaError, ClientError."""
+    """Create the topics that the cluster does not have, and wait for their leaders; KafkaError, ClientError.
+
+    All are validated first, because a broker creates those that it accepts beside others that it refuses: a name that
+    collides, a setting, the number of replicas.
+    """
     new = [each for each in plans if not each.exists]
     if not new:
         return
@@ -117,10 +121,11 @@ async def create(client: ClusterClient, plans: Sequence[TopicPlan], factor: int 
     has_default = connection.version_of(m.CreateTopicsRequest) >= DEFAULT_FACTOR_VERSION
     replicas = factor or (-1 if has_default else 1)
     topics = [m.CreatableTopic(each.name, each.count, replicas, configs=_configs(each)) for each in new]
-    request = m.CreateTopicsRequest(topics, CREATION_TIMEOUT_MS, validate_only)
-    response = await connection.request(request, timeout_ms=2 * CREATION_TIMEOUT_MS)
-    for each in response.topics:
-        check_code(each.error_code, f"{each.name}: {each.error_message or 'it cannot be created'}")
+    for only in (True,) if validate_only else (True, False):
+        request = m.CreateTopicsRequest(topics, CREATION_TIMEOUT_MS, only)
+        response = await connection.request(request, timeout_ms=2 * CREATION_TIMEOUT_MS)
+        for each in response.topics:
+            check_code(each.error_code, f"{each.name}: {each.error_message or 'it cannot be created'}")
     if not validate_only:
         await _wait_for_leaders(client, new)
 

@@ -114,6 +114,7 @@ def _selection(names: tuple[str, ...], start: str | None, end: str | None, as_of
     patterns = name_patterns("--topic", names or (".*",))
     return RestoreSelection(
         lambda topic: any(each.fullmatch(topic) for each in patterns),
+        names,
         _time("--as-of", as_of),
         _time("--from", start),
         _time("--to", end),

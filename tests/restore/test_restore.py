@@ -172,6 +172,17 @@ async def test_a_topic_with_records_is_refused_and_nothing_is_changed(
     assert [value for _, _, value, *_ in shown(cluster.log(ORDERS))] == [b"a", b"b", b"c", b"d", b"e", b"f", b"g"] * 2
 
 
+@pytest.mark.parametrize("settings", [{"no.such.setting": "1"}, {"retention.ms": "soon"}])
+async def test_no_topic_is_created_if_the_cluster_refuses_one(
+    settings: dict[str, str], running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
+) -> None:
+    add(source.create_partition(TopicPartition("users", 0)), 0, b"u")
+    source.set_mirror(MirrorFile("c", "b:9092", {"users": MirroredTopic("", settings)}))
+    with pytest.raises(KafkaError, match="users: "):
+        await restored(running, source)
+    assert cluster.partitions() == []
+
+
 async def test_a_group_that_has_offsets_there_is_refused(
     running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
 ) -> None:
