@@ -320,10 +320,10 @@ def _copy_through_pipe(
     finally:
         os.close(write)
         forwarding.join()
-    for error in failures:
-        if isinstance(error, BrokenPipeError):  # the reader has what it wants, as head(1)
+    for each in failures:
+        if isinstance(each, BrokenPipeError):  # the reader has what it wants, as head(1)
             raise click.exceptions.Exit(SYSTEM)
-        raise Failure(f"{name}: {error.strerror or error}", SYSTEM) from error
+        raise Failure(f"{name}: {each.strerror or each}", SYSTEM) from each
     if failure is not None:
         raise failure
 
