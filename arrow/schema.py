@@ -4,7 +4,7 @@ key value        binary
 topic            string
 partition        int32
 offset           int64
-timestamp        timestamp[us, UTC]
+timestamp        timestamp[us, UTC]      a time beyond the year 294247 becomes the last one of it
 timestampType    int32       0 CreateTime, 1 LogAppendTime, -1 none
 headers          list<struct<key: string, value: binary>>; null where a record has none
 """

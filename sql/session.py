@@ -14,7 +14,9 @@ import functools
 import re
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -185,13 +187,17 @@ class SqlSession:
         query = statement.rstrip().rstrip(";")
         if "parquet" not in options.lower():
             kinds = [(str(row[0]), str(row[1])) for row in self.run(f"DESCRIBE {query}", parameters).rows]
+            names = _distinct([name for name, _ in kinds])
             texts = [
-                f"coalesce(try(decode({name})), {name}::VARCHAR) AS {name}" if kind == "BLOB" else name
-                for name, kind in ((quoted(name), kind) for name, kind in kinds)
+                f"coalesce(try(decode({place})), {place}::VARCHAR) AS {name}"
+                if kind == "BLOB"
+                else f"{place} AS {name}"
+                for place, name, (_, kind) in zip(_places(len(names)), map(quoted, names), kinds, strict=True)
             ]
-            query = f"SELECT {', '.join(texts)} FROM ({query})"
+            columns = ", ".join(_places(len(names)))
+            query = f"SELECT {', '.join(texts)} FROM ({query}\n) AS query({columns})"  # behind a comment, a line ends
         target = path.replace("'", "''")
-        self._execute(f"COPY ({query}) TO '{target}' ({options})", parameters).fetchall()
+        self._execute(f"COPY ({query}\n) TO '{target}' ({options}, USE_TMP_FILE false)", parameters).fetchall()
 
     def _explain(self, statement: str, plain: str, parameters: Mapping[str, object] | None) -> QueryResult:
         """Return DuckDB's plan, and what the scans of the statement read; they end at once but for ANALYZE."""
@@ -211,10 +217,32 @@ class SqlSession:
 
     def _execute(self, statement: str, parameters: Mapping[str, object] | None) -> duckdb.DuckDBPyConnection:
         self._context.begin()
+        given = dict(parameters) if parameters else None
         try:
-            return self._connection.execute(statement, dict(parameters) if parameters else None)
+            return self._interruptible(lambda: self._connection.execute(statement, given))
         except (duckdb.Error, RuntimeError) as error:
             raise self._cause(error, statement) from error
+
+    def _interruptible(self, call: Callable[[], duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection:
+        """Return what `call` returns. Ctrl-C ends it at once.
+
+        DuckDB's own look for signals is too rare in COPY and CREATE TABLE: a large one went on for minutes. So the main
+        thread waits, and another one runs the statement.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return call()
+        is_interrupted = False
+        with ThreadPoolExecutor(1, "sql") as executor:
+            running = executor.submit(call)
+            while not running.done():
+                try:
+                    wait((running,))
+                except KeyboardInterrupt:  # also a second one
+                    is_interrupted = True
+                    self._connection.interrupt()
+        if is_interrupted:
+            raise KeyboardInterrupt
+        return running.result()
 
     def _rows(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[object, ...]]:
         while True:
@@ -246,6 +274,25 @@ class SqlSession:
         if isinstance(error, duckdb.ParserException) and _BARE_OFFSET.search(statement):
             text += '\n\nOFFSET is a word of SQL; write "offset" with quotes, or TABLE.offset'
         return SqlError(text)
+
+
+def _places(count: int) -> list[str]:
+    """Return names for columns that may have equal ones."""
+    return [f"column{number}" for number in range(count)]
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return names of which no two are equal, whatever their case: the second `key` is `key_1`, as DuckDB does it."""
+    taken: set[str] = set()
+    found = []
+    for each in names:
+        name, number = each, 0
+        while name.lower() in taken:
+            number += 1
+            name = f"{each}_{number}"
+        taken.add(name.lower())
+        found.append(name)
+    return found
 
 
 def quoted(name: str) -> str:

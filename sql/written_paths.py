@@ -24,7 +24,9 @@ _BEFORE_ATTACHED = frozenset(("attach", "or", "replace", "database", "if", "not"
 _BEFORE_SETTING = frozenset(("set", "pragma", "global", "session", "local"))
 """Words before the name of a setting."""
 
-_PATH_SETTING = re.compile(r"(?<!search_)path|director|profil\w*_output|repositor|sink|storage", re.IGNORECASE)
+_PATH_SETTING = re.compile(
+    r"(?<!search_)path|director|profil\w*_output|repository|repositories|sink|storage", re.IGNORECASE
+)
 """Settings whose value is a path that DuckDB writes to."""
 
 _IN_FILE_NAMES = frozenset(("filename_pattern", "file_extension"))
@@ -264,7 +266,7 @@ def _without_explain_and_prepare(tokens: list[_Token]) -> list[_Token]:
                 rest = rest[1:]
                 if word == "as":
                     break
-            elif depth or text == "(" or word in ("analyze", "analyse", "verbose"):
+            elif depth or text == "(" or word.startswith(("analy", "verbose")):
                 depth += (text == "(") - (text == ")")
                 rest = rest[1:]
             else:

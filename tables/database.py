@@ -21,6 +21,10 @@ class Database(Protocol):
     def name(self) -> str:
         """The URL without its password, for messages."""
 
+    @property
+    def identity(self) -> str:
+        """The same for the same database, whatever the working directory is; without the password."""
+
     def transaction(self) -> AbstractContextManager[None]:
         """Commit what is done within the block when it ends, and nothing of it after an exception."""
 

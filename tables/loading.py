@@ -7,10 +7,10 @@ the end of each log: what is there is a beginning of its rows. `load_journal` sa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from offsetfs.storage import OFFSET_MAX, Log, LogDirectory, TopicPartition
+from offsetfs.storage import OFFSET_MAX, Log, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records import NO_TIMESTAMP, build_at
 from offsetfs.tables.errors import TableError
@@ -44,9 +44,9 @@ def load_table(
     """
     progress = table.progress()
     wanted = _wanted(table, patterns, progress)
-    _check(directory, table, wanted)
+    begun = _check(directory, table, wanted)
     names = sorted({each.topic for each in wanted})
-    write_journal(directory.path, _source(table), names)
+    write_journal(directory.path, _source(table), sorted({*names, *begun}))
     for topic in names:
         _create(directory, topic, wanted, settings, progress)
     loaded: dict[str, list[int]] = {topic: [] for topic in names}
@@ -59,12 +59,21 @@ def load_table(
 
     for each in wanted:
         loaded[each.topic].append(_load_partition(directory.log(each), table, each, add))
-    remove_journal(directory.path)
+    incomplete = unfinished_topics(begun, names)
+    if incomplete:
+        write_journal(directory.path, _source(table), incomplete)
+    else:
+        remove_journal(directory.path)
     return loaded
 
 
+def unfinished_topics(begun: Sequence[str], loaded: Collection[str]) -> list[str]:
+    """Return the topics of an unfinished load that are not among those that are loaded."""
+    return sorted(set(begun) - set(loaded))
+
+
 def _source(table: MessagesTable) -> str:
-    return f"{table.database.name} {table.name}"
+    return f"{table.database.identity} {table.name}"
 
 
 def _wanted(
@@ -80,7 +89,8 @@ def _wanted(
     return found
 
 
-def _check(directory: LogDirectory, table: MessagesTable, wanted: Sequence[TopicPartition]) -> None:
+def _check(directory: LogDirectory, table: MessagesTable, wanted: Sequence[TopicPartition]) -> Sequence[str]:
+    """Return the topics of an unfinished load of this table. TableError for one of another, and for other topics."""
     begun = read_journal(directory.path)
     if begun is not None and begun.source != _source(table):
         raise TableError(
@@ -95,6 +105,22 @@ def _check(directory: LogDirectory, table: MessagesTable, wanted: Sequence[Topic
             if each.topic == topic and directory.log(each).next_offset:
                 remedy = "offsetfs delete removes the topic, or use another directory"
                 raise TableError(f"{directory.path} has records of {topic}: {remedy}")
+    for each in wanted:
+        if each.topic in ours and directory.has(each):
+            _check_begun(directory.log(each), table, each)
+    return ours
+
+
+def _check_begun(log: Log, table: MessagesTable, partition: TopicPartition) -> None:
+    """Raise TableError unless a log that was begun is a beginning of the rows."""
+    end = log.next_offset
+    records = sum(each.header.count for each in LogReader(log).batches())
+    rows = table.count(partition, 0, end)
+    if records != rows:
+        raise TableError(
+            f"{log.path}: {partition} has {records} records below offset {end}, and {table.name} {rows} rows: "
+            f"the table was changed since the load began; offsetfs delete removes {partition.topic}, then run it again"
+        )
 
 
 def _create(

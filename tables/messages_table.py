@@ -92,6 +92,14 @@ class MessagesTable:
                 (partition.topic, partition.partition, text, next_offset),
             )
 
+    def set_topic_id(self, partition: TopicPartition, topic_id: bytes) -> None:
+        """Record the id of a topic whose progress has none; TableError. Committed on return."""
+        with self.database.transaction():
+            self.database.change(
+                f"UPDATE {self._progress} SET topic_id = ? WHERE {_OF_PARTITION} AND topic_id IS NULL",
+                (topic_id.hex(), partition.topic, partition.partition),
+            )
+
     def add(self, partition: TopicPartition, start: int, stop: int, rows: Iterable[RecordRows]) -> None:
         """Add the rows of the offsets from `start` to before `stop`, and set the progress to `stop`; TableError.
 
@@ -120,7 +128,9 @@ class MessagesTable:
             if UUID in str(error):
                 reason = "two records have the same producer, epoch and sequence"
                 raise TableError(f"{error}; {reason}: --uuid offset makes ids of offsets") from error
-            raise
+            raise TableError(
+                f"{error}; in {rows.partition}, offsets {rows.offsets[0]} to {rows.offsets[-1]}"
+            ) from error
 
     # --- rows that are there ----------------------------------------------------------------------------------------
 

@@ -50,9 +50,11 @@ class PostgresDatabase:
         except ImportError as error:
             raise TableError("PostgreSQL needs psycopg 3: pip install 'offsetfs[tables]'") from error
         self._errors = psycopg.Error
-        self.name = url.text
+        self.name = self.identity = url.text
         self._url = url
-        given: dict[str, Any] = {} if url.password is None else {"password": url.password}
+        given: dict[str, Any] = dict(url.secrets)
+        if url.password is not None:
+            given["password"] = url.password
         if "connect_timeout" not in url.text:
             given["connect_timeout"] = CONNECT_SECONDS
         with self._reported():

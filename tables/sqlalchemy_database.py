@@ -46,12 +46,13 @@ class SqlalchemyDatabase:
         except ImportError as error:
             raise TableError(f"{url.scheme} needs SQLAlchemy: pip install 'offsetfs[tables]'") from error
         self._sqlalchemy = sqlalchemy
-        self.name = url.text
+        self.name = self.identity = url.text
         self._url = url
         try:
             parsed = sqlalchemy.make_url(url.text).set(drivername=_DRIVERS.get(url.scheme, url.scheme))
             if url.password is not None:
                 parsed = parsed.set(password=url.password)
+            parsed = parsed.update_query_dict(dict(url.secrets))
             # Headers are JSON texts already.
             texts: dict[str, Any] = {"json_serializer": str} if url.scheme in _DRIVERS else {}
             engine = sqlalchemy.create_engine(parsed, **texts)

@@ -40,6 +40,7 @@ class SqliteDatabase:
         """Open the file, and with `may_create` create it; TableError."""
         self.name = url.text
         path = url.path
+        self.identity = f"sqlite:///{os.path.abspath(path)}"
         is_new = not os.path.exists(path)
         if is_new and not may_create:
             raise TableError(f"{self.name}: there is no such file; --create creates it")

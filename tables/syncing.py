@@ -146,9 +146,11 @@ class TableSync:
                 self._table.begin(each, topic_id, start)
                 found_offset = start
             else:
-                if found.topic_id is not None and topic_id is not None and found.topic_id != topic_id:
-                    self._refuse(each, self._recreated(each))
+                if found.topic_id is not None and found.topic_id != topic_id:
+                    self._refuse(each, self._recreated(each) if topic_id is not None else self._without_id(each))
                     continue
+                if found.topic_id is None and topic_id is not None:
+                    self._table.set_topic_id(each, topic_id)
                 present_until, found_offset = self._table.last_offset(each), found.next_offset
             if present_until is not None and present_until < found_offset:
                 present_until = None
@@ -168,6 +170,12 @@ class TableSync:
         return (
             f"{topic} was deleted and created again: the rows are of another topic of that name; choose another "
             f"--table, or delete them: DELETE FROM {name} WHERE topic_name = '{topic}', and the same in {name}_progress"
+        )
+
+    def _without_id(self, partition: TopicPartition) -> str:
+        return (
+            "partition.metadata is missing, so that it is unknown whether the rows are of this topic; restore it, or "
+            f"set topic_id to NULL in {self._table.name}_progress"
         )
 
     def _refuse(self, partition: TopicPartition, reason: str) -> None:
@@ -198,12 +206,7 @@ class TableSync:
         end = view.end_offset()
         start = synced.next_offset
         if end <= start:
-            log_end = view.log.log_end_offset()
-            if log_end < start:
-                raise SyncRefused(
-                    f"the log ends at offset {log_end} and the table at {start}: it was cut or replaced; "
-                    "delete the rows beyond it and set next_offset in the progress, or choose another --table"
-                )
+            _check_end(view.log, start)
             return
         reader = LogReader(
             view.log,
@@ -250,8 +253,8 @@ class TableSync:
         log.refresh()
         if log.is_gone:
             log = self._directory.log(synced.partition)
-            topic_id = self._directory.topic_id(synced.partition)
-            if topic_id is not None and synced.topic_id is not None and topic_id != synced.topic_id:
+            # Without an id, it is one that is just being created: Kafka writes the id behind the directory.
+            if synced.topic_id is not None and self._directory.topic_id(synced.partition) != synced.topic_id:
                 raise SyncRefused(self._recreated(synced.partition))
         return log
 
@@ -268,6 +271,7 @@ class TableSync:
                 continue
             try:
                 view = self._view_of(each)
+                _check_end(view.log, each.next_offset)  # what a cut log lacks was not deleted by retention
                 each.deleted += each.deletions.apply(self._table, each.partition, view, each.next_offset)
             except (SyncRefused, StorageError, OSError) as error:
                 each.has_failed = True
@@ -284,3 +288,13 @@ class TableSync:
             self._done += each[0].header.size
             self._on_progress(self._done, max(self._total, self._done))
             yield each
+
+
+def _check_end(log: Log, next_offset: int) -> None:
+    """Raise SyncRefused for a log that has not all offsets of which there are rows."""
+    log_end = log.log_end_offset()
+    if log_end < next_offset:
+        raise SyncRefused(
+            f"the log ends at offset {log_end} and the table at {next_offset}: it was cut or replaced; "
+            "delete the rows beyond it and set next_offset in the progress, or choose another --table"
+        )

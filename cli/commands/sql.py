@@ -7,10 +7,12 @@ import importlib
 import itertools
 import os
 import secrets
+import signal
+import stat
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import click
 
@@ -37,7 +39,14 @@ _BLOCK_BYTES = 1 << 20
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("statements", metavar="[STATEMENT]...", nargs=-1)
 @click.option("--file", "-f", "file", metavar="FILE", type=click.Path(), help="Statements of a file; - reads stdin.")
-@click.option("--param", "-p", "texts", metavar="NAME=VALUE", multiple=True, help="The value of $NAME in statements.")
+@click.option(
+    "--param",
+    "-p",
+    "texts",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="The value of $NAME, a text: $NAME::INT is a number.",
+)
 @click.option(
     "--format",
     "output_format",
@@ -109,10 +118,24 @@ def command(
             if text is None:
                 _prompt(session, log_directory)
             else:
-                _run_all(session, text, parameters, output_format, output)
+                with _ending_at_sigterm():
+                    _run_all(session, text, parameters, output_format, output)
             for each in session.damage:
                 click.echo(f"offsetfs sql: left out: {printable(sentence(each))}", err=True)
             return WRONG_CALL if session.damage else DONE
+
+
+@contextlib.contextmanager
+def _ending_at_sigterm() -> Iterator[None]:
+    """Let SIGTERM end a statement as Ctrl-C does: temporary files are removed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _check_packages() -> None:
@@ -124,15 +147,13 @@ def _check_packages() -> None:
 
 
 def _parameters(texts: tuple[str, ...]) -> dict[str, object]:
+    """Return the parameters. Each is a text: 001 stays 001, and a statement casts it where it needs a number."""
     found: dict[str, object] = {}
     for each in texts:
         name, equals, value = each.partition("=")
         if not equals or not name.isidentifier():
             raise Failure(f"--param {each!r} is not NAME=VALUE", WRONG_CALL)
-        try:
-            found[name] = int(value)
-        except ValueError:
-            found[name] = value
+        found[name] = value
     return found
 
 
@@ -164,21 +185,35 @@ def _run_all(
 ) -> None:
     from offsetfs.sql.session import SqlError
 
+    place = ""
     try:
         statements = session.statements(text)
         if not statements:
             raise Failure("there is no statement", WRONG_CALL)
-        for each in statements[:-1]:
-            _run(session, each, parameters, _TABLE, None)
-        _run(session, statements[-1], parameters, output_format, output)
+        lines = _lines_of(text, statements)
+        for number, (each, line) in enumerate(zip(statements, lines, strict=True), 1):
+            place = f"statement {number}, line {line}: " if len(statements) > 1 else ""
+            is_last = number == len(statements)
+            _run(session, each, parameters, output_format if is_last else _TABLE, output if is_last else None)
     except SqlError as error:
         # The statement with a mark below the wrong word takes several lines.
         first, *others = map(printable, str(error).split("\n"))
-        for line in (f"offsetfs sql: {first}", *others):
-            click.echo(line, err=True)
+        for shown in (f"offsetfs sql: {place}{first}", *others):
+            click.echo(shown, err=True)
         raise click.exceptions.Exit(WRONG_CALL) from error
     except StorageError as error:
-        raise Failure(f"{sentence(error)}; --damage skip leaves damaged batches out", FAILED) from error
+        raise Failure(f"{place}{sentence(error)}; --damage skip leaves damaged batches out", FAILED) from error
+
+
+def _lines_of(text: str, statements: list[str]) -> list[int]:
+    """Return the line of the text in which each statement begins, counted from 1."""
+    found, reached = [], 0
+    for each in statements:
+        place = text.find(each, reached)
+        if place >= 0:
+            reached = place + len(each)
+        found.append(text.count("\n", 0, max(place, 0)) + 1)
+    return found
 
 
 def _run(
@@ -187,6 +222,9 @@ def _run(
     used = session.parameters_of(statement, parameters)
     if output is not None:
         session.check_output(output)
+        if _is_special(output):
+            _write_special(session, statement, used, output_format, output)
+            return
         with _replaced(output) as path:
             if output_format == _TABLE:
                 with open(path, "w", encoding="utf-8") as target:
@@ -199,7 +237,33 @@ def _run(
         for line in _lines(session, statement, used):
             click.echo(line)
     else:
-        _copy_to_output(session, statement, used, _COPY_OPTIONS[output_format])
+        _copy_through_pipe(session, statement, used, _COPY_OPTIONS[output_format], sys.stdout.buffer, "standard output")
+
+
+def _is_special(output: str) -> bool:
+    """Return whether a path is a device, a pipe or a socket. Failure for a directory."""
+    try:
+        mode = os.stat(output).st_mode
+    except OSError:
+        return False
+    if stat.S_ISDIR(mode):
+        raise Failure(f"{output} is a directory: give a file", WRONG_CALL)
+    return not stat.S_ISREG(mode)
+
+
+def _write_special(
+    session: SqlSession, statement: str, parameters: Mapping[str, object], output_format: str, output: str
+) -> None:
+    """Write rows into a device or a pipe as they come: a file must not take its place."""
+    try:
+        with open(output, "wb") as target:
+            if output_format != _TABLE:
+                _copy_through_pipe(session, statement, parameters, _COPY_OPTIONS[output_format], target, output)
+                return
+            for line in _lines(session, statement, parameters):
+                target.write(line.encode() + b"\n")
+    except OSError as error:
+        raise Failure(f"{output}: {error.strerror or error}", SYSTEM) from error
 
 
 @contextlib.contextmanager
@@ -225,40 +289,65 @@ def _lines(session: SqlSession, statement: str, parameters: Mapping[str, object]
     return iter(()) if first is None else itertools.chain((first,), lines)
 
 
-def _copy_to_output(session: SqlSession, statement: str, parameters: Mapping[str, object], options: str) -> None:
-    """Write rows to standard output through a pipe: DuckDB would truncate a file that is opened by its name."""
+def _copy_through_pipe(
+    session: SqlSession,
+    statement: str,
+    parameters: Mapping[str, object],
+    options: str,
+    target: IO[bytes],
+    name: str,
+) -> None:
+    """Write rows into an open file through a pipe: DuckDB would truncate a file that is opened by its name."""
     read, write = os.pipe()
+    failures: list[OSError] = []
 
     def forward() -> None:
-        with open(read, "rb", buffering=0) as source:
-            while block := source.read(_BLOCK_BYTES):
-                with contextlib.suppress(BrokenPipeError):
-                    sys.stdout.buffer.write(block)
-            with contextlib.suppress(BrokenPipeError):
-                sys.stdout.buffer.flush()
+        try:
+            with open(read, "rb", buffering=0) as source:  # if it ends early, DuckDB gets EPIPE
+                while block := source.read(_BLOCK_BYTES):
+                    target.write(block)
+                target.flush()
+        except OSError as error:
+            failures.append(error)
 
     forwarding = threading.Thread(target=forward, name="output")
     forwarding.start()
+    failure: Exception | None = None
     try:
         session.copy(statement, parameters, f"/dev/fd/{write}", options)
+    except Exception as error:  # EPIPE after a failure of `forward`, which is the one to report
+        failure = error
     finally:
         os.close(write)
         forwarding.join()
+    for each in failures:
+        if isinstance(each, BrokenPipeError):  # the reader has what it wants, as head(1)
+            raise click.exceptions.Exit(SYSTEM)
+        raise Failure(f"{name}: {each.strerror or each}", SYSTEM) from each
+    if failure is not None:
+        raise failure
 
 
 @contextlib.contextmanager
 def _replaced(output: str) -> Iterator[str]:
-    """Yield a new file beside `output`, which takes its place at the end; after an error it is removed."""
-    path = f"{output}.{secrets.token_hex(4)}.tmp"
+    """Yield a new file beside `output`, which takes its place at the end; after an error it is removed.
+
+    Where `output` is a symbolic link, the file that it names is replaced, and the link stays. Access rights stay.
+    """
+    target = os.path.realpath(output)
+    path = f"{target}.{secrets.token_hex(4)}.tmp"
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        with contextlib.suppress(FileNotFoundError):
+            os.chmod(path, stat.S_IMODE(os.stat(target).st_mode))
         yield path
-        os.replace(path, output)
+        os.replace(path, target)
     except OSError as error:
         raise Failure(f"{output}: {error.strerror or error}", SYSTEM) from error
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+        for each in path, os.path.join(os.path.dirname(path), f"tmp_{os.path.basename(path)}"):  # DuckDB's own
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(each)
 
 
 def _prompt(session: SqlSession, log_directory: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetfs.cli import preflight
-from offsetfs.cli.arguments.archives import attached
+from offsetfs.cli.arguments.archives import attached, is_archive
 from offsetfs.cli.arguments.clusters import name_patterns
 from offsetfs.cli.arguments.named_partitions import no_topic
 from offsetfs.cli.ending import until_signal
@@ -116,6 +116,7 @@ def sync(
         mirrors_deletes=mirror_deletes,
         uses_producers=uuid == "producer",
     )
+    _check_order(log_directory)
     log_directory = attached(log_directory)
     preflight.check_directory(log_directory, read_only=True, may_be_empty=False)
     with _reported(), _opened(url, password_file, table, columns, may_create=create) as opened:
@@ -153,6 +154,7 @@ def load(
 
     Exit codes: 1 wrong call or permissions, 2 system error, 32 refused: the message gives the reason.
     """
+    _check_order(log_directory)
     settings = _settings(options)
     patterns = name_patterns("--topic", names or (".*",))
     with _reported(), _opened(url, password_file, table, may_create=False) as opened:
@@ -160,6 +162,12 @@ def load(
         os.makedirs(log_directory, exist_ok=True)
         preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
         return _load(log_directory, opened, patterns, settings)
+
+
+def _check_order(log_directory: str) -> None:
+    """Refuse the URL of a database in the place of LOGDIR, without showing it: it may have a password."""
+    if "://" in log_directory and not is_archive(log_directory):
+        raise Failure("LOGDIR is the URL of a database: write the two arguments the other way round", WRONG_CALL)
 
 
 def _settings(options: tuple[str, ...]) -> dict[str, str]:
@@ -175,18 +183,23 @@ def _load(
     from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
     from offsetfs.cli.terminal.progress import bytes_progress, open_for_writing
     from offsetfs.storage.errors import LogDirectoryLocked
-    from offsetfs.tables.loading import load_table
+    from offsetfs.tables.load_journal import read_journal
+    from offsetfs.tables.loading import load_table, unfinished_topics
 
     try:
         directory = open_for_writing(log_directory)
     except LogDirectoryLocked as error:
         raise in_use(error, log_directory, UNMOUNT_FIRST) from error
     with contextlib.closing(directory), bytes_progress("Loading") as show:
+        begun = read_journal(directory.path)
         try:
             loaded = load_table(directory, table, patterns, settings, on_progress=lambda done: show(done, done))
         except OSError as error:
             remedy = "what is loaded stays, and the same command goes on there"
             raise Failure(f"{printable(sentence(error))}; {remedy}", SYSTEM) from error
+    incomplete = unfinished_topics(begun.topics if begun else (), loaded)
+    if incomplete:
+        _warn(f"{', '.join(incomplete)} is still incomplete: a load before has begun it; run it without --topic")
     for topic, counts in loaded.items():
         click.echo(f"{topic}: {counted(len(counts), 'partition')}, {counted(sum(counts), 'record')}")
     return DONE

@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import signal
+import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pyarrow.parquet
@@ -228,3 +231,143 @@ def test_an_output_in_the_log_directory_is_refused(logs: str, capsys: pytest.Cap
     printed = sql(capsys, logs, "SELECT 1", "--format", "csv", "-o", str(segment), code=exit_codes.WRONG_CALL)
     assert "is in the log directory, which SQL only reads" in printed[1]
     assert segment.read_bytes() == content
+
+
+# --- files for the rows ----------------------------------------------------------------------------------------------
+
+
+def read_all(path: Path, into: list[bytes]) -> threading.Thread:
+    """Read a pipe to its end, in a thread."""
+    thread = threading.Thread(target=lambda: into.append(path.read_bytes()))
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("kind", ["table", "csv", "ndjson", "parquet"])
+def test_a_pipe_gets_the_rows_and_stays_a_pipe(
+    logs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    query = 'SELECT "offset", key FROM orders ORDER BY 1'
+    plain = tmp_path / "plain"
+    sql(capsys, logs, query, "--format", kind, "-o", str(plain))
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    found: list[bytes] = []
+    reading = read_all(pipe, found)
+    sql(capsys, logs, query, "--format", kind, "-o", str(pipe))
+    reading.join()
+    assert found == [plain.read_bytes()] and found[0]
+    assert pipe.is_fifo()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["logs", "pipe", "plain"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices")
+@pytest.mark.parametrize("kind", ["table", "csv"])
+def test_a_device_is_written_to_and_stays_a_device(
+    logs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    for name, number in ("null", 3), ("full", 7):
+        os.mknod(tmp_path / name, 0o666 | stat.S_IFCHR, os.makedev(1, number))
+    sql(capsys, logs, "SELECT key FROM orders", "--format", kind, "-o", str(tmp_path / "null"))
+    assert (tmp_path / "null").is_char_device()
+    words = ("SELECT key FROM orders", "--format", kind, "-o", str(tmp_path / "full"))
+    _, err = sql(capsys, logs, *words, code=exit_codes.SYSTEM)
+    assert err == f"offsetfs sql: {tmp_path}/full: No space left on device\n"
+    assert (tmp_path / "full").is_char_device()
+
+
+def test_a_directory_is_refused_and_a_link_is_followed(
+    logs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "folder").mkdir()
+    _, err = sql(capsys, logs, "SELECT 1", "-o", str(tmp_path / "folder"), code=exit_codes.WRONG_CALL)
+    assert err == f"offsetfs sql: {tmp_path}/folder is a directory: give a file\n"
+    target, link = tmp_path / "folder" / "rows.csv", tmp_path / "link.csv"
+    target.write_text("former")
+    target.chmod(0o640)
+    link.symlink_to(target)
+    sql(capsys, logs, "SELECT 1 AS n", "-o", str(link))
+    assert link.is_symlink() and target.read_text() == "n\n1\n"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    link.unlink()
+    link.symlink_to(Path(logs, "orders-0", "new.csv"))
+    _, err = sql(capsys, logs, "SELECT 1", "-o", str(link), code=exit_codes.WRONG_CALL)
+    assert "is in the log directory" in err
+
+
+def test_an_error_after_some_rows_leaves_no_file(logs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for kind in "table", "csv", "json", "parquet":
+        query = "SELECT CASE WHEN range = 299999 THEN error('late') ELSE range END FROM range(300000)"
+        words = (query, "--format", kind, "-o", str(tmp_path / "rows"))
+        assert "late" in sql(capsys, logs, *words, code=exit_codes.WRONG_CALL)[1]
+    assert [each.name for each in tmp_path.iterdir()] == ["logs"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("name", ["rows.csv", "rows.parquet", "rows.txt"])
+def test_a_signal_leaves_no_file(logs: str, tmp_path: Path, number: signal.Signals, name: str) -> None:
+    (tmp_path / "tmp").mkdir()
+    query = "SELECT a.range FROM range(10000000) a, range(10000000) b"
+    command = [sys.executable, "-u", "-m", "offsetfs", "sql", logs, query, "-o", str(tmp_path / name)]
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment) as process:
+        while not any(each.stat().st_size > 100_000 for each in tmp_path.glob(f"*{name}*")):
+            assert process.poll() is None
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == exit_codes.INTERRUPTED, err
+    assert b"Traceback" not in err
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["logs", "tmp"]
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_columns_of_one_name_have_each_its_own_value(
+    logs: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    query = (
+        'SELECT a.key, b.key, a."offset", b."offset" AS "KEY_1" FROM orders a JOIN orders b'
+        ' ON b."offset" = a."offset" + 1 WHERE a."offset" = 0 -- the end'
+    )
+    outputs: dict[str, bytes] = {}
+    for kind in ("csv", "json", "ndjson", "table"):
+        capfdbinary.readouterr()
+        assert run(["sql", logs, query, "--format", kind]) == 0
+        outputs[kind] = capfdbinary.readouterr().out
+    assert outputs["csv"] == b"key,key_1,offset,KEY_1_1\nk0,k1,0,1\n"
+    row = {"key": "k0", "key_1": "k1", "offset": 0, "KEY_1_1": 1}
+    assert json.loads(outputs["json"]) == [row]
+    assert json.loads(outputs["ndjson"]) == row
+    assert b"key | key | offset | KEY_1\n" in outputs["table"]
+    assert run(["sql", logs, query, "-o", str(tmp_path / "rows.parquet")]) == 0
+    assert pyarrow.parquet.read_table(tmp_path / "rows.parquet").num_columns == 4
+
+
+def test_a_parameter_is_a_text(logs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    query = "SELECT $id AS id, typeof($id) AS kind, $id::INT + 1 AS next"
+    assert sql(capsys, logs, query, "-p", "id=001")[0].splitlines()[2] == "001 | VARCHAR |    2"
+    query = 'SELECT count(*) AS n FROM orders WHERE "offset" = $offset'  # a comparison with a number casts the text
+    assert sql(capsys, logs, query, "-p", "offset=3")[0].splitlines()[2] == "1"
+
+
+def test_an_error_names_the_statement_and_its_line(
+    logs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "report.sql"
+    file.write_text("SELECT 'ä;' AS a;\n\n  SELECT 1;\nSELECT kee\nFROM orders;\nSELECT 2")
+    out, err = sql(capsys, logs, "-f", str(file), code=exit_codes.WRONG_CALL)
+    assert err.startswith("offsetfs sql: statement 3, line 4: Binder Error")
+    assert out.count("(1 row)") == 2
+    file.write_text("SELECT 1;\nSELECT $day")
+    assert "statement 2, line 2: the statement has the parameter $day" in sql(capsys, logs, "-f", str(file), code=1)[1]
+
+
+def test_a_reader_that_ends_early_ends_the_statement(logs: str) -> None:
+    query = "SELECT range FROM range(10000000000)"
+    command = [sys.executable, "-u", "-m", "offsetfs", "sql", logs, query, "--format", "csv"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == b"range\n"
+        process.stdout.close()
+        assert process.wait(timeout=60) == exit_codes.SYSTEM
+        assert process.stderr.read() == b""

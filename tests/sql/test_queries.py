@@ -274,6 +274,23 @@ def test_values_are_text_and_json_where_they_are(tmp_path: Path) -> None:
     directory.close()
 
 
+def test_a_time_beyond_those_of_arrow_becomes_the_last_one(tmp_path: Path) -> None:
+    with closing(LogDirectory.open(str(tmp_path))) as directory:
+        log = directory.create_partition(TopicPartition("t", 0), {"retention.ms": "-1"})
+        for offset, time in enumerate((1 << 62, 9_300_000_000_000_000, -1, 0)):
+            log.append_replicated(keyed(offset, Keyed(0, b"k", b"v", time)))
+    directory = LogDirectory.open(str(tmp_path), read_only=True)
+    with SqlSession(directory) as session:
+        columns = '"offset", epoch_ms("timestamp")'
+        late = session.run(f"SELECT {columns} FROM t WHERE \"timestamp\" > '2200-01-01' ORDER BY 1")
+        assert list(late.rows) == [(0, 9_223_372_036_854_775), (1, 9_223_372_036_854_775)]
+        assert list(session.run('SELECT "offset" FROM t WHERE "timestamp" < \'1970-01-01\'').rows) == [(2,)]
+    directory.close()
+    with offsetfs.open(tmp_path) as data:
+        (batch,) = data.partition("t-0").arrow()
+        assert batch.column("timestamp").cast("int64").to_pylist() == [*[9_223_372_036_854_775_000] * 2, -1000, 0]
+
+
 def test_offsets_of_groups_are_a_table() -> None:
     directory = LogDirectory.open(str(GOLDEN / "kafka-4.1"), read_only=True)
     with SqlSession(directory) as session:

@@ -1,0 +1,201 @@
+"""What must not happen to rows and secrets: logs that were cut, replaced topics, unfinished loads, passwords."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from replicated_logs import add
+from table_contract import ORDERS, Synced, log, synced
+
+from offsetfs import cli
+from offsetfs.storage import Log, LogDirectory, LogReader, TopicPartition
+from offsetfs.storage.directory import LOAD_JOURNAL
+from offsetfs.tables import loading
+from offsetfs.tables.errors import TableError
+from offsetfs.tables.urls import parse_url
+
+__all__ = ["log", "synced"]
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/messages.db"
+
+
+# --- deletions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("loss", ["cut", "empty", "no directory", "no file"])
+def test_mirrored_deletes_keep_the_rows_of_a_log_that_was_lost(
+    synced: Synced, log: Log, capsys: pytest.CaptureFixture[str], loss: str
+) -> None:
+    for offset in range(0, 12, 2):
+        add(log, offset, b"a", b"b")
+        log.roll()
+    assert synced.run("--create") == 0
+    synced.directory.close()
+    path = Path(synced.path, "orders-0")
+    if loss == "cut":
+        for each in path.iterdir():
+            if each.name[:20].isdigit() and int(each.name[:20]) >= 6:
+                each.unlink()
+    elif loss == "empty":
+        shutil.rmtree(path)
+        path.mkdir()
+    elif loss == "no directory":
+        shutil.rmtree(path)
+    elif loss == "no file":
+        for each in path.glob("0*"):
+            each.unlink()
+    code = synced.run("--mirror-deletes")
+    assert synced.offsets() == list(range(12))
+    assert code == 32
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_log_that_is_cut_between_its_sync_and_its_deletions_keeps_its_rows(
+    synced: Synced, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for offset in range(0, 12, 2):
+        add(log, offset, b"a", b"b")
+    synced.sync()
+    from offsetfs.tables.syncing import TableSync
+
+    monkeypatch.setattr(TableSync, "_advance", lambda self, each: log.truncate_to(5))
+    found = synced.sync(mirrors_deletes=True)
+    assert found.has_failed and "it was cut or replaced" in synced.events[0]
+    assert synced.offsets() == list(range(12))
+
+
+# --- topics ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_partition_that_has_lost_the_id_of_its_topic_is_refused(synced: Synced, log: Log) -> None:
+    add(log, 0, b"a", b"b")
+    synced.sync()
+    synced.directory.close()
+    metadata = Path(synced.path, "orders-0", "partition.metadata")
+    metadata.unlink()
+    found = synced.sync()
+    assert found.has_failed and "orders-0: partition.metadata is missing" in synced.events[0]
+
+
+def test_the_id_of_a_topic_is_recorded_once_it_is_known(synced: Synced, log: Log) -> None:
+    add(log, 0, b"a", b"b")
+    synced.sync()
+    topic_id = synced.directory.topic_id(ORDERS)
+    assert topic_id is not None
+    synced.change("UPDATE messages_progress SET topic_id = NULL")
+    synced.sync()
+    assert synced.query("SELECT topic_id FROM messages_progress") == [(topic_id.hex(),)]
+
+
+# --- loads -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unfinished(synced: Synced, log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A load of orders and users that ended within orders."""
+    add(log, 0, *(b"%d" % number for number in range(9)))
+    add(synced.directory.create_partition(TopicPartition("users", 0)), 0, b"a")
+    synced.sync()
+    target = tmp_path / "loaded"
+    monkeypatch.setattr(loading, "BATCH_RECORDS", 2)
+    append = Log.append_replicated
+    with pytest.MonkeyPatch.context() as patch:
+
+        def failing(self: Log, data: object) -> int:
+            if self.next_offset >= 4:
+                raise OSError(28, "No space left on device", self.path)
+            return append(self, data)  # type: ignore[arg-type]
+
+        patch.setattr(Log, "append_replicated", failing)
+        assert cli.run(["table", "load", synced.url, str(target)]) == 2
+    return target
+
+
+def records_of(path: Path, partition: TopicPartition) -> int:
+    with closing(LogDirectory.open(str(path), read_only=True)) as directory:
+        return len(list(LogReader(directory.log(partition)).records()))
+
+
+def test_a_load_of_other_topics_keeps_an_unfinished_one(
+    synced: Synced, unfinished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["table", "load", synced.url, str(unfinished), "--topic", "users"]) == 0
+    assert "orders is still incomplete" in capsys.readouterr().err
+    assert (unfinished / LOAD_JOURNAL).exists()
+    assert cli.run(["table", "load", synced.url, str(unfinished), "--topic", "orders"]) == 0
+    assert records_of(unfinished, ORDERS) == 9
+    assert not (unfinished / LOAD_JOURNAL).exists()
+
+
+def test_an_unfinished_load_of_a_file_in_another_working_directory_is_refused(
+    synced: Synced,
+    unfinished: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["table", "load", "sqlite:///messages.db", str(unfinished), "--topic", "users"]) == 0
+    (tmp_path / "other").mkdir()
+    shutil.copy(tmp_path / "messages.db", tmp_path / "other" / "messages.db")
+    monkeypatch.chdir(tmp_path / "other")
+    capsys.readouterr()
+    assert cli.run(["table", "load", "sqlite:///messages.db", str(unfinished)]) == 32
+    assert "has an unfinished load of sqlite:///" in capsys.readouterr().err
+
+
+def test_a_load_does_not_go_on_behind_rows_that_were_changed(
+    synced: Synced, unfinished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert records_of(unfinished, ORDERS) == 4
+    synced.change("DELETE FROM messages WHERE message_offset = 1 AND topic_name = 'orders'")
+    assert cli.run(["table", "load", synced.url, str(unfinished)]) == 32
+    assert "orders-0 has 4 records below offset 4, and messages 3 rows" in capsys.readouterr().err
+
+
+# --- passwords -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "mysql", "mariadb", "oracle"])
+@pytest.mark.parametrize("password", ["12/34secret", "12?34secret", "12#34secret", "se/cret", "secr@et/x", "[secret/"])
+def test_a_password_that_is_not_encoded_is_in_no_message(
+    synced: Synced, log: Log, capsys: pytest.CaptureFixture[str], scheme: str, password: str
+) -> None:
+    add(log, 0, b"a")
+    synced.url = f"{scheme}://app:{password}@127.0.0.1:1/db"
+    with pytest.raises(TableError) as raised:
+        parse_url(synced.url)
+    assert "%2F" in str(raised.value) or "cannot be read" in str(raised.value)
+    for words in (
+        ["sync", str(synced.path), synced.url],
+        ["sync", synced.url, str(synced.path)],
+        ["load", synced.url, str(synced.path)],
+        ["load", str(synced.path), synced.url],
+        ["sync", synced.url],
+        ["sync", synced.url, synced.url],
+    ):
+        assert cli.run(["table", *words]) in (1, 2, 32)
+        printed = capsys.readouterr()
+        shown = printed.out + printed.err
+        for part in ("secret", "se/cret", "12/34", "12?34", "12#34", "secr@et", "cret"):
+            assert part not in shown
+    assert not any("secret" in name for name in os.listdir())
+
+
+def test_other_secrets_of_a_url_are_hidden() -> None:
+    for scheme in "postgresql", "mysql":
+        found = parse_url(f"{scheme}://app:p%2Fw@host/db?sslpassword=topsecret&passwd=secret2&sslmode=require")
+        assert found.text == f"{scheme}://app@host/db?sslmode=require"
+        assert "topsecret" not in repr(found) and "secret2" not in repr(found)
+        assert found.hidden("p/w p%2Fw topsecret secret2") == "*** *** *** ***"
+        assert dict(found.secrets) == {"sslpassword": "topsecret", "passwd": "secret2"}
