@@ -192,6 +192,7 @@ class Mirror:
         try:
             await self._check([each for each in self._active() if not each.is_checked and each.leader != UNKNOWN])
             await self._find_range([each for each in self._active() if each.is_out_of_range])
+            await self._confirm_ends([each for each in self._active() if each.empty_at != UNKNOWN])
         except ClientError as error:
             self._note_failing(error)
         for each in self._fetchers.values():
@@ -565,6 +566,35 @@ class Mirror:
                 self._stop_before_end(each, end.offset)
             else:
                 each.wait_until = trio.current_time() + RECHECK_S
+
+    async def _confirm_ends(self, empty: Sequence[MirroredPartition]) -> None:
+        """Complete partitions, with `once`, whose last offsets at the source are without records.
+
+        An empty response does not prove it: the source may not have read them from its remote storage yet.
+        """
+        asked = [OffsetQuery(each.name, each.leader, each.leader_epoch, LATEST) for each in empty]
+        starts: positions.Answers = await positions.local_starts(self._client, asked) if asked else {}
+        for each in empty:
+            at, answer = each.empty_at, starts.get(each.name)
+            each.empty_at = UNKNOWN  # the next response says it again
+            if answer is None or answer.error in _PASSING:
+                self._asks_again = True
+            elif at != each.end:
+                continue
+            elif answer.offset <= at:  # also a broker that does not know the question
+                each.end = max(each.end, int(each.stop_at))
+            else:
+                self._wait_for_remote(each)
+
+    def _wait_for_remote(self, found: MirroredPartition) -> None:
+        now = trio.current_time()
+        found.empty_since = min(found.empty_since, now)
+        if now - found.empty_since > PATIENCE_S:
+            found.stop(
+                f"the source has sent no records from offset {found.end} on for {PATIENCE_S:.0f} seconds, which are in "
+                "its remote storage; see the log of the broker, and start the mirror again"
+            )
+            self.changed(found)
 
     async def _cross_gap(self, found: MirroredPartition, start: int) -> None:
         gap = f"the source has deleted the records from {found.end} to {start - 1}"

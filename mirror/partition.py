@@ -41,6 +41,10 @@ class MirroredPartition:
     source_start: int = UNKNOWN
     stop_at: float = math.inf
     """With `once`: the offset at which the partition is complete."""
+    empty_at: int = UNKNOWN
+    """With `once`: the offset from which on the source has sent nothing, up to `stop_at`. UNKNOWN: none."""
+    empty_since: float = math.inf
+    """Since when the source sends nothing although it has records at `end`, in its remote storage."""
     wait_until: float = 0.0
     leaderless_since: float = math.inf
     failure: str = ""
