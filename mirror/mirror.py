@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import trio
@@ -98,8 +99,23 @@ class Mirror:
 
     # --- begin and run ------------------------------------------------------------------------------------------------
 
+    async def prepare(self) -> None:
+        """Make the directory an archive with `keep`; before its background tasks run. MirrorError, StorageError, OSError.
+
+        MirrorError without `keep` for a directory that is one.
+        """
+        known = self._directory.mirror
+        if known is not None and known.keep and not self._options.keep:
+            raise MirrorError(
+                f"{self._directory.path} was mirrored with --keep, and would lose what the cluster deletes or compacts; "
+                "give --keep (of a mount: -o keep), or mirror into another directory"
+            )
+        if known is not None and self._options.keep:
+            await in_thread(partial(_make_archive, self._directory, known))
+
     async def begin(self) -> None:
         """Create the topics that are chosen, if the source answers and has any. ClientError, MirrorError, OSError."""
+        await self.prepare()
         await self._refresh()
         self._check_patterns(await self._client.metadata())
         self._is_begun = True
@@ -126,6 +142,7 @@ class Mirror:
         Without `begin` before it, a source that does not answer is tried again.
         """
         if not self._is_begun:
+            await self.prepare()
             await self._try_refresh()
             self._is_begun = True
         failures = list[Exception]()
@@ -254,7 +271,7 @@ class Mirror:
 
     async def _refresh(self) -> None:
         metadata = await self._client.metadata(None, refresh=True)
-        known = self._directory.mirror or MirrorFile(metadata.cluster_id or "", self.source)
+        known = self._directory.mirror or MirrorFile(metadata.cluster_id or "", self.source, keep=self._options.keep)
         if known.cluster_id != (metadata.cluster_id or ""):
             raise MirrorError(
                 f"{self._directory.path} mirrors the cluster {known.cluster_id} ({known.source}), and {self.source} "
@@ -306,7 +323,7 @@ class Mirror:
         """Add topics to the file of the mirror, with their settings."""
         settings = await self._settings_of(new)
         added = {each.name: MirroredTopic(id_text(each.id) if each.has_id else "", settings[each.name]) for each in new}
-        changed = MirrorFile(known.cluster_id, self.source, {**known.topics, **added})
+        changed = replace(known, source=self.source, topics={**known.topics, **added})
         await in_thread(partial(self._directory.set_mirror, changed))
         return changed
 
@@ -358,6 +375,7 @@ class Mirror:
         """Return the logs of partitions, in a thread; those that do not exist are created."""
         absent = [each for each in names if not self._directory.has(each)]
         if absent:
+            self._set_begun({topic.name: {*recorded.begun} - {each.partition for each in absent}})
             settings = topics.local_settings(recorded.settings, self._options)
             topic_id = topic.id if topic.has_id else None
             try:
@@ -378,6 +396,27 @@ class Mirror:
                 if not self._directory.is_cleaned(each):
                     self._directory.set_cleaner_offset(each, 0)
 
+    def _has_begun(self, name: TopicPartition) -> bool:
+        """Whether the first offset of a partition is decided, so that it goes on where its log ends."""
+        found = self.partitions[name]
+        return bool(found.end or found.log.size_bytes) or name.partition in self._begun(name.topic)
+
+    def _begun(self, topic: str) -> Collection[int]:
+        known = self._directory.mirror
+        return () if known is None or topic not in known.topics else known.topics[topic].begun
+
+    def _set_begun(self, begun: Mapping[str, Collection[int]]) -> None:
+        """Record which partitions of topics have begun, in a thread; durable on return. StorageError, OSError."""
+        known = self._directory.mirror
+        assert known is not None  # `_record` wrote it
+        changed = {
+            name: replace(known.topics[name], begun=frozenset(numbers))
+            for name, numbers in begun.items()
+            if {*known.topics[name].begun} != {*numbers}
+        }
+        if changed:
+            self._directory.set_mirror(replace(known, topics={**known.topics, **changed}))
+
     async def _begin(self, new: Sequence[MirroredPartition], metadata: ClusterMetadata) -> None:
         """Set where new partitions begin and, with `once`, where they end."""
         asked = list[OffsetQuery]()
@@ -386,11 +425,12 @@ class Mirror:
             info = None if topic is None else topic.partitions.get(each.name.partition)
             if info is not None and info.leader != UNKNOWN:
                 asked.append(OffsetQuery(each.name, info.leader, info.leader_epoch, self._options.start))
-        empty = [each for each in asked if not self.partitions[each.name].end]
+        empty = [each for each in asked if not self._has_begun(each.name)]
         starts = await positions.offsets_at(self._client, empty)
         ends: positions.Answers = {}
         if self._options.once:
             ends = await positions.offsets_at(self._client, [_at(each, LATEST) for each in asked])
+        begun = {each.name.topic: {*self._begun(each.name.topic)} for each in new}
         for one in asked:
             found = self.partitions[one.name]
             if one in empty and not self._is_answered(found, starts.get(one.name)):
@@ -403,6 +443,9 @@ class Mirror:
             if self._options.once:
                 found.stop_at = ends[one.name].offset
             found.leader, found.leader_epoch = one.leader, one.leader_epoch
+            begun[one.name.topic].add(one.name.partition)
+        if begun:  # before their first records are here
+            await in_thread(partial(self._set_begun, begun))
 
     def _is_answered(self, partition: MirroredPartition, answer: SourceOffset | None) -> bool:
         if answer is None or answer.error in _PASSING:
@@ -647,6 +690,15 @@ class Mirror:
                 await in_thread(partial(self._directory.raise_log_starts, starts))
             except (StorageError, OSError) as error:
                 _log.error("log starts cannot be raised: %s", sentence(error))
+
+
+def _make_archive(directory: LogDirectory, known: MirrorFile) -> None:
+    """Record that nothing is deleted or compacted, in a thread. Its topics may have been mirrored without `keep`."""
+    for topic in known.topics:
+        if directory.config_of(topic).is_compacted:
+            directory.configure(topic, {"cleanup.policy": "delete"})
+    if not known.keep:
+        directory.set_mirror(replace(known, keep=True))
 
 
 _DESCRIBE_CONFIGS = ": the user of --config needs DESCRIBE_CONFIGS of the topic"

@@ -29,8 +29,8 @@ from offsetfs.mirror.status import MirrorStatus
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, LogReader, TopicPartition
-from offsetfs.storage.directory import MirrorFile
-from offsetfs.storage.errors import ReadOnlyLog
+from offsetfs.storage.directory import MIRROR_FILE, MirrorFile
+from offsetfs.storage.errors import InvalidCheckpoint, ReadOnlyLog
 from offsetfs.storage.verify import Verification
 
 pytestmark = pytest.mark.unit
@@ -715,3 +715,85 @@ async def test_once_ends_with_an_error_when_remote_storage_sends_nothing_for_lon
     change_responses(monkeypatch, change)
     events = await mirrored(running, directory)
     assert len(events) == 1 and events[0].startswith("orders-0: the source has sent no records from offset 0 on for ")
+
+
+ARCHIVE = MirrorOptions(once=True, keep=True)
+
+
+async def test_an_archive_is_not_mirrored_without_keep(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    append(source.log(ORDERS), b"a")
+    append(source.log(ORDERS), b"b")
+    await mirrored(running, directory, ARCHIVE)
+    source.raise_log_starts({ORDERS: 1})
+    with pytest.raises(MirrorError, match=r"was mirrored with --keep, .*; give --keep \(of a mount: -o keep\)"):
+        await mirrored(running, directory)
+    assert await mirrored(running, directory, ARCHIVE) == []
+    assert (directory.log(ORDERS).log_start_offset, directory.log(ORDERS).next_offset) == (0, 2)
+
+
+async def test_a_mirror_that_becomes_an_archive_is_not_compacted_any_more(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    source.configure("orders", {"cleanup.policy": "compact"})
+    await mirrored(running, directory)
+    assert directory.config_of("orders").is_compacted
+    await mirrored(running, directory, ARCHIVE)
+    assert not directory.config_of("orders").is_compacted
+    with pytest.raises(MirrorError, match="was mirrored with --keep"):
+        await mirrored(running, directory)
+
+
+async def test_the_file_of_a_mirror_says_keep_with_true_or_false(running: Running, directory: LogDirectory) -> None:
+    await mirrored(running, directory, ARCHIVE)
+    path = Path(directory.path, MIRROR_FILE)
+    path.write_text(path.read_text().replace('"keep": true', '"keep": "yes"'))
+    with pytest.raises(InvalidCheckpoint, match='keep is "yes", and must be true or false'):
+        MirrorFile.read(directory.path)
+
+
+FROM_LATEST = MirrorOptions(start=LATEST, once=True)
+
+
+@pytest.mark.parametrize("before", [0, 2])
+async def test_from_counts_for_the_first_start_only(
+    before: int, running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    for _ in range(before):
+        append(source.log(ORDERS), b"before")
+    await mirrored(running, directory, FROM_LATEST)
+    append(source.log(ORDERS), b"between")
+    append(source.log(ORDERS), b"between")
+    directory.close()
+    again = LogDirectory.open(directory.path)
+    assert await mirrored(running, again, FROM_LATEST) == []
+    assert (again.log(ORDERS).log_start_offset, again.log(ORDERS).next_offset) == (before, before + 2)
+    again.close()
+
+
+async def test_from_still_counts_after_a_kill_before_the_first_offset_is_decided(
+    running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def killed(*_: object) -> None:
+        raise _Killed
+
+    append(source.log(ORDERS), b"a")
+    with monkeypatch.context() as patch:
+        patch.setattr(Mirror, "_begin", killed)
+        with pytest.raises(_Killed):
+            await mirrored(running, directory, FROM_LATEST)
+    assert directory.has(ORDERS)
+    append(source.log(ORDERS), b"b")
+    await mirrored(running, directory, FROM_LATEST)
+    assert (directory.log(ORDERS).log_start_offset, directory.log(ORDERS).next_offset) == (2, 2)
+
+
+async def test_from_counts_again_for_a_topic_that_was_deleted_here(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    await mirrored(running, directory, FROM_LATEST)
+    append(source.log(USERS), b"a")
+    directory.delete_partition(USERS)
+    await mirrored(running, directory, FROM_LATEST)
+    assert (directory.log(USERS).log_start_offset, directory.log(USERS).next_offset) == (1, 1)
