@@ -95,20 +95,24 @@ class Mirror:
             self._groups = GroupMirror(directory, client, options, self._ends, on_event)
 
     def _ends(self) -> dict[TopicPartition, int]:
-        return {name: each.log.next_offset for name, each in self.partitions.items()}
+        return {
+            name: each.log.next_offset
+            for name, each in self.partitions.items()
+            if each.leader != UNKNOWN and not each.is_another
+        }
 
     # --- begin and run ------------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Make the directory an archive with `keep`; before its background tasks run. MirrorError, StorageError, OSError.
+        """Make the directory an archive with `keep`; before its background tasks run.
 
-        MirrorError without `keep` for a directory that is one.
+        MirrorError without `keep` for a directory that is one; StorageError, OSError.
         """
         known = self._directory.mirror
         if known is not None and known.keep and not self._options.keep:
             raise MirrorError(
-                f"{self._directory.path} was mirrored with --keep, and would lose what the cluster deletes or compacts; "
-                "give --keep (of a mount: -o keep), or mirror into another directory"
+                f"{self._directory.path} was mirrored with --keep, and would lose what the cluster deletes or "
+                "compacts; give --keep (of a mount: -o keep), or mirror into another directory"
             )
         if known is not None and self._options.keep:
             await in_thread(partial(_make_archive, self._directory, known))
@@ -299,7 +303,7 @@ class Mirror:
             self._on_event(f"{topic.name}: {failure}")
             for each in self._active():
                 if each.name.topic == topic.name:
-                    each.stop(failure)
+                    each.stop(failure, is_another=True)
         return False
 
     def _failure_of(self, topic: TopicInfo, known: MirrorFile) -> str:
@@ -492,12 +496,12 @@ class Mirror:
             self._on_event(f"{topic}: deleted at the source; its records stay here")
             for each in self._active():
                 if each.name.topic == topic:
-                    each.stop("")
+                    each.stop("", is_another=True)
         for topic in self._gone & metadata.topics.keys() - self.failures.keys():
             self._gone.discard(topic)  # the same topic, which a broker had not learned of yet
             for each in self.partitions.values():
                 if each.name.topic == topic and not each.failure:
-                    each.is_stopped = False
+                    each.is_stopped = each.is_another = False
 
     # --- comparison with the source -----------------------------------------------------------------------------------
 
@@ -527,7 +531,8 @@ class Mirror:
                 each.stop(
                     f"the record at offset {result} is another one at the source: it is another log, or was restored "
                     f"from a backup; mirror into another directory, or delete the topic here "
-                    f"(offsetfs delete {self._directory.path} {each.name.topic})"
+                    f"(offsetfs delete {self._directory.path} {each.name.topic})",
+                    is_another=True,
                 )
                 self.changed(each)
             elif result is Comparison.NO_ANSWER:
@@ -552,7 +557,8 @@ class Mirror:
                 found.stop(
                     f"the source does not know the leader epoch {asked.value} of the last record here: it is another "
                     f"log; mirror into another directory, or delete the topic here (offsetfs delete "
-                    f"{self._directory.path} {found.name.topic})"
+                    f"{self._directory.path} {found.name.topic})",
+                    is_another=True,
                 )
                 self.changed(found)
                 return False
@@ -575,7 +581,8 @@ class Mirror:
         path = self._directory.path
         found.stop(
             f"the source ends at offset {end}, before the end here, {found.end}: it lost records, or is another log; "
-            f"cut them here (offsetfs truncate {path} {found.name} {end}), or mirror into another directory"
+            f"cut them here (offsetfs truncate {path} {found.name} {end}), or mirror into another directory",
+            is_another=True,
         )
         self.changed(found)
 

@@ -50,6 +50,8 @@ class MirroredPartition:
     failure: str = ""
     """Why the partition is not mirrored any more, or not now."""
     is_stopped: bool = False
+    is_another: bool = False
+    """Whether the source has another log under the name, or none: its committed offsets say nothing about this one."""
     appended_bytes: int = 0
     unflushed_bytes: int = 0
     """The bytes that were appended since the last flush for their number began."""
@@ -91,7 +93,7 @@ class MirroredPartition:
         # Not the latest epoch of the log: that may be one whose records could not be written.
         self.position_epoch = self.log.epoch_of(self.log.next_offset - 1) if self.log.size_bytes else UNKNOWN
 
-    def stop(self, failure: str) -> None:
+    def stop(self, failure: str, *, is_another: bool = False) -> None:
         """Mirror the partition no further, for a reason that does not pass."""
-        self.failure, self.is_stopped = failure, True
+        self.failure, self.is_stopped, self.is_another = failure, True, is_another
         self.generation += 1

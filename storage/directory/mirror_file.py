@@ -6,7 +6,8 @@
 The records of these topics are those of a cluster: appends of anything else are refused, because the next batch of the
 cluster would then have offsets that are taken. `settings` are the topic's own at the source, all of them, by Kafka's
 names and texts; those that apply here are in `.offsetfs-topics.json`. `keep`: the directory is an archive, whose
-records are never deleted or compacted by a mirror. `begun`: partitions whose first offset is decided. docs/internals/format/mirror.md says more.
+records are never deleted or compacted by a mirror. `begun`: partitions whose first offset is decided.
+docs/internals/format/mirror.md says more.
 """
 
 from __future__ import annotations
