@@ -37,6 +37,8 @@ WAIT_MS = 500
 
 PAUSE_S = 0.1
 DISK_FULL_PAUSE_S = 10.0
+THROTTLED_S_MAX = 10.0
+"""The longest pause after a response without records because of a quota; the broker says how long it should be."""
 
 LOOP_BYTES_MAX = 64 << 10
 """A response of up to so many bytes is appended on the event loop: that takes some 0.1 ms, and the way to a thread and
@@ -206,7 +208,10 @@ class NodeFetcher:
             await trio.sleep(PAUSE_S)
             return []
         self._session.taken(response.session_id)
-        return self._take(partitions, response)
+        fetched = self._take(partitions, response)
+        if not fetched and response.throttle_time_ms > 0:
+            await trio.sleep(min(response.throttle_time_ms / 1000, THROTTLED_S_MAX))
+        return fetched
 
     def _take(self, partitions: Sequence[MirroredPartition], response: Any) -> list[Fetched]:
         fetched, size, with_error = list[Fetched](), 0, set[MirroredPartition]()
@@ -225,18 +230,18 @@ class NodeFetcher:
             if one is not None:
                 fetched.append(one)
         self._owner.rate.take(size)
-        if not size:
+        if not size and response.throttle_time_ms <= 0:  # a quota empties responses, of brokers since 2.0 (KIP-219)
             for each in partitions:
                 if each not in with_error and each.can_fetch(trio.current_time()):
                     self._note_end(each)
         return fetched
 
     def _note_end(self, partition: MirroredPartition) -> None:
-        """Record that the source has no more records: its last offsets may be without any."""
+        """Record that the source sends no more records: its last offsets may be without any."""
         offset, _, _, generation = self._session.asked(partition)
         was_asked_at_end = generation == partition.generation and offset == partition.end == partition.position
         if was_asked_at_end and partition.high_watermark >= partition.stop_at:
-            partition.end = max(partition.end, int(partition.stop_at))
+            partition.empty_at = offset
             self._owner.changed(partition)
 
     def _take_partition(self, found: MirroredPartition, data: Any, offset: int, records: memoryview) -> Fetched | None:
@@ -304,6 +309,7 @@ class NodeFetcher:
             self._not_appended(found, result)
             return
         found.end = max(found.log.next_offset, found.end)
+        found.empty_at, found.empty_since = UNKNOWN, math.inf
         self._owner.appended(found, result)
         found.note_lag(trio.current_time())
         if found.end < fetched.last.next_offset:  # the batches behind a damaged one: the next response begins with it

@@ -6,7 +6,8 @@ So a consumer can continue from the mirror, when `offsetfs serve` serves it, and
 It needs the permission to describe the groups and the topics. Only commits for mirrored partitions are taken over. An
 offset beyond the end of the mirrored partition becomes that end: the records between are not in the mirror.
 
-A group that is deleted at the source keeps its commits here, as a topic keeps its records.
+A group that is deleted at the source, or has no commit there, keeps its commits here, as a topic keeps its records. So
+does a topic that this run does not mirror.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import trio
 from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.errors import ClientError, check_code
 from offsetfs.mirror.options import MirrorOptions
+from offsetfs.mirror.partition import UNKNOWN
 from offsetfs.protocol import messages as m
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import BatchBuilder, LogDirectory, TopicPartition
@@ -39,7 +41,8 @@ SYNC_S = 5.0
 FETCH_VERSION_MAX = 7
 """Later versions of OffsetFetch ask for several groups at once."""
 
-_Commits = Mapping[TopicPartition, CommittedOffset]
+_Commits = Mapping[TopicPartition, CommittedOffset | None]
+"""For each mirrored partition the commit of a group; None: it has none for it."""
 
 
 def conflict(options: MirrorOptions, mirrored: Collection[str]) -> str:
@@ -61,7 +64,7 @@ class GroupMirror:
         ends: Callable[[], Mapping[TopicPartition, int]],
         on_event: Callable[[str], None],
     ) -> None:
-        """`ends`: returns the mirrored partitions, and where they end here."""
+        """`ends`: returns the partitions whose log is that of the source, and where they end here."""
         self._directory = directory
         self._client = client
         self._patterns = options.groups
@@ -108,33 +111,40 @@ class GroupMirror:
         names = (each.group_id for each in response.groups)
         return [each for each in names if any(pattern.fullmatch(each) for pattern in self._patterns)]
 
-    async def _source_commits(self, group: str) -> dict[TopicPartition, CommittedOffset]:
-        """Return the commits for mirrored partitions; KafkaError, ClientError."""
+    async def _source_commits(self, group: str) -> _Commits:
+        """Return the commits for mirrored partitions, none if the group has no commits at all; ClientError."""
         node = await self._client.coordinator(group)
         request = m.OffsetFetchRequest(group, None)
         response = await self._client.request(request, node=node, max_version=FETCH_VERSION_MAX)
         check_code(response.error_code, f"group {group}")
+        if not any(topic.partitions for topic in response.topics):
+            return {}  # it was deleted, or looks the same
         now_ms, ends = int(time.time() * 1000), self._ends()
-        found = {}
+        found: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(ends)
         for topic in response.topics:
             for each in topic.partitions:
                 name = TopicPartition(topic.name, each.partition_index)
+                if name not in ends:
+                    continue
                 check_code(each.error_code, str(name))
-                if name in ends and each.committed_offset >= 0:
+                if each.committed_offset >= 0:
                     offset = min(each.committed_offset, ends[name])
-                    found[name] = CommittedOffset(offset, each.committed_leader_epoch, each.metadata or "", now_ms)
+                    # The epoch of a record that is not here would be unknown to the broker that serves the mirror.
+                    epoch = each.committed_leader_epoch if offset == each.committed_offset else UNKNOWN
+                    found[name] = CommittedOffset(offset, epoch, each.metadata or "", now_ms)
         return found
 
     def _write(self, group: str, commits: _Commits) -> None:
-        """Write the commits that differ, and delete those that the source does not have, in a thread."""
+        """Write the commits that differ, and delete those of partitions without one, in a thread."""
         while not self._local.refresh():
             pass
         known = {each.partition: each for each in self._local.commits(group.encode()) or []}
         records = list[tuple[bytes, bytes | None]]()
         for name, commit in commits.items():
-            if name not in known or known[name].offset != commit.offset:
+            if commit is None and name in known:
+                records.append((commit_key(group, name), None))
+            elif commit is not None and (name not in known or known[name].offset != commit.offset):
                 records.append((commit_key(group, name), commit_value(commit)))
-        records += [(commit_key(group, name), None) for name in known if name not in commits]
         if not records:
             return
         home = partition_of_group(self._directory, group, may_create=True)

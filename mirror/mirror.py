@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import trio
@@ -94,12 +95,31 @@ class Mirror:
             self._groups = GroupMirror(directory, client, options, self._ends, on_event)
 
     def _ends(self) -> dict[TopicPartition, int]:
-        return {name: each.log.next_offset for name, each in self.partitions.items()}
+        return {
+            name: each.log.next_offset
+            for name, each in self.partitions.items()
+            if each.leader != UNKNOWN and not each.is_another
+        }
 
     # --- begin and run ------------------------------------------------------------------------------------------------
 
+    async def prepare(self) -> None:
+        """Make the directory an archive with `keep`; before its background tasks run.
+
+        MirrorError without `keep` for a directory that is one; StorageError, OSError.
+        """
+        known = self._directory.mirror
+        if known is not None and known.keep and not self._options.keep:
+            raise MirrorError(
+                f"{self._directory.path} was mirrored with --keep, and would lose what the cluster deletes or "
+                "compacts; give --keep (of a mount: -o keep), or mirror into another directory"
+            )
+        if known is not None and self._options.keep:
+            await in_thread(partial(_make_archive, self._directory, known))
+
     async def begin(self) -> None:
         """Create the topics that are chosen, if the source answers and has any. ClientError, MirrorError, OSError."""
+        await self.prepare()
         await self._refresh()
         self._check_patterns(await self._client.metadata())
         self._is_begun = True
@@ -126,6 +146,7 @@ class Mirror:
         Without `begin` before it, a source that does not answer is tried again.
         """
         if not self._is_begun:
+            await self.prepare()
             await self._try_refresh()
             self._is_begun = True
         failures = list[Exception]()
@@ -192,6 +213,7 @@ class Mirror:
         try:
             await self._check([each for each in self._active() if not each.is_checked and each.leader != UNKNOWN])
             await self._find_range([each for each in self._active() if each.is_out_of_range])
+            await self._confirm_ends([each for each in self._active() if each.empty_at != UNKNOWN])
         except ClientError as error:
             self._note_failing(error)
         for each in self._fetchers.values():
@@ -253,7 +275,7 @@ class Mirror:
 
     async def _refresh(self) -> None:
         metadata = await self._client.metadata(None, refresh=True)
-        known = self._directory.mirror or MirrorFile(metadata.cluster_id or "", self.source)
+        known = self._directory.mirror or MirrorFile(metadata.cluster_id or "", self.source, keep=self._options.keep)
         if known.cluster_id != (metadata.cluster_id or ""):
             raise MirrorError(
                 f"{self._directory.path} mirrors the cluster {known.cluster_id} ({known.source}), and {self.source} "
@@ -281,7 +303,7 @@ class Mirror:
             self._on_event(f"{topic.name}: {failure}")
             for each in self._active():
                 if each.name.topic == topic.name:
-                    each.stop(failure)
+                    each.stop(failure, is_another=True)
         return False
 
     def _failure_of(self, topic: TopicInfo, known: MirrorFile) -> str:
@@ -305,7 +327,7 @@ class Mirror:
         """Add topics to the file of the mirror, with their settings."""
         settings = await self._settings_of(new)
         added = {each.name: MirroredTopic(id_text(each.id) if each.has_id else "", settings[each.name]) for each in new}
-        changed = MirrorFile(known.cluster_id, self.source, {**known.topics, **added})
+        changed = replace(known, source=self.source, topics={**known.topics, **added})
         await in_thread(partial(self._directory.set_mirror, changed))
         return changed
 
@@ -357,6 +379,7 @@ class Mirror:
         """Return the logs of partitions, in a thread; those that do not exist are created."""
         absent = [each for each in names if not self._directory.has(each)]
         if absent:
+            self._set_begun({topic.name: {*recorded.begun} - {each.partition for each in absent}})
             settings = topics.local_settings(recorded.settings, self._options)
             topic_id = topic.id if topic.has_id else None
             try:
@@ -377,6 +400,27 @@ class Mirror:
                 if not self._directory.is_cleaned(each):
                     self._directory.set_cleaner_offset(each, 0)
 
+    def _has_begun(self, name: TopicPartition) -> bool:
+        """Whether the first offset of a partition is decided, so that it goes on where its log ends."""
+        found = self.partitions[name]
+        return bool(found.end or found.log.size_bytes) or name.partition in self._begun(name.topic)
+
+    def _begun(self, topic: str) -> Collection[int]:
+        known = self._directory.mirror
+        return () if known is None or topic not in known.topics else known.topics[topic].begun
+
+    def _set_begun(self, begun: Mapping[str, Collection[int]]) -> None:
+        """Record which partitions of topics have begun, in a thread; durable on return. StorageError, OSError."""
+        known = self._directory.mirror
+        assert known is not None  # `_record` wrote it
+        changed = {
+            name: replace(known.topics[name], begun=frozenset(numbers))
+            for name, numbers in begun.items()
+            if {*known.topics[name].begun} != {*numbers}
+        }
+        if changed:
+            self._directory.set_mirror(replace(known, topics={**known.topics, **changed}))
+
     async def _begin(self, new: Sequence[MirroredPartition], metadata: ClusterMetadata) -> None:
         """Set where new partitions begin and, with `once`, where they end."""
         asked = list[OffsetQuery]()
@@ -385,11 +429,12 @@ class Mirror:
             info = None if topic is None else topic.partitions.get(each.name.partition)
             if info is not None and info.leader != UNKNOWN:
                 asked.append(OffsetQuery(each.name, info.leader, info.leader_epoch, self._options.start))
-        empty = [each for each in asked if not self.partitions[each.name].end]
+        empty = [each for each in asked if not self._has_begun(each.name)]
         starts = await positions.offsets_at(self._client, empty)
         ends: positions.Answers = {}
         if self._options.once:
             ends = await positions.offsets_at(self._client, [_at(each, LATEST) for each in asked])
+        begun = {each.name.topic: {*self._begun(each.name.topic)} for each in new}
         for one in asked:
             found = self.partitions[one.name]
             if one in empty and not self._is_answered(found, starts.get(one.name)):
@@ -402,6 +447,9 @@ class Mirror:
             if self._options.once:
                 found.stop_at = ends[one.name].offset
             found.leader, found.leader_epoch = one.leader, one.leader_epoch
+            begun[one.name.topic].add(one.name.partition)
+        if begun:  # before their first records are here
+            await in_thread(partial(self._set_begun, begun))
 
     def _is_answered(self, partition: MirroredPartition, answer: SourceOffset | None) -> bool:
         if answer is None or answer.error in _PASSING:
@@ -448,12 +496,12 @@ class Mirror:
             self._on_event(f"{topic}: deleted at the source; its records stay here")
             for each in self._active():
                 if each.name.topic == topic:
-                    each.stop("")
+                    each.stop("", is_another=True)
         for topic in self._gone & metadata.topics.keys() - self.failures.keys():
             self._gone.discard(topic)  # the same topic, which a broker had not learned of yet
             for each in self.partitions.values():
                 if each.name.topic == topic and not each.failure:
-                    each.is_stopped = False
+                    each.is_stopped = each.is_another = False
 
     # --- comparison with the source -----------------------------------------------------------------------------------
 
@@ -483,7 +531,8 @@ class Mirror:
                 each.stop(
                     f"the record at offset {result} is another one at the source: it is another log, or was restored "
                     f"from a backup; mirror into another directory, or delete the topic here "
-                    f"(offsetfs delete {self._directory.path} {each.name.topic})"
+                    f"(offsetfs delete {self._directory.path} {each.name.topic})",
+                    is_another=True,
                 )
                 self.changed(each)
             elif result is Comparison.NO_ANSWER:
@@ -508,7 +557,8 @@ class Mirror:
                 found.stop(
                     f"the source does not know the leader epoch {asked.value} of the last record here: it is another "
                     f"log; mirror into another directory, or delete the topic here (offsetfs delete "
-                    f"{self._directory.path} {found.name.topic})"
+                    f"{self._directory.path} {found.name.topic})",
+                    is_another=True,
                 )
                 self.changed(found)
                 return False
@@ -531,7 +581,8 @@ class Mirror:
         path = self._directory.path
         found.stop(
             f"the source ends at offset {end}, before the end here, {found.end}: it lost records, or is another log; "
-            f"cut them here (offsetfs truncate {path} {found.name} {end}), or mirror into another directory"
+            f"cut them here (offsetfs truncate {path} {found.name} {end}), or mirror into another directory",
+            is_another=True,
         )
         self.changed(found)
 
@@ -565,6 +616,35 @@ class Mirror:
                 self._stop_before_end(each, end.offset)
             else:
                 each.wait_until = trio.current_time() + RECHECK_S
+
+    async def _confirm_ends(self, empty: Sequence[MirroredPartition]) -> None:
+        """Complete partitions, with `once`, whose last offsets at the source are without records.
+
+        An empty response does not prove it: the source may not have read them from its remote storage yet.
+        """
+        asked = [OffsetQuery(each.name, each.leader, each.leader_epoch, LATEST) for each in empty]
+        starts: positions.Answers = await positions.local_starts(self._client, asked) if asked else {}
+        for each in empty:
+            at, answer = each.empty_at, starts.get(each.name)
+            each.empty_at = UNKNOWN  # the next response says it again
+            if answer is None or answer.error in _PASSING:
+                self._asks_again = True
+            elif at != each.end:
+                continue
+            elif answer.offset <= at:  # also a broker that does not know the question
+                each.end = max(each.end, int(each.stop_at))
+            else:
+                self._wait_for_remote(each)
+
+    def _wait_for_remote(self, found: MirroredPartition) -> None:
+        now = trio.current_time()
+        found.empty_since = min(found.empty_since, now)
+        if now - found.empty_since > PATIENCE_S:
+            found.stop(
+                f"the source has sent no records from offset {found.end} on for {PATIENCE_S:.0f} seconds, which are in "
+                "its remote storage; see the log of the broker, and start the mirror again"
+            )
+            self.changed(found)
 
     async def _cross_gap(self, found: MirroredPartition, start: int) -> None:
         gap = f"the source has deleted the records from {found.end} to {start - 1}"
@@ -617,6 +697,15 @@ class Mirror:
                 await in_thread(partial(self._directory.raise_log_starts, starts))
             except (StorageError, OSError) as error:
                 _log.error("log starts cannot be raised: %s", sentence(error))
+
+
+def _make_archive(directory: LogDirectory, known: MirrorFile) -> None:
+    """Record that nothing is deleted or compacted, in a thread. Its topics may have been mirrored without `keep`."""
+    for topic in known.topics:
+        if directory.config_of(topic).is_compacted:
+            directory.configure(topic, {"cleanup.policy": "delete"})
+    if not known.keep:
+        directory.set_mirror(replace(known, keep=True))
 
 
 _DESCRIBE_CONFIGS = ": the user of --config needs DESCRIBE_CONFIGS of the topic"

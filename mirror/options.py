@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-EARLIEST, LATEST = -2, -1
-"""Times that stand for the beginning and the end of a log, as in ListOffsets."""
+EARLIEST, LATEST, EARLIEST_LOCAL = -2, -1, -4
+"""Times that stand for the beginning and the end of a log, and for the first record on the disk of its leader, as in
+ListOffsets."""
 
 FETCH_BYTES_MAX = 4 << 20
 """How many bytes one response has at most, unless its first batch is larger.

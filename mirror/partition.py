@@ -41,11 +41,17 @@ class MirroredPartition:
     source_start: int = UNKNOWN
     stop_at: float = math.inf
     """With `once`: the offset at which the partition is complete."""
+    empty_at: int = UNKNOWN
+    """With `once`: the offset from which on the source has sent nothing, up to `stop_at`. UNKNOWN: none."""
+    empty_since: float = math.inf
+    """Since when the source sends nothing although it has records at `end`, in its remote storage."""
     wait_until: float = 0.0
     leaderless_since: float = math.inf
     failure: str = ""
     """Why the partition is not mirrored any more, or not now."""
     is_stopped: bool = False
+    is_another: bool = False
+    """Whether the source has another log under the name, or none: its committed offsets say nothing about this one."""
     appended_bytes: int = 0
     unflushed_bytes: int = 0
     """The bytes that were appended since the last flush for their number began."""
@@ -87,7 +93,7 @@ class MirroredPartition:
         # Not the latest epoch of the log: that may be one whose records could not be written.
         self.position_epoch = self.log.epoch_of(self.log.next_offset - 1) if self.log.size_bytes else UNKNOWN
 
-    def stop(self, failure: str) -> None:
+    def stop(self, failure: str, *, is_another: bool = False) -> None:
         """Mirror the partition no further, for a reason that does not pass."""
-        self.failure, self.is_stopped = failure, True
+        self.failure, self.is_stopped, self.is_another = failure, True, is_another
         self.generation += 1

@@ -9,13 +9,16 @@ from typing import Any
 
 from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.errors import ClientError, UnsupportedByBroker
-from offsetfs.mirror.options import LATEST
+from offsetfs.mirror.options import EARLIEST_LOCAL, LATEST
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import TopicPartition
 
 CONSUMER_EPOCHS_VERSION = 3
 """OffsetForLeaderEpoch of this version and later is for clients, too."""
+
+LOCAL_STARTS_VERSION = 8
+"""ListOffsets of this version and later can ask for the first record that is not only in remote storage (KIP-405)."""
 
 _CONSUMER = -1
 
@@ -59,6 +62,26 @@ async def offsets_at(client: ClusterClient, asked: Iterable[OffsetQuery]) -> Ans
         found |= await offsets_at(
             client, [OffsetQuery(each.name, each.leader, each.leader_epoch, LATEST) for each in later]
         )
+    return found
+
+
+async def local_starts(client: ClusterClient, asked: Iterable[OffsetQuery]) -> Answers:
+    """Return the first offset on the disk of each leader; below it records are in remote storage (KIP-405).
+
+    0 for brokers that know of no remote storage. Failed leaders: no answer.
+    """
+    found: dict[TopicPartition, SourceOffset] = {}
+    for leader, partitions in _by_leader(asked).items():
+        try:
+            connection = await client.connection(leader)
+            if connection.version_of(m.ListOffsetsRequest) < LOCAL_STARTS_VERSION:
+                found |= {each.name: SourceOffset(ErrorCode.NONE, 0) for each in partitions}
+                continue
+            local = [OffsetQuery(each.name, leader, each.leader_epoch, EARLIEST_LOCAL) for each in partitions]
+            found |= await _times(client, leader, local)
+        except ClientError as error:
+            if not error.is_retriable:
+                raise
     return found
 
 

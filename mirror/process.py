@@ -81,6 +81,7 @@ async def mirror(
         try:
             async with source.client() as client:
                 found = source.mirror(directory, client, on_event)
+                await found.prepare()
                 tasks = TaskRunner([directory])
                 failures = list[Exception]()
                 async with trio.open_nursery() as nursery:

@@ -69,8 +69,8 @@ def command(
     WHEN is earliest, latest, or a time (2026-11-21T13:05, @1795253676, -7d). It counts for partitions that are not in
     LOGDIR yet.
 
-    Records that the cluster deletes are deleted in LOGDIR, too, unless --keep is given. LOGDIR does not remove records
-    by age, unless --retention.ms is given.
+    Records that the cluster deletes are deleted in LOGDIR, too, unless --keep is given. From then on LOGDIR is an
+    archive, and runs without --keep are refused. LOGDIR does not remove records by age, unless --retention.ms is given.
 
     With --groups, committed offsets are written to __consumer_offsets in LOGDIR every five seconds: consumers can
     continue from the mirror (offsetfs serve). This needs the permission to describe the groups.

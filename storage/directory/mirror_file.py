@@ -1,19 +1,22 @@
 """What a log directory mirrors: `.offsetfs-mirror.json`, written by `offsetfs mirror`.
 
-    {"version": 0, "cluster.id": "MkU3…", "source": "broker1:9092,broker2:9092",
-     "topics": {"orders": {"topic.id": "k5z…", "settings": {"retention.ms": "86400000"}}}}
+    {"version": 0, "cluster.id": "MkU3…", "source": "broker1:9092,broker2:9092", "keep": false,
+     "topics": {"orders": {"topic.id": "k5z…", "settings": {"retention.ms": "86400000"}, "begun": [0, 1]}}}
 
 The records of these topics are those of a cluster: appends of anything else are refused, because the next batch of the
 cluster would then have offsets that are taken. `settings` are the topic's own at the source, all of them, by Kafka's
-names and texts; those that apply here are in `.offsetfs-topics.json`. docs/internals/format/mirror.md says more.
+names and texts; those that apply here are in `.offsetfs-topics.json`. `keep`: the directory is an archive, whose
+records are never deleted or compacted by a mirror. `begun`: partitions whose first offset is decided.
+docs/internals/format/mirror.md says more.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import InvalidCheckpoint
@@ -29,6 +32,8 @@ class MirroredTopic:
 
     topic_id: str
     settings: Mapping[str, str] = field(default_factory=dict)
+    begun: Collection[int] = ()
+    """The numbers of the partitions whose first offset was decided: from then on each goes on where its log ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class MirrorFile:
     """Empty where the brokers are older than 0.10.1."""
     source: str
     topics: Mapping[str, MirroredTopic] = field(default_factory=dict)
+    keep: bool = False
+    """Whether records stay that the source deletes or compacts."""
 
     @classmethod
     def read(cls, directory: str) -> MirrorFile | None:
@@ -48,11 +55,11 @@ class MirrorFile:
             content = json.loads(files.read_file(path, _BYTES_MAX))
             if content["version"] != _VERSION:
                 raise ValueError(f"version {content['version']}")
-            topics = {
-                name: MirroredTopic(str(each["topic.id"]), {key: str(text) for key, text in each["settings"].items()})
-                for name, each in content["topics"].items()
-            }
-            return cls(str(content["cluster.id"]), str(content["source"]), topics)
+            keep = content.get("keep", False)
+            if not isinstance(keep, bool):
+                raise ValueError(f"keep is {json.dumps(keep)}, and must be true or false")
+            topics = {name: _topic(each) for name, each in content["topics"].items()}
+            return cls(str(content["cluster.id"]), str(content["source"]), topics, keep)
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -62,8 +69,23 @@ class MirrorFile:
     def write(self, directory: str) -> None:
         """Replace the file; durable on return. OSError."""
         topics = {
-            name: {"topic.id": each.topic_id, "settings": dict(sorted(each.settings.items()))}
+            name: {
+                "topic.id": each.topic_id,
+                "settings": dict(sorted(each.settings.items())),
+                "begun": sorted(each.begun),
+            }
             for name, each in sorted(self.topics.items())
         }
-        content = {"version": _VERSION, "cluster.id": self.cluster_id, "source": self.source, "topics": topics}
+        content = {
+            "version": _VERSION,
+            "cluster.id": self.cluster_id,
+            "source": self.source,
+            "keep": self.keep,
+            "topics": topics,
+        }
         files.replace_file(os.path.join(directory, MIRROR_FILE), json.dumps(content, indent=1).encode() + b"\n")
+
+
+def _topic(content: Any) -> MirroredTopic:
+    settings = {name: str(text) for name, text in content["settings"].items()}
+    return MirroredTopic(str(content["topic.id"]), settings, frozenset(map(int, content.get("begun", ()))))

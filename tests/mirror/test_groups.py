@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import trio
@@ -107,3 +108,48 @@ async def test_a_mirrored_topic_of_offsets_excludes_it(running: Running, directo
     options = replace(OPTIONS, topics=(re.compile("orders"), re.compile("__consumer_offsets")))
     with pytest.raises(MirrorError, match="__consumer_offsets is mirrored, which has the offsets of all groups"):
         await mirrored(running, directory, options)
+
+
+async def test_a_run_for_other_topics_leaves_the_commits_of_the_first_one(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    append(source.log(ORDERS), 10)
+    append(source.log(USERS), 10)
+    await commit(running, "billing", {ORDERS: 7})
+    await commit(running, "billing", {USERS: 5})
+    await mirrored(running, directory)
+    await mirrored(running, directory, replace(OPTIONS, topics=(re.compile("users"),)))
+    assert commits(directory, "billing") == {ORDERS: 7, USERS: 5}
+
+
+async def test_commits_for_another_log_of_the_same_name_are_not_taken_over(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    append(source.log(ORDERS), 10)
+    await commit(running, "billing", {ORDERS: 7})
+    await mirrored(running, directory)
+    source.log(ORDERS).truncate_to(0)
+    append(source.log(ORDERS), 2)
+    await commit(running, "billing", {ORDERS: 2})
+    assert (await mirrored(running, directory)).has_failed
+    assert commits(directory, "billing") == {ORDERS: 7}
+
+
+async def test_a_group_that_is_deleted_while_it_is_read_keeps_its_commits_here(
+    running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(source.log(ORDERS), 10)
+    await commit(running, "billing", {ORDERS: 7})
+    await mirrored(running, directory)
+    plain = ClusterClient.request
+
+    async def request(self: ClusterClient, message: Any, **options: Any) -> Any:
+        if isinstance(message, m.OffsetFetchRequest):
+            async with ClusterClient([running.address]) as client:
+                response = await plain(client, m.DeleteGroupsRequest(["billing"]))
+            assert [each.error_code for each in response.results] == [0]
+        return await plain(self, message, **options)
+
+    monkeypatch.setattr(ClusterClient, "request", request)
+    await mirrored(running, directory)
+    assert commits(directory, "billing") == {ORDERS: 7}

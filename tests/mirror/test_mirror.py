@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import re
 import threading
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -15,19 +17,20 @@ from keyed_logs import Keyed, keyed
 from running_broker import Running
 
 from offsetfs.client.cluster import ClusterClient
+from offsetfs.client.connection import BrokerConnection
 from offsetfs.client.errors import AuthenticationFailed
 from offsetfs.client.properties import ClientProperties
 from offsetfs.mirror import fetcher
 from offsetfs.mirror import mirror as mirror_module
 from offsetfs.mirror.mirror import Mirror, MirrorError
-from offsetfs.mirror.options import EARLIEST, LATEST, MirrorOptions, OnGap
+from offsetfs.mirror.options import EARLIEST, EARLIEST_LOCAL, LATEST, MirrorOptions, OnGap
 from offsetfs.mirror.process import MirrorBeside, MirrorSource
 from offsetfs.mirror.status import MirrorStatus
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, LogReader, TopicPartition
-from offsetfs.storage.directory import MirrorFile
-from offsetfs.storage.errors import ReadOnlyLog
+from offsetfs.storage.directory import MIRROR_FILE, MirrorFile
+from offsetfs.storage.errors import InvalidCheckpoint, ReadOnlyLog
 from offsetfs.storage.verify import Verification
 
 pytestmark = pytest.mark.unit
@@ -626,3 +629,171 @@ async def test_gaps_of_a_compacted_topic_are_no_finding_after_a_kill_between_its
     assert await mirrored(running, again, MirrorOptions(once=True, keep=keep)) == []
     assert again.log(ORDERS).next_offset == 31
     assert findings_of(again) == []
+
+
+Change = Callable[[Any, Any], None]
+
+
+def change_responses(monkeypatch: pytest.MonkeyPatch, change: Change) -> None:
+    """Call `change` with each request and its response, before the client has it."""
+    plain = BrokerConnection.request
+
+    async def request(self: BrokerConnection, message: Any, **options: Any) -> Any:
+        response = await plain(self, message, **options)
+        change(message, response)
+        return response
+
+    monkeypatch.setattr(BrokerConnection, "request", request)
+
+
+def without_records(response: Any) -> None:
+    for topic in response.responses:
+        for each in topic.partitions:
+            each.records = None
+
+
+@pytest.mark.parametrize("throttled_ms", [1, 0])
+async def test_once_does_not_end_with_responses_that_a_quota_or_remote_storage_leaves_empty(
+    throttled_ms: int,
+    running: Running,
+    source: LogDirectory,
+    directory: LogDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for value in (b"a", b"b", b"c"):
+        append(source.log(ORDERS), value)
+    empty = 3
+
+    def change(request: Any, response: Any) -> None:
+        nonlocal empty
+        if isinstance(request, m.FetchRequest) and empty:
+            empty -= 1
+            without_records(response)
+            response.throttle_time_ms = throttled_ms
+        elif isinstance(request, m.ListOffsetsRequest) and not throttled_ms:
+            for topic, asked in zip(response.topics, request.topics, strict=True):
+                if asked.partitions[0].timestamp == EARLIEST_LOCAL:
+                    topic.partitions[0].offset = 3
+
+    change_responses(monkeypatch, change)
+    assert await mirrored(running, directory) == []
+    assert (empty, directory.log(ORDERS).next_offset) == (0, 3)
+
+
+async def test_once_ends_where_the_last_offsets_of_the_source_have_no_records(
+    running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(source.log(ORDERS), b"a")
+
+    def change(request: Any, response: Any) -> None:
+        if isinstance(request, m.ListOffsetsRequest):
+            for topic, asked in zip(response.topics, request.topics, strict=True):
+                if topic.name == "orders" and asked.partitions[0].timestamp == LATEST:
+                    topic.partitions[0].offset = 9
+        elif isinstance(request, m.FetchRequest):
+            for topic in response.responses:
+                for each in topic.partitions:
+                    each.high_watermark = 9
+
+    change_responses(monkeypatch, change)
+    assert await mirrored(running, directory) == []
+    assert directory.log(ORDERS).next_offset == 1
+
+
+async def test_once_ends_with_an_error_when_remote_storage_sends_nothing_for_long(
+    running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(source.log(ORDERS), b"a")
+    monkeypatch.setattr(mirror_module, "PATIENCE_S", 0.2)
+
+    def change(request: Any, response: Any) -> None:
+        if isinstance(request, m.FetchRequest):
+            without_records(response)
+        elif isinstance(request, m.ListOffsetsRequest) and request.topics[0].partitions[0].timestamp == EARLIEST_LOCAL:
+            response.topics[0].partitions[0].offset = 1
+
+    change_responses(monkeypatch, change)
+    events = await mirrored(running, directory)
+    assert len(events) == 1 and events[0].startswith("orders-0: the source has sent no records from offset 0 on for ")
+
+
+ARCHIVE = MirrorOptions(once=True, keep=True)
+
+
+async def test_an_archive_is_not_mirrored_without_keep(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    append(source.log(ORDERS), b"a")
+    append(source.log(ORDERS), b"b")
+    await mirrored(running, directory, ARCHIVE)
+    source.raise_log_starts({ORDERS: 1})
+    with pytest.raises(MirrorError, match=r"was mirrored with --keep, .*; give --keep \(of a mount: -o keep\)"):
+        await mirrored(running, directory)
+    assert await mirrored(running, directory, ARCHIVE) == []
+    assert (directory.log(ORDERS).log_start_offset, directory.log(ORDERS).next_offset) == (0, 2)
+
+
+async def test_a_mirror_that_becomes_an_archive_is_not_compacted_any_more(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    source.configure("orders", {"cleanup.policy": "compact"})
+    await mirrored(running, directory)
+    assert directory.config_of("orders").is_compacted
+    await mirrored(running, directory, ARCHIVE)
+    assert not directory.config_of("orders").is_compacted
+    with pytest.raises(MirrorError, match="was mirrored with --keep"):
+        await mirrored(running, directory)
+
+
+async def test_the_file_of_a_mirror_says_keep_with_true_or_false(running: Running, directory: LogDirectory) -> None:
+    await mirrored(running, directory, ARCHIVE)
+    path = Path(directory.path, MIRROR_FILE)
+    path.write_text(path.read_text().replace('"keep": true', '"keep": "yes"'))
+    with pytest.raises(InvalidCheckpoint, match='keep is "yes", and must be true or false'):
+        MirrorFile.read(directory.path)
+
+
+FROM_LATEST = MirrorOptions(start=LATEST, once=True)
+
+
+@pytest.mark.parametrize("before", [0, 2])
+async def test_from_counts_for_the_first_start_only(
+    before: int, running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    for _ in range(before):
+        append(source.log(ORDERS), b"before")
+    await mirrored(running, directory, FROM_LATEST)
+    append(source.log(ORDERS), b"between")
+    append(source.log(ORDERS), b"between")
+    directory.close()
+    again = LogDirectory.open(directory.path)
+    assert await mirrored(running, again, FROM_LATEST) == []
+    assert (again.log(ORDERS).log_start_offset, again.log(ORDERS).next_offset) == (before, before + 2)
+    again.close()
+
+
+async def test_from_still_counts_after_a_kill_before_the_first_offset_is_decided(
+    running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def killed(*_: object) -> None:
+        raise _Killed
+
+    append(source.log(ORDERS), b"a")
+    with monkeypatch.context() as patch:
+        patch.setattr(Mirror, "_begin", killed)
+        with pytest.raises(_Killed):
+            await mirrored(running, directory, FROM_LATEST)
+    assert directory.has(ORDERS)
+    append(source.log(ORDERS), b"b")
+    await mirrored(running, directory, FROM_LATEST)
+    assert (directory.log(ORDERS).log_start_offset, directory.log(ORDERS).next_offset) == (2, 2)
+
+
+async def test_from_counts_again_for_a_topic_that_was_deleted_here(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    await mirrored(running, directory, FROM_LATEST)
+    append(source.log(USERS), b"a")
+    directory.delete_partition(USERS)
+    await mirrored(running, directory, FROM_LATEST)
+    assert (directory.log(USERS).log_start_offset, directory.log(USERS).next_offset) == (1, 1)
