@@ -159,7 +159,9 @@ class LogReader:
             segments = log.snapshot()
             try:
                 for segment in segments.from_floor(first):
-                    for batch in segment.batches(segment.reading_position(first), on_damage=on_damage, runs=runs):
+                    position = segment.reading_position(first)
+                    segment.expect_reading(position, stop)
+                    for batch in segment.batches(position, on_damage=on_damage, runs=runs):
                         header = batch.header
                         following = header.next_offset
                         # A lower last offset than the range begins with: the batch before the start, or one with a
