@@ -212,7 +212,7 @@ def test_a_program_that_never_calls_close_ends_and_closes_the_directory(tmp_path
         producer.produce("orders", b"one")
         print(producer.flush(10))
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
     assert is_clean(tmp_path)
 
