@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from planted_logs import sealed_records
 
-from offsetfs.archive import restoring
 from offsetfs.archive.archiver import Archiver
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.archive.restoring import ArchiveRestore, RestoreSelection
@@ -70,7 +69,7 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, name: str, is_here: Callable[[str
             raise Killed
         return real(*words)
 
-    monkeypatch.setattr(restoring.files, name, call)
+    monkeypatch.setattr(files, name, call)
 
 
 def interrupted(
