@@ -1,17 +1,23 @@
 """Uploads of objects whose keys have the SHA-256 of their content: each goes up once.
 
 At most `UPLOADS_AT_ONCE` are in flight, and only they have their bytes in memory.
+
+An expiry deletes old objects that no manifest names, by their keys, and may do so at any moment. So such an object is
+not taken over, and its key is not written again: the content goes up under another key, with eight random digits.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 import threading
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from offsetfs.archive import store_clock
 from offsetfs.archive.manifest import ArchivedObject
+from offsetfs.archive.numbered_documents import running_s
 from offsetfs.archive.object_store import ObjectInfo, ObjectStore
 
 UPLOADS_AT_ONCE = 4
@@ -20,6 +26,13 @@ GRACE_MS = 24 * 3_600_000
 """How old an object without a manifest becomes before it is deleted: longer than a run from upload to manifest."""
 
 _REUSED_MS_MAX = GRACE_MS // 2
+"""How old such an object may be by the clock of the store when it is taken over."""
+
+UNPUBLISHED_S_MAX = (GRACE_MS - _REUSED_MS_MAX) / 1000 - 3600.0
+"""How long after `begin` a manifest with its objects may be published; the hour is for the requests that follow."""
+
+_CLOCK_S = 3600.0
+_NAME = re.compile(r"(?P<content>.*-[0-9a-f]{16})(?:-[0-9a-f]{8})?(?P<kind>\.part|\.side)")
 
 
 class ArchivedObjects:
@@ -28,10 +41,11 @@ class ArchivedObjects:
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
         self._threads = ThreadPoolExecutor(UPLOADS_AT_ONCE, "upload")
-        self._listed: dict[str, dict[str, ObjectInfo]] = {}
-        self._named: dict[str, Mapping[str, int]] = {}
+        self._listed: dict[str, dict[str, list[ObjectInfo]]] = {}
+        self._named: dict[str, dict[str, tuple[str, int]]] = {}
         self._lock = threading.Lock()
         self._count = self._bytes = 0
+        self._clock: tuple[float, int] | None = None  # when the store was asked for its time, and its answer
 
     @property
     def uploaded(self) -> tuple[int, int]:
@@ -43,8 +57,9 @@ class ArchivedObjects:
 
         What is there is listed again when the first object is uploaded: another process may have deleted some.
         """
+        by_content = {_content(key): (key, size) for key, size in named.items()}
         with self._lock:
-            self._named[partition] = named
+            self._named[partition] = by_content
             self._listed.pop(partition, None)
 
     def put(self, partition: str, name: str, read: Callable[[], bytes]) -> Future[ArchivedObject]:
@@ -57,29 +72,59 @@ class ArchivedObjects:
     def _put(self, partition: str, name: str, read: Callable[[], bytes]) -> ArchivedObject:
         data = read()
         digest = hashlib.sha256(data).hexdigest()
-        found = ArchivedObject(f"{partition}/segments/{name.format(digest[:16])}", len(data), digest)
-        if not self._is_there(partition, found):
-            self.store.put(found.key, data)
+        key, is_there = self._place(partition, f"{partition}/segments/{name.format(digest[:16])}", len(data))
+        if not is_there:
+            self.store.put(key, data)
             with self._lock:
                 self._count += 1
-                self._bytes += found.size
-        return found
+                self._bytes += len(data)
+        return ArchivedObject(key, len(data), digest)
 
-    def _is_there(self, partition: str, wanted: ArchivedObject) -> bool:
+    def _place(self, partition: str, key: str, size: int) -> tuple[str, bool]:
+        """Return the key for a content, and whether it is there. `key`: its key if nothing else has it."""
+        listed = {each.key: each for each in self._listed_like(partition, key)}
+        with self._lock:
+            own = self._named.get(partition, {}).get(_content(key))
+        if own is not None and own[1] == size:
+            found = listed.get(own[0])
+            return own[0], found is not None and found.size == size  # if it was lost, all states have it again
+        young = [each for each in listed.values() if each.size == size and self._is_young(each)]
+        if young:
+            return young[0].key, True
+        if key not in listed:
+            return key, False
+        root, _, kind = key.rpartition(".")
+        return f"{root}-{os.urandom(4).hex()}.{kind}", False
+
+    def _listed_like(self, partition: str, key: str) -> list[ObjectInfo]:
         with self._lock:
             listed = self._listed.get(partition)
         if listed is None:
-            listed = {each.key: each for each in self.store.objects(f"{partition}/segments")}
+            listed = {}
+            for each in self.store.objects(f"{partition}/segments"):
+                listed.setdefault(_content(each.key), []).append(each)
             with self._lock:
                 listed = self._listed.setdefault(partition, listed)
-        found = listed.get(wanted.key)
-        if found is None or found.size != wanted.size:
-            return False
-        # An old object that no manifest names may be deleted by `expiry` at this moment. Uploaded again, it is young.
-        young_ms = time.time_ns() // 1_000_000 - _REUSED_MS_MAX
-        is_young = found.modified_ms is not None and found.modified_ms > young_ms
-        return is_young or self._named.get(partition, {}).get(wanted.key) == wanted.size
+        return listed.get(_content(key), [])
+
+    def _is_young(self, found: ObjectInfo) -> bool:
+        return found.modified_ms is not None and found.modified_ms > self._now_ms() - _REUSED_MS_MAX
+
+    def _now_ms(self) -> int:
+        with self._lock:
+            known, now_s = self._clock, running_s()
+        if known is None or now_s > known[0] + _CLOCK_S:
+            known = now_s, store_clock.now_ms(self.store)
+            with self._lock:
+                self._clock = known
+        return known[1] + int((now_s - known[0]) * 1000)
 
     def close(self) -> None:
         """Wait for the uploads in flight and end the threads."""
         self._threads.shutdown(cancel_futures=True)
+
+
+def _content(key: str) -> str:
+    """Return what the keys of one content have in common."""
+    found = _NAME.fullmatch(key)
+    return key if found is None else found["content"] + found["kind"]

@@ -3,7 +3,8 @@
     for each partition, several at a time
         read the newest manifest, and the log as a reader sees it
         upload parts and side objects that are not there     keys have the SHA-256 of the content
-        create the manifest with the next number             only if no other archiver has created it: else once more
+        create the manifest with the next number             only if no other archiver has created it: else once more;
+                                                             every few hours with what is there
 
 Nothing that readers see changes before the last step, and no object is replaced or deleted. An archiver that is killed
 leaves objects that no manifest names; the next one finds them by their keys and does not upload them again.
@@ -27,9 +28,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from offsetfs.archive import marker
-from offsetfs.archive.archived_objects import ArchivedObjects
+from offsetfs.archive.archived_objects import UNPUBLISHED_S_MAX, ArchivedObjects
 from offsetfs.archive.manifest import ArchivedSegment, PartitionManifest
-from offsetfs.archive.numbered_documents import NumberedDocuments
+from offsetfs.archive.numbered_documents import NumberedDocuments, running_s
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.archive.segment_upload import ObjectSizes, SegmentUpload
 from offsetfs.storage import METADATA_TOPIC, AnyLogDirectory, Log, LogState, TopicPartition
@@ -38,6 +39,9 @@ from offsetfs.storage.errors import StorageError
 PARTITIONS_AT_ONCE = 8
 _TRIES_MAX = 5
 """How often a partition is tried: another archiver may publish first, and retention may remove a segment meanwhile."""
+
+_STATE_S = 6 * 3600.0
+"""After this time a state with the segments that are there is published: an expiry deletes objects without a state."""
 
 DEFAULT_SIZES = ObjectSizes()
 
@@ -173,30 +177,47 @@ class Archiver:
     # --- one partition -----------------------------------------------------------------------------------------------
 
     def _archive(self, partition: TopicPartition, run: ArchiveRun) -> None:
-        """Archive the partition as it is now."""
+        """Archive the partition as it is now; in several states if that takes hours."""
         documents = NumberedDocuments(self.store, str(partition))
         known = self._newest.get(partition)
         number, previous = self._read(documents, partition, None) if known is None else known
-        for attempt in range(_TRIES_MAX):
+        tries, is_counted = 0, False
+        while tries < _TRIES_MAX:
+            begun_s = running_s()
             try:
-                start, manifest = self._manifest(partition, previous)
+                start, manifest, is_complete = self._manifest(partition, previous, begun_s + _STATE_S)
             except OSError as error:
                 # Retention or compaction removed a segment meanwhile.
-                if error.errno not in (errno.ESTALE, errno.ENOENT) or attempt == _TRIES_MAX - 1:
+                tries += 1
+                if error.errno not in (errno.ESTALE, errno.ENOENT) or tries == _TRIES_MAX:
                     raise
                 continue
             is_same = previous is not None and _is_same(previous, manifest)
-            if is_same or documents.publish(number + 1, manifest.encoded()):
-                lost = None if previous is None or is_same else _lost(previous, manifest, start)
-                self._newest[partition] = (number, previous or manifest) if is_same else (number + 1, manifest)
-                with self._counting:
-                    run.partitions += 1
-                    run.starts[partition] = start
-                    run.published += not is_same
-                    if lost is not None:
-                        run.lost[partition] = lost
+            if running_s() - begun_s > UNPUBLISHED_S_MAX:
+                # An expiry may have deleted what no manifest names for so long.
+                tries += 1
+                reason = f"took more than {UNPUBLISHED_S_MAX / 3600:.0f} hours; run the command again"
+                if tries == _TRIES_MAX:
+                    raise OSError(errno.ETIMEDOUT, reason, f"{self.store.url}/{partition}")
+                continue
+            if not is_same and not documents.publish(number + 1, manifest.encoded()):
+                tries += 1
+                number, previous = self._read(documents, partition, number)
+                continue
+            lost = None if previous is None or is_same else _lost(previous, manifest, start)
+            if not is_same:
+                number, previous = number + 1, manifest
+            self._newest[partition] = number, previous or manifest
+            with self._counting:
+                run.partitions += is_complete
+                run.starts[partition] = start
+                run.published += not is_same and not is_counted
+                if lost is not None:
+                    run.lost[partition] = lost
+            is_counted = is_counted or not is_same
+            if is_complete:
                 return
-            number, previous = self._read(documents, partition, number)
+            tries += is_same
         raise _outrun(f"{self.store.url}/{partition}")
 
     def _read(
@@ -209,7 +230,13 @@ class Archiver:
         documents.repair_copy(newest)
         return newest.number, PartitionManifest.decoded(newest.content, f"{self.store.url}/{partition}", partition)
 
-    def _manifest(self, partition: TopicPartition, previous: PartitionManifest | None) -> tuple[int, PartitionManifest]:
+    def _manifest(
+        self, partition: TopicPartition, previous: PartitionManifest | None, until_s: float
+    ) -> tuple[int, PartitionManifest, bool]:
+        """Upload, and return the first offset of the source, the next state, and whether it has all of the log.
+
+        Segments that are left at `until_s` are for the state after it.
+        """
         with self._directory.directory_of(partition).borrowed(partition) as log:
             log.refresh(is_forced=True)
             topic_id = self._topic_id(partition)
@@ -218,11 +245,12 @@ class Archiver:
             self._objects.begin(str(partition), {} if previous is None else previous.objects())
             state = log.state
             sizes = self._sizes if previous is None else replace(self._sizes, block_bytes=previous.block_bytes)
-            segments = self._upload(partition, state, previous, sizes)
+            segments = self._upload(partition, state, previous, sizes, until_s)
+            is_complete = len(segments) == len(state.segments)
             first = segments[0].base_offset
             # Those before the first one of the source: retention has removed them there.
             older = [] if previous is None else [each for each in previous.segments if _is_before(each, first)]
-            return first, PartitionManifest(
+            manifest = PartitionManifest(
                 partition=partition,
                 time_ms=self._clock.now_ms(),
                 topic_id=topic_id,
@@ -233,9 +261,15 @@ class Archiver:
                 settings=dict(self._directory.settings_of(partition.topic)),
                 block_bytes=sizes.block_bytes,
             )
+            return first, manifest, is_complete
 
     def _upload(
-        self, partition: TopicPartition, state: LogState, previous: PartitionManifest | None, sizes: ObjectSizes
+        self,
+        partition: TopicPartition,
+        state: LogState,
+        previous: PartitionManifest | None,
+        sizes: ObjectSizes,
+        until_s: float,
     ) -> list[ArchivedSegment]:
         known = {} if previous is None else {each.base_offset: each for each in previous.segments}
         segments = list(state.segments)
@@ -247,6 +281,8 @@ class Archiver:
                 self._objects, str(partition), segment, end, is_sealed=is_sealed, sizes=sizes, on_bytes=self._count
             )
             done.append(upload.run(known.get(segment.base_offset), checks_all=self._checks_all))
+            if running_s() > until_s and done[-1] != known.get(segment.base_offset):
+                break
         return done
 
 

@@ -138,7 +138,7 @@ class NumberedDocuments:
         Then another writer has created it, or a later one: an expiry may have deleted the numbers in between. OSError
         as of the store; the document may be there then, and its copy may be that of an earlier number.
         """
-        begun_s = _running_s()
+        begun_s = running_s()
         data = encoded({**content, "number": number})
         if not self._is_created(number, data):
             return False
@@ -151,7 +151,7 @@ class NumberedDocuments:
         while (later := self._bytes(self._key(following))) is not None:
             self.store.put(self._copy_key, later)
             following += 1
-        if _running_s() - begun_s > _LONG_S:
+        if running_s() - begun_s > _LONG_S:
             last = self.numbers()[-1]
             self.store.put(self._copy_key, self.store.read(self._key(last)))
             return last == number
@@ -210,6 +210,6 @@ class NumberedDocuments:
         return Numbered(number, content)
 
 
-def _running_s() -> float:
+def running_s() -> float:
     """Return a time in seconds that goes on while the machine sleeps, and that nobody sets."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -12,12 +12,15 @@ import s3_server
 from planted_logs import sealed
 from s3_faults import Rule, S3Faults
 
+from offsetfs.archive import archiver as archiver_module
+from offsetfs.archive import store_clock
 from offsetfs.archive.archiver import Archiver
 from offsetfs.archive.expiry import Expired, expire
 from offsetfs.archive.manifest import PartitionManifest
 from offsetfs.archive.numbered_documents import NumberedDocuments
 from offsetfs.archive.object_store import ObjectStore, StoreSettings
 from offsetfs.archive.restoring import ArchiveRestore, RestoreSelection
+from offsetfs.archive.segment_upload import SegmentUpload
 from offsetfs.archive.verifying import VerifiedArchive, verify_archive
 from offsetfs.storage import LogDirectory, TopicPartition
 
@@ -189,3 +192,105 @@ def test_an_expiry_repairs_the_copy_for_readers_before_it_deletes(source: LogDir
     copy = NumberedDocuments(store, "orders-0").copy()
     assert copy is not None and copy.number == 2
     assert set(PartitionManifest.decoded(copy.content, store.url).objects()) <= listed(store)
+
+
+# --- uploads that an expiry could meet --------------------------------------------------------------------------------
+
+
+def later_clock(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
+    """The clock of the store is later from now on, for archivers and expiries; objects are as old as that."""
+    now_ms = store_clock.now_ms
+    monkeypatch.setattr(store_clock, "now_ms", lambda store: now_ms(store) + int(days * DAY_MS))
+
+
+def killed_before_publishing(source: LogDirectory, store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Upload, and end before the state; return the keys."""
+    with monkeypatch.context() as patch:
+        patch.setattr(NumberedDocuments, "publish", lambda *words: (_ for _ in ()).throw(OSError(errno.EIO, "killed")))
+        patch.setattr(Archiver, "_publish_topics", lambda *words: None)
+        archiver = Archiver(source, store)
+        assert set(archiver.run().failed) == {ORDERS, USERS}
+        archiver.close()
+    return listed(store)
+
+
+def test_an_old_object_that_no_state_names_is_not_written_again_under_its_key(
+    source: LogDirectory, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An expiry has listed it, and deletes it at any moment: also after the archiver has published."""
+    append(source, ORDERS, 20)
+    left = killed_before_publishing(source, store, monkeypatch)
+    assert left
+    later_clock(monkeypatch, 1.5)
+    archive(source, store)
+    named = keys_of(store, 1)
+    assert not named & left
+    store.delete(sorted(left))
+    assert findings(store) == []
+
+
+def test_a_young_object_that_no_state_names_is_taken_over(
+    source: LogDirectory, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(source, ORDERS, 20)
+    left = killed_before_publishing(source, store, monkeypatch)
+    monkeypatch.setattr("time.time_ns", lambda: 1)  # the clock of the machine does not matter
+    archive(source, store)
+    assert keys_of(store, 1) == left == listed(store)
+
+
+def test_a_lost_object_goes_up_again_under_the_key_that_all_states_name(
+    source: LogDirectory, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(source, ORDERS, 20)
+    left = killed_before_publishing(source, store, monkeypatch)
+    later_clock(monkeypatch, 1.5)
+    archive(source, store)
+    store.delete(sorted(left))
+    (lost, *_) = sorted(each for each in keys_of(store, 1) if each.endswith(".part"))
+    store.delete([lost])
+    archiver = Archiver(source, store, checks_all=True)
+    assert archiver.run().objects == 1
+    archiver.close()
+    assert store.exists(lost)
+    assert findings(store) == []
+
+
+def test_an_upload_of_many_hours_is_published_in_several_states(
+    source: LogDirectory, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No object is without a state for so long that an expiry deletes it."""
+
+    append(source, ORDERS, 60)
+    segments = len(list(source.log(ORDERS).snapshot()))
+    assert segments >= 3
+    seconds, run = [0.0], SegmentUpload.run
+
+    def slow(self: SegmentUpload, known: object, **options: bool) -> object:
+        done = run(self, known, **options)  # type: ignore[arg-type]
+        seconds[0] += 7 * 3600 if done != known else 0
+        return done
+
+    monkeypatch.setattr(SegmentUpload, "run", slow)
+    monkeypatch.setattr(archiver_module, "running_s", lambda: seconds[0])
+    monkeypatch.setattr(archiver_module, "PARTITIONS_AT_ONCE", 1)
+    archive(source, store)
+    numbers = NumberedDocuments(store, "orders-0").numbers()
+    assert len(numbers) == segments
+    newest = NumberedDocuments(store, "orders-0").at(numbers[-1])
+    assert newest is not None and newest.content["end"] == 60
+    assert findings(store) == []
+
+
+def test_a_state_whose_uploads_took_too_long_is_not_published(
+    source: LogDirectory, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    append(source, ORDERS, 1)
+    seconds = iter(range(0, 10**9, 13 * 3600))
+    monkeypatch.setattr(archiver_module, "running_s", lambda: float(next(seconds)))
+    archiver = Archiver(source, store, takes=lambda topic: topic == "orders")
+    failed = archiver.run().failed
+    archiver.close()
+    assert "took more than 11 hours" in str(failed[ORDERS])
+    assert NumberedDocuments(store, "orders-0").newest() is None

@@ -121,7 +121,7 @@ def test_a_writer_that_stood_still_before_its_copy_leaves_the_newest_one(
 ) -> None:
     documents, put, seconds = NumberedDocuments(store, "orders-0"), ObjectStore.put, [0.0]
     assert documents.publish(1, {"a": 1})
-    monkeypatch.setattr(numbered_documents, "_running_s", lambda: seconds[0])
+    monkeypatch.setattr(numbered_documents, "running_s", lambda: seconds[0])
 
     def stopped(self: ObjectStore, key: str, data: bytes) -> None:
         monkeypatch.setattr(ObjectStore, "put", put)
