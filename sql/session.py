@@ -15,7 +15,7 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -67,7 +67,9 @@ class SqlSession:
     """Runs statements over an open log directory. One thread at a time. Ctrl-C ends a statement: KeyboardInterrupt."""
 
     def __init__(self, directory: LogDirectory, *, isolation: str = "read_uncommitted", skips_damage: bool = False):
-        """`isolation`: whether records of open and aborted transactions are shown, as `LogReader` takes it.
+        """`SqlError` if the directory for temporary files is in the log directory.
+
+        `isolation`: whether records of open and aborted transactions are shown, as `LogReader` takes it.
 
         `skips_damage`: leave out batches that cannot be read, and collect their errors in `damage`.
         """
@@ -79,6 +81,10 @@ class SqlSession:
             is_committed_only=isolation == "read_committed",
             damage=self.damage if skips_damage else None,
         )
+        try:
+            self._writes.check_file(tempfile.gettempdir())
+        except WriteRefused as error:
+            raise SqlError(f"{error}: set TMPDIR to another directory") from error
         self._spill = tempfile.mkdtemp(prefix="offsetfs-sql-")
         config: dict[str, str | bool | int | float | list[str]] = {
             "temp_directory": self._spill,
@@ -86,7 +92,7 @@ class SqlSession:
             "autoload_known_extensions": False,
         }
         self._connection = duckdb.connect(config=config)
-        self._known: set[str] = set()
+        self._known: dict[str, str] = {}  # the topic of each table
         self.refresh()
 
     def __enter__(self) -> SqlSession:
@@ -117,15 +123,18 @@ class SqlSession:
 
     def refresh(self) -> None:
         """Take in topics that were created or deleted since."""
-        present = {each.topic for each in self._directory.partitions()}
-        for topic in sorted(present - self._known):
+        present = _table_names({each.topic for each in self._directory.partitions()})
+        for table, topic in self._known.items():
+            if present.get(table) != topic:
+                self._connection.execute(f"DROP VIEW IF EXISTS {quoted(table)}")
+        for table, topic in present.items():
+            if self._known.get(table) == topic:
+                continue
             if topic == OFFSETS_TOPIC:
                 relation = self._connection.from_arrow(OffsetsTable(self._directory))
             else:
                 relation = self._connection.from_arrow(TopicTable(topic, self._context)).project(_COLUMNS)
-            relation.create_view(topic)
-        for topic in self._known - present:
-            self._connection.execute(f"DROP VIEW IF EXISTS {quoted(topic)}")
+            relation.create_view(table)
         self._known = present
 
     def statements(self, text: str) -> list[str]:
@@ -274,6 +283,24 @@ class SqlSession:
         if isinstance(error, duckdb.ParserException) and _BARE_OFFSET.search(statement):
             text += '\n\nOFFSET is a word of SQL; write "offset" with quotes, or TABLE.offset'
         return SqlError(text)
+
+
+def _table_names(topics: Collection[str]) -> dict[str, str]:
+    """Return the topic of each table.
+
+    Names of DuckDB have no case. Topics whose names differ in nothing else get a number: `Orders~1`, `orders~2`. No
+    topic has such a name.
+    """
+    alike: dict[str, list[str]] = {}
+    for topic in sorted(topics):
+        alike.setdefault(topic.lower(), []).append(topic)
+    found: dict[str, str] = {}
+    for names in alike.values():
+        if len(names) == 1:
+            found[names[0]] = names[0]
+        else:
+            found.update((f"{name}~{number}", name) for number, name in enumerate(names, 1))
+    return found
 
 
 def _places(count: int) -> list[str]:

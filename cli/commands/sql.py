@@ -105,7 +105,7 @@ def command(
     output_format = output_format or _format_of(output)
     if output_format == "parquet" and output is None:
         raise Failure("--format parquet needs a file: -o FILE", WRONG_CALL)
-    from offsetfs.sql.session import SqlSession
+    from offsetfs.sql.session import SqlError, SqlSession
     from offsetfs.storage import LogDirectory
 
     try:
@@ -113,7 +113,10 @@ def command(
     except StorageError as error:
         raise Failure(str(error)) from error
     with contextlib.closing(directory):
-        session = SqlSession(directory, isolation=isolation, skips_damage=damage == "skip")
+        try:
+            session = SqlSession(directory, isolation=isolation, skips_damage=damage == "skip")
+        except SqlError as error:
+            raise Failure(str(error), WRONG_CALL) from error
         with session:
             if text is None:
                 _prompt(session, log_directory)

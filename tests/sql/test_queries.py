@@ -403,3 +403,32 @@ def test_progress_counts_the_bytes_that_are_read(session: SqlSession) -> None:
         session.show_progress(None)
     assert 0 < reported[-1][0] < everything[0]
     assert all(done <= total for done, total in [*reported, everything])
+
+
+def test_topics_whose_names_differ_in_case_only_have_tables_of_their_own(tmp_path: Path) -> None:
+    """Names of DuckDB have no case: one view replaced the other."""
+    with offsetfs.open(tmp_path, "a") as data, SqlSession(data._directory) as session:
+        data.create("Orders")[0].append(b"upper")
+        session.refresh()
+        assert list(session.run('SELECT value_text, topic FROM "Orders"').rows) == [("upper", "Orders")]
+        data.create("orders")[0].append(b"lower")
+        data.create("other")[0].append(b"x")
+        session.refresh()
+        assert session.tables() == ["Orders~1", "orders~2", "other"]
+        assert list(session.run('SELECT value_text, topic FROM "Orders~1"').rows) == [("upper", "Orders")]
+        assert list(session.run('SELECT value_text, topic FROM "orders~2"').rows) == [("lower", "orders")]
+        with pytest.raises(SqlError, match=r'there is no topic orders; did you mean "orders~2" or "Orders~1"'):
+            session.run("SELECT * FROM orders")
+        data._directory.delete_partition(TopicPartition("Orders", 0))
+        session.refresh()
+        assert session.tables() == ["orders", "other"]
+        assert list(session.run("SELECT value_text, topic FROM orders").rows) == [("lower", "orders")]
+
+
+def test_a_temporary_directory_in_the_log_directory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with offsetfs.open(tmp_path, "a") as data:
+        data.create("t")[0].append(b"x")
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        with pytest.raises(SqlError, match="set TMPDIR to another directory"):
+            SqlSession(data._directory)
+    assert not [each for each in tmp_path.iterdir() if "sql" in each.name]
