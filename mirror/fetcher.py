@@ -88,6 +88,12 @@ class FetcherOwner(Protocol):
     def bytes_max(self) -> int:
         """Return how many bytes one response may have."""
 
+    def node_failed(self, node: int, error: ClientError) -> None:
+        """Record that a broker does not answer, for a reason that may pass; ask for the leaders again."""
+
+    def node_answered(self, node: int) -> None:
+        """Record that a broker answers."""
+
     def metadata_is_old(self) -> None:
         """Ask for the leaders again, soon."""
 
@@ -166,6 +172,8 @@ class NodeFetcher:
     async def _failed(self, partitions: Sequence[MirroredPartition], error: ClientError) -> None:
         self._session.restart()
         self._owner.metadata_is_old()
+        if error.is_retriable:
+            self._owner.node_failed(self.node, error)
         if isinstance(error, ResponseTooLarge) and len(partitions) > 1:
             self._alone = list(partitions)
             await trio.sleep(PAUSE_S)
@@ -207,6 +215,7 @@ class NodeFetcher:
             self._owner.metadata_is_old()
             await trio.sleep(PAUSE_S)
             return []
+        self._owner.node_answered(self.node)
         self._session.taken(response.session_id)
         fetched = self._take(partitions, response)
         if not fetched and response.throttle_time_ms > 0:

@@ -25,6 +25,8 @@ class MirroredPartition:
     log: Log
     leader: int = UNKNOWN
     leader_epoch: int = UNKNOWN
+    named_leader: int = UNKNOWN
+    """The leader in the metadata, before it has said where the partition begins."""
     read_replica: int = UNKNOWN
     """The follower that the leader has named, because it is nearer; UNKNOWN: none."""
     generation: int = 0
