@@ -22,7 +22,7 @@ from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.errors import ClientError, NoBrokerAnswers, error_name
 from offsetfs.client.metadata import ClusterMetadata, TopicInfo
 from offsetfs.mirror import last_records, positions, topics
-from offsetfs.mirror.fetcher import NodeFetcher
+from offsetfs.mirror.fetcher import NodeFetcher, is_passing
 from offsetfs.mirror.groups import GroupMirror, conflict
 from offsetfs.mirror.last_records import Comparison
 from offsetfs.mirror.options import EARLIEST, FETCH_BYTES_MAX, FLIGHT_BYTES_MAX, LATEST, MirrorOptions, OnGap
@@ -100,6 +100,8 @@ class Mirror:
         self._gone: set[str] = set()
         self._fetchers: dict[int, NodeFetcher] = {}
         self._silent: dict[int, _SilentBroker] = {}
+        self._unready: dict[str, float] = {}
+        """Topics that the source has, but no partitions of them at the moment, and since when."""
         self._nursery: trio.Nursery | None = None
         self._wake = trio.Event()
         self._has_much = trio.Event()
@@ -186,7 +188,8 @@ class Mirror:
     @property
     def is_complete(self) -> bool:
         """Whether nothing is left to do with `once`."""
-        return self._options.once and all(each.is_complete for each in self.partitions.values())
+        is_ready = self._options.once and not self._unready
+        return is_ready and all(each.is_complete for each in self.partitions.values())
 
     @property
     def has_failed(self) -> bool:
@@ -201,6 +204,7 @@ class Mirror:
             self._start_fetchers()
             await self._attend()
             self._attend_silent()
+            self._attend_failing()
             if self.is_complete:
                 break
             now = trio.current_time()
@@ -257,8 +261,21 @@ class Mirror:
                 more = ", …" if len(waiting) > NAMES_SHOWN else ""
                 self._on_event(f"{silent.error}; these partitions wait, and the others go on: {shown}{more}")
 
+    def _attend_failing(self) -> None:
+        """Report errors of partitions that do not pass soon. With `once` the partitions stop in the end."""
+        now = trio.current_time()
+        for each in [each for each in self._active() if each.passing_error and not each.is_complete]:
+            if self._options.once and now - each.failing_since > PATIENCE_S:
+                each.stop(f"{each.passing_error}; see the log of the broker, and start the mirror again")
+                self.changed(each)
+            elif not each.is_error_reported and now - each.failing_since >= SILENT_S:
+                each.is_error_reported = True
+                self.report(each, f"{each.passing_error}; trying again")
+
     def waiting_for(self, partition: MirroredPartition) -> str:
-        """Return which broker does not answer that a partition is waiting for; "" if it waits for none."""
+        """Return what a partition has been waiting for since it was reported; "" if it waits for nothing."""
+        if partition.is_error_reported:
+            return partition.passing_error
         silent = self._silent.get(partition.named_leader)
         is_waiting = silent is not None and silent.is_reported and not partition.is_stopped
         return str(silent.error) if silent is not None and is_waiting else ""
@@ -337,7 +354,9 @@ class Mirror:
             )
         if reason := conflict(self._options, known.topics):
             raise MirrorError(reason)
-        chosen = [each for each in topics.chosen_topics(metadata, self._options) if self._can_mirror(each, known)]
+        selected = topics.chosen_topics(metadata, self._options)
+        chosen = [each for each in selected if self._can_mirror(each, known)]
+        self._note_unready(each for each in selected if each.error and each.name not in self.failures)
         new = [each for each in chosen if each.name not in known.topics or _is_another(each, known.topics[each.name])]
         if new or self._directory.mirror is None:
             known = await self._record(known, new)
@@ -350,7 +369,8 @@ class Mirror:
     def _can_mirror(self, topic: TopicInfo, known: MirrorFile) -> bool:
         failure = self._failure_of(topic, known)
         if not failure:
-            self.failures.pop(topic.name, None)
+            if topic.error == ErrorCode.NONE:
+                self.failures.pop(topic.name, None)
             return topic.error == ErrorCode.NONE
         if self.failures.get(topic.name) != failure:
             self.failures[topic.name] = failure
@@ -359,6 +379,19 @@ class Mirror:
                 if each.name.topic == topic.name:
                     each.stop(failure, is_another=True)
         return False
+
+    def _note_unready(self, found: Iterable[TopicInfo]) -> None:
+        """Ask again for topics whose partitions the source does not name now; with `once` they fail in the end."""
+        now, before = trio.current_time(), self._unready
+        self._unready = {}
+        for each in found:
+            self._asks_again = True
+            since = before.get(each.name, now)
+            if self._options.once and now - since > PATIENCE_S:
+                self.failures[each.name] = f"the source answers {error_name(each.error)}; start the mirror again"
+                self._on_event(f"{each.name}: {self.failures[each.name]}")
+            else:
+                self._unready[each.name] = since
 
     def _failure_of(self, topic: TopicInfo, known: MirrorFile) -> str:
         if topic.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -506,14 +539,21 @@ class Mirror:
             await in_thread(partial(self._set_begun, begun))
 
     def _is_answered(self, partition: MirroredPartition, answer: SourceOffset | None) -> bool:
-        if answer is None or answer.error in _PASSING:
+        if answer is None:
             self._asks_again = True
+            return False
+        if is_passing(answer.error):
+            self._note_error(partition, f"ListOffsets: {error_name(answer.error)}")
             return False
         if answer.error:
             partition.stop(f"ListOffsets: {error_name(answer.error)}")
             self.changed(partition)
             return False
         return True
+
+    def _note_error(self, partition: MirroredPartition, text: str) -> None:
+        partition.note_error(text, trio.current_time())
+        self._asks_again = True
 
     def _follow_leaders(self, metadata: ClusterMetadata) -> None:
         now = trio.current_time()
@@ -600,8 +640,11 @@ class Mirror:
     async def _is_prefix(self, asked: OffsetQuery, answer: SourceOffset | None) -> bool:
         """Cut what the source lost in an election; return whether the leader epochs of log and leader now agree."""
         found = self.partitions[asked.name]
-        if answer is None or answer.error in _PASSING:
+        if answer is None:
             self._asks_again = True
+            return False
+        if is_passing(answer.error):
+            self._note_error(found, f"OffsetForLeaderEpoch: {error_name(answer.error)}")
             return False
         if answer.error == ErrorCode.UNSUPPORTED_VERSION:
             return True
@@ -684,7 +727,7 @@ class Mirror:
         for each in empty:
             at, answer = each.empty_at, starts.get(each.name)
             each.empty_at = UNKNOWN  # the next response says it again
-            if answer is None or answer.error in _PASSING:
+            if answer is None or is_passing(answer.error):
                 self._asks_again = True
             elif at != each.end:
                 continue
@@ -768,20 +811,6 @@ def _make_archive(directory: LogDirectory, known: MirrorFile) -> None:
 _NO_LEADER = NoBrokerAnswers("the source has no leader for some partitions")
 
 _DESCRIBE_CONFIGS = ": the user of --config needs DESCRIBE_CONFIGS of the topic"
-
-_PASSING = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-)
-"""Errors that pass when the metadata is read again."""
 
 
 def _is_another(topic: TopicInfo, recorded: MirroredTopic) -> bool:

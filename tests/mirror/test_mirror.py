@@ -867,3 +867,68 @@ async def test_a_leader_that_refuses_the_client_does_not_keep_the_others(
     assert sorted(each.partition(":")[0] for each in events) == ["orders-0", "orders-1"]
     assert all("the certificate is for another host" in each for each in events)
     assert directory.log(USERS).next_offset == 1
+
+
+@pytest.mark.parametrize("passes", [True, False])
+async def test_once_waits_for_a_topic_that_has_no_partitions_at_the_moment(
+    passes: bool, running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(source.log(ORDERS), b"one")
+    append(source.log(USERS), b"two")
+    monkeypatch.setattr(mirror_module, "PATIENCE_S", 5.0 if passes else 0.3)
+    left = 3
+
+    def change(_: Any, response: Any) -> None:
+        nonlocal left
+        if isinstance(response, m.MetadataResponse) and left:
+            left -= passes
+            for each in response.topics:
+                if each.name == "users":
+                    each.error_code, each.partitions = ErrorCode.LEADER_NOT_AVAILABLE, []
+
+    change_responses(monkeypatch, change)
+    events = await mirrored(running, directory)
+    cause = "users: the source answers LEADER_NOT_AVAILABLE; start the mirror again"
+    assert events == ([] if passes else [cause])
+    assert (directory.log(ORDERS).next_offset, directory.has(USERS)) == (1, passes)
+    assert not passes or directory.log(USERS).next_offset == 1
+
+
+@pytest.mark.parametrize("passes", [True, False])
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR])
+async def test_an_error_of_a_partition_that_may_pass_is_reported_and_tried_again(
+    code: ErrorCode,
+    *,
+    passes: bool,
+    running: Running,
+    source: LogDirectory,
+    directory: LogDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    append(source.log(ORDERS), b"one")
+    append(source.log(USERS), b"two")
+    monkeypatch.setattr(mirror_module, "SILENT_S", 0.0)
+    monkeypatch.setattr(mirror_module, "PATIENCE_S", 5.0 if passes else 0.3)
+    left = 3
+
+    def change(request: Any, response: Any) -> None:
+        nonlocal left
+        if not isinstance(request, m.FetchRequest):
+            return
+        for topic in response.responses:
+            for each in topic.partitions:
+                if left and topic.topic_id == users_id:
+                    left -= passes
+                    each.error_code, each.records = code, None
+
+    users_id = source.topic_id(USERS)
+    change_responses(monkeypatch, change)
+    events = await mirrored(running, directory)
+    error = f"users-0: offset 0: the source answers {code.name}"
+    last = (
+        "users-0: the source answers again"
+        if passes
+        else f"{error}; see the log of the broker, and start the mirror again"
+    )
+    assert events == [f"{error}; trying again", last]
+    assert (directory.log(ORDERS).next_offset, directory.log(USERS).next_offset) == (1, int(passes))
