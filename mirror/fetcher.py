@@ -20,7 +20,7 @@ import trio
 
 from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.connection import BrokerConnection
-from offsetfs.client.errors import ClientError, Disconnected, ResponseTooLarge, error_name
+from offsetfs.client.errors import ClientError, Disconnected, KafkaError, ResponseTooLarge, error_name
 from offsetfs.mirror.partition import UNKNOWN, MirroredPartition
 from offsetfs.mirror.session import TOPIC_IDS_VERSION, SourceSession
 from offsetfs.protocol import messages as m
@@ -62,6 +62,17 @@ MOVED = frozenset(
 )
 """Errors after which the metadata says more."""
 
+
+def is_passing(code: int) -> bool:
+    """Whether an error of a partition may pass: it is asked again, as by Kafka's consumer.
+
+    An unknown error of the server, too, such as that of remote storage which does not answer. Not a damaged batch.
+    """
+    if code == ErrorCode.CORRUPT_MESSAGE:
+        return False
+    return code in MOVED or code == ErrorCode.UNKNOWN_SERVER_ERROR or KafkaError(code).is_retriable
+
+
 _SESSION_LOST = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -87,6 +98,12 @@ class FetcherOwner(Protocol):
 
     def bytes_max(self) -> int:
         """Return how many bytes one response may have."""
+
+    def node_failed(self, node: int, error: ClientError) -> None:
+        """Record that a broker does not answer, for a reason that may pass; ask for the leaders again."""
+
+    def node_answered(self, node: int) -> None:
+        """Record that a broker answers."""
 
     def metadata_is_old(self) -> None:
         """Ask for the leaders again, soon."""
@@ -166,6 +183,8 @@ class NodeFetcher:
     async def _failed(self, partitions: Sequence[MirroredPartition], error: ClientError) -> None:
         self._session.restart()
         self._owner.metadata_is_old()
+        if error.is_retriable:
+            self._owner.node_failed(self.node, error)
         if isinstance(error, ResponseTooLarge) and len(partitions) > 1:
             self._alone = list(partitions)
             await trio.sleep(PAUSE_S)
@@ -207,6 +226,7 @@ class NodeFetcher:
             self._owner.metadata_is_old()
             await trio.sleep(PAUSE_S)
             return []
+        self._owner.node_answered(self.node)
         self._session.taken(response.session_id)
         fetched = self._take(partitions, response)
         if not fetched and response.throttle_time_ms > 0:
@@ -248,6 +268,8 @@ class NodeFetcher:
         if data.error_code:
             self._take_error(found, data.error_code)
             return None
+        if found.note_answer():
+            self._owner.report(found, "the source answers again")
         if data.diverging_epoch.epoch != UNKNOWN:
             found.is_checked = False
             self._owner.changed(found)
@@ -276,8 +298,9 @@ class NodeFetcher:
                 found.read_replica = UNKNOWN
             else:
                 found.is_out_of_range = True
-        elif code in MOVED:
+        elif is_passing(code):
             found.read_replica = UNKNOWN
+            found.note_error(f"offset {found.end}: the source answers {error_name(code)}", trio.current_time())
             found.wait_until = trio.current_time() + PAUSE_S
             self._owner.metadata_is_old()
         else:

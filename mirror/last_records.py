@@ -17,6 +17,7 @@ from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.errors import ClientError
 from offsetfs.mirror.fetcher import MOVED, data_of, records_of
 from offsetfs.mirror.partition import UNKNOWN, MirroredPartition
+from offsetfs.mirror.positions import OnFailure
 from offsetfs.mirror.session import LEADER_EPOCH_VERSION, TOPIC_IDS_VERSION
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.message import NO_ID
@@ -45,7 +46,7 @@ Results = Mapping[MirroredPartition, Comparison | int]
 """For each partition a `Comparison`, or the first offset at which a record of its last batch differs."""
 
 
-async def compare(client: ClusterClient, partitions: Iterable[MirroredPartition]) -> Results:
+async def compare(client: ClusterClient, partitions: Iterable[MirroredPartition], on_failure: OnFailure) -> Results:
     """Compare the last batch of each partition with what its leader has there."""
     waiting = list(partitions)
     found: dict[MirroredPartition, Comparison | int] = dict.fromkeys(waiting, Comparison.EQUAL)
@@ -57,7 +58,7 @@ async def compare(client: ClusterClient, partitions: Iterable[MirroredPartition]
             if batch is not None:
                 by_leader[each.leader][each] = batch
         for leader, batches in by_leader.items():
-            found |= await _compared(client, leader, batches)
+            found |= await _compared(client, leader, batches, on_failure)
         del waiting[: len(own)]
     return found
 
@@ -77,7 +78,9 @@ def _last_batches(partitions: Iterable[MirroredPartition]) -> dict[MirroredParti
     return found
 
 
-async def _compared(client: ClusterClient, leader: int, own: Mapping[MirroredPartition, Batch]) -> Results:
+async def _compared(
+    client: ClusterClient, leader: int, own: Mapping[MirroredPartition, Batch], on_failure: OnFailure
+) -> Results:
     """Compare partitions of one leader."""
     try:
         fetched = await _fetched(client, leader, own)
@@ -85,8 +88,9 @@ async def _compared(client: ClusterClient, leader: int, own: Mapping[MirroredPar
             # A batch that is larger than the one here is in a response only as the first one of it.
             if records is not None and not records and len(own) > 1:
                 fetched |= await _fetched(client, leader, {each: own[each]})
-    except ClientError as error:  # one that does not pass is raised by the request for the next records, too
-        return dict.fromkeys(own, Comparison.NO_ANSWER if error.is_retriable else Comparison.EQUAL)
+    except ClientError as error:
+        on_failure(leader, error)
+        return dict.fromkeys(own, Comparison.NO_ANSWER)
     return await in_thread_or_here(
         lambda: {each: _difference(batch, fetched.get(each, _NOTHING)) for each, batch in own.items()}
     )

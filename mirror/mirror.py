@@ -13,16 +13,16 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import trio
 
 from offsetfs.client.cluster import ClusterClient
-from offsetfs.client.errors import ClientError, error_name
+from offsetfs.client.errors import ClientError, NoBrokerAnswers, error_name
 from offsetfs.client.metadata import ClusterMetadata, TopicInfo
 from offsetfs.mirror import last_records, positions, topics
-from offsetfs.mirror.fetcher import NodeFetcher
+from offsetfs.mirror.fetcher import NodeFetcher, is_passing
 from offsetfs.mirror.groups import GroupMirror, conflict
 from offsetfs.mirror.last_records import Comparison
 from offsetfs.mirror.options import EARLIEST, FETCH_BYTES_MAX, FLIGHT_BYTES_MAX, LATEST, MirrorOptions, OnGap
@@ -51,6 +51,12 @@ FLUSH_BYTES = 64 << 20
 MISSING_S = 5.0
 """For how long the metadata has to be without a topic until it counts as deleted."""
 
+SILENT_S = 15.0
+"""For how long a broker may not answer, or a partition may have no leader, before it is reported.
+
+A cluster names another leader for a broker that was killed after some ten seconds (broker.session.timeout.ms).
+"""
+
 PATIENCE_S = 60.0
 """With `once`: how long the source may not answer, or a partition may have no leader."""
 
@@ -63,6 +69,15 @@ OnEvent = Callable[[str], None]
 
 class MirrorError(Exception):
     """The directory cannot be a mirror of the cluster. The message has the remedy."""
+
+
+@dataclass(slots=True)
+class _SilentBroker:
+    """A broker that does not answer; of the node id UNKNOWN: partitions without a leader."""
+
+    since: float
+    error: ClientError
+    is_reported: bool = False
 
 
 class Mirror:
@@ -84,6 +99,9 @@ class Mirror:
         self._missing_since: dict[str, float] = {}
         self._gone: set[str] = set()
         self._fetchers: dict[int, NodeFetcher] = {}
+        self._silent: dict[int, _SilentBroker] = {}
+        self._unready: dict[str, float] = {}
+        """Topics that the source has, but no partitions of them at the moment, and since when."""
         self._nursery: trio.Nursery | None = None
         self._wake = trio.Event()
         self._has_much = trio.Event()
@@ -170,7 +188,8 @@ class Mirror:
     @property
     def is_complete(self) -> bool:
         """Whether nothing is left to do with `once`."""
-        return self._options.once and all(each.is_complete for each in self.partitions.values())
+        is_ready = self._options.once and not self._unready
+        return is_ready and all(each.is_complete for each in self.partitions.values())
 
     @property
     def has_failed(self) -> bool:
@@ -184,6 +203,8 @@ class Mirror:
             self._wake = trio.Event()
             self._start_fetchers()
             await self._attend()
+            self._attend_silent()
+            self._attend_failing()
             if self.is_complete:
                 break
             now = trio.current_time()
@@ -219,6 +240,46 @@ class Mirror:
         for each in self._fetchers.values():
             each.wake()
 
+    def _attend_silent(self) -> None:
+        """Report brokers that do not answer. With `once` their partitions stop in the end; the others go on."""
+        now = trio.current_time()
+        for node, silent in list(self._silent.items()):
+            waiting = [each for each in self._active() if each.named_leader == node and not each.is_complete]
+            has_ended = self._options.once and node != UNKNOWN and now - silent.since > PATIENCE_S
+            if not waiting:
+                del self._silent[node]
+                if silent.is_reported:
+                    self._on_event("the partitions that waited have another leader, or are complete")
+            elif has_ended or not silent.error.is_retriable:
+                del self._silent[node]
+                for each in waiting:
+                    each.stop(f"{silent.error}; start the mirror again when broker {node} answers")
+                    self.changed(each)
+            elif not silent.is_reported and now - silent.since >= SILENT_S:
+                silent.is_reported = True
+                shown = ", ".join(str(each.name) for each in waiting[:NAMES_SHOWN])
+                more = ", …" if len(waiting) > NAMES_SHOWN else ""
+                self._on_event(f"{silent.error}; these partitions wait, and the others go on: {shown}{more}")
+
+    def _attend_failing(self) -> None:
+        """Report errors of partitions that do not pass soon. With `once` the partitions stop in the end."""
+        now = trio.current_time()
+        for each in [each for each in self._active() if each.passing_error and not each.is_complete]:
+            if self._options.once and now - each.failing_since > PATIENCE_S:
+                each.stop(f"{each.passing_error}; see the log of the broker, and start the mirror again")
+                self.changed(each)
+            elif not each.is_error_reported and now - each.failing_since >= SILENT_S:
+                each.is_error_reported = True
+                self.report(each, f"{each.passing_error}; trying again")
+
+    def waiting_for(self, partition: MirroredPartition) -> str:
+        """Return what a partition has been waiting for since it was reported; "" if it waits for nothing."""
+        if partition.is_error_reported:
+            return partition.passing_error
+        silent = self._silent.get(partition.named_leader)
+        is_waiting = silent is not None and silent.is_reported and not partition.is_stopped
+        return str(silent.error) if silent is not None and is_waiting else ""
+
     # --- for the fetchers ---------------------------------------------------------------------------------------------
 
     def partitions_of(self, node: int) -> list[MirroredPartition]:
@@ -231,6 +292,16 @@ class Mirror:
 
     def bytes_max(self) -> int:
         return min(FETCH_BYTES_MAX, max(FLIGHT_BYTES_MAX // 2 // max(len(self._fetchers), 1), 1 << 20))
+
+    def node_failed(self, node: int, error: ClientError) -> None:
+        silent = self._silent.setdefault(node, _SilentBroker(trio.current_time(), error))
+        silent.error = error
+        self.metadata_is_old()
+
+    def node_answered(self, node: int) -> None:
+        silent = self._silent.pop(node, None)
+        if silent is not None and silent.is_reported:
+            self._on_event(f"broker {node} answers again")
 
     def metadata_is_old(self) -> None:
         self._asks_again = True
@@ -283,7 +354,9 @@ class Mirror:
             )
         if reason := conflict(self._options, known.topics):
             raise MirrorError(reason)
-        chosen = [each for each in topics.chosen_topics(metadata, self._options) if self._can_mirror(each, known)]
+        selected = topics.chosen_topics(metadata, self._options)
+        chosen = [each for each in selected if self._can_mirror(each, known)]
+        self._note_unready(each for each in selected if each.error and each.name not in self.failures)
         new = [each for each in chosen if each.name not in known.topics or _is_another(each, known.topics[each.name])]
         if new or self._directory.mirror is None:
             known = await self._record(known, new)
@@ -296,7 +369,8 @@ class Mirror:
     def _can_mirror(self, topic: TopicInfo, known: MirrorFile) -> bool:
         failure = self._failure_of(topic, known)
         if not failure:
-            self.failures.pop(topic.name, None)
+            if topic.error == ErrorCode.NONE:
+                self.failures.pop(topic.name, None)
             return topic.error == ErrorCode.NONE
         if self.failures.get(topic.name) != failure:
             self.failures[topic.name] = failure
@@ -305,6 +379,19 @@ class Mirror:
                 if each.name.topic == topic.name:
                     each.stop(failure, is_another=True)
         return False
+
+    def _note_unready(self, found: Iterable[TopicInfo]) -> None:
+        """Ask again for topics whose partitions the source does not name now; with `once` they fail in the end."""
+        now, before = trio.current_time(), self._unready
+        self._unready = {}
+        for each in found:
+            self._asks_again = True
+            since = before.get(each.name, now)
+            if self._options.once and now - since > PATIENCE_S:
+                self.failures[each.name] = f"the source answers {error_name(each.error)}; start the mirror again"
+                self._on_event(f"{each.name}: {self.failures[each.name]}")
+            else:
+                self._unready[each.name] = since
 
     def _failure_of(self, topic: TopicInfo, known: MirrorFile) -> str:
         if topic.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -430,10 +517,10 @@ class Mirror:
             if info is not None and info.leader != UNKNOWN:
                 asked.append(OffsetQuery(each.name, info.leader, info.leader_epoch, self._options.start))
         empty = [each for each in asked if not self._has_begun(each.name)]
-        starts = await positions.offsets_at(self._client, empty)
+        starts = await positions.offsets_at(self._client, empty, self.node_failed)
         ends: positions.Answers = {}
         if self._options.once:
-            ends = await positions.offsets_at(self._client, [_at(each, LATEST) for each in asked])
+            ends = await positions.offsets_at(self._client, [_at(each, LATEST) for each in asked], self.node_failed)
         begun = {each.name.topic: {*self._begun(each.name.topic)} for each in new}
         for one in asked:
             found = self.partitions[one.name]
@@ -452,8 +539,11 @@ class Mirror:
             await in_thread(partial(self._set_begun, begun))
 
     def _is_answered(self, partition: MirroredPartition, answer: SourceOffset | None) -> bool:
-        if answer is None or answer.error in _PASSING:
+        if answer is None:
             self._asks_again = True
+            return False
+        if is_passing(answer.error):
+            self._note_error(partition, f"ListOffsets: {error_name(answer.error)}")
             return False
         if answer.error:
             partition.stop(f"ListOffsets: {error_name(answer.error)}")
@@ -461,14 +551,20 @@ class Mirror:
             return False
         return True
 
+    def _note_error(self, partition: MirroredPartition, text: str) -> None:
+        partition.note_error(text, trio.current_time())
+        self._asks_again = True
+
     def _follow_leaders(self, metadata: ClusterMetadata) -> None:
         now = trio.current_time()
         for each in self._active():
             topic = metadata.topics.get(each.name.topic)
             info = None if topic is None else topic.partitions.get(each.name.partition)
+            each.named_leader = UNKNOWN if info is None else info.leader
             if info is None or info.leader == UNKNOWN:
                 self._note_leaderless(each, now)
                 continue
+            each.leaderless_since = math.inf
             if each.leader == UNKNOWN:
                 continue  # not begun
             if (info.leader, info.leader_epoch) != (each.leader, each.leader_epoch):
@@ -477,6 +573,7 @@ class Mirror:
 
     def _note_leaderless(self, partition: MirroredPartition, now: float) -> None:
         self._asks_again = True
+        self.node_failed(UNKNOWN, _NO_LEADER)
         if not self._options.once:
             return
         if math.isinf(partition.leaderless_since):
@@ -519,13 +616,13 @@ class Mirror:
             each.restart(max(each.log.next_offset, each.end if self._options.keep else 0))
             if each.position_epoch != UNKNOWN:
                 asked.append(OffsetQuery(each.name, each.leader, each.leader_epoch, each.position_epoch))
-        answers = await positions.ends_of_epochs(self._client, asked)
+        answers = await positions.ends_of_epochs(self._client, asked, self.node_failed)
         differing = {one.name for one in asked if not await self._is_prefix(one, answers.get(one.name))}
         await self._compare_ends([each for each in unchecked if each.name not in differing])
 
     async def _compare_ends(self, found: Sequence[MirroredPartition]) -> None:
         """Stop partitions whose last records are others than those of the source; the rest are checked."""
-        compared = await last_records.compare(self._client, found)
+        compared = await last_records.compare(self._client, found, self.node_failed)
         for each, result in compared.items():
             if isinstance(result, int):
                 each.stop(
@@ -543,8 +640,11 @@ class Mirror:
     async def _is_prefix(self, asked: OffsetQuery, answer: SourceOffset | None) -> bool:
         """Cut what the source lost in an election; return whether the leader epochs of log and leader now agree."""
         found = self.partitions[asked.name]
-        if answer is None or answer.error in _PASSING:
+        if answer is None:
             self._asks_again = True
+            return False
+        if is_passing(answer.error):
+            self._note_error(found, f"OffsetForLeaderEpoch: {error_name(answer.error)}")
             return False
         if answer.error == ErrorCode.UNSUPPORTED_VERSION:
             return True
@@ -602,8 +702,8 @@ class Mirror:
         asked = [OffsetQuery(each.name, each.leader, each.leader_epoch, EARLIEST) for each in outside]
         if not asked:
             return
-        starts = await positions.offsets_at(self._client, asked)
-        ends = await positions.offsets_at(self._client, [_at(each, LATEST) for each in asked])
+        starts = await positions.offsets_at(self._client, asked, self.node_failed)
+        ends = await positions.offsets_at(self._client, [_at(each, LATEST) for each in asked], self.node_failed)
         for each in outside:
             start, end = starts.get(each.name), ends.get(each.name)
             if not self._is_answered(each, start) or not self._is_answered(each, end):
@@ -623,11 +723,11 @@ class Mirror:
         An empty response does not prove it: the source may not have read them from its remote storage yet.
         """
         asked = [OffsetQuery(each.name, each.leader, each.leader_epoch, LATEST) for each in empty]
-        starts: positions.Answers = await positions.local_starts(self._client, asked) if asked else {}
+        starts = await positions.local_starts(self._client, asked, self.node_failed)
         for each in empty:
             at, answer = each.empty_at, starts.get(each.name)
             each.empty_at = UNKNOWN  # the next response says it again
-            if answer is None or answer.error in _PASSING:
+            if answer is None or is_passing(answer.error):
                 self._asks_again = True
             elif at != each.end:
                 continue
@@ -708,21 +808,9 @@ def _make_archive(directory: LogDirectory, known: MirrorFile) -> None:
         directory.set_mirror(replace(known, keep=True))
 
 
-_DESCRIBE_CONFIGS = ": the user of --config needs DESCRIBE_CONFIGS of the topic"
+_NO_LEADER = NoBrokerAnswers("the source has no leader for some partitions")
 
-_PASSING = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-)
-"""Errors that pass when the metadata is read again."""
+_DESCRIBE_CONFIGS = ": the user of --config needs DESCRIBE_CONFIGS of the topic"
 
 
 def _is_another(topic: TopicInfo, recorded: MirroredTopic) -> bool:

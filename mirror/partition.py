@@ -25,6 +25,8 @@ class MirroredPartition:
     log: Log
     leader: int = UNKNOWN
     leader_epoch: int = UNKNOWN
+    named_leader: int = UNKNOWN
+    """The leader in the metadata, before it has said where the partition begins."""
     read_replica: int = UNKNOWN
     """The follower that the leader has named, because it is nearer; UNKNOWN: none."""
     generation: int = 0
@@ -46,6 +48,10 @@ class MirroredPartition:
     empty_since: float = math.inf
     """Since when the source sends nothing although it has records at `end`, in its remote storage."""
     wait_until: float = 0.0
+    passing_error: str = ""
+    """What the source answers instead of records, for a reason that may pass."""
+    failing_since: float = math.inf
+    is_error_reported: bool = False
     leaderless_since: float = math.inf
     failure: str = ""
     """Why the partition is not mirrored any more, or not now."""
@@ -80,6 +86,16 @@ class MirroredPartition:
     def lag_seconds(self, now: float) -> float:
         """Return the seconds for which the source has had more records; 0 when the mirror has all of them."""
         return max(now - self.behind_since, 0.0)
+
+    def note_error(self, text: str, now: float) -> None:
+        """Record that the source answers with an error that may pass."""
+        self.passing_error, self.failing_since = text, min(self.failing_since, now)
+
+    def note_answer(self) -> bool:
+        """Record that the source answers without an error; return whether an error was reported before."""
+        was_reported, self.is_error_reported = self.is_error_reported, False
+        self.passing_error, self.failing_since = "", math.inf
+        return was_reported
 
     def can_fetch(self, now: float) -> bool:
         """Whether records can be asked for at `now`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,45 +44,61 @@ class SourceOffset:
 
 Answers = Mapping[TopicPartition, SourceOffset]
 
+OnFailure = Callable[[int, ClientError], None]
+"""Called with the node id of a leader that could not be asked, and the reason. Its partitions have no answer."""
 
-async def offsets_at(client: ClusterClient, asked: Iterable[OffsetQuery]) -> Answers:
-    """Return the offset of the first record at a time or later; the end where there is none. Failed leaders: no answer.
+
+async def offsets_at(client: ClusterClient, asked: Sequence[OffsetQuery], on_failure: OnFailure) -> Answers:
+    """Return the offset of the first record at a time or later; the end where there is none.
 
     EARLIEST and LATEST are times, too.
     """
-    found: dict[TopicPartition, SourceOffset] = {}
-    for leader, partitions in _by_leader(asked).items():
-        try:
-            found |= await _times(client, leader, partitions)
-        except ClientError as error:
-            if not error.is_retriable:
-                raise
+    found = await _from_leaders(client, asked, _times, on_failure)
     later = [each for each in asked if each.value != LATEST and found.get(each.name) == SourceOffset(0)]
     if later:
-        found |= await offsets_at(
-            client, [OffsetQuery(each.name, each.leader, each.leader_epoch, LATEST) for each in later]
-        )
+        ends = [OffsetQuery(each.name, each.leader, each.leader_epoch, LATEST) for each in later]
+        for each in later:
+            del found[each.name]
+        found |= await offsets_at(client, ends, on_failure)
     return found
 
 
-async def local_starts(client: ClusterClient, asked: Iterable[OffsetQuery]) -> Answers:
+async def local_starts(client: ClusterClient, asked: Sequence[OffsetQuery], on_failure: OnFailure) -> Answers:
     """Return the first offset on the disk of each leader; below it records are in remote storage (KIP-405).
 
-    0 for brokers that know of no remote storage. Failed leaders: no answer.
+    0 for brokers that know of no remote storage.
     """
+    return await _from_leaders(client, asked, _local_starts, on_failure)
+
+
+async def ends_of_epochs(client: ClusterClient, asked: Sequence[OffsetQuery], on_failure: OnFailure) -> Answers:
+    """Return where epochs end at their leaders; offset -1 if the broker cannot say, or does not know the epoch."""
+    return await _from_leaders(client, asked, _epochs, on_failure)
+
+
+_Ask = Callable[[ClusterClient, int, list[OffsetQuery]], Awaitable[dict[TopicPartition, SourceOffset]]]
+
+
+async def _from_leaders(
+    client: ClusterClient, asked: Sequence[OffsetQuery], ask: _Ask, on_failure: OnFailure
+) -> dict[TopicPartition, SourceOffset]:
     found: dict[TopicPartition, SourceOffset] = {}
     for leader, partitions in _by_leader(asked).items():
         try:
-            connection = await client.connection(leader)
-            if connection.version_of(m.ListOffsetsRequest) < LOCAL_STARTS_VERSION:
-                found |= {each.name: SourceOffset(ErrorCode.NONE, 0) for each in partitions}
-                continue
-            local = [OffsetQuery(each.name, leader, each.leader_epoch, EARLIEST_LOCAL) for each in partitions]
-            found |= await _times(client, leader, local)
-        except ClientError as error:
-            if not error.is_retriable:
-                raise
+            found |= await ask(client, leader, partitions)
+        except ClientError as error:  # the other leaders are asked all the same
+            on_failure(leader, error)
     return found
+
+
+async def _local_starts(
+    client: ClusterClient, leader: int, asked: list[OffsetQuery]
+) -> dict[TopicPartition, SourceOffset]:
+    connection = await client.connection(leader)
+    if connection.version_of(m.ListOffsetsRequest) < LOCAL_STARTS_VERSION:
+        return {each.name: SourceOffset(ErrorCode.NONE, 0) for each in asked}
+    local = [OffsetQuery(each.name, leader, each.leader_epoch, EARLIEST_LOCAL) for each in asked]
+    return await _times(client, leader, local)
 
 
 async def _times(client: ClusterClient, leader: int, asked: list[OffsetQuery]) -> dict[TopicPartition, SourceOffset]:
@@ -98,18 +114,6 @@ async def _times(client: ClusterClient, leader: int, asked: list[OffsetQuery]) -
 def _offset_of(found: Any) -> int:
     """Return the offset; brokers before 0.10.1 have a list of them."""
     return int(found.old_style_offsets[0]) if found.old_style_offsets else int(found.offset)
-
-
-async def ends_of_epochs(client: ClusterClient, asked: Iterable[OffsetQuery]) -> Answers:
-    """Return where epochs end at their leaders; offset -1 if the broker cannot say, or does not know the epoch."""
-    found: dict[TopicPartition, SourceOffset] = {}
-    for leader, partitions in _by_leader(asked).items():
-        try:
-            found |= await _epochs(client, leader, partitions)
-        except ClientError as error:
-            if not error.is_retriable:
-                raise
-    return found
 
 
 async def _epochs(client: ClusterClient, leader: int, asked: list[OffsetQuery]) -> dict[TopicPartition, SourceOffset]:

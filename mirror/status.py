@@ -24,6 +24,7 @@ class PartitionStatus:
     lag_seconds: float
     """For how long the source has been ahead; 0 when it is not."""
     failure: str | None
+    """Why it is not mirrored, or not now."""
     appended_bytes: int
     """The bytes that this process has appended."""
 
@@ -57,11 +58,11 @@ class MirrorStatus:
 def status_of(mirror: Mirror) -> MirrorStatus:
     """Return the current state; on the event loop."""
     now = trio.current_time()
-    partitions = {name: _partition(each, now) for name, each in mirror.partitions.items()}
+    partitions = {name: _partition(each, mirror.waiting_for(each), now) for name, each in mirror.partitions.items()}
     return MirrorStatus(mirror.source, dict(mirror.failures), partitions)
 
 
-def _partition(partition: MirroredPartition, now: float) -> PartitionStatus:
+def _partition(partition: MirroredPartition, waiting_for: str, now: float) -> PartitionStatus:
     lag = None if partition.lag == UNKNOWN else partition.lag
     seconds = round(partition.lag_seconds(now), 1)
-    return PartitionStatus(lag, seconds, partition.failure or None, partition.appended_bytes)
+    return PartitionStatus(lag, seconds, partition.failure or waiting_for or None, partition.appended_bytes)

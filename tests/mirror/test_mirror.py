@@ -18,14 +18,14 @@ from running_broker import Running
 
 from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.connection import BrokerConnection
-from offsetfs.client.errors import AuthenticationFailed
+from offsetfs.client.errors import AuthenticationFailed, TlsFailed
 from offsetfs.client.properties import ClientProperties
 from offsetfs.mirror import fetcher
 from offsetfs.mirror import mirror as mirror_module
 from offsetfs.mirror.mirror import Mirror, MirrorError
 from offsetfs.mirror.options import EARLIEST, EARLIEST_LOCAL, LATEST, MirrorOptions, OnGap
 from offsetfs.mirror.process import MirrorBeside, MirrorSource
-from offsetfs.mirror.status import MirrorStatus
+from offsetfs.mirror.status import MirrorStatus, status_of
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, LogReader, TopicPartition
@@ -797,3 +797,138 @@ async def test_from_counts_again_for_a_topic_that_was_deleted_here(
     directory.delete_partition(USERS)
     await mirrored(running, directory, FROM_LATEST)
     assert (directory.log(USERS).log_start_offset, directory.log(USERS).next_offset) == (1, 1)
+
+
+def with_dead_leader(monkeypatch: pytest.MonkeyPatch, topic: str, node: int = 99) -> None:
+    """Let the metadata name a broker as the leader of a topic that refuses connections, or none."""
+
+    def change(_: Any, response: Any) -> None:
+        if isinstance(response, m.MetadataResponse):
+            response.brokers.append(m.MetadataResponseBroker(99, "127.0.0.1", 1))
+            for each in response.topics:
+                for partition in each.partitions if each.name == topic else ():
+                    partition.leader_id = node
+
+    change_responses(monkeypatch, change)
+
+
+async def test_a_leader_that_cannot_be_reached_is_reported_and_ends_a_single_run_with_an_error(
+    running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(source.log(ORDERS), b"one")
+    append(source.log(USERS), b"two")
+    monkeypatch.setattr(mirror_module, "SILENT_S", 0.0)
+    monkeypatch.setattr(mirror_module, "PATIENCE_S", 0.5)
+    with_dead_leader(monkeypatch, "users")
+    reported, stopped = await mirrored(running, directory)
+    assert "127.0.0.1:1" in reported
+    assert reported.endswith("; these partitions wait, and the others go on: users-0")
+    assert stopped.startswith("users-0: ") and stopped.endswith("; start the mirror again when broker 99 answers")
+    assert (directory.log(ORDERS).next_offset, directory.log(USERS).next_offset) == (1, 0)
+
+
+@pytest.mark.parametrize("node", [99, -1])
+async def test_status_says_that_a_partition_waits_for_its_leader(
+    node: int, running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(source.log(USERS), b"two")
+    monkeypatch.setattr(mirror_module, "SILENT_S", 0.0)
+    events = list[str]()
+    async with ClusterClient([running.address]) as client, trio.open_nursery() as nursery:
+        mirror = Mirror(directory, client, "source:9092", MirrorOptions(), events.append)
+        with monkeypatch.context() as patch, trio.fail_after(5):
+            with_dead_leader(patch, "users", node)
+            nursery.start_soon(mirror.run)
+            while not events:
+                await trio.sleep(0.01)
+            failure = status_of(mirror).partitions[USERS].failure
+            assert failure is not None and ("127.0.0.1:1" in failure or "has no leader" in failure)
+            assert status_of(mirror).partitions[ORDERS].failure is None
+        await has(directory, USERS, 1)
+        assert status_of(mirror).partitions[USERS].failure is None
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_leader_that_refuses_the_client_does_not_keep_the_others(
+    running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(source.log(ORDERS), b"one")
+    append(source.log(USERS), b"two")
+    with_dead_leader(monkeypatch, "orders")
+    plain = ClusterClient.connection
+
+    async def connection(self: ClusterClient, node: Any) -> BrokerConnection:
+        if node == 99:
+            raise TlsFailed("the certificate is for another host")
+        return await plain(self, node)
+
+    monkeypatch.setattr(ClusterClient, "connection", connection)
+    events = await mirrored(running, directory)
+    assert sorted(each.partition(":")[0] for each in events) == ["orders-0", "orders-1"]
+    assert all("the certificate is for another host" in each for each in events)
+    assert directory.log(USERS).next_offset == 1
+
+
+@pytest.mark.parametrize("passes", [True, False])
+async def test_once_waits_for_a_topic_that_has_no_partitions_at_the_moment(
+    passes: bool, running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(source.log(ORDERS), b"one")
+    append(source.log(USERS), b"two")
+    monkeypatch.setattr(mirror_module, "PATIENCE_S", 5.0 if passes else 0.3)
+    left = 3
+
+    def change(_: Any, response: Any) -> None:
+        nonlocal left
+        if isinstance(response, m.MetadataResponse) and left:
+            left -= passes
+            for each in response.topics:
+                if each.name == "users":
+                    each.error_code, each.partitions = ErrorCode.LEADER_NOT_AVAILABLE, []
+
+    change_responses(monkeypatch, change)
+    events = await mirrored(running, directory)
+    cause = "users: the source answers LEADER_NOT_AVAILABLE; start the mirror again"
+    assert events == ([] if passes else [cause])
+    assert (directory.log(ORDERS).next_offset, directory.has(USERS)) == (1, passes)
+    assert not passes or directory.log(USERS).next_offset == 1
+
+
+@pytest.mark.parametrize("passes", [True, False])
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR])
+async def test_an_error_of_a_partition_that_may_pass_is_reported_and_tried_again(
+    code: ErrorCode,
+    *,
+    passes: bool,
+    running: Running,
+    source: LogDirectory,
+    directory: LogDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    append(source.log(ORDERS), b"one")
+    append(source.log(USERS), b"two")
+    monkeypatch.setattr(mirror_module, "SILENT_S", 0.0)
+    monkeypatch.setattr(mirror_module, "PATIENCE_S", 5.0 if passes else 0.3)
+    left = 3
+
+    def change(request: Any, response: Any) -> None:
+        nonlocal left
+        if not isinstance(request, m.FetchRequest):
+            return
+        for topic in response.responses:
+            for each in topic.partitions:
+                if left and topic.topic_id == users_id:
+                    left -= passes
+                    each.error_code, each.records = code, None
+
+    users_id = source.topic_id(USERS)
+    change_responses(monkeypatch, change)
+    events = await mirrored(running, directory)
+    error = f"users-0: offset 0: the source answers {code.name}"
+    last = (
+        "users-0: the source answers again"
+        if passes
+        else f"{error}; see the log of the broker, and start the mirror again"
+    )
+    assert events == [f"{error}; trying again", last]
+    assert (directory.log(ORDERS).next_offset, directory.log(USERS).next_offset) == (1, int(passes))
