@@ -4,6 +4,7 @@
        no longer keep are left out of the next one
     2  numbered manifests older than `keep_states_ms` are deleted, except the newest one
     3  objects that no remaining manifest names are deleted if they are older than `GRACE_MS`
+    4  so is what killed writers have not finished, in a store where that stays (`ObjectStore.unfinished`)
 
 Each state that stays is read once, because what it names must stay: a state for each run that found something new.
 
@@ -22,7 +23,7 @@ from types import MappingProxyType
 from offsetfs.archive.archived_objects import GRACE_MS
 from offsetfs.archive.manifest import ArchivedSegment, PartitionManifest
 from offsetfs.archive.numbered_documents import NumberedDocuments
-from offsetfs.archive.object_store import ObjectStore
+from offsetfs.archive.object_store import ObjectInfo, ObjectStore
 from offsetfs.storage import LogConfig, TopicPartition
 from offsetfs.storage.errors import InvalidName
 
@@ -57,6 +58,8 @@ def expire(
         except InvalidName:
             continue
         _expire_partition(store, partition, done, now, keep_states_ms, grace_ms, starts.get(partition))
+    if store.unfinished is not None:
+        _delete_old(store, store.objects(store.unfinished), done, now - grace_ms)
     return done
 
 
@@ -98,7 +101,11 @@ def _expire_partition(
             named |= PartitionManifest.decoded(state.content, url).objects().keys()
     # Listed after the states were: an object of a state that is published meanwhile is young, or named already.
     listed = [each for each in store.objects(f"{partition}/segments") if each.key not in named]
-    old = [each for each in listed if each.modified_ms is not None and each.modified_ms < now - grace_ms]
+    _delete_old(store, listed, done, now - grace_ms)
+
+
+def _delete_old(store: ObjectStore, objects: list[ObjectInfo], done: Expired, before_ms: int) -> None:
+    old = [each for each in objects if each.modified_ms is not None and each.modified_ms < before_ms]
     store.delete([each.key for each in old])
     done.objects += len(old)
     done.bytes += sum(each.size for each in old)
