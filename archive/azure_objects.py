@@ -8,12 +8,9 @@ when it ends; a listing reads neighbors too; and every answer with the status 40
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import re
-import weakref
-from asyncio import AbstractEventLoop
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,6 +19,7 @@ from azure.storage.blob import BlobProperties
 from azure.storage.blob.aio import BlobServiceClient, ExponentialRetry
 from fsspec.asyn import get_loop
 
+from offsetfs.archive.open_clients import close_with
 from offsetfs.archive.store_errors import RefusedCredentials
 
 logging.getLogger("azure").setLevel(logging.CRITICAL)  # its errors are raised as well
@@ -29,7 +27,6 @@ logging.getLogger("azure").setLevel(logging.CRITICAL)  # its errors are raised a
 _HOSTS = (".dfs.core.windows.net", ".blob.core.windows.net")
 _AT_ONCE_BYTES_MAX = 128 << 20  # of one request; the parts of an archive have up to 64 MiB
 _DELETIONS_AT_ONCE = 16
-_CLOSE_S_MAX = 1.0
 
 
 class MissingAccount(Exception):
@@ -43,7 +40,7 @@ class AzureObjects:
         """Find the account and credentials; makes no request. `MissingAccount`, ValueError for a wrong one."""
         self.loop = get_loop()
         self._client = _client(url, timeout_s, endpoint)
-        weakref.finalize(self, _close, self.loop, self._client, os.getpid())
+        close_with(self, self.loop, self._client.close)
 
     def _strip_protocol(self, url: str) -> str:
         parts = urlsplit(url)
@@ -155,16 +152,3 @@ def _client(url: str, timeout_s: float, endpoint: str | None) -> BlobServiceClie
 
 def _of_environment(name: str) -> str | None:
     return os.environ.get(f"AZURE_STORAGE_{name}") or None
-
-
-def _close(loop: AbstractEventLoop, client: BlobServiceClient, pid: int) -> None:
-    if os.getpid() != pid or not loop.is_running():  # a forked child has no thread for the loop
-        return
-    try:
-        is_inside = asyncio.get_running_loop() is loop
-    except RuntimeError:
-        is_inside = False
-    closing = asyncio.run_coroutine_threadsafe(client.close(), loop)
-    if not is_inside:
-        with contextlib.suppress(TimeoutError):
-            closing.result(_CLOSE_S_MAX)

@@ -6,6 +6,7 @@
     3  numbered manifests older than `keep_states_ms` are deleted from the lowest number on, except the newest one
     4  the manifests are listed again: those that are there stay, whatever the store has answered
     5  objects that none of them names are deleted if they are older than `GRACE_MS`
+    6  so is what killed writers have not finished, in a store where that stays (`ObjectStore.unfinished`)
 
 Each state that stays is read once, because what it names must stay: a state for each run that found something new. If
 one cannot be read, or a deletion is refused, the steps that follow are left out for this partition.
@@ -26,7 +27,7 @@ from offsetfs.archive import store_clock
 from offsetfs.archive.archived_objects import GRACE_MS
 from offsetfs.archive.manifest import ArchivedSegment, PartitionManifest
 from offsetfs.archive.numbered_documents import NumberedDocuments
-from offsetfs.archive.object_store import ObjectStore
+from offsetfs.archive.object_store import ObjectInfo, ObjectStore
 from offsetfs.storage import LogConfig, TopicPartition
 from offsetfs.storage.errors import InvalidName, StorageError
 
@@ -83,6 +84,8 @@ def expire(
             _expire_partition(store, partition, done, now, keep_states_ms, grace_ms, starts.get(partition))
         except (OSError, StorageError) as error:
             done.failed[partition] = error
+    if store.unfinished is not None:
+        _delete_old(store, store.objects(store.unfinished), done, now - grace_ms)
     return done
 
 
@@ -123,7 +126,11 @@ def _expire_partition(
             named |= PartitionManifest.decoded(state.content, url, partition).objects().keys()
     # Listed after the states were: an object of a state that is published meanwhile is young, or named already.
     listed = [each for each in store.objects(f"{partition}/segments") if each.key not in named]
-    old = [each for each in listed if each.modified_ms is not None and each.modified_ms < now - grace_ms]
+    _delete_old(store, listed, done, now - grace_ms)
+
+
+def _delete_old(store: ObjectStore, objects: list[ObjectInfo], done: Expired, before_ms: int) -> None:
+    old = [each for each in objects if each.modified_ms is not None and each.modified_ms < before_ms]
     store.delete([each.key for each in old])
     done.objects += len(old)
     done.bytes += sum(each.size for each in old)

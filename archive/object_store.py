@@ -1,4 +1,4 @@
-"""The objects below one URL of object storage: s3fs for S3, `google_objects`, `azure_objects`.
+"""The objects below one URL of object storage: s3fs for S3, `google_objects`, `azure_objects`, `webhdfs_objects`.
 
 Every call is bounded by the timeout of the store, the retries of the library included, and raises OSError with the URL
 as its file name: ENOENT for a missing object, bucket or container, EACCES for missing or refused credentials, EIO for
@@ -59,8 +59,8 @@ class ObjectStore:
     def __init__(self, url: str, settings: StoreSettings | None = None) -> None:
         """Load the library of the scheme and find credentials; makes no request to the store.
 
-        OSError EINVAL for a URL without bucket, or a name that is none; ENOPKG, EACCES; ENOTSUP for HDFS, and for
-        settings that the store does not have.
+        OSError EINVAL for a URL without bucket, or a name that is none; ENOPKG, EACCES; ENOTSUP for settings that the
+        store does not have, and for an hdfs:// URL whose HTTP address is not known.
         """
         self.url = urls.normalized(url)
         self.settings = settings or StoreSettings()
@@ -73,6 +73,8 @@ class ObjectStore:
         self._root = self._file_system._strip_protocol(self.url)
         self._is_s3 = urls.PACKAGES.get(scheme) == "s3fs"
         self._pid = os.getpid()
+        self.unfinished: str | None = getattr(self._file_system, "unfinished", None)
+        """The prefix of what killed writers leave, which `objects` lists only by this name; None if nothing stays."""
 
     @property
     def is_of_this_process(self) -> bool:
@@ -268,23 +270,18 @@ def _is_folder_marker(entry: dict[str, Any]) -> bool:
     return entry["name"].endswith("/") and entry.get("type") != "directory"
 
 
-_NO_HDFS = (
-    "archives in HDFS are not supported: fsspec's client looks for a file and then writes it, so that two"
-    " archivers could replace each other's states; use s3:// (Apache Ozone speaks it too), gs:// or abfs://"
-)
-
-
 def _check(scheme: str, url: str, settings: StoreSettings) -> None:
-    if scheme == "hdfs":
-        raise OSError(errno.ENOTSUP, _NO_HDFS, url)
     names = url.split("://", 1)[1].split("/")
     # fsspec takes *, ? and [ in the path of an object to delete for a pattern; # and ? begin versions.
     if any(each in ("", ".", "..") or set(each) & set("*?[]#\\") for each in names):
         reason = "an archive cannot have this URL: its names must not be empty, . or .., or have one of *?[]#\\"
         raise OSError(errno.EINVAL, reason, url)
     if not scheme.startswith("s3") and (settings.storage_class or settings.encryption or settings.kms_key):
-        reason = f"storage class and encryption of new objects are those of the bucket for {scheme}://; leave them out"
+        place = "directory" if scheme.endswith("hdfs") else "bucket"
+        reason = f"storage class and encryption of new objects are those of the {place} for {scheme}://; leave them out"
         raise OSError(errno.ENOTSUP, reason, url)
+    if scheme.endswith("hdfs") and settings.endpoint is not None:
+        raise OSError(errno.ENOTSUP, f"an endpoint is not for {scheme}://: the URL names the namenode", url)
 
 
 def _file_system(scheme: str, url: str, settings: StoreSettings) -> Any:
@@ -299,6 +296,10 @@ def _file_system(scheme: str, url: str, settings: StoreSettings) -> Any:
         raise OSError(errno.ENOPKG, reason, url) from None
     if package == "azure.storage.blob":
         return _azure(url, settings)
+    if package == "aiohttp":
+        from offsetfs.archive.webhdfs_objects import WebHdfsObjects
+
+        return WebHdfsObjects(url, timeout_s=settings.timeout_s)
     if package == "gcsfs":
         from offsetfs.archive.google_objects import GoogleObjects
 

@@ -47,8 +47,14 @@ class RefusedCredentials(Exception):
         self.code = code
 
 
+class StoreError(OSError):
+    """An error that says itself what it means and what to do; only the URL is missing."""
+
+
 def as_os_error(error: Exception, url: str, call: str, timeout_s: float) -> OSError:
     """Return the error of a library as an OSError with the URL, for any library. `call`: a method of fsspec."""
+    if isinstance(error, StoreError):
+        return OSError(error.errno, error.strerror, url)
     cause = next((each for each in _chain(error) if _code(each)), error)
     code, operation = _code(cause), str(getattr(cause, "operation_name", ""))
     said = _first_line(error)

@@ -1,4 +1,4 @@
-"""Which texts are URLs of object storage, and which package each needs."""
+"""Which texts are URLs of object storage or HDFS, and which package each needs."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ PACKAGES = {
     "az": "azure.storage.blob",
     "abfs": "azure.storage.blob",
     "abfss": "azure.storage.blob",
+    "webhdfs": "aiohttp",
+    "swebhdfs": "aiohttp",
+    "hdfs": "aiohttp",
 }
 """The schemes of object storage, with the package that each needs."""
 
-EXTRAS = {"s3fs": "s3", "gcsfs": "gcs", "azure.storage.blob": "azure"}
+EXTRAS = {"s3fs": "s3", "gcsfs": "gcs", "azure.storage.blob": "azure", "aiohttp": "hdfs"}
 """The extra of this project that installs a package."""
 
 
 def scheme(text: str) -> str | None:
-    """Return the scheme of a URL of object storage; None for a path, or another URL such as `kafka://`.
-
-    `hdfs` is one that `ObjectStore` refuses.
-    """
+    """Return the scheme of a URL of object storage or HDFS; None for a path, or another URL such as `kafka://`."""
     found = _SCHEME.match(text)
-    return found["scheme"] if found and (found["scheme"] in PACKAGES or found["scheme"] == "hdfs") else None
+    return found["scheme"] if found and found["scheme"] in PACKAGES else None
 
 
 def is_remote(text: str) -> bool:

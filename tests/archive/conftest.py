@@ -4,10 +4,12 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 import cloud_servers
+import hdfs_cluster
 import pytest
 import s3_faults
 import s3_server
 from cloud_servers import CloudServer
+from hdfs_cluster import HdfsCluster
 from s3_faults import S3Faults
 from s3_server import S3Server
 
@@ -53,8 +55,15 @@ def faults(proxy: S3Faults, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 @pytest.fixture(scope="session")
+def hdfs() -> Iterator[HdfsCluster]:
+    """HDFS, shared by the tests of a worker."""
+    with hdfs_cluster.running() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
 def servers(request: pytest.FixtureRequest) -> Iterator[Callable[[str], CloudServer]]:
-    """The server of a scheme: s3, gs or abfs; started when it is asked for first."""
+    """The server of a scheme: s3, gs, abfs or webhdfs; started when it is asked for first."""
     found: dict[str, CloudServer] = {}
     with contextlib.ExitStack() as stack:
 
@@ -62,6 +71,9 @@ def servers(request: pytest.FixtureRequest) -> Iterator[Callable[[str], CloudSer
             if scheme == "s3":
                 server: S3Server = request.getfixturevalue("server")
                 return CloudServer("s3", server.endpoint, server.environment())
+            if scheme == "webhdfs":
+                hdfs: HdfsCluster = request.getfixturevalue("hdfs")
+                return CloudServer("webhdfs", f"http://{hdfs.addresses[0]}", {"HADOOP_USER_NAME": hdfs.user})
             if scheme not in found:
                 found[scheme] = stack.enter_context(cloud_servers.SERVERS[scheme]())
             return found[scheme]
@@ -69,7 +81,7 @@ def servers(request: pytest.FixtureRequest) -> Iterator[Callable[[str], CloudSer
         yield of
 
 
-@pytest.fixture(params=["s3", "gs", "abfs"])
+@pytest.fixture(params=["s3", "gs", "abfs", "webhdfs"])
 def cloud(
     servers: Callable[[str], CloudServer], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> CloudServer:

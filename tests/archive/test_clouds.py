@@ -1,4 +1,4 @@
-"""Archives in Google Cloud Storage and Azure: written, raced for, read, restored, expired; refusals and faults."""
+"""Archives in Google Cloud Storage, Azure and HDFS: written, raced for, read, restored, expired; refusals, faults."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ ORDERS = TopicPartition("orders", 0)
 DAY_MS = 86_400_000
 RACES = 3
 
-CLOUDS = pytest.mark.parametrize("cloud", ["gs", "abfs"], indirect=True)
+CLOUDS = pytest.mark.parametrize("cloud", ["gs", "abfs", "webhdfs"], indirect=True)
+OBJECT_STORES = pytest.mark.parametrize("cloud", ["gs", "abfs"], indirect=True)
 
 
 def newest(store: ObjectStore, partition: str = "orders-0") -> PartitionManifest:
@@ -300,7 +301,7 @@ def through(cloud: CloudServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[tup
         yield proxy, store
 
 
-@CLOUDS
+@OBJECT_STORES  # HDFS: test_hdfs
 def test_faults_of_a_moment_are_retried_and_lasting_ones_end_in_time(
     cloud: CloudServer, through: tuple[S3Faults, ObjectStore]
 ) -> None:

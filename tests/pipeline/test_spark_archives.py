@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import archived_logs
+import hdfs_cluster
 import pytest
 import s3_faults
 import s3_server
@@ -239,6 +240,19 @@ def test_what_writes_refuses_an_archive(spark: Any, archived: Archived, tmp_path
     for attempt in attempts:
         with pytest.raises(Exception, match=f"{url}: .* needs a directory that the driver and all executors see"):
             attempt()
+
+
+def test_an_archive_in_hdfs_is_read_and_verified_as_the_directory_is(spark: Any, tmp_path: Path) -> None:
+    from offsetfs.pipeline.jobs.verify import verify
+
+    path = logs(tmp_path / "logs", 300, 200)
+    with hdfs_cluster.running() as hdfs:
+        url = f"webhdfs://{hdfs.addresses[0]}/kafka"
+        archived_logs.archive(ObjectStore(url, StoreSettings(timeout_s=20)), path)
+        found = rows(frame(spark, url, partitionBytes=1000))
+        assert len(found) == 500
+        assert found == rows(frame(spark, path))
+        assert verify(spark, url).collect() == []
 
 
 def test_a_place_without_an_archive_is_one_sentence(spark: Any, faults: S3Faults) -> None:
