@@ -12,7 +12,6 @@ import contextlib
 import errno
 import functools
 import threading
-import time
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -129,37 +128,17 @@ class BlockFetcher:
                 for each in runs:
                     self._end(log, each, [], error)
                 raise
-        until_s = time.monotonic() + self._store().settings.timeout_s
         for block, future in awaited.items():
-            found[block] = self._awaited(log, block, future, until_s)
+            found[block] = self._result(future)
         return found
 
-    def _awaited(self, log: LogBytes, block: int, future: Future[bytes], until_s: float) -> bytes:
-        """Return a block that another thread fetches. If that fails, it is asked for again: the error is of before.
-
-        OSError as `blocks`, EIO without an answer by `until_s` of the monotonic clock.
-        """
-        try:
-            return self._result(future, until_s)
-        except OSError as error:
-            if not future.done() or future.exception() is not error:
-                raise
-        claimed = self._claimed(log, block)
-        if isinstance(claimed, bytes):
-            return claimed
-        if claimed is None:
-            claimed = self._in_flight[log.identity(block)]
-            self._submit(log, [block])
-        return self._result(claimed, until_s)
-
-    def _result(self, future: Future[bytes], until_s: float) -> bytes:
+    def _result(self, future: Future[bytes]) -> bytes:
         """Return what another thread fetches; it may wait for other requests before it begins."""
+        timeout_s = self._store().settings.timeout_s
         try:
-            return future.result(max(0.0, until_s - time.monotonic()))
+            return future.result(timeout_s)
         except TimeoutError:
-            store = self._store()
-            reason = f"no successful answer within {store.settings.timeout_s:g} s"
-            raise OSError(errno.EIO, reason, store.url) from None
+            raise OSError(errno.EIO, f"no successful answer within {timeout_s:g} s", self._store().url) from None
 
     def _claimed(self, log: LogBytes, block: int) -> bytes | Future[bytes] | None:
         """Return a block, the future of one that another thread fetches, or None: the caller has to fetch it."""
@@ -178,12 +157,8 @@ class BlockFetcher:
         """Begin to fetch the blocks `first` to `last` that are not in memory. Does not wait; reports no errors."""
         blocks = [each for each in range(first, min(last, log.count - 1) + 1) if self._claimed(log, each) is None]
         for run in _runs(blocks, max(1, REQUEST_BYTES_MAX // log.block_bytes)):
-            self._submit(log, run)
-
-    def _submit(self, log: LogBytes, run: list[int]) -> None:
-        """Have a run of claimed blocks fetched by another thread."""
-        if not self._threads.submit(functools.partial(self._fetch_ahead, log, run)):
-            self._end(log, run, [], OSError(errno.EIO, "the process ends", self._store().url))
+            if not self._threads.submit(functools.partial(self._fetch_ahead, log, run)):
+                self._end(log, run, [], OSError(errno.EIO, "the process ends", self._store().url))
 
     def _fetch_ahead(self, log: LogBytes, run: list[int]) -> None:
         # The futures have the error; a reader that gets there afterwards fetches the block again.
