@@ -6,7 +6,6 @@ import errno
 import os
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NoReturn
 
 from offsetfs.archive.block_fetcher import REQUEST_BYTES_MAX, BlockFetcher, DamagedBlock, LogBytes
@@ -17,17 +16,6 @@ AHEAD_BLOCKS_MAX = 16
 """How many blocks are fetched ahead of a sequential reader at most."""
 
 _STREAMS_MAX = 8  # readers of one open file whose positions are remembered
-
-
-@dataclass(frozen=True, slots=True)
-class _Stream:
-    """A sequential reader."""
-
-    ahead: int
-    """How many blocks are fetched ahead of it."""
-
-    last: int | None
-    """The last block that it needs; None if it did not say so."""
 
 
 class ReadOnlyFile(File):
@@ -95,9 +83,7 @@ class BytesFile(ReadOnlyFile):
 class RemoteLogFile(ReadOnlyFile):
     """The log of an archived segment. Its size grows with that of the archived segment."""
 
-    __slots__ = ("_expected", "_explained", "_fetcher", "_log", "_looked_up", "_status", "_streams")
-
-    is_remote = True
+    __slots__ = ("_explained", "_fetcher", "_log", "_looked_up", "_status", "_streams")
 
     def __init__(
         self,
@@ -119,8 +105,7 @@ class RemoteLogFile(ReadOnlyFile):
         self._fetcher = fetcher
         self._explained = explained
         self._looked_up = looked_up
-        self._streams: OrderedDict[int, _Stream] = OrderedDict()  # by the last block of the reader
-        self._expected: OrderedDict[int, int] = OrderedDict()  # the last block of a reader that begins at a block
+        self._streams: OrderedDict[int, int] = OrderedDict()  # last block of a reader: blocks ahead of it
 
     def size(self) -> int:
         return self._status().st_size
@@ -164,43 +149,24 @@ class RemoteLogFile(ReadOnlyFile):
         start, stop = self._looked_up(position)
         if start < stop <= start + REQUEST_BYTES_MAX:
             first, last = min(first, start // log.block_bytes), max(last, (min(stop, log.size) - 1) // log.block_bytes)
-        self._remember(last, _Stream(0, None))
+        self._remember(last, 0)
         return first, last
 
     def _read_ahead(self, log: LogBytes, first: int, last: int) -> None:
         """Fetch blocks ahead of a reader that continues where it was; none for a read at another place."""
         previous = next((each for each in (first, first - 1) if each in self._streams), None)
-        expected = self._expected.pop(first, None)
         if previous is None:
-            if expected is not None:
-                self._remember(last, _Stream(0, expected))
             return
-        stream = self._streams.pop(previous, _Stream(0, None))
-        if expected is not None:
-            stream = _Stream(stream.ahead, expected)
+        ahead = self._streams.pop(previous, 0)
         if last > previous:
-            stream = self._fetch_ahead(log, last, stream)
-        self._remember(last, stream)
+            ahead = min(AHEAD_BLOCKS_MAX, max(2, ahead * 2))
+            self._fetcher.begin(log, last + 1, last + ahead)
+        self._remember(last, ahead)
 
-    def _fetch_ahead(self, log: LogBytes, last: int, stream: _Stream) -> _Stream:
-        if stream.last is not None and last > stream.last:  # it reads more than it has said
-            stream = _Stream(0, None)
-        ahead = min(AHEAD_BLOCKS_MAX, max(2, stream.ahead * 2))
-        until = last + ahead if stream.last is None else min(last + ahead, stream.last)
-        if until > last:
-            self._fetcher.begin(log, last + 1, until)
-        return _Stream(ahead, stream.last)
-
-    def _remember(self, last: int, stream: _Stream) -> None:
-        self._streams[last] = stream
+    def _remember(self, last: int, ahead: int) -> None:
+        self._streams[last] = ahead
         while len(self._streams) > _STREAMS_MAX:
             self._streams.popitem(last=False)
-
-    def expect(self, position: int, stop: int) -> None:
-        block_bytes = self._log(False).block_bytes
-        self._expected[position // block_bytes] = max(stop - 1, position) // block_bytes
-        while len(self._expected) > _STREAMS_MAX:
-            self._expected.popitem(last=False)
 
     def send(self, socket: int, position: int, size: int) -> int:
         """Send from one block. It waits for the archive unless the block was loaded."""

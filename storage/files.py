@@ -142,9 +142,6 @@ class File:
 
     __slots__ = ("fd", "path")
 
-    is_remote = False
-    """Whether reads are requests over a network, which are worth to be planned (`expect`)."""
-
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self.fd = fd
@@ -223,12 +220,6 @@ class File:
         # In steps, because the kernel cuts each at the read-ahead of the disk, or the largest request to it.
         for start in range(position, position + size, _ADVISE_BYTES):
             os.posix_fadvise(self.fd, start, min(_ADVISE_BYTES, position + size - start), os.POSIX_FADV_WILLNEED)
-
-    def expect(self, position: int, stop: int) -> None:
-        """Take note that a reader begins at `position`, and reads no further than about `stop`. Does not wait.
-
-        The kernel decides itself how far it reads ahead in a local file.
-        """
 
     def write(self, position: int, data: Buffer) -> None:
         """Write all of `data` at `position`. Durable after `sync`. After an error a part of it may be in the file."""

@@ -159,9 +159,7 @@ class LogReader:
             segments = log.snapshot()
             try:
                 for segment in segments.from_floor(first):
-                    position = segment.reading_position(first)
-                    segment.expect_reading(position, stop)
-                    for batch in segment.batches(position, on_damage=on_damage, runs=runs):
+                    for batch in segment.batches(segment.reading_position(first), on_damage=on_damage, runs=runs):
                         header = batch.header
                         following = header.next_offset
                         # A lower last offset than the range begins with: the batch before the start, or one with a

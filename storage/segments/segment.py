@@ -250,16 +250,6 @@ class Segment:
         log = self.open_files().log
         return batch_chain.batches(log, position, self.size if end is None else end, on_damage=on_damage, runs=runs)
 
-    def expect_reading(self, position: int, stop: int) -> None:
-        """Say that `batches` from `position` on are taken up to offset `stop`: no more is fetched over a network.
-
-        A hint: more can be read, and is fetched then. Costs an index look-up, and nothing for a local file.
-        """
-        opened = self.open_files()
-        if opened.log.is_remote:
-            following = opened.index.around(stop - 1)[1:]
-            opened.log.expect(position, following[0][1] if following else self.size)
-
     def headers(
         self, position: int = 0, *, over_damage: bool = False, runs: tuple[int, ...] = NO_RUNS
     ) -> Iterator[tuple[int, BatchHeader]]:

@@ -21,7 +21,6 @@ import offsetfs
 from offsetfs import cli
 from offsetfs.archive import reading
 from offsetfs.archive.block_cache import BlockCache
-from offsetfs.archive.block_fetcher import BlockFetcher, LogBytes
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.archive.reading import ReadSettings
 from offsetfs.storage import LogDirectory, TopicPartition, files
@@ -118,35 +117,6 @@ def test_a_record_in_a_batch_of_several_blocks_takes_three_requests(
             record = data.partition("orders-0").record(offset)
             assert record is not None and len(record.value or b"") == batch_bytes // 2
             assert len(requests) <= 3, requests
-
-
-def test_no_more_is_fetched_than_a_range_needs(
-    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A reader once fetched up to 16 MB behind the end of its range, for nobody: a task of Spark is such a reader."""
-    path, each_bytes, mib = tmp_path / "logs", 250_000, 1 << 20
-    path.mkdir()
-    with offsetfs.open(path, "a") as data:
-        (partition,) = data.create("orders")
-        for _ in range(96):
-            partition.extend([offsetfs.NewRecord(os.urandom(each_bytes))])
-    archived_logs.archive(store, path, part_bytes=100 << 20, block_bytes=mib)
-    fetched: list[int] = []
-    read = BlockFetcher._read
-
-    def counted(self: BlockFetcher, log: LogBytes, start: int, stop: int) -> bytes:
-        fetched.append(stop - start)
-        return read(self, log, start, stop)
-
-    monkeypatch.setattr(BlockFetcher, "_read", counted)
-    for first, stop in ((40, 60), (0, 20), (90, 96)):
-        fetched.clear()
-        with attached(store, tmp_path / f"cache-{first}") as url, offsetfs.open(url) as data:
-            records = list(data.partition("orders-0").read(first, stop))
-        assert len(records) == stop - first
-        wanted = (stop - first) * each_bytes
-        # Whole blocks at both ends, the batch before the first one, and the block that ends a read of a megabyte.
-        assert wanted <= sum(fetched) <= wanted + 4 * mib, fetched
 
 
 def test_a_thousand_partitions_take_few_requests(
