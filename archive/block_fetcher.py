@@ -12,6 +12,7 @@ import contextlib
 import errno
 import functools
 import threading
+import time
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -128,17 +129,48 @@ class BlockFetcher:
                 for each in runs:
                     self._end(log, each, [], error)
                 raise
+        deadline = time.monotonic() + self._store().settings.timeout_s
         for block, future in awaited.items():
-            found[block] = self._result(future)
+            found[block] = self._awaited(log, block, future, deadline)
         return found
 
-    def _result(self, future: Future[bytes]) -> bytes:
-        """Return what another thread fetches; it may wait for other requests before it begins."""
-        timeout_s = self._store().settings.timeout_s
+    def _awaited(self, log: LogBytes, block: int, future: Future[bytes], deadline: float) -> bytes:
+        """Return a block that another thread fetches; it may wait for other requests before it begins.
+
+        If that fails, the block is requested once more: the other request may be from before a fault ended. The error
+        is that of the second request, which began after this reader asked.
+        """
+        error = self._error_of(future, deadline)
+        if error is None:
+            return future.result()
+        claimed = self._claimed(log, block)
+        if claimed is None:
+            # In another thread, because this one must not wait beyond the deadline.
+            claimed = self._in_flight_of(log, block)
+            if not self._threads.submit(functools.partial(self._fetch_ahead, log, [block])):
+                self._end(log, [block], [], OSError(errno.EIO, "the process ends", self._store().url))
+        if not isinstance(claimed, Future):
+            return claimed
+        error = self._error_of(claimed, deadline)
+        if isinstance(error, OSError):
+            raise error
+        if error is not None:  # what ended another thread is no error of this one
+            raise OSError(errno.EIO, f"the request ended with {type(error).__name__}", self._store().url) from error
+        return claimed.result()
+
+    def _error_of(self, future: Future[bytes], deadline: float) -> BaseException | None:
+        """Wait for a request, and return its error. OSError EIO if it has no answer at the deadline."""
         try:
-            return future.result(timeout_s)
+            return future.exception(max(0.0, deadline - time.monotonic()))
         except TimeoutError:
-            raise OSError(errno.EIO, f"no successful answer within {timeout_s:g} s", self._store().url) from None
+            store = self._store()
+            reason = f"no successful answer within {store.settings.timeout_s:g} s"
+            raise OSError(errno.EIO, reason, store.url) from None
+
+    def _in_flight_of(self, log: LogBytes, block: int) -> Future[bytes]:
+        """Return the future of a block that this thread has claimed."""
+        with self._lock:
+            return self._in_flight[log.identity(block)]
 
     def _claimed(self, log: LogBytes, block: int) -> bytes | Future[bytes] | None:
         """Return a block, the future of one that another thread fetches, or None: the caller has to fetch it."""

@@ -83,7 +83,9 @@ class BytesFile(ReadOnlyFile):
 class RemoteLogFile(ReadOnlyFile):
     """The log of an archived segment. Its size grows with that of the archived segment."""
 
-    __slots__ = ("_explained", "_fetcher", "_log", "_looked_up", "_status", "_streams")
+    __slots__ = ("_end", "_explained", "_fetcher", "_log", "_looked_up", "_status", "_streams")
+
+    is_remote = True
 
     def __init__(
         self,
@@ -93,11 +95,13 @@ class RemoteLogFile(ReadOnlyFile):
         fetcher: BlockFetcher,
         explained: Callable[[DamagedBlock], OSError],
         looked_up: Callable[[int], tuple[int, int]],
+        end: int | None = None,
     ) -> None:
         """`log` returns where the bytes are now, and fetches the checksums, or raises `WouldBlock` if that is True.
 
         `status` does not wait. `explained` returns the error for readers of the log. `looked_up` returns the bytes
-        that a look-up needs which begins at a position; they contain that position or are empty.
+        that a look-up needs which begins at a position; they contain that position or are empty. `end`: where the
+        only reader of this object probably ends, who reads sequentially; nothing behind it is fetched ahead.
         """
         super().__init__(path)
         self._status = status
@@ -105,6 +109,7 @@ class RemoteLogFile(ReadOnlyFile):
         self._fetcher = fetcher
         self._explained = explained
         self._looked_up = looked_up
+        self._end = end
         self._streams: OrderedDict[int, int] = OrderedDict()  # last block of a reader: blocks ahead of it
 
     def size(self) -> int:
@@ -112,6 +117,11 @@ class RemoteLogFile(ReadOnlyFile):
 
     def stat(self) -> os.stat_result:
         return self._status()
+
+    def reading_to(self, end: int) -> RemoteLogFile:
+        return RemoteLogFile(
+            self.path, self._status, self._log, self._fetcher, self._explained, self._looked_up, max(end, 0)
+        )
 
     def read_into(self, buffer: memoryview, position: int, *, nowait: bool = False) -> int:
         log = self._log(nowait)
@@ -153,14 +163,20 @@ class RemoteLogFile(ReadOnlyFile):
         return first, last
 
     def _read_ahead(self, log: LogBytes, first: int, last: int) -> None:
-        """Fetch blocks ahead of a reader that continues where it was; none for a read at another place."""
+        """Fetch blocks ahead of a reader that continues where it was; none for a read at another place.
+
+        The only reader of a range is sequential from its first read on.
+        """
         previous = next((each for each in (first, first - 1) if each in self._streams), None)
         if previous is None:
-            return
+            if self._end is None or self._streams:
+                return
+            previous = first - 1
         ahead = self._streams.pop(previous, 0)
         if last > previous:
             ahead = min(AHEAD_BLOCKS_MAX, max(2, ahead * 2))
-            self._fetcher.begin(log, last + 1, last + ahead)
+            stop = log.size if self._end is None else self._end
+            self._fetcher.begin(log, last + 1, min(last + ahead, (stop - 1) // log.block_bytes))
         self._remember(last, ahead)
 
     def _remember(self, last: int, ahead: int) -> None:

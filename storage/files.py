@@ -142,6 +142,9 @@ class File:
 
     __slots__ = ("fd", "path")
 
+    is_remote = False
+    """Whether each read may cost a request to another machine, so that a reader says where it ends."""
+
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self.fd = fd
@@ -220,6 +223,13 @@ class File:
         # In steps, because the kernel cuts each at the read-ahead of the disk, or the largest request to it.
         for start in range(position, position + size, _ADVISE_BYTES):
             os.posix_fadvise(self.fd, start, min(_ADVISE_BYTES, position + size - start), os.POSIX_FADV_WILLNEED)
+
+    def reading_to(self, end: int) -> File:
+        """Return the file for one sequential reader that probably ends at `end`: nothing behind that is read ahead.
+
+        A hint: bytes behind it can be read. The same object where the kernel reads ahead.
+        """
+        return self
 
     def write(self, position: int, data: Buffer) -> None:
         """Write all of `data` at `position`. Durable after `sync`. After an error a part of it may be in the file."""

@@ -159,7 +159,8 @@ class LogReader:
             segments = log.snapshot()
             try:
                 for segment in segments.from_floor(first):
-                    for batch in segment.batches(segment.reading_position(first), on_damage=on_damage, runs=runs):
+                    begin = segment.reading_position(first)
+                    for batch in segment.batches(begin, on_damage=on_damage, runs=runs, offset_end=stop):
                         header = batch.header
                         following = header.next_offset
                         # A lower last offset than the range begins with: the batch before the start, or one with a

@@ -243,12 +243,33 @@ class Segment:
         *,
         on_damage: batch_chain.OnDamage | None = None,
         runs: tuple[int, ...] = NO_RUNS,
+        offset_end: int | None = None,
     ) -> Iterator[Batch]:
         """Yield the batches in `[position, end)`, with checksums verified; see `batch_chain.batches` for damage and
         runs.
+
+        `offset_end`: the offset before which the caller probably ends, so that a remote file is read no further. It
+        does not end the iteration.
         """
         log = self.open_files().log
-        return batch_chain.batches(log, position, self.size if end is None else end, on_damage=on_damage, runs=runs)
+        if end is None:
+            end = self.size
+        likely_end = None
+        if offset_end is not None and log.is_remote:
+            likely_end = min(self._position_behind(offset_end), end)
+            log = log.reading_to(likely_end)
+        return batch_chain.batches(log, position, end, on_damage=on_damage, runs=runs, likely_end=likely_end)
+
+    def _position_behind(self, offset: int) -> int:
+        """Return a position that the batches below `offset` probably do not reach: that of an index entry, or `size`.
+
+        It is at most one index interval behind their end.
+        """
+        floor, *after = self.open_files().index.around(offset - 1)
+        # The offset of an entry is the last one of the append that begins there. So batches below `offset` end before
+        # the next entry if `offset` follows that of its floor; else they may be of the append of the next entry.
+        number = 0 if floor[0] == offset - 1 else 1
+        return after[number][1] if number < len(after) else self.size
 
     def headers(
         self, position: int = 0, *, over_damage: bool = False, runs: tuple[int, ...] = NO_RUNS

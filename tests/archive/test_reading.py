@@ -144,6 +144,38 @@ def test_a_sequential_reader_fetches_ahead_and_a_random_one_does_not(
         assert len([url for _, url in requests if url.endswith(".part")]) < blocks * 0.8, requests
 
 
+def test_a_reader_of_a_range_fetches_no_block_behind_it(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "logs"
+    path.mkdir()
+    with offsetfs.open(path, "a") as data:
+        (partition,) = data.create("orders")
+        for first in range(0, 4000, 4):
+            partition.extend([offsetfs.NewRecord(bytes([n % 256]) * 2000) for n in range(first, first + 4)])
+    archived_logs.archive(store, path, part_bytes=100 << 20)
+    fetched = []
+    read = ObjectStore.read
+
+    def counted(self: ObjectStore, key: str, start: int = 0, stop: int | None = None) -> bytes:
+        found = read(self, key, start, stop)
+        if key.endswith(".part"):
+            fetched.append((start, start + len(found)))
+        return found
+
+    monkeypatch.setattr(ObjectStore, "read", counted)
+    block_bytes = archived_logs.BLOCK_BYTES
+    for start, stop in ((0, 800), (800, 1600), (802, 1601), (3000, 3001), (3200, 4000), (1000, 1000)):
+        fetched.clear()
+        with attached(store, tmp_path / f"cache-{start}-{stop}") as url, offsetfs.open(url) as data:
+            found = [record.offset for record in data.partition("orders-0").read(start, stop)]
+        assert found == list(range(start, stop))
+        # The range, the blocks that it shares with its neighbors, and the look-up of its first offset.
+        size = (stop - start) * 2020
+        assert sum(high - low for low, high in fetched) <= size + 3 * block_bytes, (start, stop, fetched)
+        assert all(high <= stop * 2020 + 2 * block_bytes for _, high in fetched), (start, stop, fetched)
+
+
 def test_settings_and_log_start_come_with_the_archive(store: ObjectStore, tmp_path: Path) -> None:
     archived_logs.archive(store, small_logs(tmp_path / "logs", records=10))
     with attached(store, tmp_path / "cache") as url:

@@ -72,17 +72,22 @@ def headers(
     nowait: bool = False,
     block_bytes: int = PROBE_BYTES,
     runs: tuple[int, ...] = NO_RUNS,
+    likely_end: int | None = None,
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Yield `(position, header, bytes from there)` of each batch in `[position, end)`; they must fill it exactly.
 
     The bytes reach to the end of the block that was read: the whole batch when it happens to lie inside, a run always.
-    Checksums are not looked at.
+    Checksums are not looked at. `likely_end`: a position up to which the caller probably reads; no block reaches from
+    before it to behind it, unless a batch does.
     """
     block, start = memoryview(b""), position
     while position < end:
         if position + HEADER_SIZE > start + len(block):
             start = position
-            block = memoryview(file.read(position, min(block_bytes, end - position), nowait=nowait))
+            size = min(block_bytes, end - position)
+            if likely_end is not None:
+                size = min(size, max(likely_end - position, HEADER_SIZE) if position < likely_end else PROBE_BYTES)
+            block = memoryview(file.read(position, size, nowait=nowait))
             if len(block) < MAGIC_END:
                 raise MalformedBatch(UNFINISHED, path=file.path, position=position)
         header = parse_header(block, position - start, path=file.path, file_position=position)
@@ -199,14 +204,16 @@ def batches(
     on_damage: OnDamage | None = None,
     block_bytes: int = BLOCK_BYTES,
     runs: tuple[int, ...] = NO_RUNS,
+    likely_end: int | None = None,
 ) -> Iterator[Batch]:
-    """Yield each batch in `[position, end)`, checksums verified, in blocks of `block_bytes`.
+    """Yield each batch in `[position, end)`, checksums verified, in blocks of `block_bytes`; `likely_end` as `headers`.
 
     Damage raises, or with `on_damage` is reported and stepped over: nothing is left out in silence.
     """
     while position < end:
         try:
-            for batch_position, header, seen in headers(file, position, end, block_bytes=block_bytes, runs=runs):
+            chain = headers(file, position, end, block_bytes=block_bytes, runs=runs, likely_end=likely_end)
+            for batch_position, header, seen in chain:
                 position = batch_position
                 yield load(file, batch_position, header, seen)
                 position = batch_position + header.size
