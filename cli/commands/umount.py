@@ -33,9 +33,10 @@ def command(mount_point: str, lazy: bool) -> int:
     """Unmount MNT, and return when its daemon has written everything to disk and ended.
 
     A busy mount is tried again for two seconds. Then it stays mounted, and the message names the processes that keep
-    holding it. With --lazy it is detached at once: processes can no longer open files in it. The daemon writes everything and ends when the last file is closed; the
-    command does not wait for that. Progress is shown after two seconds. After umount(8) or fusermount3 -u the daemon
-    writes everything as well, but these commands do not wait for it.
+    holding it. With --lazy it is detached at once: processes can no longer open files in it. The daemon writes
+    everything and ends when the last file is closed; the command does not wait for that. Progress is shown after two
+    seconds. After umount(8) or fusermount3 -u the daemon writes everything as well, but these commands do not wait for
+    it.
 
     \b
     offsetfs umount /mnt/kafka
