@@ -145,10 +145,16 @@ class ArchiveRestore:
 
         def time_ms(number: int) -> int:
             document = documents.at(number)
-            return wanted + 1 if document is None else int(document.content.get("time_ms", 0))
+            return -1 if document is None else self._decoded(documents.prefix, document).time_ms
 
         place = bisect.bisect_right(numbers, wanted, key=time_ms)
-        return documents.at(numbers[place - 1]) if place else None
+        if place == 0 and numbers and numbers[0] > 1:
+            self._on_warning(f"{documents.prefix}: left out: states before number {numbers[0]} have expired")
+        found = documents.at(numbers[place - 1]) if place else None
+        if place and found is None:
+            reason = f"state {numbers[place - 1]} was deleted meanwhile; run the command again"
+            raise OSError(errno.ENOENT, reason, f"{self._store.url}/{documents.prefix}")
+        return found
 
     def _pinned(self, numbers: Mapping[str, int]) -> dict[str, tuple[int, PartitionManifest]]:
         found = {}
