@@ -8,7 +8,7 @@
 Every object is compared with its SHA-256 before a partition gets its name, and nothing is cut or replaced under a name
 that the directory has. A restore that is killed or fails goes on when it is started again: the partitions that are
 complete stay, the others begin again, and all are of the states that the first start has chosen. A partition is known
-as restored by the inode of its directory, because somebody else may have created it meanwhile.
+as restored by the inode of its directory, because another process may have created it meanwhile.
 
 The mark of a clean shutdown is that of `LogDirectory`: what is in the directory already is recovered if it needs to be.
 """
