@@ -176,10 +176,10 @@ class PartitionManifest:
             raise ValueError(f"{self.topic_id!r} is no topic id")
         if self.topic_id and len(self.topic_id) != _TOPIC_ID_CHARACTERS:
             raise ValueError(f"{self.topic_id!r} is no topic id")
-        previous = -1
+        previous = base = -1
         folder = f"{self.partition}/segments/"
         for segment in self.segments:
-            if not previous <= segment.base_offset <= segment.end:
+            if not previous <= segment.base_offset <= segment.end or segment.base_offset == base:
                 raise ValueError(f"segment {segment.base_offset} begins before offset {previous}")
             if sum(part.size for part in segment.parts) != segment.size:
                 raise ValueError(f"the parts of segment {segment.base_offset} are not {segment.size} bytes")
@@ -189,7 +189,7 @@ class PartitionManifest:
             for each in (*segment.parts, segment.side.stored):
                 if not each.key.startswith(folder):  # an expiry of that partition would not know that it is named here
                     raise ValueError(f"object {each.key} is of another partition")
-            previous = segment.end
+            previous, base = segment.end, segment.base_offset
         if self.log_start > self.end or self.segments[-1].end != self.end:
             raise ValueError(f"offsets {self.log_start} to {self.end} do not fit the segments")
 

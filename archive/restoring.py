@@ -8,7 +8,7 @@
 Every object is compared with its SHA-256 before a partition gets its name, and nothing is cut or replaced under a name
 that the directory has. A restore that is killed or fails goes on when it is started again: the partitions that are
 complete stay, the others begin again, and all are of the states that the first start has chosen. A partition is known
-as restored by the inode of its directory, because somebody else may have created it meanwhile.
+as restored by the inode of its directory, because another process may have created it meanwhile.
 
 The mark of a clean shutdown is that of `LogDirectory`: what is in the directory already is recovered if it needs to be.
 """
@@ -145,10 +145,16 @@ class ArchiveRestore:
 
         def time_ms(number: int) -> int:
             document = documents.at(number)
-            return wanted + 1 if document is None else int(document.content.get("time_ms", 0))
+            return -1 if document is None else self._decoded(documents.prefix, document).time_ms
 
         place = bisect.bisect_right(numbers, wanted, key=time_ms)
-        return documents.at(numbers[place - 1]) if place else None
+        if place == 0 and numbers and numbers[0] > 1:
+            self._on_warning(f"{documents.prefix}: left out: states before number {numbers[0]} have expired")
+        found = documents.at(numbers[place - 1]) if place else None
+        if place and found is None:
+            reason = f"state {numbers[place - 1]} was deleted meanwhile; run the command again"
+            raise OSError(errno.ENOENT, reason, f"{self._store.url}/{documents.prefix}")
+        return found
 
     def _pinned(self, numbers: Mapping[str, int]) -> dict[str, tuple[int, PartitionManifest]]:
         found = {}

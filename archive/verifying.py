@@ -1,4 +1,9 @@
-"""Checks all bytes of an archive: each object that the newest manifests name, against its SHA-256 and its checksums."""
+"""Checks all bytes of an archive: each object that the newest manifests name, against its SHA-256 and its checksums.
+
+Also what readers and a restore look at first: the mark of the archive, the settings of topics, the copy of the newest
+manifest. A copy that is missing or behind is no damage: an archiver that was killed before it wrote the copy leaves it
+so.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +15,9 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
+from offsetfs.archive import marker
 from offsetfs.archive.manifest import ArchivedObject, ArchivedSegment, PartitionManifest
-from offsetfs.archive.numbered_documents import NumberedDocuments
+from offsetfs.archive.numbered_documents import COPY, NumberedDocuments
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.errors import InvalidName, sentence
@@ -51,7 +57,11 @@ def verify_archive(
     on_bytes: Callable[[int], None] = lambda count: None,
     done: VerifiedArchive,
 ) -> Iterator[ArchiveFinding]:
-    """Yield what is wrong with an archive, and count in `done` what was checked. OSError if it cannot be listed."""
+    """Yield what is wrong with an archive, and count in `done` what was checked. OSError if it cannot be listed.
+
+    Nothing is yielded for a place without partitions.
+    """
+    about_all = [*_refused(store, lambda: marker.check(store)), *_refused(store, NumberedDocuments(store, "").copy)]
     for name in store.children():
         try:
             partition = TopicPartition.parse(name)
@@ -59,12 +69,15 @@ def verify_archive(
             continue
         if not takes(partition):
             continue
+        yield from about_all
+        about_all = []
         url = f"{store.url}/{partition}"
         try:
             newest = NumberedDocuments(store, str(partition)).newest()
             if newest is None:
                 continue  # an archiver was killed before its first manifest
             manifest = PartitionManifest.decoded(newest.content, url, partition)
+            yield from _refused(store, functools.partial(_check_copy, store, partition))
         except OSError as error:
             yield ArchiveFinding(str(error.filename or url), str(error.strerror))
             continue
@@ -76,6 +89,20 @@ def verify_archive(
                 done.objects += found[0]
                 done.bytes += found[1]
                 yield from found[2]
+
+
+def _check_copy(store: ObjectStore, partition: TopicPartition) -> None:
+    found = NumberedDocuments(store, str(partition)).copy()
+    if found is not None:
+        PartitionManifest.decoded(found.content, f"{store.url}/{partition}/{COPY}", partition)
+
+
+def _refused(store: ObjectStore, check: Callable[[], object]) -> list[ArchiveFinding]:
+    try:
+        check()
+    except OSError as error:
+        return [ArchiveFinding(str(error.filename or store.url), str(error.strerror))]
+    return []
 
 
 def _segment(

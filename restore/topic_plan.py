@@ -89,7 +89,26 @@ async def compare(client: ClusterClient, plans: Sequence[TopicPlan], *, into_exi
         if full:
             remedy = "delete them there, or append to them with --into-existing"
             raise RestoreRefused(f"the cluster has records in {', '.join(full)}; {remedy}")
+    await _check_times(client, existing)
     return found
+
+
+async def _check_times(client: ClusterClient, plans: Sequence[TopicPlan]) -> None:
+    """Raise RestoreRefused for a topic of the cluster whose broker would replace the times of the records.
+
+    Where the user may not see the settings, nothing is checked.
+    """
+    if not plans:
+        return
+    resources = [m.DescribeConfigsResource(_TOPIC_RESOURCE, each.name, [_TIMESTAMP_TYPE]) for each in plans]
+    response = await client.request(m.DescribeConfigsRequest(resources))
+    for result in response.results:
+        if result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            continue
+        check_code(result.error_code, f"{result.resource_name}: {result.error_message or 'its settings are not known'}")
+        if any(each.name == _TIMESTAMP_TYPE and each.value == LOG_APPEND_TIME for each in result.configs):
+            remedy = f"set {_TIMESTAMP_TYPE}=CreateTime there until the records are restored, or delete the topic"
+            raise RestoreRefused(f"{result.resource_name} has {LOG_APPEND_TIME} in the cluster; {remedy}")
 
 
 def _compared(plan: TopicPlan, topic: TopicInfo) -> TopicPlan:

@@ -66,7 +66,8 @@ def command(
     with --groups the offsets of consumer groups. LOGDIR is not changed; it may be that of a mirror or a broker.
 
     BROKERS are addresses of some brokers: HOST:PORT, separated by commas. Nothing is changed before all checks have
-    passed: a topic that has records in the cluster is refused, and a group that has members or offsets there.
+    passed: a topic that has records in the cluster is refused, one that has LogAppendTime there, and a group that has
+    members or offsets there.
 
     Keys, values, headers, timestamps and codecs stay, whole batches as they are. Offsets, topic ids and leader epochs
     are new: the cluster assigns them, and no request can choose them. Records of aborted or open transactions are left
@@ -75,8 +76,8 @@ def command(
 
     From the URL of an archive, such as s3://BUCKET/PREFIX, into LOGDIR, which is created if it is not there: the same
     files, byte for byte, and the same offsets, topic ids and settings. Only --topic, --from, --to and --as-of apply.
-    With --to the last batch ends before the first record of this time. Started again after a crash, it goes on. A
-    partition that LOGDIR has is refused.
+    With --to the last batch ends before the first record of this time. Started again with the same options after a
+    crash, it goes on. A partition that LOGDIR has is refused.
 
     TIME is in UTC (2026-11-21T13:05, @1795253676, -15m). A topic with LogAppendTime gets that setting at the end.
 

@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 from planted_logs import sealed_records
 
+from offsetfs.archive import marker
 from offsetfs.archive.archiver import Archiver
+from offsetfs.archive.manifest import PartitionManifest
+from offsetfs.archive.numbered_documents import NumberedDocuments
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.archive.restoring import ArchiveRestore, RestoreSelection
+from offsetfs.archive.verifying import VerifiedArchive, verify_archive
 from offsetfs.storage import Log, LogDirectory, LogReader, TopicPartition, files
 from offsetfs.storage.directory import CLEAN_SHUTDOWN, RESTORE_JOURNAL
 
@@ -272,3 +276,77 @@ def test_a_topic_with_the_longest_name_is_restored(store: ObjectStore, tmp_path:
     archiver.close()
     directory.close()
     assert restore(store, tmp_path / "target") == {str(longest): (0, 3)}
+
+
+def test_a_partition_whose_states_of_that_time_have_expired_is_named(archived: ObjectStore, tmp_path: Path) -> None:
+    documents = NumberedDocuments(archived, "b-0")
+    first = documents.at(1)
+    assert first is not None
+    as_of_ms = first.content["time_ms"] + 1000
+    assert documents.publish(2, {**first.content, "time_ms": as_of_ms + 1})
+    documents.delete(1)
+    warnings: list[str] = []
+    done = ArchiveRestore(
+        archived, str(tmp_path / "target"), RestoreSelection(as_of_ms=as_of_ms), on_warning=warnings.append
+    ).run()
+    assert list(done.partitions) == [A]
+    assert warnings == ["b-0: left out: states before number 2 have expired"]
+
+
+def test_verify_names_what_a_restore_or_a_reader_would_refuse(archived: ObjectStore) -> None:
+    def findings() -> list[str]:
+        return [f"{each.url.removeprefix(archived.url)}: {each.reason}" for each in verify_archive(archived, done=done)]
+
+    done = VerifiedArchive()
+    assert findings() == []
+    mark, copy = archived.read(marker.NAME), archived.read("a-0/manifest.json")
+    archived.delete([marker.NAME])
+    assert [each.split(";")[0] for each in findings()] == [
+        f": is no archive of offsetfs: it has no object {marker.NAME}"
+    ]
+    archived.put(marker.NAME, mark)
+    archived.put("a-0/manifest.json", copy[:-3] + b"?" + copy[-2:])
+    archived.put("manifest.json", b"{}")
+    assert findings() == [
+        "/manifest.json: is no document of an archive of offsetfs",
+        "/a-0/manifest.json: is damaged: its bytes do not match its SHA-256",
+    ]
+    archived.put("a-0/manifest.json", archived.read("b-0/manifest.json"))
+    archived.delete(["manifest.json"])
+    assert "is no manifest of a partition: it is a copy of that of b-0" in findings()[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"segments": []},
+        {"topic_id": "??"},
+        {"topic_id": "YWJj"},
+        {"settings": None},
+        {"log_start": -1},
+        {"time_ms": "soon"},
+        {"leader_epochs": [[1]]},
+        {"block_bytes": 0},
+    ],
+)
+def test_an_impossible_manifest_is_one_sentence(
+    change: dict[str, object], archived: ObjectStore, tmp_path: Path
+) -> None:
+    documents = NumberedDocuments(archived, "a-0")
+    first = documents.at(1)
+    assert first is not None
+    assert documents.publish(2, {**first.content, **change})
+    for selection in (RestoreSelection(), RestoreSelection(as_of_ms=2**62)):
+        with pytest.raises(OSError, match="is no manifest of a partition: ") as found:
+            restore(archived, tmp_path / "target", selection)
+        assert found.value.errno == errno.EINVAL
+    assert [each.url for each in verify_archive(archived, done=VerifiedArchive())] == [f"{archived.url}/a-0"]
+
+
+def test_two_segments_with_one_name_are_refused(archived: ObjectStore) -> None:
+    first = NumberedDocuments(archived, "a-0").at(1)
+    assert first is not None
+    segments = first.content["segments"]
+    empty = {**segments[0], "end": segments[0]["base_offset"]}
+    with pytest.raises(OSError, match="is no manifest of a partition"):
+        PartitionManifest.decoded({**first.content, "segments": [empty, *segments]}, archived.url)

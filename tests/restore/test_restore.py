@@ -130,6 +130,19 @@ async def test_log_append_time_is_set_when_the_records_are_there(
     assert cluster.settings_of("orders")["message.timestamp.type"] == "LogAppendTime"
 
 
+async def test_a_topic_that_would_replace_the_times_is_refused(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
+) -> None:
+    add(source.create_partition(TopicPartition("users", 0)), 0, b"u")
+    cluster.create_partition(ORDERS, {"message.timestamp.type": "LogAppendTime"})
+    with pytest.raises(RestoreRefused, match="orders has LogAppendTime in the cluster; set "):
+        await restored(running, source, into_existing=True)
+    assert cluster.partitions() == [ORDERS]
+    cluster.configure("orders", {"message.timestamp.type": "CreateTime"})
+    await restored(running, source, into_existing=True)
+    assert [time for *_, time in shown(cluster.log(ORDERS))][-1] == TIME + 22
+
+
 async def test_groups_go_on_exactly_where_they_were(
     running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
 ) -> None:
