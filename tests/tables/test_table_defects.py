@@ -74,6 +74,25 @@ def test_a_log_that_is_cut_between_its_sync_and_its_deletions_keeps_its_rows(
     assert synced.offsets() == list(range(12))
 
 
+def test_mirrored_deletes_name_a_partition_that_is_missing(
+    synced: Synced, log: Log, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(log, 0, b"a", b"b")
+    users = TopicPartition("users", 0)
+    add(synced.directory.create_partition(users), 0, b"c")
+    assert synced.run("--create") == 0
+    synced.directory.delete_partition(ORDERS)
+    add(synced.directory.log(users), 1, b"d")
+    assert synced.run("--mirror-deletes", "--topic", "users") == 0
+    capsys.readouterr()
+    assert synced.run("--mirror-deletes") == 32
+    error = capsys.readouterr().err
+    assert f"orders-0: {synced.path} has no such partition: its rows stay" in error and error.count("\n") == 1
+    assert "DELETE FROM messages WHERE topic_name = 'orders' AND partition_id = 0" in error
+    assert (synced.offsets(), synced.offsets(users)) == ([0, 1], [0, 1])
+    assert synced.run() == 0
+
+
 # --- topics ----------------------------------------------------------------------------------------------------------
 
 
@@ -161,6 +180,17 @@ def test_a_load_does_not_go_on_behind_rows_that_were_changed(
     synced.change("DELETE FROM messages WHERE message_offset = 1 AND topic_name = 'orders'")
     assert cli.run(["table", "load", synced.url, str(unfinished)]) == 32
     assert "orders-0 has 4 records below offset 4, and messages 3 rows" in capsys.readouterr().err
+
+
+def test_a_row_of_a_partition_that_cannot_be_creates_no_directories(
+    synced: Synced, log: Log, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(log, 0, b"a", b"b")
+    synced.sync()
+    synced.change("UPDATE messages SET partition_id = 2147483647 WHERE message_offset = 1")
+    assert cli.run(["table", "load", synced.url, str(tmp_path / "loaded")]) == 32
+    assert "orders has rows of partition 2147483647, and none of 2147483646 partitions" in capsys.readouterr().err
+    assert not list((tmp_path / "loaded").glob("orders-*"))
 
 
 # --- passwords -------------------------------------------------------------------------------------------------------
