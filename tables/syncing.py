@@ -181,8 +181,8 @@ class TableSync:
         name, topic = self._table.name, partition.topic
         return (
             f"{self._directory.path} has no such partition: its rows stay, because it may have been lost; if it was "
-            f"deleted, DELETE FROM {name} WHERE topic_name = '{topic}' AND partition_id = {partition.partition}, and the "
-            f"same in {name}_progress"
+            f"deleted, DELETE FROM {name} WHERE topic_name = '{topic}' AND partition_id = {partition.partition}, and "
+            f"the same in {name}_progress"
         )
 
     def _without_id(self, partition: TopicPartition) -> str:

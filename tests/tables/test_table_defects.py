@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 from replicated_logs import add
-from table_contract import ORDERS, Synced, log, synced
+from table_contract import ALL, ORDERS, Synced, log, synced
 
 from offsetfs import cli
 from offsetfs.storage import Log, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.directory import LOAD_JOURNAL
 from offsetfs.tables import loading
 from offsetfs.tables.errors import TableError
+from offsetfs.tables.syncing import SyncOptions, TableSync
 from offsetfs.tables.urls import parse_url
 
 __all__ = ["log", "synced"]
@@ -66,8 +67,6 @@ def test_a_log_that_is_cut_between_its_sync_and_its_deletions_keeps_its_rows(
     for offset in range(0, 12, 2):
         add(log, offset, b"a", b"b")
     synced.sync()
-    from offsetfs.tables.syncing import TableSync
-
     monkeypatch.setattr(TableSync, "_advance", lambda self, each: log.truncate_to(5))
     found = synced.sync(mirrors_deletes=True)
     assert found.has_failed and "it was cut or replaced" in synced.events[0]
@@ -114,6 +113,44 @@ def test_the_id_of_a_topic_is_recorded_once_it_is_known(synced: Synced, log: Log
     synced.change("UPDATE messages_progress SET topic_id = NULL")
     synced.sync()
     assert synced.query("SELECT topic_id FROM messages_progress") == [(topic_id.hex(),)]
+
+
+def test_a_topic_that_is_created_again_while_a_sync_follows_is_refused_before_it_has_an_id(
+    synced: Synced, log: Log
+) -> None:
+    """Kafka creates the directory first, and then writes the id into it."""
+    add(log, 0, b"a", b"b")
+    table = synced.table()
+    with closing(table.database):
+        table.create(is_indexed=True)
+        directory = LogDirectory.open(str(synced.path), read_only=True)
+        following = TableSync(directory, table, SyncOptions([ALL]), synced.events.append)
+        following.run()
+        synced.directory.delete_partition(ORDERS)
+        created = synced.directory.create_partition(ORDERS)
+        Path(synced.path, "orders-0", "partition.metadata").unlink(missing_ok=True)
+        add(created, 0, b"x", b"y", b"z")
+        for _ in range(2):
+            following._discover()
+            following._advance(following.partitions[ORDERS])
+    assert "orders was deleted and created again" in synced.events[0]
+    assert synced.offsets() == [0, 1]
+
+
+def test_a_file_of_sqlite_in_the_log_directory_is_refused(
+    synced: Synced, log: Log, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segment = Path(log.path, "00000000000000000000.log")
+    (tmp_path / "link").symlink_to(synced.path)
+    for path in (synced.path / "x.db", segment, tmp_path / "link" / "x.db"):
+        synced.url = f"sqlite:///{path}"
+        assert synced.run("--create") == 1
+        assert f"{path} is in the log directory" in capsys.readouterr().err
+        assert cli.run(["table", "load", synced.url, str(synced.path)]) == 1
+    assert segment.stat().st_size == 0 and not (synced.path / "x.db").exists()
+    synced.url = "sqlite:///:memory:"
+    assert synced.run("--create") == 1
+    assert "in memory is lost at the end" in capsys.readouterr().err
 
 
 # --- loads -----------------------------------------------------------------------------------------------------------
