@@ -53,6 +53,11 @@ class _Token:
         """The keyword or name in lower case; empty for others, also for a name in quotes."""
         return self.text.lower() if self.kind in ("keyword", "identifier") and self.text[:1] != '"' else ""
 
+    @property
+    def name(self) -> str:
+        """The keyword or name in lower case, also one in quotes; empty for others."""
+        return (_unquoted(self.text) or "").lower() if self.kind in ("keyword", "identifier") else ""
+
 
 class WriteCheck:
     """The check of one log directory."""
@@ -66,14 +71,14 @@ class WriteCheck:
         `home`: what DuckDB takes for `~`; None: that of the process.
         """
         tokens = _tokens(statement)
-        if any(each.word == "json_execute_serialized_sql" for each in tokens):
+        if any(each.name == "json_execute_serialized_sql" for each in tokens):
             raise WriteRefused("json_execute_serialized_sql is refused: it may write files; write the statement itself")
         for place, each in enumerate(tokens):
             if each.word == "copy":
                 self._check_copy(tokens[place + 1 :], parameters, home)
         rest = _without_explain_and_prepare(tokens)
         verb = rest[0].word if rest else ""
-        if verb != "call" and any(each.word == "enable_logging" for each in rest):
+        if verb != "call" and any(each.name == "enable_logging" for each in rest):
             raise WriteRefused("enable_logging may write files: write CALL enable_logging(…)")
         if verb in ("set", "pragma"):
             self._check_setting(rest, parameters, home)
@@ -104,11 +109,11 @@ class WriteCheck:
         target, end = self._check_target(tokens, place, parameters, home)
         options = tokens[end:]
         for number, each in enumerate(options):
-            if each.word in _IN_FILE_NAMES:
+            if each.name in _IN_FILE_NAMES:
                 value = next((found for found in options[number + 1 :] if found.text not in ("=", "(")), None)
                 if value is None or value.kind != "string_const" or "/" in value.text:
-                    raise WriteRefused(f"{each.word.upper()} takes a text in quotes without a slash")
-        if any(each.word.startswith("overwrite") for each in options):
+                    raise WriteRefused(f"{each.name.upper()} takes a text in quotes without a slash")
+        if any(each.name.startswith("overwrite") for each in options):
             self._check_links(target, home)
 
     def _check_target(

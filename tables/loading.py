@@ -23,6 +23,8 @@ BATCH_BYTES, BATCH_RECORDS = 256 << 10, 4096
 _SPAN_MAX = 2**31 - 1
 """The largest difference of two offsets in a batch."""
 _ROW_BYTES = 64
+ABSENT_PARTITIONS_MAX = 10_000
+"""How many partitions below the last one may have neither rows nor a progress: a directory is made for each."""
 _LEADER_EPOCH = 0
 
 Fields = tuple[bytes | None, bytes | None, Headers, int]
@@ -97,6 +99,15 @@ def _check(directory: LogDirectory, table: MessagesTable, wanted: Sequence[Topic
             f"{directory.path} has an unfinished load of {begun.source}: run it again, or delete its topics "
             f"({', '.join(begun.topics)}) and .offsetfs-table-load.json"
         )
+    for topic in sorted({each.topic for each in wanted}):
+        numbers = {each.partition for each in wanted if each.topic == topic}
+        absent = max(numbers) + 1 - len(numbers)
+        if absent > ABSENT_PARTITIONS_MAX:
+            raise TableError(
+                f"{table.name}: {topic} has rows of partition {max(numbers)}, "
+                f"and none of {absent} partitions below it; "
+                "correct partition_id of the rows"
+            )
     ours = () if begun is None else begun.topics
     for topic in sorted({each.topic for each in wanted} - set(ours)):
         if directory.mirrors(topic):

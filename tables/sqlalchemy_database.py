@@ -62,6 +62,9 @@ class SqlalchemyDatabase:
         with self._reported():
             self._connection = engine.connect()
         self._transaction: sqlalchemy.Transaction | None = None
+        self._packet_bytes: int | None = None
+        if self._connection.dialect.name in _DRIVERS:
+            self._packet_bytes = int(self.query("SELECT @@max_allowed_packet")[0][0])
         self._tables: dict[tuple[str, tuple[str, ...]], sqlalchemy.Table] = {}
 
     @contextlib.contextmanager
@@ -111,10 +114,24 @@ class SqlalchemyDatabase:
                 self._connection.rollback()
 
     def insert(self, table: str, columns: Sequence[str], rows: RecordRows) -> None:
+        self._check_sizes(columns, rows)
         lists = [_column(each, rows) for each in columns]
         made = [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
         with self._reported():
             self._connection.execute(self._messages(table, columns).insert(), made)
+
+    def _check_sizes(self, columns: Sequence[str], rows: RecordRows) -> None:
+        """Raise UnstorableRecord for a row that is larger than a packet: MySQL would end the connection."""
+        if self._packet_bytes is None:
+            return
+        wanted: list[Sequence[Any]] = [rows.column(each) for each in (MESSAGE_KEY, PAYLOAD, HEADERS) if each in columns]
+        for offset, *fields in zip(rows.offsets, *wanted, strict=True):
+            size = sum(len(each) for each in fields if each is not None)
+            if size > self._packet_bytes:
+                raise UnstorableRecord(
+                    f"{rows.partition}, offset {offset}: a row of {size} bytes is above max_allowed_packet of the "
+                    f"database, {self._packet_bytes}; raise it there, or leave out columns with --columns"
+                )
 
     def columns(self, table: str) -> frozenset[str]:
         schema, _, name = table.rpartition(".")

@@ -129,10 +129,15 @@ class TableSync:
 
     def _discover(self) -> None:
         """Take in partitions that are not known yet."""
-        new = [each for each in self._directory.partitions() if self._is_wanted(each)]
-        if not new:
+        present = self._directory.partitions()
+        new = [each for each in present if self._is_wanted(each)]
+        if not new and not self._options.mirrors_deletes:
             return
         progress = self._table.progress()
+        if self._options.mirrors_deletes:
+            for each in sorted(progress.keys() - set(present)):
+                if self._is_wanted(each):
+                    self._refuse(each, self._missing(each))
         for each in new:
             found = progress.get(each)
             try:
@@ -170,6 +175,14 @@ class TableSync:
         return (
             f"{topic} was deleted and created again: the rows are of another topic of that name; choose another "
             f"--table, or delete them: DELETE FROM {name} WHERE topic_name = '{topic}', and the same in {name}_progress"
+        )
+
+    def _missing(self, partition: TopicPartition) -> str:
+        name, topic = self._table.name, partition.topic
+        return (
+            f"{self._directory.path} has no such partition: its rows stay, because it may have been lost; if it was "
+            f"deleted, DELETE FROM {name} WHERE topic_name = '{topic}' AND partition_id = {partition.partition}, and "
+            f"the same in {name}_progress"
         )
 
     def _without_id(self, partition: TopicPartition) -> str:

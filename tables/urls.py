@@ -52,6 +52,8 @@ def parse_url(text: str, password: str | None = None) -> DatabaseUrl:
     if scheme == SQLITE:
         if parts.netloc or len(parts.path) < 2 or parts.query:
             raise TableError("the file of SQLite: write sqlite:///file.db, or sqlite:////folder/file.db")
+        if parts.path == "/:memory:":
+            raise TableError("a database of SQLite in memory is lost at the end: write sqlite:///file.db")
         return DatabaseUrl(text, scheme, unquote(parts.path[1:]))
     if parts.fragment or "@" in parts.path + parts.query:
         # The host ended at a character of the password, whose rest would be shown as a part of the URL.

@@ -119,7 +119,7 @@ def sync(
     _check_order(log_directory)
     log_directory = attached(log_directory)
     preflight.check_directory(log_directory, read_only=True, may_be_empty=False)
-    with _reported(), _opened(url, password_file, table, columns, may_create=create) as opened:
+    with _reported(), _opened(url, password_file, table, log_directory, columns, may_create=create) as opened:
         if create:
             opened.create(is_indexed=not no_index)
         opened.check()
@@ -157,7 +157,7 @@ def load(
     _check_order(log_directory)
     settings = _settings(options)
     patterns = name_patterns("--topic", names or (".*",))
-    with _reported(), _opened(url, password_file, table, may_create=False) as opened:
+    with _reported(), _opened(url, password_file, table, log_directory, may_create=False) as opened:
         opened.check_content()
         os.makedirs(log_directory, exist_ok=True)
         preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
@@ -239,7 +239,13 @@ def _reported() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _opened(
-    url: str, password_file: str | None, table: str, columns: str | None = None, *, may_create: bool
+    url: str,
+    password_file: str | None,
+    table: str,
+    log_directory: str,
+    columns: str | None = None,
+    *,
+    may_create: bool,
 ) -> Iterator[MessagesTable]:
     from offsetfs.tables.databases import open_database
     from offsetfs.tables.errors import TableError
@@ -252,9 +258,19 @@ def _opened(
         parsed = _url(url, password_file)
     except TableError as error:
         raise Failure(printable(str(error)), WRONG_CALL) from error
+    _check_file(parsed.path, log_directory)
     database = open_database(parsed, may_create=may_create)
     with contextlib.closing(database):
         yield MessagesTable(database, table, wanted)
+
+
+def _check_file(path: str, log_directory: str) -> None:
+    """Refuse a file of SQLite in the log directory: an empty segment, which SQLite would fill, is one, too."""
+    if not path or is_archive(log_directory):
+        return
+    inside = os.path.realpath(log_directory)
+    if os.path.commonpath([inside, os.path.realpath(path)]) == inside:
+        raise Failure(f"{printable(path)} is in the log directory; choose a file outside of it", WRONG_CALL)
 
 
 def _url(text: str, password_file: str | None) -> DatabaseUrl:

@@ -101,6 +101,11 @@ BELOW_OVERWRITE = "(FORMAT csv, PARTITION_BY (a), OVERWRITE)"
         "CALL enable_logging(storage = 'file', storage_path = 'link')",
         "CALL enable_logging(storage = 'file', storage_path = 'li' || 'nk')",
         "CALL enable_logging(storage = 'file', storage_path = replace('lixx', 'xx', 'nk'))",
+        "SELECT * FROM \"enable_logging\"(storage = 'file', storage_path = 'link')",
+        "CALL \"enable_logging\"(storage = 'file', storage_path = 'link')",
+        "COPY (SELECT 1 a, 2 b) TO 'out' (FORMAT csv, PARTITION_BY (a), \"FILENAME_PATTERN\" '../../kafka/data/x')",
+        "FROM \"json_execute_serialized_sql\"(json_serialize_sql('WITH w AS (COPY t TO ''link/x.csv'') FROM w'))",
+        "PRAGMA \"log_query_path\"='link/q.log'; SELECT 1",
         "SELECT * FROM enable_logging(storage = 'file', storage_path = 'link')",
         "SELECT * FROM json_execute_serialized_sql(json_serialize_sql('WITH w AS (COPY t TO ''x.csv'') FROM w'))",
     ],
@@ -121,13 +126,16 @@ def test_the_root_directory_is_above_every_log_directory(logs: Path) -> None:
             WriteCheck(str(logs)).check_statement(f"COPY t TO '{target}' {BELOW_OVERWRITE}", {})
 
 
-def test_overwrite_deletes_nothing_behind_a_link_to_the_log_directory(session: SqlSession, logs: Path) -> None:
+@pytest.mark.parametrize("option", ["OVERWRITE", "overwrite true", '"OVERWRITE" true'])
+def test_overwrite_deletes_nothing_behind_a_link_to_the_log_directory(
+    session: SqlSession, logs: Path, option: str
+) -> None:
     before = files_of(logs)
     (logs.parents[1] / "far").mkdir()
     (logs.parents[1] / "far" / "inner").symlink_to(logs / "t-0")
     (logs.parents[1] / "out" / "outer").symlink_to(logs.parents[1] / "far")
     with pytest.raises(SqlError, match="inner is a symbolic link to the log directory"):
-        run_all(session, f"COPY (SELECT 1 a, 2 b) TO 'out' {BELOW_OVERWRITE}")
+        run_all(session, f"COPY (SELECT 1 a, 2 b) TO 'out' {BELOW_OVERWRITE.replace('OVERWRITE', option)}")
     assert files_of(logs) == before
 
 

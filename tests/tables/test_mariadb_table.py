@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -13,7 +14,7 @@ from replicated_logs import add
 from table_contract import Synced, TableContract, log, synced
 
 from offsetfs import cli
-from offsetfs.storage import Log
+from offsetfs.storage import Log, TopicPartition
 
 __all__ = ["log", "synced"]
 
@@ -36,6 +37,20 @@ class TestMariadb(TableContract):
     """The contract."""
 
     kills = 5
+
+
+def test_a_record_above_the_largest_packet_stops_its_partition_alone(synced: Synced, log: Log) -> None:
+    (limit,) = synced.query("SELECT @@max_allowed_packet")[0]
+    add(log, 0, b"a")
+    add(log, 1, bytes(limit + 1))
+    users = TopicPartition("users", 0)
+    add(synced.directory.create_partition(users), 0, b"b")
+    assert synced.sync().has_failed
+    (event,) = synced.events
+    assert re.match(r"orders-0, offset 1: a row of \d+ bytes is above max_allowed_packet", event)
+    assert f"{limit}; raise it there, or leave out columns with --columns" in event
+    assert synced.offsets(users) == [0]
+    assert synced.sync(skips_gaps=True).has_failed  # it is no damage
 
 
 def test_the_password_is_in_no_message(

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 from replicated_logs import add
-from table_contract import ORDERS, Synced, log, synced
+from table_contract import ALL, ORDERS, Synced, log, synced
 
 from offsetfs import cli
 from offsetfs.storage import Log, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.directory import LOAD_JOURNAL
 from offsetfs.tables import loading
 from offsetfs.tables.errors import TableError
+from offsetfs.tables.syncing import SyncOptions, TableSync
 from offsetfs.tables.urls import parse_url
 
 __all__ = ["log", "synced"]
@@ -66,12 +67,29 @@ def test_a_log_that_is_cut_between_its_sync_and_its_deletions_keeps_its_rows(
     for offset in range(0, 12, 2):
         add(log, offset, b"a", b"b")
     synced.sync()
-    from offsetfs.tables.syncing import TableSync
-
     monkeypatch.setattr(TableSync, "_advance", lambda self, each: log.truncate_to(5))
     found = synced.sync(mirrors_deletes=True)
     assert found.has_failed and "it was cut or replaced" in synced.events[0]
     assert synced.offsets() == list(range(12))
+
+
+def test_mirrored_deletes_name_a_partition_that_is_missing(
+    synced: Synced, log: Log, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(log, 0, b"a", b"b")
+    users = TopicPartition("users", 0)
+    add(synced.directory.create_partition(users), 0, b"c")
+    assert synced.run("--create") == 0
+    synced.directory.delete_partition(ORDERS)
+    add(synced.directory.log(users), 1, b"d")
+    assert synced.run("--mirror-deletes", "--topic", "users") == 0
+    capsys.readouterr()
+    assert synced.run("--mirror-deletes") == 32
+    error = capsys.readouterr().err
+    assert f"orders-0: {synced.path} has no such partition: its rows stay" in error and error.count("\n") == 1
+    assert "DELETE FROM messages WHERE topic_name = 'orders' AND partition_id = 0" in error
+    assert (synced.offsets(), synced.offsets(users)) == ([0, 1], [0, 1])
+    assert synced.run() == 0
 
 
 # --- topics ----------------------------------------------------------------------------------------------------------
@@ -95,6 +113,44 @@ def test_the_id_of_a_topic_is_recorded_once_it_is_known(synced: Synced, log: Log
     synced.change("UPDATE messages_progress SET topic_id = NULL")
     synced.sync()
     assert synced.query("SELECT topic_id FROM messages_progress") == [(topic_id.hex(),)]
+
+
+def test_a_topic_that_is_created_again_while_a_sync_follows_is_refused_before_it_has_an_id(
+    synced: Synced, log: Log
+) -> None:
+    """Kafka creates the directory first, and then writes the id into it."""
+    add(log, 0, b"a", b"b")
+    table = synced.table()
+    with closing(table.database):
+        table.create(is_indexed=True)
+        directory = LogDirectory.open(str(synced.path), read_only=True)
+        following = TableSync(directory, table, SyncOptions([ALL]), synced.events.append)
+        following.run()
+        synced.directory.delete_partition(ORDERS)
+        created = synced.directory.create_partition(ORDERS)
+        Path(synced.path, "orders-0", "partition.metadata").unlink(missing_ok=True)
+        add(created, 0, b"x", b"y", b"z")
+        for _ in range(2):
+            following._discover()
+            following._advance(following.partitions[ORDERS])
+    assert "orders was deleted and created again" in synced.events[0]
+    assert synced.offsets() == [0, 1]
+
+
+def test_a_file_of_sqlite_in_the_log_directory_is_refused(
+    synced: Synced, log: Log, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segment = Path(log.path, "00000000000000000000.log")
+    (tmp_path / "link").symlink_to(synced.path)
+    for path in (synced.path / "x.db", segment, tmp_path / "link" / "x.db"):
+        synced.url = f"sqlite:///{path}"
+        assert synced.run("--create") == 1
+        assert f"{path} is in the log directory" in capsys.readouterr().err
+        assert cli.run(["table", "load", synced.url, str(synced.path)]) == 1
+    assert segment.stat().st_size == 0 and not (synced.path / "x.db").exists()
+    synced.url = "sqlite:///:memory:"
+    assert synced.run("--create") == 1
+    assert "in memory is lost at the end" in capsys.readouterr().err
 
 
 # --- loads -----------------------------------------------------------------------------------------------------------
@@ -161,6 +217,17 @@ def test_a_load_does_not_go_on_behind_rows_that_were_changed(
     synced.change("DELETE FROM messages WHERE message_offset = 1 AND topic_name = 'orders'")
     assert cli.run(["table", "load", synced.url, str(unfinished)]) == 32
     assert "orders-0 has 4 records below offset 4, and messages 3 rows" in capsys.readouterr().err
+
+
+def test_a_row_of_a_partition_that_cannot_be_creates_no_directories(
+    synced: Synced, log: Log, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(log, 0, b"a", b"b")
+    synced.sync()
+    synced.change("UPDATE messages SET partition_id = 2147483647 WHERE message_offset = 1")
+    assert cli.run(["table", "load", synced.url, str(tmp_path / "loaded")]) == 32
+    assert "orders has rows of partition 2147483647, and none of 2147483646 partitions" in capsys.readouterr().err
+    assert not list((tmp_path / "loaded").glob("orders-*"))
 
 
 # --- passwords -------------------------------------------------------------------------------------------------------
