@@ -100,6 +100,7 @@ class Mirror:
         self._gone: set[str] = set()
         self._fetchers: dict[int, NodeFetcher] = {}
         self._silent: dict[int, _SilentBroker] = {}
+        self._not_created: dict[str, str] = {}
         self._unready: dict[str, float] = {}
         """Topics that the source has, but no partitions of them at the moment, and since when."""
         self._nursery: trio.Nursery | None = None
@@ -107,6 +108,7 @@ class Mirror:
         self._has_much = trio.Event()
         self._asks_again = False
         self._failing_since: float | None = None
+        self._local_failure = ""
         self._is_begun = False
         self._groups: GroupMirror | None = None
         if options.groups:
@@ -330,10 +332,19 @@ class Mirror:
             if not error.is_retriable:
                 raise
             self._note_failing(error)
+        except (StorageError, OSError) as error:  # such as a full disk: partitions that are here need no refresh
+            if self._options.once or not self._is_begun:
+                raise
+            self._note_local_failure(sentence(error))
         else:
             if self._failing_since is not None:
                 self._on_event("the source answers again")
-            self._failing_since = None
+            self._failing_since, self._local_failure = None, ""
+
+    def _note_local_failure(self, text: str) -> None:
+        if self._local_failure != text:
+            self._on_event(f"topics and leaders are not followed: {text}; trying again")
+        self._local_failure = text
 
     def _note_failing(self, error: ClientError) -> None:
         now = trio.current_time()
@@ -447,9 +458,12 @@ class Mirror:
         try:
             logs = await in_thread(partial(self._logs, topic, recorded, names, missing))
         except (StorageError, OSError) as error:
-            self.failures[topic.name] = sentence(error)
-            self._on_event(f"{topic.name}: {sentence(error)}")
+            text = self.failures[topic.name] = sentence(error)
+            if self._not_created.get(topic.name) != text:
+                self._on_event(f"{topic.name}: {text}")
+            self._not_created[topic.name] = text
             return
+        self._not_created.pop(topic.name, None)
         for name, log in logs.items():
             found = MirroredPartition(name, topic.id if recorded.topic_id or topic.has_id else NO_ID, log)
             found.restart(log.next_offset)
@@ -528,9 +542,8 @@ class Mirror:
                 continue
             if self._options.once and not self._is_answered(found, ends.get(one.name)):
                 continue
-            if one in empty and starts[one.name].offset > 0:
-                await in_thread(partial(found.log.truncate_fully, starts[one.name].offset))
-                found.restart(found.log.next_offset)
+            if one in empty and starts[one.name].offset > 0 and not await self._empty(found, starts[one.name].offset):
+                continue
             if self._options.once:
                 found.stop_at = ends[one.name].offset
             found.leader, found.leader_epoch = one.leader, one.leader_epoch
@@ -560,13 +573,17 @@ class Mirror:
         for each in self._active():
             topic = metadata.topics.get(each.name.topic)
             info = None if topic is None else topic.partitions.get(each.name.partition)
-            each.named_leader = UNKNOWN if info is None else info.leader
+            if info is None or info.leader_epoch >= each.leader_epoch or each.topic_id == NO_ID:
+                each.named_leader = UNKNOWN if info is None else info.leader
             if info is None or info.leader == UNKNOWN:
                 self._note_leaderless(each, now)
                 continue
             each.leaderless_since = math.inf
             if each.leader == UNKNOWN:
                 continue  # not begun
+            if UNKNOWN < info.leader_epoch < each.leader_epoch and each.topic_id != NO_ID:
+                self._asks_again = True  # of a broker that has not heard of the last election; as Kafka's clients
+                continue
             if (info.leader, info.leader_epoch) != (each.leader, each.leader_epoch):
                 each.leader, each.leader_epoch = info.leader, info.leader_epoch
                 each.read_replica, each.is_checked = UNKNOWN, False
@@ -594,6 +611,7 @@ class Mirror:
             for each in self._active():
                 if each.name.topic == topic:
                     each.stop("", is_another=True)
+                    each.forget_lag()
         for topic in self._gone & metadata.topics.keys() - self.failures.keys():
             self._gone.discard(topic)  # the same topic, which a broker had not learned of yet
             for each in self.partitions.values():
@@ -754,11 +772,21 @@ class Mirror:
             return
         if self._options.keep and found.log.size_bytes:
             found.restart(start)
-        else:
-            await in_thread(partial(found.log.truncate_fully, start))
-            found.restart(found.log.next_offset)
+        elif not await self._empty(found, start):
+            return
         if self._is_begun:
             self.report(found, f"{gap}; it goes on behind them")
+
+    async def _empty(self, found: MirroredPartition, start: int) -> bool:
+        """Let a partition begin at `start`, without records; return whether it could. Otherwise it is stopped."""
+        try:
+            await in_thread(partial(found.log.truncate_fully, start))
+        except (StorageError, OSError) as error:
+            found.stop(sentence(error))
+            self.changed(found)
+            return False
+        found.restart(found.log.next_offset)
+        return True
 
     # --- upkeep -------------------------------------------------------------------------------------------------------
 
