@@ -41,6 +41,9 @@ _log = logging.getLogger(__name__)
 REFRESH_S = 10.0
 """How often topics, partitions and leaders are asked for when nothing has failed."""
 
+SETTINGS_S = 300.0
+"""How often the settings of topics are asked for, after the start."""
+
 REFRESH_PAUSE_S = 0.1
 RECHECK_S = 0.2
 UPKEEP_S = 1.0
@@ -100,6 +103,7 @@ class Mirror:
         self._gone: set[str] = set()
         self._fetchers: dict[int, NodeFetcher] = {}
         self._silent: dict[int, _SilentBroker] = {}
+        self._next_settings = -math.inf
         self._not_created: dict[str, str] = {}
         self._unready: dict[str, float] = {}
         """Topics that the source has, but no partitions of them at the moment, and since when."""
@@ -371,6 +375,9 @@ class Mirror:
         new = [each for each in chosen if each.name not in known.topics or _is_another(each, known.topics[each.name])]
         if new or self._directory.mirror is None:
             known = await self._record(known, new)
+        if trio.current_time() >= self._next_settings:
+            known = await self._renew_settings(known, [each for each in chosen if each not in new])
+            self._next_settings = trio.current_time() + SETTINGS_S
         for each in chosen:
             await self._add_missing(each, known.topics[each.name])
         await self._begin([each for each in self._active() if each.leader == UNKNOWN], metadata)
@@ -423,31 +430,70 @@ class Mirror:
 
     async def _record(self, known: MirrorFile, new: Sequence[TopicInfo]) -> MirrorFile:
         """Add topics to the file of the mirror, with their settings."""
-        settings = await self._settings_of(new)
-        added = {each.name: MirroredTopic(id_text(each.id) if each.has_id else "", settings[each.name]) for each in new}
+        untold = set[str]()
+        settings = await self._settings_of(new, untold)
+        for each in sorted(untold):
+            self._on_event(each)
+        added = {
+            each.name: MirroredTopic(id_text(each.id) if each.has_id else "", settings.get(each.name, {}))
+            for each in new
+        }
         changed = replace(known, source=self.source, topics={**known.topics, **added})
         await in_thread(partial(self._directory.set_mirror, changed))
         return changed
 
-    async def _settings_of(self, new: Sequence[TopicInfo]) -> dict[str, dict[str, str]]:
-        found: dict[str, dict[str, str]] = {each.name: {} for each in new}
-        if not new:
-            return found
+    async def _renew_settings(self, known: MirrorFile, found: Sequence[TopicInfo]) -> MirrorFile:
+        """Record settings that have changed at the source; of these `cleanup.policy` has an effect here, too.
+
+        A copy that was compacted any longer than its source would lose records.
+        """
         try:
-            response = await self._client.request(topics.settings_request(found))
+            settings = await self._settings_of(found, set())  # what is refused was reported when the topic was new
+        except ClientError:  # asked again later
+            return known
+        changed = {
+            name: replace(known.topics[name], settings=new)
+            for name, new in settings.items()
+            if new != known.topics[name].settings
+        }
+        if not changed:
+            return known
+        await in_thread(partial(self._change_policies, known, changed))
+        assert self._directory.mirror is not None
+        return self._directory.mirror
+
+    def _change_policies(self, known: MirrorFile, changed: Mapping[str, MirroredTopic]) -> None:
+        """Apply changed policies and record the settings, in a thread; a kill in between repeats it."""
+        for name, topic in changed.items():
+            before, now = (each.settings.get(_POLICY) for each in (known.topics[name], topic))
+            if before != now and not self._options.keep:
+                try:
+                    self._directory.configure(name, {_POLICY: now})
+                except InvalidConfig:  # a value of a later version of Kafka
+                    self._directory.configure(name, {_POLICY: None})
+            self._expect_gaps(name, topic, [each for each in self._directory.partitions() if each.topic == name])
+        self._directory.set_mirror(replace(known, topics={**known.topics, **changed}))
+
+    async def _settings_of(self, found: Sequence[TopicInfo], untold: set[str]) -> dict[str, dict[str, str]]:
+        """Return the topics' own settings, of those whose settings the source tells; the others are in `untold`."""
+        if not found:
+            return {}
+        names = {each.name for each in found}
+        try:
+            response = await self._client.request(topics.settings_request(names))
         except ClientError as error:
             if error.is_retriable:
                 raise
-            self._on_event(f"settings of topics are not taken over: {error}")
-            return found
+            untold.add(f"settings of topics are not taken over: {error}")
+            return {}
+        settings = dict[str, dict[str, str]]()
         for each in response.results:
             if each.error_code:
                 remedy = _DESCRIBE_CONFIGS if each.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else ""
-                cause = f"{error_name(each.error_code)}{remedy}"
-                self._on_event(f"{each.resource_name}: settings are not taken over: {cause}")
-            elif each.resource_name in found:
-                found[each.resource_name] = topics.own_settings(each)
-        return found
+                untold.add(f"{each.resource_name}: settings are not taken over: {error_name(each.error_code)}{remedy}")
+            elif each.resource_name in names:
+                settings[each.resource_name] = topics.own_settings(each)
+        return settings
 
     async def _add_missing(self, topic: TopicInfo, recorded: MirroredTopic) -> None:
         """Create the partitions that are not here, and open all of a topic."""
@@ -495,7 +541,7 @@ class Mirror:
 
         At each start, because a mirror may have been killed after it had created the partitions.
         """
-        policies = {*recorded.settings.get("cleanup.policy", "").split(",")}
+        policies = {*recorded.settings.get(_POLICY, "").split(",")}
         if "compact" in policies or self._directory.config_of(topic).is_compacted:
             for each in names:
                 if not self._directory.is_cleaned(each):
@@ -831,10 +877,12 @@ def _make_archive(directory: LogDirectory, known: MirrorFile) -> None:
     """Record that nothing is deleted or compacted, in a thread. Its topics may have been mirrored without `keep`."""
     for topic in known.topics:
         if directory.config_of(topic).is_compacted:
-            directory.configure(topic, {"cleanup.policy": "delete"})
+            directory.configure(topic, {_POLICY: "delete"})
     if not known.keep:
         directory.set_mirror(replace(known, keep=True))
 
+
+_POLICY = "cleanup.policy"
 
 _NO_LEADER = NoBrokerAnswers("the source has no leader for some partitions")
 

@@ -1013,3 +1013,37 @@ async def test_metadata_of_a_broker_that_has_not_heard_of_the_last_election_is_i
         append(source.log(USERS), b"two")
         await has(directory, USERS, 2)
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("policy", [None, "delete", "of a later version"])
+async def test_a_copy_is_not_compacted_any_longer_than_its_source(
+    policy: str | None,
+    running: Running,
+    source: LogDirectory,
+    directory: LogDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source.configure("orders", {"cleanup.policy": "compact"})
+    await mirrored(running, directory)
+    told = {"retention.ms": "5"} | ({} if policy is None else {"cleanup.policy": policy})
+    monkeypatch.setattr(mirror_module.topics, "own_settings", lambda each: told)
+    assert await mirrored(running, directory) == []
+    found = directory.config_of("orders")
+    assert (found.is_compacted, found.retention_ms) == (False, -1)
+    assert directory.mirror is not None
+    assert dict(directory.mirror.topics["orders"].settings) == told
+
+
+@pytest.mark.parametrize("keep", [False, True])
+async def test_a_topic_that_becomes_a_compacted_one_may_have_gaps(
+    *, keep: bool, running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    options = MirrorOptions(once=True, keep=keep)
+    log = source.log(ORDERS)
+    log.append_replicated(keyed(0, Keyed(0, b"key", b"value")))
+    await mirrored(running, directory, options)
+    source.configure("orders", {"cleanup.policy": "compact"})
+    log.append_replicated(keyed(10, Keyed(0, b"key", b"value")))
+    await mirrored(running, directory, options)
+    assert directory.config_of("orders").is_compacted != keep
+    assert findings_of(directory) == []
