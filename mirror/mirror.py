@@ -41,6 +41,9 @@ _log = logging.getLogger(__name__)
 REFRESH_S = 10.0
 """How often topics, partitions and leaders are asked for when nothing has failed."""
 
+SETTINGS_S = 300.0
+"""How often the settings of topics are asked for, after the start."""
+
 REFRESH_PAUSE_S = 0.1
 RECHECK_S = 0.2
 UPKEEP_S = 1.0
@@ -100,6 +103,8 @@ class Mirror:
         self._gone: set[str] = set()
         self._fetchers: dict[int, NodeFetcher] = {}
         self._silent: dict[int, _SilentBroker] = {}
+        self._next_settings = -math.inf
+        self._not_created: dict[str, str] = {}
         self._unready: dict[str, float] = {}
         """Topics that the source has, but no partitions of them at the moment, and since when."""
         self._nursery: trio.Nursery | None = None
@@ -107,6 +112,7 @@ class Mirror:
         self._has_much = trio.Event()
         self._asks_again = False
         self._failing_since: float | None = None
+        self._local_failure = ""
         self._is_begun = False
         self._groups: GroupMirror | None = None
         if options.groups:
@@ -330,10 +336,19 @@ class Mirror:
             if not error.is_retriable:
                 raise
             self._note_failing(error)
+        except (StorageError, OSError) as error:  # such as a full disk: partitions that are here need no refresh
+            if self._options.once or not self._is_begun:
+                raise
+            self._note_local_failure(sentence(error))
         else:
             if self._failing_since is not None:
                 self._on_event("the source answers again")
-            self._failing_since = None
+            self._failing_since, self._local_failure = None, ""
+
+    def _note_local_failure(self, text: str) -> None:
+        if self._local_failure != text:
+            self._on_event(f"topics and leaders are not followed: {text}; trying again")
+        self._local_failure = text
 
     def _note_failing(self, error: ClientError) -> None:
         now = trio.current_time()
@@ -360,6 +375,9 @@ class Mirror:
         new = [each for each in chosen if each.name not in known.topics or _is_another(each, known.topics[each.name])]
         if new or self._directory.mirror is None:
             known = await self._record(known, new)
+        if trio.current_time() >= self._next_settings:
+            known = await self._renew_settings(known, [each for each in chosen if each not in new])
+            self._next_settings = trio.current_time() + SETTINGS_S
         for each in chosen:
             await self._add_missing(each, known.topics[each.name])
         await self._begin([each for each in self._active() if each.leader == UNKNOWN], metadata)
@@ -412,31 +430,70 @@ class Mirror:
 
     async def _record(self, known: MirrorFile, new: Sequence[TopicInfo]) -> MirrorFile:
         """Add topics to the file of the mirror, with their settings."""
-        settings = await self._settings_of(new)
-        added = {each.name: MirroredTopic(id_text(each.id) if each.has_id else "", settings[each.name]) for each in new}
+        untold = set[str]()
+        settings = await self._settings_of(new, untold)
+        for each in sorted(untold):
+            self._on_event(each)
+        added = {
+            each.name: MirroredTopic(id_text(each.id) if each.has_id else "", settings.get(each.name, {}))
+            for each in new
+        }
         changed = replace(known, source=self.source, topics={**known.topics, **added})
         await in_thread(partial(self._directory.set_mirror, changed))
         return changed
 
-    async def _settings_of(self, new: Sequence[TopicInfo]) -> dict[str, dict[str, str]]:
-        found: dict[str, dict[str, str]] = {each.name: {} for each in new}
-        if not new:
-            return found
+    async def _renew_settings(self, known: MirrorFile, found: Sequence[TopicInfo]) -> MirrorFile:
+        """Record settings that have changed at the source; of these `cleanup.policy` has an effect here, too.
+
+        A copy that was compacted any longer than its source would lose records.
+        """
         try:
-            response = await self._client.request(topics.settings_request(found))
+            settings = await self._settings_of(found, set())  # what is refused was reported when the topic was new
+        except ClientError:  # asked again later
+            return known
+        changed = {
+            name: replace(known.topics[name], settings=new)
+            for name, new in settings.items()
+            if new != known.topics[name].settings
+        }
+        if not changed:
+            return known
+        await in_thread(partial(self._change_policies, known, changed))
+        assert self._directory.mirror is not None
+        return self._directory.mirror
+
+    def _change_policies(self, known: MirrorFile, changed: Mapping[str, MirroredTopic]) -> None:
+        """Apply changed policies and record the settings, in a thread; a kill in between repeats it."""
+        for name, topic in changed.items():
+            before, now = (each.settings.get(_POLICY) for each in (known.topics[name], topic))
+            if before != now and not self._options.keep:
+                try:
+                    self._directory.configure(name, {_POLICY: now})
+                except InvalidConfig:  # a value of a later version of Kafka
+                    self._directory.configure(name, {_POLICY: None})
+            self._expect_gaps(name, topic, [each for each in self._directory.partitions() if each.topic == name])
+        self._directory.set_mirror(replace(known, topics={**known.topics, **changed}))
+
+    async def _settings_of(self, found: Sequence[TopicInfo], untold: set[str]) -> dict[str, dict[str, str]]:
+        """Return the topics' own settings, of those whose settings the source tells; the others are in `untold`."""
+        if not found:
+            return {}
+        names = {each.name for each in found}
+        try:
+            response = await self._client.request(topics.settings_request(names))
         except ClientError as error:
             if error.is_retriable:
                 raise
-            self._on_event(f"settings of topics are not taken over: {error}")
-            return found
+            untold.add(f"settings of topics are not taken over: {error}")
+            return {}
+        settings = dict[str, dict[str, str]]()
         for each in response.results:
             if each.error_code:
                 remedy = _DESCRIBE_CONFIGS if each.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else ""
-                cause = f"{error_name(each.error_code)}{remedy}"
-                self._on_event(f"{each.resource_name}: settings are not taken over: {cause}")
-            elif each.resource_name in found:
-                found[each.resource_name] = topics.own_settings(each)
-        return found
+                untold.add(f"{each.resource_name}: settings are not taken over: {error_name(each.error_code)}{remedy}")
+            elif each.resource_name in names:
+                settings[each.resource_name] = topics.own_settings(each)
+        return settings
 
     async def _add_missing(self, topic: TopicInfo, recorded: MirroredTopic) -> None:
         """Create the partitions that are not here, and open all of a topic."""
@@ -447,9 +504,12 @@ class Mirror:
         try:
             logs = await in_thread(partial(self._logs, topic, recorded, names, missing))
         except (StorageError, OSError) as error:
-            self.failures[topic.name] = sentence(error)
-            self._on_event(f"{topic.name}: {sentence(error)}")
+            text = self.failures[topic.name] = sentence(error)
+            if self._not_created.get(topic.name) != text:
+                self._on_event(f"{topic.name}: {text}")
+            self._not_created[topic.name] = text
             return
+        self._not_created.pop(topic.name, None)
         for name, log in logs.items():
             found = MirroredPartition(name, topic.id if recorded.topic_id or topic.has_id else NO_ID, log)
             found.restart(log.next_offset)
@@ -481,7 +541,7 @@ class Mirror:
 
         At each start, because a mirror may have been killed after it had created the partitions.
         """
-        policies = {*recorded.settings.get("cleanup.policy", "").split(",")}
+        policies = {*recorded.settings.get(_POLICY, "").split(",")}
         if "compact" in policies or self._directory.config_of(topic).is_compacted:
             for each in names:
                 if not self._directory.is_cleaned(each):
@@ -528,9 +588,8 @@ class Mirror:
                 continue
             if self._options.once and not self._is_answered(found, ends.get(one.name)):
                 continue
-            if one in empty and starts[one.name].offset > 0:
-                await in_thread(partial(found.log.truncate_fully, starts[one.name].offset))
-                found.restart(found.log.next_offset)
+            if one in empty and starts[one.name].offset > 0 and not await self._empty(found, starts[one.name].offset):
+                continue
             if self._options.once:
                 found.stop_at = ends[one.name].offset
             found.leader, found.leader_epoch = one.leader, one.leader_epoch
@@ -560,13 +619,17 @@ class Mirror:
         for each in self._active():
             topic = metadata.topics.get(each.name.topic)
             info = None if topic is None else topic.partitions.get(each.name.partition)
-            each.named_leader = UNKNOWN if info is None else info.leader
+            if info is None or info.leader_epoch >= each.leader_epoch or each.topic_id == NO_ID:
+                each.named_leader = UNKNOWN if info is None else info.leader
             if info is None or info.leader == UNKNOWN:
                 self._note_leaderless(each, now)
                 continue
             each.leaderless_since = math.inf
             if each.leader == UNKNOWN:
                 continue  # not begun
+            if UNKNOWN < info.leader_epoch < each.leader_epoch and each.topic_id != NO_ID:
+                self._asks_again = True  # of a broker that has not heard of the last election; as Kafka's clients
+                continue
             if (info.leader, info.leader_epoch) != (each.leader, each.leader_epoch):
                 each.leader, each.leader_epoch = info.leader, info.leader_epoch
                 each.read_replica, each.is_checked = UNKNOWN, False
@@ -594,6 +657,7 @@ class Mirror:
             for each in self._active():
                 if each.name.topic == topic:
                     each.stop("", is_another=True)
+                    each.forget_lag()
         for topic in self._gone & metadata.topics.keys() - self.failures.keys():
             self._gone.discard(topic)  # the same topic, which a broker had not learned of yet
             for each in self.partitions.values():
@@ -754,11 +818,21 @@ class Mirror:
             return
         if self._options.keep and found.log.size_bytes:
             found.restart(start)
-        else:
-            await in_thread(partial(found.log.truncate_fully, start))
-            found.restart(found.log.next_offset)
+        elif not await self._empty(found, start):
+            return
         if self._is_begun:
             self.report(found, f"{gap}; it goes on behind them")
+
+    async def _empty(self, found: MirroredPartition, start: int) -> bool:
+        """Let a partition begin at `start`, without records; return whether it could. Otherwise it is stopped."""
+        try:
+            await in_thread(partial(found.log.truncate_fully, start))
+        except (StorageError, OSError) as error:
+            found.stop(sentence(error))
+            self.changed(found)
+            return False
+        found.restart(found.log.next_offset)
+        return True
 
     # --- upkeep -------------------------------------------------------------------------------------------------------
 
@@ -803,10 +877,12 @@ def _make_archive(directory: LogDirectory, known: MirrorFile) -> None:
     """Record that nothing is deleted or compacted, in a thread. Its topics may have been mirrored without `keep`."""
     for topic in known.topics:
         if directory.config_of(topic).is_compacted:
-            directory.configure(topic, {"cleanup.policy": "delete"})
+            directory.configure(topic, {_POLICY: "delete"})
     if not known.keep:
         directory.set_mirror(replace(known, keep=True))
 
+
+_POLICY = "cleanup.policy"
 
 _NO_LEADER = NoBrokerAnswers("the source has no leader for some partitions")
 

@@ -83,6 +83,10 @@ class MirroredPartition:
         """Record whether the source has more records at `now`."""
         self.behind_since = min(self.behind_since, now) if self.lag > 0 else math.inf
 
+    def forget_lag(self) -> None:
+        """Record that the source has no such partition any more."""
+        self.high_watermark, self.behind_since = UNKNOWN, math.inf
+
     def lag_seconds(self, now: float) -> float:
         """Return the seconds for which the source has had more records; 0 when the mirror has all of them."""
         return max(now - self.behind_since, 0.0)

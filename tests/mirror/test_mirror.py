@@ -98,12 +98,11 @@ async def test_a_running_mirror_follows_appends_new_partitions_and_topics(
     running: Running,
     source: LogDirectory,
     directory: LogDirectory,
-    nursery: trio.Nursery,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mirror_module, "REFRESH_S", 0.05)
     events = list[str]()
-    async with ClusterClient([running.address]) as client:
+    async with ClusterClient([running.address]) as client, trio.open_nursery() as nursery:
         nursery.start_soon(Mirror(directory, client, "source:9092", MirrorOptions(), events.append).run)
         append(source.log(ORDERS), b"one")
         await has(directory, ORDERS, 1)
@@ -122,9 +121,9 @@ async def test_a_running_mirror_follows_appends_new_partitions_and_topics(
 
 
 async def test_a_follower_that_does_not_answer_is_replaced_by_the_leader(
-    running: Running, source: LogDirectory, directory: LogDirectory, nursery: trio.Nursery
+    running: Running, source: LogDirectory, directory: LogDirectory
 ) -> None:
-    async with ClusterClient([running.address]) as client:
+    async with ClusterClient([running.address]) as client, trio.open_nursery() as nursery:
         mirror = Mirror(directory, client, "source:9092", MirrorOptions(), lambda text: None)
         nursery.start_soon(mirror.run)
         append(source.log(ORDERS), b"one")
@@ -429,11 +428,11 @@ async def test_an_archive_keeps_what_the_source_deletes(
 
 
 async def test_a_log_start_that_moves_is_followed(
-    running: Running, source: LogDirectory, directory: LogDirectory, nursery: trio.Nursery
+    running: Running, source: LogDirectory, directory: LogDirectory
 ) -> None:
     append(source.log(ORDERS), b"a")
     append(source.log(ORDERS), b"b")
-    async with ClusterClient([running.address]) as client:
+    async with ClusterClient([running.address]) as client, trio.open_nursery() as nursery:
         mirror = Mirror(directory, client, "source:9092", MirrorOptions(), print)
         nursery.start_soon(mirror.run)
         await has(directory, ORDERS, 2)
@@ -489,7 +488,6 @@ async def test_a_topic_counts_as_deleted_when_it_has_been_missing_for_a_while(
     running: Running,
     source: LogDirectory,
     directory: LogDirectory,
-    nursery: trio.Nursery,
     monkeypatch: pytest.MonkeyPatch,
     missing_s: float,
     is_over: bool,
@@ -497,7 +495,7 @@ async def test_a_topic_counts_as_deleted_when_it_has_been_missing_for_a_while(
     monkeypatch.setattr(mirror_module, "MISSING_S", missing_s)
     events = list[str]()
     append(source.log(USERS), b"one")
-    async with ClusterClient([running.address]) as client:
+    async with ClusterClient([running.address]) as client, trio.open_nursery() as nursery:
         mirror = Mirror(directory, client, "source:9092", MirrorOptions(), events.append)
         nursery.start_soon(mirror.run)
         await has(directory, USERS, 1)
@@ -509,6 +507,7 @@ async def test_a_topic_counts_as_deleted_when_it_has_been_missing_for_a_while(
                 await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
     assert (found.is_stopped, events) == (is_over, ["users: deleted at the source; its records stay here"] * is_over)
+    assert (status_of(mirror).partitions[USERS].lag is None) == is_over
 
 
 async def test_a_directory_with_another_topic_of_the_name_is_not_touched(
@@ -932,3 +931,119 @@ async def test_an_error_of_a_partition_that_may_pass_is_reported_and_tried_again
     )
     assert events == [f"{error}; trying again", last]
     assert (directory.log(ORDERS).next_offset, directory.log(USERS).next_offset) == (1, int(passes))
+
+
+async def test_a_disk_error_where_a_partition_begins_stops_this_partition_only(
+    running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (ORDERS, USERS):
+        append(source.log(name), b"one")
+        append(source.log(name), b"two")
+    source.raise_log_starts({ORDERS: 1, USERS: 1})
+    plain = Log.truncate_fully
+
+    def truncate_fully(self: Log, offset: int) -> None:
+        if self.partition == ORDERS:
+            raise OSError(errno.EIO, "Input/output error", self.path)
+        plain(self, offset)
+
+    monkeypatch.setattr(Log, "truncate_fully", truncate_fully)
+    (event,) = await mirrored(running, directory)
+    assert event.startswith("orders-0: ") and "Input/output error" in event
+    assert directory.log(USERS).next_offset == 2
+
+
+async def test_a_full_disk_does_not_end_a_running_mirror_when_a_topic_is_new(
+    running: Running,
+    source: LogDirectory,
+    directory: LogDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", directory.path)
+
+    monkeypatch.setattr(mirror_module, "REFRESH_S", 0.1)
+    new, events = TopicPartition("new", 0), list[str]()
+    async with ClusterClient([running.address]) as client, trio.open_nursery() as nursery:
+        mirror = Mirror(directory, client, "source:9092", MirrorOptions(), events.append)
+        await mirror.begin()
+        nursery.start_soon(mirror.run)
+        with monkeypatch.context() as patch, trio.fail_after(5):
+            patch.setattr(LogDirectory, "set_mirror", full)
+            source.create_partition(new)
+            append(source.log(new), b"one")
+            while not events:
+                await trio.sleep(0.01)
+            append(source.log(ORDERS), b"two")
+            await has(directory, ORDERS, 1)
+        await has(directory, new, 1)
+        nursery.cancel_scope.cancel()
+    (event,) = events
+    assert event.startswith("topics and leaders are not followed: ") and "No space left on device" in event
+
+
+async def test_metadata_of_a_broker_that_has_not_heard_of_the_last_election_is_ignored(
+    running: Running,
+    source: LogDirectory,
+    directory: LogDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source.log(USERS).epochs.assign(5, 0)
+    append(source.log(USERS), b"one")
+    refreshed = 0
+
+    def change(_: Any, response: Any) -> None:
+        nonlocal refreshed
+        if isinstance(response, m.MetadataResponse):
+            refreshed += 1
+            response.brokers.append(m.MetadataResponseBroker(99, "127.0.0.1", 1))
+            for each in response.topics:
+                if each.name == "users":
+                    each.partitions[0].leader_id, each.partitions[0].leader_epoch = 99, 4
+
+    async with ClusterClient([running.address]) as client, trio.open_nursery() as nursery:
+        mirror = Mirror(directory, client, "source:9092", MirrorOptions(), print)
+        nursery.start_soon(mirror.run)
+        await has(directory, USERS, 1)
+        change_responses(monkeypatch, change)
+        mirror.metadata_is_old()
+        with trio.fail_after(5):
+            while not refreshed:
+                await trio.sleep(0.01)
+        append(source.log(USERS), b"two")
+        await has(directory, USERS, 2)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("policy", [None, "delete", "of a later version"])
+async def test_a_copy_is_not_compacted_any_longer_than_its_source(
+    policy: str | None,
+    running: Running,
+    source: LogDirectory,
+    directory: LogDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source.configure("orders", {"cleanup.policy": "compact"})
+    await mirrored(running, directory)
+    told = {"retention.ms": "5"} | ({} if policy is None else {"cleanup.policy": policy})
+    monkeypatch.setattr(mirror_module.topics, "own_settings", lambda each: told)
+    assert await mirrored(running, directory) == []
+    found = directory.config_of("orders")
+    assert (found.is_compacted, found.retention_ms) == (False, -1)
+    assert directory.mirror is not None
+    assert dict(directory.mirror.topics["orders"].settings) == told
+
+
+@pytest.mark.parametrize("keep", [False, True])
+async def test_a_topic_that_becomes_a_compacted_one_may_have_gaps(
+    *, keep: bool, running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    options = MirrorOptions(once=True, keep=keep)
+    log = source.log(ORDERS)
+    log.append_replicated(keyed(0, Keyed(0, b"key", b"value")))
+    await mirrored(running, directory, options)
+    source.configure("orders", {"cleanup.policy": "compact"})
+    log.append_replicated(keyed(10, Keyed(0, b"key", b"value")))
+    await mirrored(running, directory, options)
+    assert directory.config_of("orders").is_compacted != keep
+    assert findings_of(directory) == []
