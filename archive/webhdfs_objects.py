@@ -9,7 +9,7 @@ the option NONE, which fails if the name is taken, to create an object; with OVE
 either in one step. `UNFINISHED` is not listed with the other objects; `expiry` deletes what stays in it.
 
 A namenode that does not answer, or is a standby, is followed by the next one of the name service; a datanode that does
-not answer, by another datanode. The user is named in each request (`user.name`), which a cluster believes unless it
+not answer, by another datanode. The user is named in each request (`user.name`), which a cluster accepts unless it
 asks for Kerberos; that is refused.
 """
 
