@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import http.server
 import os
 import re
@@ -356,8 +357,8 @@ def test_kerberos_and_servers_of_something_else_are_refused_in_one_sentence(plac
             ("other", errno.EIO, r"does not speak WebHDFS \(status 404\); the port is that of dfs.namenode.http"),
         ):
             store = ObjectStore(f"webhdfs://127.0.0.1:{port}/{path}", StoreSettings(timeout_s=TIMEOUT_S))
-            failed(lambda store=store: store.read_if_present("a"), number, words)
-            failed(lambda store=store: store.objects(""), number, words)
+            failed(functools.partial(store.read_if_present, "a"), number, words)
+            failed(functools.partial(store.objects, ""), number, words)
 
 
 def test_swebhdfs_trusts_the_certificates_of_the_system_and_no_others() -> None:
