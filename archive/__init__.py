@@ -1,7 +1,10 @@
 """Logs in object storage: archives of log directories, written, verified, restored, and read in place.
 
 object_store         objects below a URL: read, put, create, list; one kind of error
-google_objects, azure_objects     requests to Google Cloud Storage and Azure Blob Storage; those of S3 are s3fs's
+google_objects, azure_objects, webhdfs_objects     requests to Google Cloud Storage, Azure Blob Storage and HDFS; those
+                     of S3 are s3fs's
+hadoop_settings      the namenodes of a URL of HDFS
+open_clients         ends connections with the store, or with the process
 store_errors         errors of the libraries as OSError, with the remedy
 urls                 which texts are URLs of object storage
 numbered_documents   documents that are replaced by numbered copies, so that two writers cannot overwrite each other

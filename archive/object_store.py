@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import Any
 
 from offsetfs.archive import s3_deletions, urls
-from offsetfs.archive.store_errors import MissingBucket, as_os_error, is_wrong_checksum
+from offsetfs.archive.store_errors import MissingBucket, StoreError, as_os_error, is_wrong_checksum
 
 TIMEOUT_S = 30.0
 """The default for the longest time that one call takes, retries included."""
@@ -299,7 +299,10 @@ def _file_system(scheme: str, url: str, settings: StoreSettings) -> Any:
     if package == "aiohttp":
         from offsetfs.archive.webhdfs_objects import WebHdfsObjects
 
-        return WebHdfsObjects(url, timeout_s=settings.timeout_s)
+        try:
+            return WebHdfsObjects(url, timeout_s=settings.timeout_s)
+        except StoreError as error:
+            raise OSError(error.errno, error.strerror, url) from error
     if package == "gcsfs":
         from offsetfs.archive.google_objects import GoogleObjects
 

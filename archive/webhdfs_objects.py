@@ -9,7 +9,7 @@ the option NONE, which fails if the name is taken, to create an object; with OVE
 either in one step. `UNFINISHED` is not listed with the other objects; `expiry` deletes what stays in it.
 
 A namenode that does not answer, or is a standby, is followed by the next one of the name service; a datanode that does
-not answer, by another datanode. The user is named in each request (`user.name`), which a cluster believes unless it
+not answer, by another datanode. The user is named in each request (`user.name`), which a cluster accepts unless it
 asks for Kerberos; that is refused.
 """
 
@@ -89,10 +89,13 @@ class WebHdfsObjects:
     """The files below one directory of HDFS."""
 
     def __init__(self, url: str, *, timeout_s: float) -> None:
-        """Find the namenodes and the user; makes no request. OSError as of `hadoop_settings.namenodes`."""
+        """Find the namenodes and the user; makes no request.
+
+        OSError as of `hadoop_settings.namenodes`; EACCES if neither HADOOP_USER_NAME nor the system names a user.
+        """
         self.loop = get_loop()
         self._namenodes = hadoop_settings.namenodes(url)
-        self._user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+        self._user = os.environ.get("HADOOP_USER_NAME") or _login_name()
         self.unfinished = UNFINISHED
         self._unfinished = f"{self._strip_protocol(url)}/{UNFINISHED}"
         self._timeout_s = timeout_s
@@ -274,9 +277,10 @@ class WebHdfsObjects:
 
     async def _send(self, method: str, url: str, data: bytes | None = None, *, waits_s: float) -> _Answer:
         limits = aiohttp.ClientTimeout(total=None, sock_connect=min(10.0, self._silence_s), sock_read=waits_s)
-        named: dict[str, Any] = {}
+        named: dict[str, Any] = {"headers": {"Accept-Encoding": "identity"}}
         if data is not None:
-            named = {"data": io.BytesIO(data), "headers": {"Content-Type": "application/octet-stream"}}
+            named["data"] = io.BytesIO(data)
+            named["headers"]["Content-Type"] = "application/octet-stream"
         where = f"{urlsplit(url).scheme}://{urlsplit(url).netloc}"
         try:
             async with self._session().request(
@@ -321,6 +325,13 @@ class _Datanodes:
 
     def excluded(self) -> dict[str, str]:
         return {"excludedatanodes": ",".join(sorted(self._failed))} if self._failed else {}
+
+
+def _login_name() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError) as error:  # such as in a container that runs with any user id
+        raise StoreError(errno.EACCES, "this process has no user name; set HADOOP_USER_NAME") from error
 
 
 def _error(answer: _Answer, where: str, user: str, *, asks_for_kerberos: bool) -> Exception:

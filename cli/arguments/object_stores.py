@@ -13,7 +13,7 @@ from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 if TYPE_CHECKING:
     from offsetfs.archive.object_store import ObjectStore, StoreSettings
 
-_EXAMPLES = "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or abfs://CONTAINER/PREFIX"
+_EXAMPLES = "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, abfs://CONTAINER/PREFIX or webhdfs://NAMENODE:9870/PATH"
 
 
 def store_options(function: Callable[..., int]) -> Callable[..., int]:

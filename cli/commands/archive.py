@@ -77,8 +77,9 @@ def command(
     """Upload what an archive lacks of LOGDIR. LOGDIR is only read, also beside a broker, a mount or a mirror. Each byte
     goes up once; started again, also after a crash, the command goes on where it ended.
 
-    URL is s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or abfs://CONTAINER/PREFIX. Credentials are those of the provider's
-    own tools: environment, files, roles. Each needs an extra: pip install 'offsetfs[s3]', [gcs] or [azure].
+    URL is s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, abfs://CONTAINER/PREFIX or webhdfs://NAMENODE:9870/PATH. Credentials
+    are those of the provider's own tools: environment, files, roles; in HDFS the user is HADOOP_USER_NAME. Each needs
+    an extra: pip install 'offsetfs[s3]', [gcs], [azure] or [hdfs].
 
     With --follow, an archive that cannot be reached is tried again after the interval.
 

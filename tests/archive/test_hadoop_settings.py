@@ -101,3 +101,16 @@ def test_settings_of_other_stores_are_refused_for_hdfs() -> None:
         ObjectStore("webhdfs://name/x", StoreSettings(storage_class="STANDARD_IA"))
     with pytest.raises(OSError, match="an endpoint is not for webhdfs://: the URL names the namenode"):
         ObjectStore("webhdfs://name/x", StoreSettings(endpoint="http://name:9870"))
+
+
+def test_a_process_without_a_user_name_is_an_error_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_user() -> str:
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
+    monkeypatch.setattr("getpass.getuser", no_user)
+    with pytest.raises(OSError, match="no user name; set HADOOP_USER_NAME") as found:
+        ObjectStore("webhdfs://name/x")
+    assert (found.value.errno, found.value.filename) == (errno.EACCES, "webhdfs://name/x")
+    monkeypatch.setenv("HADOOP_USER_NAME", "kafka")
+    assert ObjectStore("webhdfs://name/x").url == "webhdfs://name/x"

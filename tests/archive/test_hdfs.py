@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import http.server
 import os
 import re
@@ -235,9 +236,18 @@ def test_faults_of_the_namenode_are_retried_and_lasting_ones_end_in_time(
     assert store.read("a") == b"0123456789"
 
 
-def test_a_datanode_that_is_gone_ends_reads_and_writes_in_time(hdfs: HdfsCluster, store: ObjectStore) -> None:
+def test_another_datanode_is_asked_in_the_place_of_one_that_is_gone(hdfs: HdfsCluster, store: ObjectStore) -> None:
     store.put("a", b"0123456789")
-    with hdfs.without_datanode():
+    with hdfs.without_datanodes(1):
+        for number in range(8):  # the namenode chooses one of them for each request
+            assert store.read("a", 2, 4) == b"23"
+            assert store.create(f"b{number}", b"x")
+    assert store.read("b7") == b"x"
+
+
+def test_datanodes_that_are_all_gone_end_reads_and_writes_in_time(hdfs: HdfsCluster, store: ObjectStore) -> None:
+    store.put("a", b"0123456789")
+    with hdfs.without_datanodes(2):
         for call in (lambda: store.read("a"), lambda: store.create("b", b"x")):
             started = time.monotonic()
             failed(call, errno.EIO, r"no connection to http://|HDFS (has no datanode|refuses it)|no successful answer")
@@ -347,8 +357,8 @@ def test_kerberos_and_servers_of_something_else_are_refused_in_one_sentence(plac
             ("other", errno.EIO, r"does not speak WebHDFS \(status 404\); the port is that of dfs.namenode.http"),
         ):
             store = ObjectStore(f"webhdfs://127.0.0.1:{port}/{path}", StoreSettings(timeout_s=TIMEOUT_S))
-            failed(lambda store=store: store.read_if_present("a"), number, words)
-            failed(lambda store=store: store.objects(""), number, words)
+            failed(functools.partial(store.read_if_present, "a"), number, words)
+            failed(functools.partial(store.objects, ""), number, words)
 
 
 def test_swebhdfs_trusts_the_certificates_of_the_system_and_no_others() -> None:

@@ -242,17 +242,18 @@ def test_what_writes_refuses_an_archive(spark: Any, archived: Archived, tmp_path
             attempt()
 
 
-def test_an_archive_in_hdfs_is_read_and_verified_as_the_directory_is(spark: Any, tmp_path: Path) -> None:
+def test_an_archive_in_hdfs_has_the_rows_of_the_directory_and_is_verified(spark: Any, tmp_path: Path) -> None:
     from offsetfs.pipeline.jobs.verify import verify
 
     path = logs(tmp_path / "logs", 300, 200)
     with hdfs_cluster.running() as hdfs:
         url = f"webhdfs://{hdfs.addresses[0]}/kafka"
         archived_logs.archive(ObjectStore(url, StoreSettings(timeout_s=20)), path)
-        found = rows(frame(spark, url, partitionBytes=1000))
+        found = rows(frame(spark, url))
         assert len(found) == 500
         assert found == rows(frame(spark, path))
-        assert verify(spark, url).collect() == []
+        verified = verify(spark, url)
+        assert (verified.damage, verified.findings, verified.tally.records) == (0, (), 500)
 
 
 def test_a_place_without_an_archive_is_one_sentence(spark: Any, faults: S3Faults) -> None:
