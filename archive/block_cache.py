@@ -20,11 +20,12 @@ import time
 from collections.abc import Iterator
 
 from offsetfs.storage import files
+from offsetfs.storage.files import File
 
 SIZE_MAX = 10 << 30
 """The default bound in bytes."""
 
-_SHARE = 32
+SHARE = 32
 """A process looks at the size of the directory after it has written this fraction of the bound."""
 
 _USED_AGAIN_S = 60.0
@@ -45,6 +46,10 @@ class BlockCache:
         self._has_failed = False
         files.make_private_directory(self.directory)
 
+    def begin_child(self) -> None:
+        """Take a lock of its own in a forked child: a thread of the parent may have held that of the parent."""
+        self._lock = threading.Lock()
+
     @staticmethod
     def name(*identity: object) -> str:
         """Return the name of a block that is a copy of what `identity` describes."""
@@ -52,34 +57,48 @@ class BlockCache:
 
     def get(self, name: str) -> bytes | None:
         """Return a block, not verified; None if it is not in the directory."""
+        file = self.opened(name)
+        if file is None:
+            return None
+        try:
+            return bytes(file.read(0, file.size()))
+        except OSError as error:
+            self.failed(error)
+            return None
+        finally:
+            file.close()
+
+    def opened(self, name: str) -> File | None:
+        """Return the open file of a block, to be read in place; None if it is not in the directory.
+
+        Nobody writes into it: a block that is removed stays readable. It is closed with the last reference.
+        """
         path = self._path(name)
         try:
-            with files.opened(path) as file:
-                status = file.stat()
-                data = bytes(file.read(0, status.st_size))
-            if time.time() - status.st_mtime > _USED_AGAIN_S:
+            file = files.open_file(path)
+            if time.time() - file.stat().st_mtime > _USED_AGAIN_S:
                 os.utime(path)
         except FileNotFoundError:
             return None
         except OSError as error:
-            self._failed(error)
+            self.failed(error)
             return None
-        return data
+        return file
 
     def put(self, name: str, data: bytes) -> None:
         """Store a block, unless the disk refuses it. Other processes see it on return. Not synced."""
-        if len(data) * _SHARE > self.size_max:
+        if len(data) * SHARE > self.size_max:
             return
         path = self._path(name)
         try:
             files.make_private_directory(os.path.dirname(path))
             files.put_private(path, data)
         except OSError as error:
-            self._failed(error)
+            self.failed(error)
             return
         with self._lock:
             self._written += len(data)
-            is_due = self._written * _SHARE >= self.size_max
+            is_due = self._written * SHARE >= self.size_max
             if is_due:
                 self._written = 0
         if is_due:
@@ -109,7 +128,7 @@ class BlockCache:
 
     def _evict(self) -> None:
         # Below the bound by a share, so that this process stays below it until it looks again.
-        bound = self.size_max - self.size_max // _SHARE
+        bound = self.size_max - self.size_max // SHARE
         try:
             blocks = sorted(self._blocks())
             size = sum(each for _, each, _ in blocks)
@@ -120,9 +139,10 @@ class BlockCache:
                     files.remove_file(path)
                 size -= each
         except OSError as error:
-            self._failed(error)
+            self.failed(error)
 
-    def _failed(self, error: OSError) -> None:
+    def failed(self, error: OSError) -> None:
+        """Log an error of the disk, the first one only."""
         if not self._has_failed:
             self._has_failed = True
             _log.warning("%s: %s; blocks that cannot be stored are fetched again", self.directory, error)

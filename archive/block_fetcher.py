@@ -2,6 +2,9 @@
 
     memory (a few blocks, verified)  →  BlockCache (a directory)  →  object storage (ranged reads)
 
+A block of the cache is verified when this process reads it first, and again if its file is another one then, or was
+changed. After that readers take the bytes that they need from its file.
+
 A block that two readers need at once is fetched once. Blocks ahead of a reader are fetched by a few threads, several
 blocks with one request; a block that a reader waits for is fetched in its own thread.
 """
@@ -11,8 +14,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import os
 import threading
 import time
+import weakref
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -21,10 +26,12 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from offsetfs.archive.block_cache import BlockCache
+from offsetfs.archive.block_cache import SHARE, BlockCache
 from offsetfs.archive.manifest import ArchivedObject
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.archive.worker_threads import WorkerThreads
+from offsetfs.storage.errors import WouldBlock
+from offsetfs.storage.files import File
 
 MEMORY_BYTES_MAX = 64 << 20
 """The verified blocks that stay in memory, of all logs of an archive."""
@@ -34,6 +41,12 @@ REQUEST_BYTES_MAX = 4 << 20
 
 REQUESTS_AHEAD = 6
 """How many requests for blocks ahead of readers are in flight."""
+
+OPEN_BLOCKS_MAX = 32
+"""How many files of the cache are kept open. The disk space of one that is removed is free when it is closed."""
+
+_VERIFIED_MAX = 1 << 16
+"""How many blocks of the cache are known to be verified."""
 
 _ATTEMPTS = 2
 """How often a block whose bytes do not match its checksum is fetched."""
@@ -80,6 +93,16 @@ class LogBytes:
         return tuple((part.sha256, low, high) for part, low, high in self.pieces(*self.range_of(block)))
 
 
+_FileState = tuple[int, int, int]
+"""The inode, the size and the modification time of a file of the cache."""
+
+
+def _state_of(file: File) -> _FileState | None:
+    """Return the state of an open file; None if it has no name any more."""
+    status = file.stat()
+    return (status.st_ino, status.st_size, status.st_mtime_ns) if status.st_nlink else None
+
+
 class BlockFetcher:
     """The blocks of the logs of one archive. Thread-safe; of one process (`ObjectStore.is_of_this_process`)."""
 
@@ -92,6 +115,17 @@ class BlockFetcher:
         self._memory_bytes = 0
         self._in_flight: dict[tuple[object, ...], Future[bytes]] = {}
         self._threads = WorkerThreads(REQUESTS_AHEAD)
+        self._verified: OrderedDict[tuple[object, ...], _FileState] = OrderedDict()
+        self._open: OrderedDict[tuple[object, ...], File] = OrderedDict()
+        _fetchers.add(self)
+
+    def begin_child(self) -> None:
+        """Forget what threads of the parent were doing when this process was forked: they do not exist here."""
+        self._lock = threading.Lock()
+        self._in_flight = {}
+        self._threads = WorkerThreads(REQUESTS_AHEAD)
+        if self.cache is not None:
+            self.cache.begin_child()
 
     # --- blocks ------------------------------------------------------------------------------------------------------
 
@@ -105,6 +139,52 @@ class BlockFetcher:
             if data is not None:
                 self._memory.move_to_end(key)
             return data
+
+    def read_in_place(self, log: LogBytes, block: int, start: int, buffer: memoryview, *, nowait: bool) -> bool:
+        """Fill `buffer` from byte `start` of a block on, from its file in the cache; False if it is not verified there.
+
+        With `nowait`, False also if that needs the disk.
+        """
+        file = self._file_of(log, block, nowait=nowait)
+        if file is None:
+            return False
+        try:
+            return file.read_into(buffer, start, nowait=nowait) == len(buffer)
+        except WouldBlock:
+            return False
+        except OSError:
+            self._forget(log.identity(block))
+            return False
+
+    def _file_of(self, log: LogBytes, block: int, *, nowait: bool) -> File | None:
+        """Return the open file of a block, whose content was verified in its present state."""
+        key = log.identity(block)
+        with self._lock:
+            state, file = self._verified.get(key), self._open.get(key)
+        if state is None or self.cache is None or (file is None and nowait):
+            return None
+        try:
+            if file is None:
+                file = self.cache.opened(BlockCache.name(*key))
+            if file is None or _state_of(file) != state:
+                self._forget(key)
+                return None
+        except OSError:
+            self._forget(key)
+            return None
+        # Few of a small cache: a file that another process removes takes space until it is closed.
+        open_max = max(1, min(OPEN_BLOCKS_MAX, self.cache.size_max // SHARE // log.block_bytes))
+        with self._lock:
+            self._open[key] = file
+            self._open.move_to_end(key)
+            while len(self._open) > open_max:
+                self._open.popitem(last=False)  # the last reader that has it closes it
+        return file
+
+    def _forget(self, key: tuple[object, ...]) -> None:
+        with self._lock:
+            self._verified.pop(key, None)
+            self._open.pop(key, None)
 
     def blocks(self, log: LogBytes, first: int, last: int) -> dict[int, bytes]:
         """Return the blocks `first` to `last`, verified. Missing ones are fetched in this thread, or awaited.
@@ -185,9 +265,17 @@ class BlockFetcher:
             self._in_flight[key] = Future()
             return None
 
-    def begin(self, log: LogBytes, first: int, last: int) -> None:
-        """Begin to fetch the blocks `first` to `last` that are not in memory. Does not wait; reports no errors."""
-        blocks = [each for each in range(first, min(last, log.count - 1) + 1) if self._claimed(log, each) is None]
+    def begin(self, log: LogBytes, first: int, last: int, *, in_place: bool = False) -> None:
+        """Begin to fetch the blocks `first` to `last` that are not in memory. Does not wait; reports no errors.
+
+        With `in_place`, blocks that `read_in_place` can read are only opened.
+        """
+        blocks = []
+        for block in range(first, min(last, log.count - 1) + 1):
+            if in_place and self._file_of(log, block, nowait=False) is not None:
+                continue
+            if self._claimed(log, block) is None:
+                blocks.append(block)
         for run in _runs(blocks, max(1, REQUEST_BYTES_MAX // log.block_bytes)):
             if not self._threads.submit(functools.partial(self._fetch_ahead, log, run)):
                 self._end(log, run, [], OSError(errno.EIO, "the process ends", self._store().url))
@@ -201,11 +289,13 @@ class BlockFetcher:
 
     def _fetch(self, log: LogBytes, run: list[int]) -> list[bytes]:
         """Return contiguous blocks that this thread has claimed."""
+        fetched: dict[int, bytes] = {}
         try:
             found = self._from_disk(log, run)
             missing = [block for block in run if block not in found]
             for each in _runs(missing, len(run)):
-                found.update(self._from_store(log, each))
+                fetched.update(self._from_store(log, each))
+            found.update(fetched)
         except DamagedBlock as error:
             if len(run) == 1:
                 self._end(log, run, [], error)
@@ -216,6 +306,7 @@ class BlockFetcher:
             raise
         data = [found[block] for block in run]
         self._end(log, run, data, None)
+        self._store_on_disk(log, fetched)  # after the readers that wait for the blocks have them
         return data
 
     def _fetch_singly(self, log: LogBytes, run: list[int]) -> list[bytes]:
@@ -249,15 +340,34 @@ class BlockFetcher:
         if self.cache is None:
             return found
         for block in run:
-            name = BlockCache.name(*log.identity(block))
-            data = self.cache.get(name)
-            if data is None:
+            key = log.identity(block)
+            name = BlockCache.name(*key)
+            file = self.cache.opened(name)
+            if file is None:
                 continue
+            try:
+                state, (low, high) = _state_of(file), log.range_of(block)
+                data = bytes(file.read(0, high - low + 1))
+            except OSError as error:
+                self.cache.failed(error)
+                continue
+            finally:
+                file.close()
             if _is_sound(log, block, data):
                 found[block] = data
+                self._note_verified(key, state)
             else:
                 self.cache.discard(name)
         return found
+
+    def _note_verified(self, key: tuple[object, ...], state: _FileState | None) -> None:
+        if state is None:
+            return
+        with self._lock:
+            self._verified[key] = state
+            self._verified.move_to_end(key)
+            while len(self._verified) > _VERIFIED_MAX:
+                self._verified.popitem(last=False)
 
     def _from_store(self, log: LogBytes, run: list[int]) -> dict[int, bytes]:
         """Fetch contiguous blocks with one request for each part that they are in; a damaged one once more."""
@@ -275,9 +385,12 @@ class BlockFetcher:
                 reason = "the object is damaged: its bytes do not match their checksum"
                 raise DamagedBlock(reason, self._url(part), low, high - low)
             found[block] = each
+        return found
+
+    def _store_on_disk(self, log: LogBytes, data: dict[int, bytes]) -> None:
+        for block, each in data.items():
             if self.cache is not None:
                 self.cache.put(BlockCache.name(*log.identity(block)), each)
-        return found
 
     def _read(self, log: LogBytes, start: int, stop: int) -> bytes:
         found = []
@@ -307,3 +420,14 @@ def _runs(blocks: list[int], count_max: int) -> Iterator[list[int]]:
         run.append(block)
     if run:
         yield run
+
+
+_fetchers: weakref.WeakSet[BlockFetcher] = weakref.WeakSet()
+
+
+def _begin_child() -> None:
+    for fetcher in _fetchers:
+        fetcher.begin_child()
+
+
+os.register_at_fork(after_in_child=_begin_child)

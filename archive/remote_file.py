@@ -131,17 +131,28 @@ class RemoteLogFile(ReadOnlyFile):
         first, last = position // log.block_bytes, (stop - 1) // log.block_bytes
         if not nowait:
             self._read_ahead(log, first, last)  # requested before the block that is waited for: in flight meanwhile
-        found = {block: self._fetcher.in_memory(log, block) for block in range(first, last + 1)}
-        if not nowait and None in found.values():
-            found.update(self._blocks(log, *self._needed(log, position, first, last)))
+        missing = []
         for block in range(first, last + 1):
-            data = found[block]
-            if data is None:
-                raise WouldBlock("not in memory", path=self.path, position=position)
-            start = block * log.block_bytes
-            low, high = max(position, start), min(stop, start + len(data))
-            buffer[low - position : high - position] = memoryview(data)[low - start : high - start]
+            data = self._fetcher.in_memory(log, block)
+            if data is not None:
+                _copy(log, block, data, buffer, position, stop)
+            elif not self._is_read_in_place(log, block, buffer, position, stop, nowait=nowait):
+                missing.append(block)
+        if missing and nowait:
+            raise WouldBlock("not in memory", path=self.path, position=position)
+        if missing:
+            found = self._blocks(log, *self._needed(log, position, missing[0], missing[-1], last))
+            for block in missing:
+                _copy(log, block, found[block], buffer, position, stop)
         return stop - position
+
+    def _is_read_in_place(
+        self, log: LogBytes, block: int, buffer: memoryview, position: int, stop: int, *, nowait: bool
+    ) -> bool:
+        start, end = log.range_of(block)
+        low, high = max(position, start), min(stop, end)
+        wanted = buffer[low - position : high - position]
+        return self._fetcher.read_in_place(log, block, low - start, wanted, nowait=nowait)
 
     def _blocks(self, log: LogBytes, first: int, last: int) -> dict[int, bytes]:
         try:
@@ -149,13 +160,14 @@ class RemoteLogFile(ReadOnlyFile):
         except DamagedBlock as error:
             raise self._explained(error) from error
 
-    def _needed(self, log: LogBytes, position: int, first: int, last: int) -> tuple[int, int]:
+    def _needed(self, log: LogBytes, position: int, first: int, missing: int, last: int) -> tuple[int, int]:
         """Return the first and the last block to fetch for a read: of a reader at a new place, all that it reads next.
 
-        One request for all of it, instead of one for each block. A reader that goes on behind it is a sequential one.
+        The read misses the blocks `first` to `missing`, and reaches to `last`. One request for all of it, instead of
+        one for each block. A reader that goes on behind it is a sequential one.
         """
         if last in self._streams:
-            return first, last
+            return first, missing
         start, stop = self._looked_up(position)
         if start < stop <= start + REQUEST_BYTES_MAX:
             first, last = min(first, start // log.block_bytes), max(last, (min(stop, log.size) - 1) // log.block_bytes)
@@ -176,7 +188,7 @@ class RemoteLogFile(ReadOnlyFile):
         if last > previous:
             ahead = min(AHEAD_BLOCKS_MAX, max(2, ahead * 2))
             stop = log.size if self._end is None else self._end
-            self._fetcher.begin(log, last + 1, min(last + ahead, (stop - 1) // log.block_bytes))
+            self._fetcher.begin(log, last + 1, min(last + ahead, (stop - 1) // log.block_bytes), in_place=True)
         self._remember(last, ahead)
 
     def _remember(self, last: int, ahead: int) -> None:
@@ -216,3 +228,10 @@ class RemoteLogFile(ReadOnlyFile):
         log = self._log(False)
         if size > 0:
             self._fetcher.begin(log, position // log.block_bytes, (position + size - 1) // log.block_bytes)
+
+
+def _copy(log: LogBytes, block: int, data: bytes, buffer: memoryview, position: int, stop: int) -> None:
+    """Copy what a buffer for the bytes [position, stop) of a log has of a block."""
+    start = block * log.block_bytes
+    low, high = max(position, start), min(stop, start + len(data))
+    buffer[low - position : high - position] = memoryview(data)[low - start : high - start]

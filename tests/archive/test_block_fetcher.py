@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import threading
+import time
 from array import array
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 from crc32c import crc32c
 
+from offsetfs.archive import block_fetcher
+from offsetfs.archive.block_cache import BlockCache
 from offsetfs.archive.block_fetcher import BlockFetcher, LogBytes
 from offsetfs.archive.manifest import ArchivedObject
 
@@ -57,8 +62,8 @@ def archived(count: int) -> tuple[LogBytes, Store]:
     return log, Store({part.key: data})
 
 
-def fetcher_of(store: Any) -> BlockFetcher:
-    return BlockFetcher(lambda: store, None)
+def fetcher_of(store: Any, cache: BlockCache | None = None) -> BlockFetcher:
+    return BlockFetcher(lambda: store, cache)
 
 
 class Waiters:
@@ -147,3 +152,112 @@ def test_a_reader_waits_for_others_and_for_its_own_request_no_longer_than_the_ti
             assert raised.value.filename == store.url
         finally:
             ends.set()
+
+
+# --- the cache -------------------------------------------------------------------------------------------------------
+
+
+def in_place(fetcher: BlockFetcher, log: LogBytes, block: int, *, nowait: bool = False) -> bytes | None:
+    """Return bytes 100 to 200 of a block from its file; None if they cannot be read there."""
+    buffer = bytearray(100)
+    return bytes(buffer) if fetcher.read_in_place(log, block, 100, memoryview(buffer), nowait=nowait) else None
+
+
+def warm(tmp_path: Path, count: int) -> tuple[LogBytes, Store, BlockCache]:
+    """Return a log whose blocks are in the cache, each in a file that was written half a minute ago."""
+    log, store = archived(count)
+    cache = BlockCache(str(tmp_path))
+    fetcher_of(store, cache).blocks(log, 0, count - 1)
+    for path in files_of(tmp_path):
+        os.utime(path, (time.time() - 30, time.time() - 30))
+    store.requests.clear()
+    return log, store, cache
+
+
+def files_of(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.rglob("*") if path.is_file())
+
+
+def test_a_block_of_the_cache_is_verified_once_and_then_read_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, store, cache = warm(tmp_path, 3)
+    fetcher = fetcher_of(store, cache)
+    assert in_place(fetcher, log, 1) is None  # not verified by this process
+    data = fetcher.blocks(log, 0, 2)
+    monkeypatch.setattr(block_fetcher, "crc32c", None)
+    assert in_place(fetcher, log, 1, nowait=True) is None  # not open: that may need the disk
+    for _ in range(2):
+        assert in_place(fetcher, log, 1) == data[1][100:200]
+    assert store.requests == []
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_block_that_is_damaged_after_it_was_verified_is_fetched_again(tmp_path: Path, is_open: bool) -> None:
+    log, store, cache = warm(tmp_path, 1)
+    fetcher = fetcher_of(store, cache)
+    data = fetcher.blocks(log, 0, 0)[0]
+    if is_open:
+        assert in_place(fetcher, log, 0) == data[100:200]
+    (path,) = files_of(tmp_path)
+    with path.open("r+b") as file:
+        file.seek(150)
+        file.write(b"damage")
+    assert in_place(fetcher, log, 0) is None
+    assert fetcher_of(store, cache).blocks(log, 0, 0)[0] == data
+    assert len(store.requests) == 1
+
+
+def test_a_block_that_another_process_removes_is_not_kept(tmp_path: Path) -> None:
+    log, store, cache = warm(tmp_path, 1)
+    fetcher = fetcher_of(store, cache)
+    fetcher.blocks(log, 0, 0)
+    assert in_place(fetcher, log, 0) is not None
+    for path in files_of(tmp_path):
+        path.unlink()
+    assert in_place(fetcher, log, 0) is None
+    assert not fetcher._open
+
+
+def test_few_blocks_of_a_cache_are_open(tmp_path: Path) -> None:
+    log, store, _ = warm(tmp_path, 80)
+    for size_max, open_max in ((1 << 30, block_fetcher.OPEN_BLOCKS_MAX), (96_000, 3)):
+        fetcher = fetcher_of(store, BlockCache(str(tmp_path), size_max))
+        fetcher.blocks(log, 0, 79)
+        assert all(in_place(fetcher, log, block) is not None for block in range(80))
+        assert len(fetcher._open) == open_max
+
+
+def test_a_reader_that_waits_has_its_block_before_the_cache_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, store = archived(1)
+    fetcher = fetcher_of(store, BlockCache(str(tmp_path)))
+    is_read, is_stored = threading.Event(), threading.Event()
+    put = BlockCache.put
+
+    def late(self: BlockCache, name: str, data: bytes) -> None:
+        assert is_read.wait(WAIT_S)
+        put(self, name, data)
+        is_stored.set()
+
+    monkeypatch.setattr(BlockCache, "put", late)
+    fetcher.begin(log, 0, 0)
+    assert fetcher.blocks(log, 0, 0)[0] == store.objects["orders-0/0.part"]
+    assert not files_of(tmp_path)
+    is_read.set()
+    assert is_stored.wait(WAIT_S)
+    assert len(files_of(tmp_path)) == 1
+
+
+def test_a_forked_child_does_not_wait_for_requests_of_its_parent() -> None:
+    log, store = archived(1)
+    fetcher = fetcher_of(store)
+    assert fetcher._claimed(log, 0) is None  # as a thread of the parent does that waits for an answer
+    with fetcher._lock:
+        child = os.fork()
+        if not child:
+            signal.alarm(int(WAIT_S))
+            is_found = fetcher.blocks(log, 0, 0)[0] == store.objects["orders-0/0.part"]
+            os._exit(0 if is_found else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
