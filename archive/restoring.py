@@ -248,13 +248,14 @@ class ArchiveRestore:
             if not self._is_restored(name, begun)
         }
         self._done.bytes_total = sum(each.size + each.side.stored.size for some in missing.values() for each in some)
+        present = {each.topic for each in directory.partitions() if str(each) not in manifests}
         configured: set[str] = set()
         saved_s = time.monotonic()
         for name, manifest in manifests.items():
             topic = manifest.partition.topic
             if topic not in configured:
                 configured.add(topic)
-                if any(each.topic == topic and str(each) not in manifests for each in directory.partitions()):
+                if topic in present:
                     self._on_warning(f"{topic}: has other partitions in {self._path}; its settings there stay")
                 else:
                     self._configure(directory, topic, manifest.settings)
