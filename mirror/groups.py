@@ -13,13 +13,14 @@ does a topic that this run does not mirror.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
 import trio
 
 from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.errors import ClientError, check_code
+from offsetfs.client.retries import Answer, repeated
 from offsetfs.mirror.options import MirrorOptions
 from offsetfs.mirror.partition import UNKNOWN
 from offsetfs.protocol import messages as m
@@ -68,6 +69,7 @@ class GroupMirror:
         self._directory = directory
         self._client = client
         self._patterns = options.groups
+        self._is_once = options.once
         self._ends = ends
         self._on_event = on_event
         self._local = ConsumerGroups(directory, on_event)
@@ -83,21 +85,28 @@ class GroupMirror:
     async def sync(self) -> None:
         """Take over the commits that differ. Errors are in `failures`."""
         try:
-            metadata = await self._client.metadata()
-            names = [name for node in metadata.brokers for name in await self._groups_of(node)]
+            names = await self._asked(self._names)
         except ClientError as error:
             self._failed("", error)
             return
         self.failures.pop("", None)
         for name in sorted(set(names)):
             try:
-                found = await self._source_commits(name)
+                found = await self._asked(partial(self._source_commits, name))
                 with trio.CancelScope(shield=True):
                     await in_thread(partial(self._write, name, found))
             except (ClientError, StorageError, OSError) as error:
                 self._failed(name, error)
             else:
                 self.failures.pop(name, None)
+
+    async def _asked(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Return an answer of the source; a single run waits for a coordinator that moves, `run` asks again later."""
+        return await (repeated(ask, self._client.properties) if self._is_once else ask())
+
+    async def _names(self) -> list[str]:
+        metadata = await self._client.metadata()
+        return [name for node in metadata.brokers for name in await self._groups_of(node)]
 
     def _failed(self, group: str, error: Exception) -> None:
         text = sentence(error)

@@ -430,9 +430,9 @@ class Mirror:
 
     async def _record(self, known: MirrorFile, new: Sequence[TopicInfo]) -> MirrorFile:
         """Add topics to the file of the mirror, with their settings."""
-        untold = set[str]()
-        settings = await self._settings_of(new, untold)
-        for each in sorted(untold):
+        refused = set[str]()
+        settings = await self._settings_of(new, refused)
+        for each in sorted(refused):
             self._on_event(each)
         added = {
             each.name: MirroredTopic(id_text(each.id) if each.has_id else "", settings.get(each.name, {}))
@@ -474,8 +474,8 @@ class Mirror:
             self._expect_gaps(name, topic, [each for each in self._directory.partitions() if each.topic == name])
         self._directory.set_mirror(replace(known, topics={**known.topics, **changed}))
 
-    async def _settings_of(self, found: Sequence[TopicInfo], untold: set[str]) -> dict[str, dict[str, str]]:
-        """Return the topics' own settings, of those whose settings the source tells; the others are in `untold`."""
+    async def _settings_of(self, found: Sequence[TopicInfo], refused: set[str]) -> dict[str, dict[str, str]]:
+        """Return the topics' own settings, of those whose settings the source returns; the others are in `refused`."""
         if not found:
             return {}
         names = {each.name for each in found}
@@ -484,13 +484,13 @@ class Mirror:
         except ClientError as error:
             if error.is_retriable:
                 raise
-            untold.add(f"settings of topics are not taken over: {error}")
+            refused.add(f"settings of topics are not taken over: {error}")
             return {}
         settings = dict[str, dict[str, str]]()
         for each in response.results:
             if each.error_code:
                 remedy = _DESCRIBE_CONFIGS if each.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else ""
-                untold.add(f"{each.resource_name}: settings are not taken over: {error_name(each.error_code)}{remedy}")
+                refused.add(f"{each.resource_name}: settings are not taken over: {error_name(each.error_code)}{remedy}")
             elif each.resource_name in names:
                 settings[each.resource_name] = topics.own_settings(each)
         return settings

@@ -124,3 +124,20 @@ def test_no_broker_answers(tmp_path: Path) -> None:
     done = MirrorProcess("127.0.0.1:1", tmp_path / "mirror").once()
     assert done.returncode == 32
     assert done.stderr.startswith("offsetfs mirror: ") and "127.0.0.1:1: Connection refused" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("keep", "options", "message"),
+    [
+        ("true", [], "was mirrored with --keep, and would lose what the cluster deletes or compacts; give --keep"),
+        ('"yes"', ["--keep"], 'unreadable (keep is "yes", and must be true or false); restore it'),
+    ],
+)
+def test_an_archive_is_refused_before_a_broker_is_asked(
+    keep: str, options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = f'{{"version": 0, "cluster.id": "c", "source": "b:9092", "keep": {keep}, "topics": {{}}}}'
+    (tmp_path / ".offsetfs-mirror.json").write_text(content)
+    assert cli.run(["mirror", "127.0.0.1:1", str(tmp_path), "--once", *options]) == 32
+    assert message in capsys.readouterr().err
+    assert (tmp_path / ".offsetfs-mirror.json").read_text() == content

@@ -15,6 +15,7 @@ from offsetfs.client.cluster import ClusterClient
 from offsetfs.mirror.mirror import Mirror, MirrorError
 from offsetfs.mirror.options import MirrorOptions
 from offsetfs.protocol import messages as m
+from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import ConsumerGroups
 
@@ -153,3 +154,22 @@ async def test_a_group_that_is_deleted_while_it_is_read_keeps_its_commits_here(
     monkeypatch.setattr(ClusterClient, "request", request)
     await mirrored(running, directory)
     assert commits(directory, "billing") == {ORDERS: 7}
+
+
+async def test_a_single_run_asks_again_while_a_coordinator_moves(
+    running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(source.log(ORDERS), 10)
+    await commit(running, "billing", {ORDERS: 7})
+    plain, left = ClusterClient.request, {m.ListGroupsRequest: 2, m.OffsetFetchRequest: 2}
+
+    async def request(self: ClusterClient, message: Any, **options: Any) -> Any:
+        response = await plain(self, message, **options)
+        if left.get(type(message)):
+            left[type(message)] -= 1
+            response.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return response
+
+    monkeypatch.setattr(ClusterClient, "request", request)
+    assert not (await mirrored(running, directory)).has_failed
+    assert (set(left.values()), commits(directory, "billing")) == ({0}, {ORDERS: 7})

@@ -1025,13 +1025,13 @@ async def test_a_copy_is_not_compacted_any_longer_than_its_source(
 ) -> None:
     source.configure("orders", {"cleanup.policy": "compact"})
     await mirrored(running, directory)
-    told = {"retention.ms": "5"} | ({} if policy is None else {"cleanup.policy": policy})
-    monkeypatch.setattr(mirror_module.topics, "own_settings", lambda each: told)
+    returned = {"retention.ms": "5"} | ({} if policy is None else {"cleanup.policy": policy})
+    monkeypatch.setattr("offsetfs.mirror.topics.own_settings", lambda each: returned)
     assert await mirrored(running, directory) == []
     found = directory.config_of("orders")
     assert (found.is_compacted, found.retention_ms) == (False, -1)
     assert directory.mirror is not None
-    assert dict(directory.mirror.topics["orders"].settings) == told
+    assert dict(directory.mirror.topics["orders"].settings) == returned
 
 
 @pytest.mark.parametrize("keep", [False, True])
