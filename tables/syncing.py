@@ -74,6 +74,8 @@ class SyncedPartition:
     deleted: int = 0
     has_failed: bool = False
     deletions: RowDeletions = field(default_factory=RowDeletions)
+    checked: Log | None = None
+    """The log whose topic id was compared: another object may be that of another topic."""
 
 
 class TableSync:
@@ -266,9 +268,11 @@ class TableSync:
         log.refresh()
         if log.is_gone:
             log = self._directory.log(synced.partition)
+        if log is not synced.checked:
             # Without an id, it is one that is just being created: Kafka writes the id behind the directory.
             if synced.topic_id is not None and self._directory.topic_id(synced.partition) != synced.topic_id:
                 raise SyncRefused(self._recreated(synced.partition))
+            synced.checked = log
         return log
 
     def _on_gap(self, synced: SyncedPartition) -> Callable[[StorageError], None]:

@@ -130,6 +130,7 @@ def test_a_topic_that_is_created_again_while_a_sync_follows_is_refused_before_it
         created = synced.directory.create_partition(ORDERS)
         Path(synced.path, "orders-0", "partition.metadata").unlink(missing_ok=True)
         add(created, 0, b"x", b"y", b"z")
+        directory.log(ORDERS).refresh(is_forced=True)  # as a moment later, or another reader of the directory
         for _ in range(2):
             following._discover()
             following._advance(following.partitions[ORDERS])
