@@ -160,7 +160,7 @@ class NumberedDocuments:
     def _is_created(self, number: int, data: bytes) -> bool:
         """Create the document; False if another writer has created one with the number.
 
-        After a timeout the answer is unknown, and a library that repeats a request whose answer was lost is told that
+        After a timeout the answer is unknown, and a library that repeats a request whose answer was lost gets as the answer that
         the object exists: what is there decides.
         """
         key = self._key(number)
@@ -211,5 +211,5 @@ class NumberedDocuments:
 
 
 def running_s() -> float:
-    """Return a time in seconds that goes on while the machine sleeps, and that nobody sets."""
+    """Return a time in seconds that goes on while the machine sleeps, and that cannot be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,4 +1,4 @@
-"""Expiries of archives: what a state names stays, whatever the store refuses and whoever else writes."""
+"""Expiries of archives: what a state names stays, whatever the store refuses and which other process writes."""
 
 from __future__ import annotations
 
