@@ -160,8 +160,8 @@ class NumberedDocuments:
     def _is_created(self, number: int, data: bytes) -> bool:
         """Create the document; False if another writer has created one with the number.
 
-        After a timeout the answer is unknown, and a library that repeats a request whose answer was lost gets as the answer that
-        the object exists: what is there decides.
+        After a timeout the answer is unknown. A library that repeats a request whose answer was lost gets the answer
+        that the object exists. What is there decides.
         """
         key = self._key(number)
         try:
