@@ -71,7 +71,7 @@ class BlockCache:
     def opened(self, name: str) -> File | None:
         """Return the open file of a block, to be read in place; None if it is not in the directory.
 
-        Nobody writes into it: a block that is removed stays readable. It is closed with the last reference.
+        No process writes into it: a block that is removed stays readable. It is closed with the last reference.
         """
         path = self._path(name)
         try:
