@@ -280,6 +280,10 @@ class BlockFetcher:
             if not self._threads.submit(functools.partial(self._fetch_ahead, log, run)):
                 self._end(log, run, [], OSError(errno.EIO, "the process ends", self._store().url))
 
+    def begin_in_thread(self, log: LogBytes, first: int, last: int) -> None:
+        """`begin` with `in_place`, for a caller that must not wait for the disk either."""
+        self._threads.submit(functools.partial(self.begin, log, first, last, in_place=True))
+
     def _fetch_ahead(self, log: LogBytes, run: list[int]) -> None:
         # The futures have the error; a reader that gets there afterwards fetches the block again.
         with contextlib.suppress(OSError):

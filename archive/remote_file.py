@@ -144,6 +144,8 @@ class RemoteLogFile(ReadOnlyFile):
             found = self._blocks(log, *self._needed(log, position, missing[0], missing[-1], last))
             for block in missing:
                 _copy(log, block, found[block], buffer, position, stop)
+        if nowait:
+            self._read_ahead(log, first, last, nowait=True)
         return stop - position
 
     def _is_read_in_place(
@@ -174,21 +176,29 @@ class RemoteLogFile(ReadOnlyFile):
         self._remember(last, 0)
         return first, last
 
-    def _read_ahead(self, log: LogBytes, first: int, last: int) -> None:
+    def _read_ahead(self, log: LogBytes, first: int, last: int, *, nowait: bool = False) -> None:
         """Fetch blocks ahead of a reader that continues where it was; none for a read at another place.
 
         The only reader of a range is sequential from its first read on.
         """
         previous = next((each for each in (first, first - 1) if each in self._streams), None)
+        if nowait and not self._streams.get(-1 if previous is None else previous):
+            return  # only a read that may wait begins a stream: look-ups try without waiting first
         if previous is None:
             if self._end is None or self._streams:
                 return
             previous = first - 1
         ahead = self._streams.pop(previous, 0)
-        if last > previous:
+        if last > previous and first == previous and not ahead and self._end is None:
+            ahead = 1  # a look-up may read on from the block where it began; a sequential reader does so once more
+        elif last > previous:
             ahead = min(AHEAD_BLOCKS_MAX, max(2, ahead * 2))
             stop = log.size if self._end is None else self._end
-            self._fetcher.begin(log, last + 1, min(last + ahead, (stop - 1) // log.block_bytes), in_place=True)
+            last_ahead = min(last + ahead, (stop - 1) // log.block_bytes)
+            if nowait:
+                self._fetcher.begin_in_thread(log, last + 1, last_ahead)
+            else:
+                self._fetcher.begin(log, last + 1, last_ahead, in_place=True)
         self._remember(last, ahead)
 
     def _remember(self, last: int, ahead: int) -> None:

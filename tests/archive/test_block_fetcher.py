@@ -21,6 +21,7 @@ from offsetfs.archive import block_fetcher
 from offsetfs.archive.block_cache import BlockCache
 from offsetfs.archive.block_fetcher import BlockFetcher, LogBytes
 from offsetfs.archive.manifest import ArchivedObject
+from offsetfs.archive.remote_file import RemoteLogFile
 
 pytestmark = pytest.mark.unit
 
@@ -261,3 +262,56 @@ def test_a_forked_child_does_not_wait_for_requests_of_its_parent() -> None:
             is_found = fetcher.blocks(log, 0, 0)[0] == store.objects["orders-0/0.part"]
             os._exit(0 if is_found else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+# --- ahead -----------------------------------------------------------------------------------------------------------
+
+
+def file_of(log: LogBytes, fetcher: BlockFetcher) -> RemoteLogFile:
+    status = os.stat_result((0o100440, 1, 0, 1, 0, 0, log.size, 0, 0, 0))
+    return RemoteLogFile(
+        "0.log", lambda: status, lambda nowait: log, fetcher, lambda error: error, lambda position: (position, position)
+    )
+
+
+def test_blocks_ahead_of_a_reader_that_must_not_wait_are_fetched_too() -> None:
+    log, store = archived(40)
+    fetcher = fetcher_of(store)
+    is_requested = {block: threading.Event() for block in range(40)}
+
+    def before(number: int) -> None:
+        _, start, stop = store.requests[number]
+        for block in range(start // BLOCK_BYTES, -(-stop // BLOCK_BYTES)):
+            is_requested[block].set()
+
+    store.before = before
+    file = file_of(log, fetcher)
+    for block in (0, 1):
+        file.read(block * BLOCK_BYTES, BLOCK_BYTES)
+    assert is_requested[3].wait(WAIT_S)
+    fetcher.blocks(log, 2, 3)
+    for block in (2, 3):
+        assert file.read(block * BLOCK_BYTES, BLOCK_BYTES, nowait=True)
+    assert is_requested[10].wait(WAIT_S)
+
+
+def test_a_file_of_a_range_reads_ahead_from_the_first_read_on_and_not_behind_its_end() -> None:
+    log, store = archived(40)
+    fetcher = fetcher_of(store)
+    file = file_of(log, fetcher).reading_to(12 * BLOCK_BYTES - 1)
+    data = b"".join(file.read(block * BLOCK_BYTES, BLOCK_BYTES) for block in range(4, 12))
+    assert data == store.objects["orders-0/0.part"][4 * BLOCK_BYTES : 12 * BLOCK_BYTES]
+    assert min(start for _, start, _ in store.requests) == 4 * BLOCK_BYTES
+    assert max(stop for _, _, stop in store.requests) == 12 * BLOCK_BYTES
+    assert sum(stop - start for _, start, stop in store.requests) == 8 * BLOCK_BYTES
+    assert len(store.requests) < 8
+
+
+def test_a_look_up_that_reads_on_in_the_next_block_fetches_nothing_ahead() -> None:
+    log, store = archived(40)
+    fetcher = fetcher_of(store)
+    file = file_of(log, fetcher)
+    file.read(5 * BLOCK_BYTES + 900, 50)
+    file.read(5 * BLOCK_BYTES + 900, 200)
+    assert not fetcher._in_flight
+    assert [(start, stop) for _, start, stop in store.requests] == [(5000, 6000), (6000, 7000)]
