@@ -66,6 +66,10 @@ VERBS = {
 """The verbs, with their line in `offsetfs --help`. They are listed here because --help must not import them all."""
 
 
+class _ReaderGone(Exception):
+    """The reader of a pipe closed it, as head(1) does. click would end the process with 1, which means a wrong call."""
+
+
 class _Verbs(click.Group):
     """A group that takes each command from the module of the same name: its object `command`."""
 
@@ -91,6 +95,12 @@ class _Verbs(click.Group):
         if name not in VERBS and near and not name.startswith("-") and not ctx.resilient_parsing:
             raise click.UsageError(f"no such command {name!r}; did you mean {near[0]}?", ctx)
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderGone from error
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         from click.shell_completion import CompletionItem
@@ -160,12 +170,8 @@ def run(arguments: Sequence[str], program: click.Command = root_command, name: s
         return failed(error.message, error.code)
     except (click.Abort, KeyboardInterrupt):
         return failed("interrupted", exit_codes.INTERRUPTED)
-    except BrokenPipeError:
+    except _ReaderGone:
         return exit_codes.SYSTEM
-    except SystemExit as error:  # click exits with 1 on EPIPE; completion in a shell exits as well
-        if isinstance(error.__context__, BrokenPipeError):
-            return exit_codes.SYSTEM
-        raise
     except OSError as error:
         return failed(_os_sentence(error), exit_codes.SYSTEM)
     except Exception as error:
