@@ -96,11 +96,20 @@ def test_errors_of_a_producer(cluster: Cluster, client: AdminClient) -> None:
     create(client, "confluent-small", 2, {"max.message.bytes": "1000"})
     reports: list[str | None] = []
     producer = Producer({"bootstrap.servers": cluster.address, "linger.ms": 0, "message.timeout.ms": 10_000})
-    for topic, size in [("confluent-small", 900), ("confluent-small", 2000), ("not:legal", 1)]:
+
+    def produce(topic: str, size: int) -> None:
         producer.produce(
             topic, value=b"x" * size, on_delivery=lambda error, _: reports.append(error.name() if error else None)
         )
         assert producer.flush(SECONDS_MAX) == 0
+
+    produce("confluent-small", 900)
+    produce("confluent-small", 2000)
+    try:
+        produce("not:legal", 1)
+    except KafkaException as error:  # the answer about the topic was there before the message
+        assert error.args[0].name() == "_UNKNOWN_TOPIC"
+        reports.append(client.list_topics("not:legal", timeout=SECONDS_MAX).topics["not:legal"].error.name())
     with pytest.raises(KafkaException, match="_UNKNOWN_PARTITION"):
         producer.produce("confluent-small", partition=2, value=b"x")
     assert reports == [None, "MSG_SIZE_TOO_LARGE", "TOPIC_EXCEPTION"]
