@@ -101,7 +101,7 @@ class RemoteLogFile(ReadOnlyFile):
 
         `status` does not wait. `explained` returns the error for readers of the log. `looked_up` returns the bytes
         that a look-up needs which begins at a position; they contain that position or are empty. `end`: where the
-        only reader of this object probably ends, who reads sequentially; nothing behind it is fetched ahead.
+        only reader of this object probably ends; it reads in order, and nothing behind `end` is fetched ahead.
         """
         super().__init__(path)
         self._status = status
