@@ -44,6 +44,7 @@ UNFINISHED = ".offsetfs-unfinished"
 
 _API = "/webhdfs/v1"
 _FIRST_WAIT_S, _WAIT_S_MAX = 0.1, 8.0
+_ASKED_FOR_ANOTHER_MAX = 10
 _AT_ONCE = 16
 _FLAGS = "CREATE,SYNC_BLOCK"
 _SAID_MAX = 300  # characters of an error
@@ -119,13 +120,13 @@ class WebHdfsObjects:
         while True:
             location = ""
             try:
-                answer = await self._ask("GET", "OPEN", path, tries, **asked, **failed.excluded())
+                answer = await self._ask_for_datanode("GET", "OPEN", path, tries, failed, **asked)
                 if answer.location is None:
                     return answer.content  # HttpFS
                 location = answer.location
                 return (await self._send("GET", location, waits_s=self._silence_s)).content
             except _Passing as error:
-                failed.note(location)
+                await failed.note(location)
                 await tries.wait(error)
             except _NoDatanode as error:
                 failed.forget()
@@ -202,7 +203,7 @@ class WebHdfsObjects:
             asked = {"overwrite": "false", "createflag": _FLAGS}
             location = ""
             try:
-                answer = await self._ask("PUT", "CREATE", temporary, tries, **asked, **failed.excluded())
+                answer = await self._ask_for_datanode("PUT", "CREATE", temporary, tries, failed, **asked)
                 location = answer.location or ""
                 await self._send("PUT", location, data, waits_s=self._timeout_s)
                 status = await self._status(temporary, tries)
@@ -210,7 +211,7 @@ class WebHdfsObjects:
                     return temporary
                 raise _Passing("a file has another length than what was written")
             except (_Passing, FileExistsError) as error:
-                failed.note(location)
+                await failed.note(location)
                 await self._discard(temporary)
                 await tries.wait(error)
             except _NoDatanode as error:
@@ -275,6 +276,23 @@ class WebHdfsObjects:
                 failed += 1
                 await tries.wait(error, is_at_once=failed % len(self._namenodes) > 0)
 
+    async def _ask_for_datanode(
+        self, method: str, operation: str, path: str, tries: _Tries, failed: _Datanodes, **asked: str
+    ) -> _Answer:
+        """Ask the namenode for a datanode that has not failed; `_NoDatanode` if it names no other one.
+
+        It excludes a datanode by its IP address (NamenodeWebHdfsMethods.chooseDatanode): one of those that an address
+        has, at random, without a port; otherwise by the port of its data transfer, which a client does not learn. So it
+        is asked again, which costs little.
+        """
+        location = ""
+        for _ in range(_ASKED_FOR_ANOTHER_MAX):
+            answer = await self._ask(method, operation, path, tries, **asked, **failed.excluded())
+            location = answer.location or ""
+            if location not in failed:
+                return answer
+        raise _NoDatanode(f"HDFS has no datanode for it but such as do not answer: {urlsplit(location).netloc}")
+
     async def _send(self, method: str, url: str, data: bytes | None = None, *, waits_s: float) -> _Answer:
         limits = aiohttp.ClientTimeout(total=None, sock_connect=min(10.0, self._silence_s), sock_read=waits_s)
         named: dict[str, Any] = {"headers": {"Accept-Encoding": "identity"}}
@@ -314,17 +332,26 @@ class _Datanodes:
     """Those that have failed in a call; the namenode is asked for others."""
 
     def __init__(self) -> None:
-        self._failed: set[str] = set()
+        self._failed, self._addresses = set[str](), set[str]()
 
-    def note(self, location: str) -> None:
-        if location:
-            self._failed.add(urlsplit(location).netloc)
+    def __contains__(self, location: str) -> bool:
+        return urlsplit(location).netloc in self._failed
+
+    async def note(self, location: str) -> None:
+        host = urlsplit(location).hostname
+        if host is None:
+            return
+        self._failed.add(urlsplit(location).netloc)
+        with contextlib.suppress(OSError):
+            found = await asyncio.get_running_loop().getaddrinfo(host, None)
+            self._addresses |= {str(each[4][0]) for each in found}
 
     def forget(self) -> None:
         self._failed.clear()
+        self._addresses.clear()
 
     def excluded(self) -> dict[str, str]:
-        return {"excludedatanodes": ",".join(sorted(self._failed))} if self._failed else {}
+        return {"excludedatanodes": ",".join(sorted(self._addresses))} if self._addresses else {}
 
 
 def _login_name() -> str:

@@ -47,6 +47,7 @@ class DirectoryCheckpoints:
         self._next_look_at_starts = 0.0
         self._next_high_watermark_check = 0.0
         self._changed: dict[str, int] = {}
+        self._doubtful = set[str]()  # files whose last write failed: on disk is the old content or that of the write
         self._offsets = {name: self._read(name) for name in (RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS)}
 
     def _read(self, name: str) -> Offsets:
@@ -57,11 +58,13 @@ class DirectoryCheckpoints:
 
     def _write(self, name: str, offsets: Offsets) -> None:
         self._saved = None
+        self._doubtful.add(name)
         checkpoint.write_offsets(os.path.join(self._path, name), offsets)
+        self._doubtful.discard(name)
 
     def _change(self, name: str, offsets: Offsets) -> None:
-        """Write a file unless its content is unchanged. After an error the offsets in memory stay as they were."""
-        if offsets != self._offsets[name]:
+        """Write a file unless it is known to have this content. After an error the offsets in memory stay as they were."""
+        if offsets != self._offsets[name] or name in self._doubtful:
             self._write(name, offsets)
             self._offsets[name] = offsets
 
@@ -163,7 +166,8 @@ class DirectoryCheckpoints:
             for name, most in ((LOG_STARTS, offset), (CLEANER_OFFSETS, cleaner_offset_max)):
                 offsets = self._offsets[name]
                 if offsets.get(partition, 0) > most:
-                    self._change(name, offsets | {partition: most})
+                    offsets = offsets | {partition: most}
+                self._change(name, offsets)
 
     def restart(self, partition: TopicPartition, offset: int) -> None:
         """Reset the checkpoints of a log that was emptied and continues at `offset`.

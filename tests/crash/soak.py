@@ -95,10 +95,12 @@ def _print_markdown(tallies: list[Tally]) -> None:
 # --- one row ---------------------------------------------------------------------------------------------------------
 
 
-def run_row(row: Row, *, seconds: float | None, jobs: int) -> Tally:
-    """Play `row` with fresh seeds for so many seconds, or, with None, with seeds from 0 on until its goal is reached.
+def run_row(row: Row, *, seconds: float | None, jobs: int, first: int | None = None) -> Tally:
+    """Play `row` for so many seconds, or, with None, with seeds from 0 on until its goal is reached.
 
-    It ends early at a finding: the next one would be the same as a rule.
+    The seeds are fresh ones, or those from `first` on, for a test that must end alike each time.
+
+    Ends early at a finding: the next one would be the same as a rule.
     """
     tally = Tally(row)
     if missing := row.missing():
@@ -106,7 +108,8 @@ def run_row(row: Row, *, seconds: float | None, jobs: int) -> Tally:
         print(tally.findings[0])
         return tally
     began = time.monotonic()
-    first = 0 if seconds is None else random.SystemRandom().getrandbits(40)
+    if first is None:
+        first = 0 if seconds is None else random.SystemRandom().getrandbits(40)
     workers = [_Worker(row, count(first + number, jobs)) for number in range(jobs)]
     try:
         while not tally.findings and not _is_done(tally, time.monotonic() - began, seconds):

@@ -51,12 +51,12 @@ def test_a_row_that_lacks_a_tool_is_a_finding() -> None:
 
 def test_rows_run_beside_each_other_with_seeds_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
     row = rows("failed_fsync")["failed_fsync"]
-    tally = soak.run_row(row, seconds=8, jobs=2)
+    tally = soak.run_row(row, seconds=8, jobs=2, first=0)
     assert tally.findings == [] and tally.rounds >= 2 and tally.states > 0
     assert "failed_fsync" in capsys.readouterr().out
 
 
 def test_the_round_in_progress_when_the_time_is_up_counts() -> None:
     row = rows("failed_fsync")["failed_fsync"]
-    tally = soak.run_row(row, seconds=0, jobs=1)
+    tally = soak.run_row(row, seconds=0, jobs=1, first=0)
     assert tally.findings == [] and tally.rounds == 1 and tally.states > 0

@@ -355,6 +355,33 @@ def test_a_full_disk_cuts_nothing(make: Make, monkeypatch: pytest.MonkeyPatch) -
     small.log.check()
 
 
+def test_a_recovery_point_that_may_be_on_disk_does_not_stay_beyond_a_cut(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sync behind a checkpoint failed, so it is unknown which of two recovery points is on disk."""
+    small = four_segments(make)
+    small.log.truncate_to(10)
+    small.log.append(batch_of(5))
+    small.log.flush()
+
+    def fail(fd: int) -> None:
+        if os.path.samestat(os.fstat(fd), os.stat(small.path)):
+            raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="broken"):
+        small.directory.checkpoint()
+    monkeypatch.setattr(os, "fsync", lambda _fd: None)
+    assert read_offsets(str(small.path / RECOVERY_POINTS)) == {PARTITION: 15}
+    with pytest.raises(OSError, match="an earlier sync of this directory failed"):
+        small.log.truncate_to(10)
+    assert (small.log.failure, small.log.next_offset) == (None, 15)
+    small.reopen(in_order=False)
+    assert list(small.offsets()) == list(range(15))
+    assert small.log.truncate_to(10)
+    assert read_offsets(str(small.path / RECOVERY_POINTS)) == {PARTITION: 10}
+
+
 def test_a_cut_that_fails_half_way_fails_the_log_and_leaves_a_beginning_of_it(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
