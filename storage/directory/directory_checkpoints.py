@@ -63,7 +63,7 @@ class DirectoryCheckpoints:
         self._doubtful.discard(name)
 
     def _change(self, name: str, offsets: Offsets) -> None:
-        """Write a file unless it is known to have this content. After an error the offsets in memory stay as they were."""
+        """Write a file unless it is known to have this content. After an error the offsets in memory stay as before."""
         if offsets != self._offsets[name] or name in self._doubtful:
             self._write(name, offsets)
             self._offsets[name] = offsets
