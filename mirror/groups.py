@@ -28,8 +28,10 @@ from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import BatchBuilder, LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import (
     OFFSETS_TOPIC,
+    Commit,
     CommittedOffset,
     ConsumerGroups,
+    commit_at,
     commit_key,
     commit_value,
     partition_of_group,
@@ -73,6 +75,8 @@ class GroupMirror:
         self._ends = ends
         self._on_event = on_event
         self._local = ConsumerGroups(directory, on_event)
+        self._read: dict[tuple[str, TopicPartition], tuple[int, CommittedOffset | None]] = {}
+        """Commits here, by group and partition, with the offsets of their records: each record is read once."""
         self.failures: dict[str, str] = {}
         """Groups whose offsets are not taken over, with the reasons; "" for all groups."""
 
@@ -152,7 +156,7 @@ class GroupMirror:
         for name, commit in commits.items():
             if commit is None and name in known:
                 records.append((commit_key(group, name), None))
-            elif commit is not None and (name not in known or known[name].offset != commit.offset):
+            elif commit is not None and (name not in known or self._differs(group, known[name], commit)):
                 records.append((commit_key(group, name), commit_value(commit)))
         if not records:
             return
@@ -163,6 +167,23 @@ class GroupMirror:
             builder = BatchBuilder(size)
             builder.append(key, value, (), now_ms)
             log.append(builder.seal())
+
+    def _differs(self, group: str, known: Commit, commit: CommittedOffset) -> bool:
+        """Whether a commit here has other content than that of the source. The times are others in any case."""
+        if known.offset != commit.offset:
+            return True
+        here = self._stored(group, known)
+        return here is None or (here.leader_epoch, here.metadata) != (commit.leader_epoch, commit.metadata)
+
+    def _stored(self, group: str, known: Commit) -> CommittedOffset | None:
+        """Return a commit here as its record has it; None if the record cannot be read."""
+        key = group, known.partition
+        if key not in self._read or self._read[key][0] != known.at:
+            home = partition_of_group(self._directory, group, may_create=False)
+            found = commit_at(self._directory.log(home), known.at)
+            is_it = found is not None and (found.group, found.partition) == key
+            self._read[key] = known.at, found.commit if found is not None and is_it else None
+        return self._read[key][1]
 
 
 _RECORD_BYTES = 64

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from offsetfs.storage.coordinators.group_state import describe
     from offsetfs.storage.coordinators.offsets_replay import OffsetsReplay
-    from offsetfs.storage.coordinators.offsets_topic import partition_of_group
+    from offsetfs.storage.coordinators.offsets_topic import commit_at, partition_of_group
     from offsetfs.storage.coordinators.share_groups import ShareGroups, ShareProgress
     from offsetfs.storage.coordinators.transaction_batches import end_marker_batch, transactional_batch
     from offsetfs.storage.coordinators.transaction_records import (
@@ -71,6 +71,7 @@ __all__ = [
     "TransactionChange",
     "TransactionState",
     "TransactionsReplay",
+    "commit_at",
     "commit_key",
     "commit_value",
     "consumer_change",
@@ -115,6 +116,7 @@ __getattr__ = lazy_names(
         "TransactionChange": "coordinators.transaction_records",
         "TransactionState": "coordinators.transaction_records",
         "TransactionsReplay": "coordinators.transaction_records",
+        "commit_at": "coordinators.offsets_topic",
         "commit_key": "coordinators.group_records",
         "commit_value": "coordinators.group_records",
         "consumer_change": "coordinators.consumer_group_records",

@@ -47,11 +47,15 @@ _VALUE_SIZE_MIN = 20
 
 
 class Commit(NamedTuple):
-    """The offset at which a group continues to read a partition. `timestamp`: of the record, in milliseconds."""
+    """The offset at which a group continues to read a partition. `timestamp`: of the record, in milliseconds.
+
+    `at`: the offset of the record in its partition of `__consumer_offsets`.
+    """
 
     partition: TopicPartition
     offset: int
     timestamp: int
+    at: int
 
 
 class Lag(NamedTuple):
@@ -139,7 +143,7 @@ class ConsumerGroups:
         for key, commit in kept.items():
             try:
                 named, _ = kafka_reader.reader("OffsetCommitKey", 0)(memoryview(key), 0)
-                yield Commit(TopicPartition(named.topic, named.partition), commit.offset, commit.timestamp)
+                yield Commit(TopicPartition(named.topic, named.partition), commit.offset, commit.timestamp, commit.at)
             except (InvalidMessage, InvalidName):
                 self._replay.omissions.report_once("a commit names no partition")
 

@@ -33,9 +33,13 @@ def append(log: Log, count: int) -> None:
     log.append(builder.seal())
 
 
-async def commit(running: Running, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+async def commit(
+    running: Running, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "", epoch: int = -1
+) -> None:
     topics = [
-        m.OffsetCommitRequestTopic(each.topic, partitions=[m.OffsetCommitRequestPartition(each.partition, offset)])
+        m.OffsetCommitRequestTopic(
+            each.topic, partitions=[m.OffsetCommitRequestPartition(each.partition, offset, epoch, metadata)]
+        )
         for each, offset in offsets.items()
     ]
     async with ClusterClient([running.address]) as client:
@@ -57,6 +61,20 @@ def commits(directory: LogDirectory, group: str) -> dict[TopicPartition, int]:
     while not found.refresh():
         pass
     return {each.partition: each.offset for each in found.commits(group.encode()) or []}
+
+
+async def commits_of(directory: LogDirectory, group: str) -> dict[TopicPartition, Any]:
+    """Return what a broker that serves the mirror answers to OffsetFetch."""
+    async with trio.open_nursery() as nursery:
+        served = Running(directory)
+        nursery.start_soon(served.broker.run)
+        async with ClusterClient([served.address]) as client:
+            response = await client.request(m.OffsetFetchRequest(group, None), max_version=7)
+        served.broker.stop()
+        served.listener.close()
+    return {
+        TopicPartition(topic.name, each.partition_index): each for topic in response.topics for each in topic.partitions
+    }
 
 
 async def test_offsets_of_the_chosen_groups_and_mirrored_topics_are_taken_over(
@@ -90,6 +108,19 @@ async def test_a_second_run_changes_what_differs_and_nothing_else(
         assert (await client.request(m.OffsetDeleteRequest("billing", rows))).error_code == 0
     await mirrored(running, directory)
     assert commits(directory, "billing") == {ORDERS: 9}
+
+
+@pytest.mark.parametrize(("metadata", "epoch"), [("restarted by hand", -1), ("node 1", 0)])
+async def test_a_commit_whose_metadata_alone_changed_is_taken_over(
+    metadata: str, epoch: int, running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    append(source.log(ORDERS), 10)
+    await commit(running, "billing", {ORDERS: 7}, "node 1")
+    await mirrored(running, directory)
+    await commit(running, "billing", {ORDERS: 7}, metadata, epoch)
+    await mirrored(running, directory)
+    found = (await commits_of(directory, "billing"))[ORDERS]
+    assert (found.committed_offset, found.metadata, found.committed_leader_epoch) == (7, metadata, epoch)
 
 
 async def test_an_offset_beyond_the_mirrored_records_becomes_their_end(
