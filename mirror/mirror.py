@@ -28,6 +28,7 @@ from offsetfs.mirror.last_records import Comparison
 from offsetfs.mirror.options import EARLIEST, FETCH_BYTES_MAX, FLIGHT_BYTES_MAX, LATEST, MirrorOptions, OnGap
 from offsetfs.mirror.partition import UNKNOWN, MirroredPartition
 from offsetfs.mirror.positions import OffsetQuery, SourceOffset
+from offsetfs.mirror.settings import SettingsMirror
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import NO_ID, id_text
 from offsetfs.runtime.rate_limit import RateLimit
@@ -40,9 +41,6 @@ _log = logging.getLogger(__name__)
 
 REFRESH_S = 10.0
 """How often topics, partitions and leaders are asked for when nothing has failed."""
-
-SETTINGS_S = 300.0
-"""How often the settings of topics are asked for, after the start."""
 
 REFRESH_PAUSE_S = 0.1
 RECHECK_S = 0.2
@@ -62,9 +60,6 @@ A cluster names another leader for a broker that was killed after some ten secon
 
 PATIENCE_S = 60.0
 """With `once`: how long the source may not answer, or a partition may have no leader."""
-
-NAMES_SHOWN = 10
-"""How many topics of the cluster an error message names."""
 
 OnEvent = Callable[[str], None]
 """Called with one sentence for each event that the user sees."""
@@ -103,7 +98,6 @@ class Mirror:
         self._gone: set[str] = set()
         self._fetchers: dict[int, NodeFetcher] = {}
         self._silent: dict[int, _SilentBroker] = {}
-        self._next_settings = -math.inf
         self._not_created: dict[str, str] = {}
         self._unready: dict[str, float] = {}
         """Topics that the source has, but no partitions of them at the moment, and since when."""
@@ -114,6 +108,7 @@ class Mirror:
         self._failing_since: float | None = None
         self._local_failure = ""
         self._is_begun = False
+        self._settings = SettingsMirror(directory, client, options, on_event)
         self._groups: GroupMirror | None = None
         if options.groups:
             self._groups = GroupMirror(directory, client, options, self._ends, on_event)
@@ -157,8 +152,7 @@ class Mirror:
             return
         text = f"no topic that this user may describe matches {', '.join(map(repr, missing))}"
         if not self.partitions and not self.failures and (self._options.once or self._options.needs_topic):
-            listed = ", ".join(sorted(names)[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "")
-            raise MirrorError(f"{text}; the cluster has {listed or 'no topic'}")
+            raise MirrorError(f"{text}; the cluster has {topics.listed(names) or 'no topic'}")
         if self._options.once:
             self.failures |= dict.fromkeys(missing, "no topic matches")
         remedy = "check its name, and that the user of --config has DESCRIBE of it"
@@ -263,9 +257,8 @@ class Mirror:
                     self.changed(each)
             elif not silent.is_reported and now - silent.since >= SILENT_S:
                 silent.is_reported = True
-                shown = ", ".join(str(each.name) for each in waiting[:NAMES_SHOWN])
-                more = ", …" if len(waiting) > NAMES_SHOWN else ""
-                self._on_event(f"{silent.error}; these partitions wait, and the others go on: {shown}{more}")
+                shown = topics.listed(each.name for each in waiting)
+                self._on_event(f"{silent.error}; these partitions wait, and the others go on: {shown}")
 
     def _attend_failing(self) -> None:
         """Report errors of partitions that do not pass soon. With `once` the partitions stop in the end."""
@@ -375,9 +368,7 @@ class Mirror:
         new = [each for each in chosen if each.name not in known.topics or _is_another(each, known.topics[each.name])]
         if new or self._directory.mirror is None:
             known = await self._record(known, new)
-        if trio.current_time() >= self._next_settings:
-            known = await self._renew_settings(known, [each for each in chosen if each not in new])
-            self._next_settings = trio.current_time() + SETTINGS_S
+        known = await self._settings.follow(known, [each for each in chosen if each not in new])
         for each in chosen:
             await self._add_missing(each, known.topics[each.name])
         await self._begin([each for each in self._active() if each.leader == UNKNOWN], metadata)
@@ -430,70 +421,10 @@ class Mirror:
 
     async def _record(self, known: MirrorFile, new: Sequence[TopicInfo]) -> MirrorFile:
         """Add topics to the file of the mirror, with their settings."""
-        refused = set[str]()
-        settings = await self._settings_of(new, refused)
-        for each in sorted(refused):
-            self._on_event(each)
-        added = {
-            each.name: MirroredTopic(id_text(each.id) if each.has_id else "", settings.get(each.name, {}))
-            for each in new
-        }
+        added = await self._settings.of_new(new)
         changed = replace(known, source=self.source, topics={**known.topics, **added})
         await in_thread(partial(self._directory.set_mirror, changed))
         return changed
-
-    async def _renew_settings(self, known: MirrorFile, found: Sequence[TopicInfo]) -> MirrorFile:
-        """Record settings that have changed at the source; of these `cleanup.policy` has an effect here, too.
-
-        A copy that was compacted any longer than its source would lose records.
-        """
-        try:
-            settings = await self._settings_of(found, set())  # what is refused was reported when the topic was new
-        except ClientError:  # asked again later
-            return known
-        changed = {
-            name: replace(known.topics[name], settings=new)
-            for name, new in settings.items()
-            if new != known.topics[name].settings
-        }
-        if not changed:
-            return known
-        await in_thread(partial(self._change_policies, known, changed))
-        assert self._directory.mirror is not None
-        return self._directory.mirror
-
-    def _change_policies(self, known: MirrorFile, changed: Mapping[str, MirroredTopic]) -> None:
-        """Apply changed policies and record the settings, in a thread; a kill in between repeats it."""
-        for name, topic in changed.items():
-            before, now = (each.settings.get(_POLICY) for each in (known.topics[name], topic))
-            if before != now and not self._options.keep:
-                try:
-                    self._directory.configure(name, {_POLICY: now})
-                except InvalidConfig:  # a value of a later version of Kafka
-                    self._directory.configure(name, {_POLICY: None})
-            self._expect_gaps(name, topic, [each for each in self._directory.partitions() if each.topic == name])
-        self._directory.set_mirror(replace(known, topics={**known.topics, **changed}))
-
-    async def _settings_of(self, found: Sequence[TopicInfo], refused: set[str]) -> dict[str, dict[str, str]]:
-        """Return the topics' own settings, of those whose settings the source returns; the others are in `refused`."""
-        if not found:
-            return {}
-        names = {each.name for each in found}
-        try:
-            response = await self._client.request(topics.settings_request(names))
-        except ClientError as error:
-            if error.is_retriable:
-                raise
-            refused.add(f"settings of topics are not taken over: {error}")
-            return {}
-        settings = dict[str, dict[str, str]]()
-        for each in response.results:
-            if each.error_code:
-                remedy = _DESCRIBE_CONFIGS if each.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else ""
-                refused.add(f"{each.resource_name}: settings are not taken over: {error_name(each.error_code)}{remedy}")
-            elif each.resource_name in names:
-                settings[each.resource_name] = topics.own_settings(each)
-        return settings
 
     async def _add_missing(self, topic: TopicInfo, recorded: MirroredTopic) -> None:
         """Create the partitions that are not here, and open all of a topic."""
@@ -533,19 +464,8 @@ class Mirror:
                 self._directory.create_partitions(absent, settings, topic_id=topic_id)
             except InvalidConfig:  # settings that contradict each other together with the defaults here
                 self._directory.create_partitions(absent, topics.local_settings({}, self._options), topic_id=topic_id)
-        self._expect_gaps(topic.name, recorded, names)
+        self._settings.expect_gaps(topic.name, recorded, names)
         return {each: self._directory.writable_log(each) for each in missing}
-
-    def _expect_gaps(self, topic: str, recorded: MirroredTopic, names: Iterable[TopicPartition]) -> None:
-        """Record that a topic is compacted, here or at the source: missing offsets are no damage. In a thread.
-
-        At each start, because a mirror may have been killed after it had created the partitions.
-        """
-        policies = {*recorded.settings.get(_POLICY, "").split(",")}
-        if "compact" in policies or self._directory.config_of(topic).is_compacted:
-            for each in names:
-                if not self._directory.is_cleaned(each):
-                    self._directory.set_cleaner_offset(each, 0)
 
     def _has_begun(self, name: TopicPartition) -> bool:
         """Whether the first offset of a partition is decided, so that it goes on where its log ends."""
@@ -877,16 +797,12 @@ def _make_archive(directory: LogDirectory, known: MirrorFile) -> None:
     """Record that nothing is deleted or compacted, in a thread. Its topics may have been mirrored without `keep`."""
     for topic in known.topics:
         if directory.config_of(topic).is_compacted:
-            directory.configure(topic, {_POLICY: "delete"})
+            directory.configure(topic, {topics.CLEANUP_POLICY: "delete"})
     if not known.keep:
         directory.set_mirror(replace(known, keep=True))
 
 
-_POLICY = "cleanup.policy"
-
 _NO_LEADER = NoBrokerAnswers("the source has no leader for some partitions")
-
-_DESCRIBE_CONFIGS = ": the user of --config needs DESCRIBE_CONFIGS of the topic"
 
 
 def _is_another(topic: TopicInfo, recorded: MirroredTopic) -> bool:

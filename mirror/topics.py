@@ -16,10 +16,24 @@ TOPIC_RESOURCE = 2
 _DYNAMIC_TOPIC_CONFIG = 1
 _NO_SOURCE = -1
 
+CLEANUP_POLICY = "cleanup.policy"
+
+NAMES_SHOWN = 10
+"""How many topics or partitions a message names."""
+
+SettingChanges = Mapping[str, str | None]
+"""Settings of a topic with new values; None: it is removed, so that the default applies."""
+
 _ALL = ".*"
 _NEVER = {"retention.ms": "-1", "retention.bytes": "-1"}
-_KEPT = _NEVER | {"cleanup.policy": "delete"}
+_KEPT = _NEVER | {CLEANUP_POLICY: "delete"}
 """With `keep` nothing is compacted either."""
+
+
+def listed(names: Iterable[object]) -> str:
+    """Return the first names, sorted, for a message."""
+    found = sorted(map(str, names))
+    return ", ".join(found[:NAMES_SHOWN]) + (", …" if len(found) > NAMES_SHOWN else "")
 
 
 def chosen_topics(metadata: ClusterMetadata, options: MirrorOptions) -> list[TopicInfo]:
@@ -67,8 +81,39 @@ def local_settings(own: Mapping[str, str], options: MirrorOptions) -> dict[str, 
 
     Records go when they go at the source, not by their age: a copy must not lose what the source has lost by accident.
     """
-    found = {name: value for name, value in own.items() if name in TOPIC_SETTING_NAMES and _is_legal(name, value)}
-    return found | (_KEPT if options.keep else _NEVER) | dict(options.settings)
+    return _with_effect(own, options) | (_KEPT if options.keep else _NEVER) | dict(options.settings)
+
+
+def followed_settings(
+    before: Mapping[str, str], now: Mapping[str, str], local: Mapping[str, str], options: MirrorOptions
+) -> tuple[SettingChanges, list[str]]:
+    """Return the changes to a local topic whose settings at the source were `before` and are `now`.
+
+    `local`: the settings that the topic here has itself. Those of them that the user has set are not changed; the
+    second result names those that the source has changed. But a policy that compacts never outlives that of the source.
+    """
+    old, new = _with_effect(before, options), _with_effect(now, options)
+    changes, kept = dict[str, str | None](), list[str]()
+    for name in sorted(old.keys() | new.keys()):
+        if new.get(name) in (old.get(name), local.get(name)):
+            continue  # also after a kill between the change here and its record
+        is_own = local.get(name) == old.get(name)
+        if is_own or (name == CLEANUP_POLICY and not _compacts(new) and _compacts(local)):
+            changes[name] = new.get(name)
+        else:
+            kept.append(name)
+    return changes, kept
+
+
+def _with_effect(own: Mapping[str, str], options: MirrorOptions) -> dict[str, str]:
+    """Return the settings of the source that apply here."""
+    others = {*(_KEPT if options.keep else _NEVER), *options.settings}
+    names = set(TOPIC_SETTING_NAMES) - others
+    return {name: value for name, value in own.items() if name in names and _is_legal(name, value)}
+
+
+def _compacts(settings: Mapping[str, str]) -> bool:
+    return "compact" in settings.get(CLEANUP_POLICY, "").split(",")
 
 
 def _is_legal(name: str, value: str) -> bool:

@@ -1,11 +1,13 @@
 """What a log directory mirrors: `.offsetfs-mirror.json`, written by `offsetfs mirror`.
 
     {"version": 0, "cluster.id": "MkU3…", "source": "broker1:9092,broker2:9092", "keep": false,
-     "topics": {"orders": {"topic.id": "k5z…", "settings": {"retention.ms": "86400000"}, "begun": [0, 1]}}}
+     "topics": {"orders": {"topic.id": "k5z…", "settings": {"retention.ms": "86400000"}, "settings.known": true,
+                           "begun": [0, 1]}}}
 
 The records of these topics are those of a cluster: appends of anything else are refused, because the next batch of the
 cluster would then have offsets that are taken. `settings` are the topic's own at the source, all of them, by Kafka's
-names and texts; those that apply here are in `.offsetfs-topics.json`. `keep`: the directory is an archive, whose
+names and texts; those that apply here are in `.offsetfs-topics.json`. `settings.known`: false if the source does not
+return them, for lack of a permission, or because it is too old. `keep`: the directory is an archive, whose
 records are never deleted or compacted by a mirror. `begun`: partitions whose first offset is decided.
 docs/internals/format/mirror.md says more.
 """
@@ -32,6 +34,8 @@ class MirroredTopic:
 
     topic_id: str
     settings: Mapping[str, str] = field(default_factory=dict)
+    knows_settings: bool = True
+    """Whether the source returns the settings. Otherwise they are unknown, and `settings` is empty."""
     begun: Collection[int] = ()
     """The numbers of the partitions whose first offset was decided: from then on each goes on where its log ends."""
 
@@ -72,6 +76,7 @@ class MirrorFile:
             name: {
                 "topic.id": each.topic_id,
                 "settings": dict(sorted(each.settings.items())),
+                "settings.known": each.knows_settings,
                 "begun": sorted(each.begun),
             }
             for name, each in sorted(self.topics.items())
@@ -88,4 +93,5 @@ class MirrorFile:
 
 def _topic(content: Any) -> MirroredTopic:
     settings = {name: str(text) for name, text in content["settings"].items()}
-    return MirroredTopic(str(content["topic.id"]), settings, frozenset(map(int, content.get("begun", ()))))
+    begun = frozenset(map(int, content.get("begun", ())))
+    return MirroredTopic(str(content["topic.id"]), settings, bool(content.get("settings.known", True)), begun)

@@ -28,7 +28,7 @@ from offsetfs.storage.verify import Verification  # noqa: E402
 TOPIC = "orders"
 COUNT = 200
 SETTINGS = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
-EXPECTED = re.compile("trying again|the source answers again|settings of topics are not taken over")
+EXPECTED = re.compile("trying again|the source answers again|settings are not taken over")
 
 
 def main() -> None:

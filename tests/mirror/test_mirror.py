@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from findings import findings_of
 from keyed_logs import Keyed, keyed
 from running_broker import Running
 
@@ -31,7 +32,6 @@ from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.directory import MIRROR_FILE, MirrorFile
 from offsetfs.storage.errors import InvalidCheckpoint, ReadOnlyLog
-from offsetfs.storage.verify import Verification
 
 pytestmark = pytest.mark.unit
 
@@ -591,14 +591,6 @@ class _Killed(Exception):
     """The process is killed here."""
 
 
-def findings_of(directory: LogDirectory) -> list[str]:
-    """Close the directory; return what `verify` reports."""
-    found = list[str]()
-    directory.close()
-    Verification(directory.path, report=lambda each: found.append(str(each))).run()
-    return found
-
-
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("start", [0, 5])
 async def test_gaps_of_a_compacted_topic_are_no_finding_after_a_kill_between_its_creation_and_its_first_record(
@@ -1027,7 +1019,10 @@ async def test_a_copy_is_not_compacted_any_longer_than_its_source(
     await mirrored(running, directory)
     returned = {"retention.ms": "5"} | ({} if policy is None else {"cleanup.policy": policy})
     monkeypatch.setattr("offsetfs.mirror.topics.own_settings", lambda each: returned)
-    assert await mirrored(running, directory) == []
+    here = "= delete" if policy == "delete" else "removed"
+    options = MirrorOptions(topics=(re.compile("orders"),), once=True)
+    events = await mirrored(running, directory, options)
+    assert events == [f"orders: changed at the source, and here: cleanup.policy {here}"]
     found = directory.config_of("orders")
     assert (found.is_compacted, found.retention_ms) == (False, -1)
     assert directory.mirror is not None
