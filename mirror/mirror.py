@@ -148,10 +148,18 @@ class Mirror:
         names = list(metadata.topics)
         known = [] if self._directory.mirror is None else list(self._directory.mirror.topics)
         missing = topics.patterns_without_topic([*names, *known], self._options)
+        is_needed = self._options.once or self._options.needs_topic
+        if not known and topics.all_are_chosen(self._options) and not topics.chosen_topics(metadata, self._options):
+            text = "the cluster has no topic that this user may describe"
+            if is_needed:
+                remedy = "create one, or check that the user of --config has READ and DESCRIBE of the topics"
+                raise MirrorError(f"{text}; {remedy}")
+            self._on_event(f"{text}; topics are mirrored as soon as they exist")
+            return
         if not missing:
             return
         text = f"no topic that this user may describe matches {', '.join(map(repr, missing))}"
-        if not self.partitions and not self.failures and (self._options.once or self._options.needs_topic):
+        if not self.partitions and not self.failures and is_needed:
             raise MirrorError(f"{text}; the cluster has {topics.listed(names) or 'no topic'}")
         if self._options.once:
             self.failures |= dict.fromkeys(missing, "no topic matches")
@@ -373,7 +381,7 @@ class Mirror:
             await self._add_missing(each, known.topics[each.name])
         await self._begin([each for each in self._active() if each.leader == UNKNOWN], metadata)
         self._follow_leaders(metadata)
-        self._note_gone(metadata)
+        await self._note_gone(metadata, known)
 
     def _can_mirror(self, topic: TopicInfo, known: MirrorFile) -> bool:
         failure = self._failure_of(topic, known)
@@ -404,7 +412,7 @@ class Mirror:
 
     def _failure_of(self, topic: TopicInfo, known: MirrorFile) -> str:
         if topic.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            return f"{error_name(topic.error)}: the user of --config needs READ and DESCRIBE of the topic"
+            return _NOT_PERMITTED
         if topic.error:
             return ""  # no leader, being deleted: it passes
         if not any(each.topic == topic.name for each in self._directory.partitions()):
@@ -565,15 +573,29 @@ class Mirror:
             partition.stop("the source has no leader for the partition")
             self.changed(partition)
 
-    def _note_gone(self, metadata: ClusterMetadata) -> None:
-        """Stop topics that the source has had no more for a while: a broker that has just started may know of none."""
-        now, missing = trio.current_time(), {each.topic for each in self.partitions} - metadata.topics.keys()
+    async def _note_gone(self, metadata: ClusterMetadata, known: MirrorFile) -> None:
+        """Stop topics that the source has had no more for a while: a broker that has just started may know of none.
+
+        A list of all topics is without those that the user may not describe. Such a topic is a failure, also one that
+        an earlier run has mirrored: otherwise a backup would end without it, and without an error.
+        """
+        now, mirrored = trio.current_time(), {each.topic for each in self.partitions}
+        earlier = {name for name in known.topics if topics.is_name_chosen(name, self._options)} - mirrored
+        missing = mirrored - metadata.topics.keys()
         self._missing_since = {each: self._missing_since.get(each, now) for each in missing}
-        for topic in sorted(missing - self._gone):
-            if now - self._missing_since[topic] < MISSING_S:
-                continue
+        gone = {each for each in missing if now - self._missing_since[each] >= MISSING_S}
+        gone = (gone | (earlier - metadata.topics.keys())) - self._gone
+        found = (await self._client.metadata(sorted(gone), refresh=True)).topics if gone else {}
+        for topic in sorted(gone):
+            error = found[topic].error
+            if error not in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                continue  # it has just been created again, or is not ready: asked again with the next refresh
             self._gone.add(topic)
-            self._on_event(f"{topic}: deleted at the source; its records stay here")
+            if error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                self.failures[topic] = _NOT_PERMITTED
+                self._on_event(f"{topic}: {_NOT_PERMITTED}")
+            elif topic in mirrored:
+                self._on_event(f"{topic}: deleted at the source; its records stay here")
             for each in self._active():
                 if each.name.topic == topic:
                     each.stop("", is_another=True)
@@ -801,6 +823,10 @@ def _make_archive(directory: LogDirectory, known: MirrorFile) -> None:
     if not known.keep:
         directory.set_mirror(replace(known, keep=True))
 
+
+_NOT_PERMITTED = (
+    f"{ErrorCode.TOPIC_AUTHORIZATION_FAILED.name}: the user of --config needs READ and DESCRIBE of the topic"
+)
 
 _NO_LEADER = NoBrokerAnswers("the source has no leader for some partitions")
 

@@ -44,9 +44,21 @@ def chosen_topics(metadata: ClusterMetadata, options: MirrorOptions) -> list[Top
 
 def is_chosen(topic: TopicInfo, options: MirrorOptions) -> bool:
     """Whether a topic is mirrored. Those in which a broker keeps its own state must be named."""
-    if topic.is_internal or topic.name in INTERNAL_TOPICS:
+    if topic.is_internal:
         return any(each.pattern == topic.name for each in options.topics)
-    return any(each.fullmatch(topic.name) for each in options.topics)
+    return is_name_chosen(topic.name, options)
+
+
+def is_name_chosen(name: str, options: MirrorOptions) -> bool:
+    """Whether a topic of this name is mirrored, of which nothing else is known."""
+    if name in INTERNAL_TOPICS:
+        return any(each.pattern == name for each in options.topics)
+    return any(each.fullmatch(name) for each in options.topics)
+
+
+def all_are_chosen(options: MirrorOptions) -> bool:
+    """Whether all topics are to be mirrored, except internal ones."""
+    return any(each.pattern == _ALL for each in options.topics)
 
 
 def patterns_without_topic(names: Collection[str], options: MirrorOptions) -> list[str]:

@@ -22,6 +22,7 @@ from confluent_clients import SECONDS_MAX, add_user
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -245,6 +246,15 @@ def permit(kafka: OpenKafka, topic: str, *operations: AclOperation) -> None:
         each.result(SECONDS_MAX)
 
 
+def forbid(kafka: OpenKafka, topic: str) -> None:
+    """Remove all permissions for a topic."""
+    place = ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:mirror", "*"
+    found = AclBindingFilter(*place, AclOperation.ANY, AclPermissionType.ANY)
+    client = AdminClient({"bootstrap.servers": kafka.address})
+    for each in client.delete_acls([found]).values():
+        each.result(SECONDS_MAX)
+
+
 def test_a_topic_without_the_permission_to_read_stops_and_the_others_go_on(kafka: OpenKafka, tmp_path: Path) -> None:
     for topic in ("orders", "secret"):
         kafka.create_topic(topic)
@@ -264,6 +274,19 @@ def test_a_topic_without_the_permission_to_read_stops_and_the_others_go_on(kafka
     )
     assert batches_of(mirror.path / "orders-0") == batches_of(kafka.log_dir / "orders-0")
     assert batches_of(mirror.path / "secret-0") == b""
+
+
+def test_a_topic_whose_permission_was_taken_away_is_an_error_of_the_next_run(kafka: OpenKafka, tmp_path: Path) -> None:
+    kafka.create_topic("lent")
+    kafka.produce("lent", b"one\n")
+    permit(kafka, "lent", READ, DESCRIBE, DESCRIBE_CONFIGS)
+    config = login(tmp_path / "client.properties", PASSWORD)
+    mirror = MirrorProcess(kafka.sasl, tmp_path / "mirror", "--topic", "le.t", "--config", str(config))
+    assert mirror.once().returncode == 0
+    forbid(kafka, "lent")
+    done = mirror.once()
+    message = "lent: TOPIC_AUTHORIZATION_FAILED: the user of --config needs READ and DESCRIBE of the topic\n"
+    assert (done.returncode, done.stderr) == (exit_codes.FAILED, message)
 
 
 def test_records_that_are_deleted_before_they_are_mirrored_stop_their_partition_until_they_are_skipped(

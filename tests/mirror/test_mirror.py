@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import re
 import threading
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from changed_responses import change_responses
 from findings import findings_of
 from keyed_logs import Keyed, keyed
 from running_broker import Running
@@ -620,21 +620,6 @@ async def test_gaps_of_a_compacted_topic_are_no_finding_after_a_kill_between_its
     assert await mirrored(running, again, MirrorOptions(once=True, keep=keep)) == []
     assert again.log(ORDERS).next_offset == 31
     assert findings_of(again) == []
-
-
-Change = Callable[[Any, Any], None]
-
-
-def change_responses(monkeypatch: pytest.MonkeyPatch, change: Change) -> None:
-    """Call `change` with each request and its response, before the client has it."""
-    plain = BrokerConnection.request
-
-    async def request(self: BrokerConnection, message: Any, **options: Any) -> Any:
-        response = await plain(self, message, **options)
-        change(message, response)
-        return response
-
-    monkeypatch.setattr(BrokerConnection, "request", request)
 
 
 def without_records(response: Any) -> None:

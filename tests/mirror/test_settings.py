@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import trio
+from changed_responses import change_responses
 from findings import findings_of
 from keyed_logs import Keyed, keyed
 from running_broker import Running
 
 from offsetfs.client.cluster import ClusterClient
-from offsetfs.client.connection import BrokerConnection
 from offsetfs.mirror import settings as settings_module
 from offsetfs.mirror import topics
 from offsetfs.mirror.mirror import Mirror
@@ -182,19 +182,17 @@ Refuse = Callable[[bool], None]
 @pytest.fixture
 def refuse(monkeypatch: pytest.MonkeyPatch) -> Refuse:
     """Make the source refuse to describe settings, or describe them again."""
-    plain, is_refused = BrokerConnection.request, [False]
+    is_refused = [False]
 
-    async def request(self: BrokerConnection, message: Any, **options: Any) -> Any:
-        response = await plain(self, message, **options)
-        if isinstance(message, m.DescribeConfigsRequest) and is_refused[0]:
+    def change_response(request: Any, response: Any) -> None:
+        if isinstance(request, m.DescribeConfigsRequest) and is_refused[0]:
             for each in response.results:
                 each.error_code, each.configs = ErrorCode.TOPIC_AUTHORIZATION_FAILED, []
-        return response
 
     def change(refused: bool) -> None:
         is_refused[0] = refused
 
-    monkeypatch.setattr(BrokerConnection, "request", request)
+    change_responses(monkeypatch, change_response)
     return change
 
 
