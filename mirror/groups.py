@@ -77,6 +77,8 @@ class GroupMirror:
         self._local = ConsumerGroups(directory, on_event)
         self._read: dict[tuple[str, TopicPartition], tuple[int, CommittedOffset | None]] = {}
         """Commits here, by group and partition, with the offsets of their records: each record is read once."""
+        self._unmatched = {each for each in self._patterns if each.pattern == ".*"}
+        """Patterns of which nothing is reported any more."""
         self.failures: dict[str, str] = {}
         """Groups whose offsets are not taken over, with the reasons; "" for all groups."""
 
@@ -94,6 +96,7 @@ class GroupMirror:
             self._failed("", error)
             return
         self.failures.pop("", None)
+        self._report_unmatched(names)
         for name in sorted(set(names)):
             try:
                 found = await self._asked(partial(self._source_commits, name))
@@ -103,6 +106,16 @@ class GroupMirror:
                 self._failed(name, error)
             else:
                 self.failures.pop(name, None)
+
+    def _report_unmatched(self, names: Collection[str]) -> None:
+        """Report patterns that match no group, once: a wrong name would go unnoticed."""
+        for pattern in self._patterns:
+            if pattern not in self._unmatched and not any(pattern.fullmatch(each) for each in names):
+                self._unmatched.add(pattern)
+                text = f"no group that this user may describe matches {pattern.pattern!r}"
+                remedy = "check its name, and that the user of --config has DESCRIBE of it"
+                later = "its offsets are taken over as soon as it exists"
+                self._on_event(f"{text}; {remedy if self._is_once else later}")
 
     async def _asked(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """Return an answer of the source; a single run waits for a coordinator that moves, `run` asks again later."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from offsetfs.library.formatting import duration
+from offsetfs.library.formatting import count, duration, size
 from offsetfs.mirror.mirror import Mirror
 from offsetfs.mirror.partition import UNKNOWN, MirroredPartition
 from offsetfs.storage import TopicPartition
@@ -41,10 +41,41 @@ class MirrorStatus:
 
     def lines(self) -> Iterator[str]:
         """Yield lines for `.offsetfs/stats` of a mount in the same process."""
+        records, seconds = self._behind()
+        yield f"mirror      of {self.source}: {records} offsets behind, for {duration(seconds)}; {self.failed} failed"
+
+    @property
+    def appended_bytes(self) -> int:
+        """The bytes that this process has appended."""
+        return sum(each.appended_bytes for each in self.partitions.values())
+
+    @property
+    def failed(self) -> int:
+        """How many topics and partitions are not mirrored, or not now."""
+        return len(self.failures) + sum(each.failure is not None for each in self.partitions.values())
+
+    def _behind(self) -> tuple[int, float]:
+        """Return how many offsets the source is ahead, of all partitions together, and the longest time."""
         behind = [each for each in self.partitions.values() if each.lag]
-        records, seconds = sum(each.lag or 0 for each in behind), max((each.lag_seconds for each in behind), default=0)
-        failed = len(self.failures) + sum(each.failure is not None for each in self.partitions.values())
-        yield f"mirror      of {self.source}: {records} offsets behind, for {duration(seconds)}; {failed} failed"
+        return sum(each.lag or 0 for each in behind), max((each.lag_seconds for each in behind), default=0)
+
+    def progress(self, bytes_per_s: float) -> str:
+        """Describe the state in less than a line of a terminal; `bytes_per_s`: the rate of the last second."""
+        records, seconds = self._behind()
+        parts = [f"{size(self.appended_bytes)} received"]
+        if bytes_per_s >= 1:
+            parts.append(f"{size(bytes_per_s)}/s")
+        if records:
+            parts.append(f"{count(records)} offsets behind for {duration(max(round(seconds), 1))}")
+        elif not self.partitions:
+            parts.append("no partitions yet")
+        elif any(each.lag is None and each.failure is None for each in self.partitions.values()):
+            parts.append("connecting")
+        else:
+            parts.append("up to date")
+        if self.failed:
+            parts.append(f"{self.failed} failed")
+        return ", ".join(parts)
 
     def as_json(self) -> dict[str, Any]:
         """Return the state for JSON."""

@@ -25,6 +25,8 @@ _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 def broker_addresses(brokers: str) -> list[Address]:
     """Return the addresses in `HOST:PORT,HOST:PORT`; `Failure`."""
+    if brokers.startswith("kafka://"):
+        raise Failure(f"{brokers!r}: give HOST:PORT,HOST:PORT without kafka://", WRONG_CALL)
     texts = [each.strip() for each in brokers.split(",")]
     if not all(texts):  # it would be the broker of this machine
         raise Failure(f"{brokers!r} has an empty address; write HOST:PORT,HOST:PORT", WRONG_CALL)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,6 +19,7 @@ from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.mounts.mirroring_process import publish, withdraw
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
 from offsetfs.cli.terminal.printable import printable
+from offsetfs.cli.terminal.progress import Line
 from offsetfs.runtime.addresses import Address, AddressError, address_text, check_loopback, parse_address
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 
@@ -69,8 +72,9 @@ def command(
     WHEN is earliest, latest, or a time (2026-11-21T13:05, @1795253676, -7d). It counts for partitions that are not in
     LOGDIR yet.
 
-    Records that the cluster deletes are deleted in LOGDIR, too, unless --keep is given. From then on LOGDIR is an
-    archive, and runs without --keep are refused. LOGDIR does not remove records by age, unless --retention.ms is given.
+    Records that the cluster deletes are deleted in LOGDIR, too. With --keep they stay: LOGDIR becomes an archive, and
+    later runs without --keep are refused. LOGDIR does not remove records by age, unless --retention.ms is given.
+    Changes of other topic settings are followed; this needs the permission DESCRIBE_CONFIGS.
 
     With --groups, committed offsets are written to __consumer_offsets in LOGDIR every five seconds: consumers can
     continue from the mirror (offsetfs serve). This needs the permission to describe the groups.
@@ -133,7 +137,7 @@ def _mirror(log_directory: str, source: MirrorSource, metrics: Address | None) -
     """Mirror; return whether everything could be. `Failure` where it cannot begin."""
     import trio
 
-    from offsetfs.cli.terminal.progress import bytes_progress, open_for_writing
+    from offsetfs.cli.terminal.progress import open_for_writing
     from offsetfs.client.errors import ClientError
     from offsetfs.fs.mounting import descriptor_limits
     from offsetfs.mirror.mirror import MirrorError
@@ -146,25 +150,47 @@ def _mirror(log_directory: str, source: MirrorSource, metrics: Address | None) -
         raise in_use(error, log_directory, UNMOUNT_FIRST) from error
     except StorageError as error:
         raise Failure(str(error)) from error
-    with bytes_progress("Mirroring") as show:
+    terminal = Terminal()
 
-        def progress(status: MirrorStatus) -> None:
-            done = sum(each.appended_bytes for each in status.partitions.values())
-            show(done, done)
-            with contextlib.suppress(OSError):  # the mirror continues without `offsetfs status`
-                publish(log_directory, status)
+    def progress(status: MirrorStatus) -> None:
+        terminal.show(status)
+        with contextlib.suppress(OSError):  # the mirror continues without `offsetfs status`
+            publish(log_directory, status)
 
-        try:
-            done = trio.run(mirror, directory, source, _event, progress, partial(_served_metrics, metrics))
-        except (ClientError, MirrorError, StorageError) as error:
-            raise Failure(str(error)) from error
-        finally:
-            withdraw()
+    try:
+        done = trio.run(mirror, directory, source, terminal.event, progress, partial(_served_metrics, metrics))
+    except (ClientError, MirrorError, StorageError) as error:
+        raise Failure(str(error)) from error
+    finally:
+        terminal.end()
+        withdraw()
     return done
 
 
-def _event(text: str) -> None:
-    click.echo(printable(text), err=True)
+class Terminal:
+    """Events as lines of standard error, and on a terminal a line of progress that is overwritten in place."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._line = Line("mirroring", every_seconds=0, now=now) if sys.stderr.isatty() else None
+        self._now = now
+        self._last = 0, now()
+
+    def show(self, status: MirrorStatus) -> None:
+        """Show the state; called every second."""
+        (size, at), now = self._last, self._now()
+        self._last = status.appended_bytes, now
+        if self._line is not None:
+            self._line.show(status.progress((status.appended_bytes - size) / max(now - at, 0.1)))
+
+    def event(self, text: str) -> None:
+        """Print an event."""
+        self.end()
+        click.echo(printable(text), err=True)
+
+    def end(self) -> None:
+        """Remove the line of progress."""
+        if self._line is not None:
+            self._line.clear()
 
 
 @contextlib.contextmanager

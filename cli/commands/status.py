@@ -29,7 +29,7 @@ from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mounts, re
 from offsetfs.fs.options import MountOptions
 from offsetfs.library.formatting import duration, size
 from offsetfs.storage import LogDirectories, LogDirectory, TopicPartition, files
-from offsetfs.storage.directory import split_paths
+from offsetfs.storage.directory import MirrorFile, split_paths
 from offsetfs.storage.errors import StorageError, counted, sentence
 from offsetfs.storage.maintenance import kept_files
 
@@ -55,6 +55,7 @@ def command(directory: str | None, shows_all: bool, as_json: bool) -> int:
     partition.
 
     If offsetfs serve serves LOGDIR, its addresses are shown; if offsetfs mirror writes it, how far it is behind.
+    For the directory of a mirror the cluster is shown, also while no process mirrors it.
 
     \b
     offsetfs status
@@ -86,6 +87,9 @@ def command(directory: str | None, shows_all: bool, as_json: bool) -> int:
             answer["mirror"] = {key: mirror[key] for key in ("pid", "source", "failures")}
             for each in partitions:
                 each["mirror"] = mirror["partitions"].get(f"{each['topic']}-{each['partition']}")
+        source = _mirrored_source(paths)
+        if source:
+            answer["mirrored_from"] = source
         answer |= {"mounts": at, "log_directory": ",".join(paths), "partitions": partitions}
     click.echo(json.dumps(answer, indent=1) if as_json else _text(answer, shows_all))
     return FAILED if any(mount["is_alive"] is False for mount in answer["mounts"]) else DONE
@@ -108,6 +112,17 @@ def _mount(mount: Mount) -> dict[str, Any]:
         **_lag(read_sample_or_none(mount.path) if is_alive is not False else None),
         "options": dict(daemon.options) if daemon else {},
     }
+
+
+def _mirrored_source(paths: Sequence[str]) -> str:
+    """Return the addresses of the cluster that a directory mirrors, as given to the last run; "" if it is no mirror."""
+    if len(paths) != 1 or is_archive(paths[0]):
+        return ""
+    try:
+        found = MirrorFile.read(files.real_path(paths[0]))
+    except (StorageError, OSError):  # opening the directory for writing reports it
+        return ""
+    return "" if found is None else found.source
 
 
 def _server(server: ServingProcess) -> dict[str, Any]:
@@ -192,6 +207,10 @@ def _text(answer: dict[str, Any], shows_all: bool) -> str:
             lines += [f"  {topic}: {failure}" for topic, failure in mirror["failures"].items()]
         elif not answer["mounts"]:
             lines = [f"{answer['log_directory']} is not mounted"]
+        if "mirrored_from" in answer and "mirror" not in answer:
+            is_idle = LogDirectory.holder(files.real_path(answer["log_directory"])) is None
+            state = "; no process mirrors it now" if is_idle else ""
+            lines.append(f"  a mirror of {answer['mirrored_from']}{state}")
         lines += _partition_lines(answer["partitions"], shows_all)
     return "\n".join(map(printable, lines))
 

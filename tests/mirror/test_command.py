@@ -13,6 +13,9 @@ from mirror_process import MirrorProcess, batches_of, mirrored_end, wait_until
 
 import offsetfs
 from offsetfs import cli
+from offsetfs.cli.commands.mirror import Terminal
+from offsetfs.cli.terminal.progress import CLEAR_LINE
+from offsetfs.mirror.status import MirrorStatus, PartitionStatus
 from offsetfs.storage import LogDirectory, TopicPartition
 
 pytestmark = pytest.mark.unit
@@ -53,6 +56,10 @@ def test_a_mirror_runs_until_it_is_ended_and_status_shows_it(
         assert f"is mirrored from {broker} by process" in capsys.readouterr().err
         assert mirror.end() == 0
     assert (mirror.events, batches_of(path / "orders-0")[-3:]) == ([], b"ne\0")
+    assert cli.run(["status", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [f"{path} is not mounted", f"  a mirror of {broker}; no process mirrors it now"]
+    assert shown()["mirrored_from"] == broker
     appended = subprocess.run(
         [sys.executable, "-m", "offsetfs", "append", str(path), "orders-0/append"],
         input="two\n",
@@ -88,6 +95,7 @@ def test_wrong_options_are_refused(
     [
         ("", "mirror", "'' has an empty address; write HOST:PORT,HOST:PORT"),
         ("broker1:9092,", "mirror", "'broker1:9092,' has an empty address; write HOST:PORT,HOST:PORT"),
+        ("kafka://broker1:9092/", "mirror", "'kafka://broker1:9092/': give HOST:PORT,HOST:PORT without kafka://"),
         ("broker1:9092", "", "'': a mirror is a local directory; give its path"),
         ("broker1:9092", "s3://bucket/kafka", "'s3://bucket/kafka': a mirror is a local directory; give its path"),
     ],
@@ -124,6 +132,47 @@ def test_no_broker_answers(tmp_path: Path) -> None:
     done = MirrorProcess("127.0.0.1:1", tmp_path / "mirror").once()
     assert done.returncode == 32
     assert done.stderr.startswith("offsetfs mirror: ") and "127.0.0.1:1: Connection refused" in done.stderr
+
+
+def status_of(lag: int | None, received: int, failure: str | None = None) -> MirrorStatus:
+    return MirrorStatus("broker1:9092", {}, {ORDERS: PartitionStatus(lag, 12.3 if lag else 0.0, failure, received)})
+
+
+def test_a_terminal_shows_bytes_rate_and_lag_in_one_line_that_events_replace(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    terminal = Terminal(lambda: now[0])
+    shown = list[str]()
+    for seconds, status in (
+        (1.0, MirrorStatus("broker1:9092", {}, {})),
+        (2.0, status_of(None, 0)),
+        (4.0, status_of(70, 4_000_000)),
+        (5.0, status_of(0, 4_000_000)),
+        (6.0, status_of(0, 4_000_000, "gone")),
+    ):
+        now[0] = seconds
+        terminal.show(status)
+        shown.append(capsys.readouterr().err.removeprefix(CLEAR_LINE))
+    assert shown == [
+        "",  # for less than two seconds
+        "mirroring: 0 B received, connecting",
+        "mirroring: 4 MB received, 2 MB/s, 70 offsets behind for 12 s",
+        "mirroring: 4 MB received, up to date",
+        "mirroring: 4 MB received, up to date, 1 failed",
+    ]
+    terminal.event("orders-0: gone")
+    assert capsys.readouterr().err == f"{CLEAR_LINE}orders-0: gone\n"
+
+
+def test_without_a_terminal_no_progress_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    terminal = Terminal(lambda: now[0])
+    now[0] = 100.0
+    terminal.show(status_of(70, 4_000_000))
+    terminal.end()
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -47,9 +47,14 @@ async def commit(
     assert [part.error_code for topic in response.topics for part in topic.partitions] == [0] * len(offsets)
 
 
-async def mirrored(running: Running, directory: LogDirectory, options: MirrorOptions = OPTIONS) -> Mirror:
+async def mirrored(
+    running: Running,
+    directory: LogDirectory,
+    options: MirrorOptions = OPTIONS,
+    on_event: Callable[[str], None] = lambda text: None,
+) -> Mirror:
     async with ClusterClient([running.address]) as client:
-        found = Mirror(directory, client, "source:9092", options, lambda text: None)
+        found = Mirror(directory, client, "source:9092", options, on_event)
         with trio.fail_after(10):
             await found.begin()
             await found.run()
@@ -134,6 +139,15 @@ async def test_an_offset_beyond_the_mirrored_records_becomes_their_end(
         await commit(running, "billing", {ORDERS: 15})
         await found.run()
     assert commits(directory, "billing") == {ORDERS: directory.log(ORDERS).next_offset}
+
+
+async def test_a_pattern_that_matches_no_group_is_reported(running: Running, directory: LogDirectory) -> None:
+    await commit(running, "billing", {ORDERS: 0})
+    events = list[str]()
+    options = replace(OPTIONS, groups=tuple(map(re.compile, ("billing", "biling", ".*"))))
+    assert not (await mirrored(running, directory, options, events.append)).has_failed
+    remedy = "check its name, and that the user of --config has DESCRIBE of it"
+    assert events == [f"no group that this user may describe matches 'biling'; {remedy}"]
 
 
 async def test_a_mirrored_topic_of_offsets_excludes_it(running: Running, directory: LogDirectory) -> None:
