@@ -42,6 +42,11 @@ class SourceOffset:
     epoch: int = -1
 
 
+def at_time(asked: OffsetQuery, time: int) -> OffsetQuery:
+    """Return the query for another time."""
+    return OffsetQuery(asked.name, asked.leader, asked.leader_epoch, time)
+
+
 Answers = Mapping[TopicPartition, SourceOffset]
 
 OnFailure = Callable[[int, ClientError], None]

@@ -18,8 +18,10 @@ import trio
 from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.errors import ClientError
 from offsetfs.client.properties import ClientProperties
-from offsetfs.mirror.mirror import Mirror, MirrorError, OnEvent
+from offsetfs.mirror.errors import MirrorError
+from offsetfs.mirror.mirror import Mirror
 from offsetfs.mirror.options import MirrorOptions
+from offsetfs.mirror.state import OnEvent
 from offsetfs.mirror.status import MirrorStatus, status_of
 from offsetfs.runtime.addresses import Address, address_text
 from offsetfs.runtime.task_runner import TaskRunner

@@ -24,7 +24,7 @@ import trio
 from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.errors import ClientError, error_name
 from offsetfs.client.metadata import TopicInfo
-from offsetfs.mirror import topics
+from offsetfs.mirror import timing, topics
 from offsetfs.mirror.options import MirrorOptions
 from offsetfs.mirror.topics import CLEANUP_POLICY, SettingChanges
 from offsetfs.protocol.error_codes import ErrorCode
@@ -33,9 +33,6 @@ from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.directory import MirroredTopic, MirrorFile
 from offsetfs.storage.errors import InvalidConfig
-
-SETTINGS_S = 300.0
-"""How often the settings of topics are asked for, after the start."""
 
 _DESCRIBE_CONFIGS = ": the user of --config needs DESCRIBE_CONFIGS of the topic"
 
@@ -81,7 +78,7 @@ class SettingsMirror:
             settings, refused = await self._described(found)
         except ClientError:  # asked again with the next refresh
             return known
-        self._next = trio.current_time() + SETTINGS_S
+        self._next = trio.current_time() + timing.SETTINGS_S
         # What is known already is not said again at each start.
         self._report({name: reason for name, reason in refused.items() if known.topics[name].knows_settings})
         current = {each.name: known.topics[each.name] for each in found}
@@ -183,6 +180,15 @@ class SettingsMirror:
                 self._directory.set_cleaner_offset(each, 0)
             elif was_unknown and recorded.knows_settings and not may_have_gaps and is_cleaned:
                 self._directory.set_cleaner_offset(each, None)
+
+
+def make_archive(directory: LogDirectory, known: MirrorFile) -> None:
+    """Record that nothing is deleted or compacted, in a thread. Its topics may have been mirrored without `keep`."""
+    for topic in known.topics:
+        if directory.config_of(topic).is_compacted:
+            directory.configure(topic, {CLEANUP_POLICY: "delete"})
+    if not known.keep:
+        directory.set_mirror(replace(known, keep=True))
 
 
 def _changes_text(changes: SettingChanges) -> str:

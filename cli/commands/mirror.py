@@ -140,7 +140,7 @@ def _mirror(log_directory: str, source: MirrorSource, metrics: Address | None) -
     from offsetfs.cli.terminal.progress import open_for_writing
     from offsetfs.client.errors import ClientError
     from offsetfs.fs.mounting import descriptor_limits
-    from offsetfs.mirror.mirror import MirrorError
+    from offsetfs.mirror.errors import MirrorError
     from offsetfs.mirror.process import mirror
 
     descriptor_limits.raise_limit()  # each partition needs some, and 1,024 is the usual limit

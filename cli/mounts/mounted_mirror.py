@@ -21,7 +21,7 @@ from offsetfs.client.errors import ClientError
 from offsetfs.fs.companion import CompanionReport, OnFault
 from offsetfs.fs.options import own_cache_directory
 from offsetfs.fs.reporting.error_log import Fault
-from offsetfs.mirror.mirror import MirrorError
+from offsetfs.mirror.errors import MirrorError
 from offsetfs.mirror.process import MirrorBeside, cluster_id
 from offsetfs.mirror.status import MirrorStatus
 from offsetfs.storage import LogDirectory

@@ -7,7 +7,7 @@ import trio
 from running_broker import Running
 
 from offsetfs.client.cluster import ClusterClient
-from offsetfs.mirror import mirror as mirror_module
+from offsetfs.mirror import upkeep
 from offsetfs.mirror.mirror import Mirror
 from offsetfs.mirror.options import MirrorOptions
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, TopicPartition
@@ -26,7 +26,7 @@ def append(log: Log, size: int) -> None:
 async def test_a_log_is_synced_after_a_number_of_bytes_and_others_are_not(
     running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mirror_module, "FLUSH_BYTES", 200_000)
+    monkeypatch.setattr(upkeep, "FLUSH_BYTES", 200_000)
     for _ in range(3):
         append(source.log(LARGE), 100_000)
     append(source.log(SMALL), 100_000)

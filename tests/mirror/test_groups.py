@@ -12,7 +12,8 @@ import trio
 from running_broker import Running
 
 from offsetfs.client.cluster import ClusterClient
-from offsetfs.mirror.mirror import Mirror, MirrorError
+from offsetfs.mirror.errors import MirrorError
+from offsetfs.mirror.mirror import Mirror
 from offsetfs.mirror.options import MirrorOptions
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode

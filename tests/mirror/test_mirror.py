@@ -21,11 +21,12 @@ from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.connection import BrokerConnection
 from offsetfs.client.errors import AuthenticationFailed, TlsFailed
 from offsetfs.client.properties import ClientProperties
-from offsetfs.mirror import fetcher
-from offsetfs.mirror import mirror as mirror_module
-from offsetfs.mirror.mirror import Mirror, MirrorError
+from offsetfs.mirror import fetcher, timing
+from offsetfs.mirror.errors import MirrorError
+from offsetfs.mirror.mirror import Mirror
 from offsetfs.mirror.options import EARLIEST, EARLIEST_LOCAL, LATEST, MirrorOptions, OnGap
 from offsetfs.mirror.process import MirrorBeside, MirrorSource
+from offsetfs.mirror.starts import PartitionStarts
 from offsetfs.mirror.status import MirrorStatus, status_of
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
@@ -100,7 +101,7 @@ async def test_a_running_mirror_follows_appends_new_partitions_and_topics(
     directory: LogDirectory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(mirror_module, "REFRESH_S", 0.05)
+    monkeypatch.setattr(timing, "REFRESH_S", 0.05)
     events = list[str]()
     async with ClusterClient([running.address]) as client, trio.open_nursery() as nursery:
         nursery.start_soon(Mirror(directory, client, "source:9092", MirrorOptions(), events.append).run)
@@ -492,7 +493,7 @@ async def test_a_topic_counts_as_deleted_when_it_has_been_missing_for_a_while(
     missing_s: float,
     is_over: bool,
 ) -> None:
-    monkeypatch.setattr(mirror_module, "MISSING_S", missing_s)
+    monkeypatch.setattr(timing, "MISSING_S", missing_s)
     events = list[str]()
     append(source.log(USERS), b"one")
     async with ClusterClient([running.address]) as client, trio.open_nursery() as nursery:
@@ -503,7 +504,7 @@ async def test_a_topic_counts_as_deleted_when_it_has_been_missing_for_a_while(
         mirror.metadata_is_old()
         found = mirror.partitions[USERS]
         with trio.fail_after(5):
-            while not found.is_stopped and not mirror._missing_since:
+            while not found.is_stopped and not mirror._topics._missing_since:
                 await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
     assert (found.is_stopped, events) == (is_over, ["users: deleted at the source; its records stay here"] * is_over)
@@ -680,7 +681,7 @@ async def test_once_ends_with_an_error_when_remote_storage_sends_nothing_for_lon
     running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(source.log(ORDERS), b"a")
-    monkeypatch.setattr(mirror_module, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(timing, "PATIENCE_S", 0.2)
 
     def change(request: Any, response: Any) -> None:
         if isinstance(request, m.FetchRequest):
@@ -756,7 +757,7 @@ async def test_from_still_counts_after_a_kill_before_the_first_offset_is_decided
 
     append(source.log(ORDERS), b"a")
     with monkeypatch.context() as patch:
-        patch.setattr(Mirror, "_begin", killed)
+        patch.setattr(PartitionStarts, "begin", killed)
         with pytest.raises(_Killed):
             await mirrored(running, directory, FROM_LATEST)
     assert directory.has(ORDERS)
@@ -793,8 +794,8 @@ async def test_a_leader_that_cannot_be_reached_is_reported_and_ends_a_single_run
 ) -> None:
     append(source.log(ORDERS), b"one")
     append(source.log(USERS), b"two")
-    monkeypatch.setattr(mirror_module, "SILENT_S", 0.0)
-    monkeypatch.setattr(mirror_module, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(timing, "SILENT_S", 0.0)
+    monkeypatch.setattr(timing, "PATIENCE_S", 0.5)
     with_dead_leader(monkeypatch, "users")
     reported, stopped = await mirrored(running, directory)
     assert "127.0.0.1:1" in reported
@@ -808,7 +809,7 @@ async def test_status_says_that_a_partition_waits_for_its_leader(
     node: int, running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(source.log(USERS), b"two")
-    monkeypatch.setattr(mirror_module, "SILENT_S", 0.0)
+    monkeypatch.setattr(timing, "SILENT_S", 0.0)
     events = list[str]()
     async with ClusterClient([running.address]) as client, trio.open_nursery() as nursery:
         mirror = Mirror(directory, client, "source:9092", MirrorOptions(), events.append)
@@ -851,7 +852,7 @@ async def test_once_waits_for_a_topic_that_has_no_partitions_at_the_moment(
 ) -> None:
     append(source.log(ORDERS), b"one")
     append(source.log(USERS), b"two")
-    monkeypatch.setattr(mirror_module, "PATIENCE_S", 5.0 if passes else 0.3)
+    monkeypatch.setattr(timing, "PATIENCE_S", 5.0 if passes else 0.3)
     left = 3
 
     def change(_: Any, response: Any) -> None:
@@ -883,8 +884,8 @@ async def test_an_error_of_a_partition_that_may_pass_is_reported_and_tried_again
 ) -> None:
     append(source.log(ORDERS), b"one")
     append(source.log(USERS), b"two")
-    monkeypatch.setattr(mirror_module, "SILENT_S", 0.0)
-    monkeypatch.setattr(mirror_module, "PATIENCE_S", 5.0 if passes else 0.3)
+    monkeypatch.setattr(timing, "SILENT_S", 0.0)
+    monkeypatch.setattr(timing, "PATIENCE_S", 5.0 if passes else 0.3)
     left = 3
 
     def change(request: Any, response: Any) -> None:
@@ -939,7 +940,7 @@ async def test_a_full_disk_does_not_end_a_running_mirror_when_a_topic_is_new(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", directory.path)
 
-    monkeypatch.setattr(mirror_module, "REFRESH_S", 0.1)
+    monkeypatch.setattr(timing, "REFRESH_S", 0.1)
     new, events = TopicPartition("new", 0), list[str]()
     async with ClusterClient([running.address]) as client, trio.open_nursery() as nursery:
         mirror = Mirror(directory, client, "source:9092", MirrorOptions(), events.append)

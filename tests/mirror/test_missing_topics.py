@@ -12,7 +12,9 @@ from changed_responses import change_responses
 from running_broker import Running
 
 from offsetfs.client.cluster import ClusterClient
-from offsetfs.mirror.mirror import Mirror, MirrorError
+from offsetfs.mirror import timing
+from offsetfs.mirror.errors import MirrorError
+from offsetfs.mirror.mirror import Mirror
 from offsetfs.mirror.options import MirrorOptions
 from offsetfs.mirror.status import status_of
 from offsetfs.protocol import messages as m
@@ -95,8 +97,8 @@ async def test_a_cluster_without_a_visible_topic_is_an_error(
 async def test_topics_that_a_running_mirror_may_not_describe_any_more_do_not_count_as_deleted(
     hide: Hide, running: Running, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("offsetfs.mirror.mirror.REFRESH_S", 0.01)
-    monkeypatch.setattr("offsetfs.mirror.mirror.MISSING_S", 0.0)
+    monkeypatch.setattr(timing, "REFRESH_S", 0.01)
+    monkeypatch.setattr(timing, "MISSING_S", 0.0)
     async with ClusterClient([running.address]) as client, trio.open_nursery() as nursery:
         send, events = trio.open_memory_channel[str](10)
         mirror = Mirror(directory, client, "source:9092", MirrorOptions(), send.send_nowait)

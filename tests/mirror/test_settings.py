@@ -14,8 +14,7 @@ from keyed_logs import Keyed, keyed
 from running_broker import Running
 
 from offsetfs.client.cluster import ClusterClient
-from offsetfs.mirror import settings as settings_module
-from offsetfs.mirror import topics
+from offsetfs.mirror import timing, topics
 from offsetfs.mirror.mirror import Mirror
 from offsetfs.mirror.options import MirrorOptions
 from offsetfs.protocol import messages as m
@@ -70,8 +69,8 @@ async def test_settings_that_change_at_the_source_are_followed(
 async def test_settings_are_followed_while_the_mirror_runs(
     running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("offsetfs.mirror.mirror.REFRESH_S", 0.01)
-    monkeypatch.setattr(settings_module, "SETTINGS_S", 0.01)
+    monkeypatch.setattr(timing, "REFRESH_S", 0.01)
+    monkeypatch.setattr(timing, "SETTINGS_S", 0.01)
     async with ClusterClient([running.address]) as client, trio.open_nursery() as nursery:
         send, events = trio.open_memory_channel[str](10)
         mirror = Mirror(directory, client, "source:9092", MirrorOptions(topics=ONCE.topics), send.send_nowait)
