@@ -129,7 +129,8 @@ class GroupMirror:
         text = sentence(error)
         if self.failures.get(group) != text:
             self.failures[group] = text
-            self._on_event(f"{f'group {group}' if group else 'groups'}: offsets are not taken over: {text}")
+            again = "" if self._is_once else "; trying again"
+            self._on_event(f"{f'group {group}' if group else 'groups'}: offsets are not taken over: {text}{again}")
 
     async def _groups_of(self, node: int) -> list[str]:
         response = await self._client.request(m.ListGroupsRequest(), node=node)

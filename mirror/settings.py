@@ -148,7 +148,10 @@ class SettingsMirror:
 
     def _configure(self, name: str, before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
         own = self._directory.settings_of(name)
-        changes, kept = topics.followed_settings(before, now, own, self._options)
+        changes: SettingChanges = {}
+        kept = list[str]()
+        if before != now:
+            changes, kept = topics.followed_settings(before, now, own, self._options)
         given = {each: text for each, text in self._options.settings.items() if own.get(each) != text}
         events = list[str]()
         if changes or given:
