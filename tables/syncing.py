@@ -173,24 +173,24 @@ class TableSync:
         return any(pattern.fullmatch(topic) for pattern in self._options.topics)
 
     def _recreated(self, partition: TopicPartition) -> str:
-        name, topic = self._table.name, partition.topic
+        name, progress, topic = self._table.sql, self._table.sql_progress, partition.topic
         return (
             f"{topic} was deleted and created again: the rows are of another topic of that name; choose another "
-            f"--table, or delete them: DELETE FROM {name} WHERE topic_name = '{topic}', and the same in {name}_progress"
+            f"--table, or delete them: DELETE FROM {name} WHERE topic_name = '{topic}', and the same in {progress}"
         )
 
     def _missing(self, partition: TopicPartition) -> str:
-        name, topic = self._table.name, partition.topic
+        name, progress, topic = self._table.sql, self._table.sql_progress, partition.topic
         return (
             f"{self._directory.path} has no such partition: its rows stay, because it may have been lost; if it was "
             f"deleted, DELETE FROM {name} WHERE topic_name = '{topic}' AND partition_id = {partition.partition}, and "
-            f"the same in {name}_progress"
+            f"the same in {progress}"
         )
 
     def _without_id(self, partition: TopicPartition) -> str:
         return (
             "partition.metadata is missing, so that it is unknown whether the rows are of this topic; restore it, or "
-            f"set topic_id to NULL in {self._table.name}_progress"
+            f"set topic_id to NULL in {self._table.sql_progress}"
         )
 
     def _refuse(self, partition: TopicPartition, reason: str) -> None:

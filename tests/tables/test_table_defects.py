@@ -87,7 +87,7 @@ def test_mirrored_deletes_name_a_partition_that_is_missing(
     assert synced.run("--mirror-deletes") == 32
     error = capsys.readouterr().err
     assert f"orders-0: {synced.path} has no such partition: its rows stay" in error and error.count("\n") == 1
-    assert "DELETE FROM messages WHERE topic_name = 'orders' AND partition_id = 0" in error
+    assert "DELETE FROM \"messages\" WHERE topic_name = 'orders' AND partition_id = 0" in error
     assert (synced.offsets(), synced.offsets(users)) == ([0, 1], [0, 1])
     assert synced.run() == 0
 
