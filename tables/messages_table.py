@@ -7,7 +7,7 @@ after a progress that was deleted, is completed: rows that are there are compare
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -192,12 +192,18 @@ class MessagesTable:
         statement = f"SELECT COUNT(*) FROM {self.sql} WHERE {_BETWEEN}"
         return int(self.database.query(statement, (partition.topic, partition.partition, start, stop))[0][0])
 
-    def delete_all_but(self, partition: TopicPartition, start: int, stop: int, kept: set[int]) -> int:
-        """Delete the rows of a range of offsets that are not in `kept`; return how many. TableError."""
+    def delete_all_but(
+        self, partition: TopicPartition, start: int, stop: int, kept: set[int], check: Callable[[Sequence[int]], None]
+    ) -> int:
+        """Delete the rows of a range of offsets that are not in `kept`; return how many. TableError.
+
+        `check` is called with their offsets, ascending, before; what it raises ends the call, and nothing is deleted.
+        """
         place = (partition.topic, partition.partition, start, stop)
         with self.database.transaction():
             found = self.database.query(f"SELECT {OFFSET} FROM {self.sql} WHERE {_BETWEEN}", place)
             gone = sorted(int(offset) for (offset,) in found if int(offset) not in kept)
+            check(gone)
             for first, last in _runs(gone):
                 self.database.change(f"DELETE FROM {self.sql} WHERE {_BETWEEN}", (*place[:2], first, last + 1))
         return len(gone)

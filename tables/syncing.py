@@ -26,7 +26,7 @@ from offsetfs.storage import (
 )
 from offsetfs.storage.errors import StorageError, sentence
 from offsetfs.tables.deletions import RowDeletions
-from offsetfs.tables.errors import UnstorableRecord
+from offsetfs.tables.errors import SyncRefused, UnstorableRecord
 from offsetfs.tables.message_uuids import origin_of
 from offsetfs.tables.messages_table import MessagesTable
 from offsetfs.tables.record_rows import RecordRows, RowSource, record_rows
@@ -53,10 +53,6 @@ class SyncOptions:
     """Whether rows go on behind records that are lost or cannot be read."""
     mirrors_deletes: bool = False
     uses_producers: bool = True
-
-
-class SyncRefused(Exception):
-    """A partition cannot be synchronized, for this reason; the message has the remedy."""
 
 
 @dataclass(slots=True)
@@ -289,7 +285,13 @@ class TableSync:
             try:
                 view = self._view_of(each)
                 _check_end(view.log, each.next_offset)  # what a cut log lacks was not deleted by retention
-                each.deleted += each.deletions.apply(self._table, each.partition, view, each.next_offset)
+                each.deleted += each.deletions.apply(
+                    self._table,
+                    each.partition,
+                    view,
+                    each.next_offset,
+                    may_lack_offsets=self._directory.may_lack_offsets(each.partition),
+                )
             except (SyncRefused, StorageError, OSError) as error:
                 each.has_failed = True
                 self._on_event(f"{each.partition}: {sentence(error)}")
