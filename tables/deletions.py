@@ -67,13 +67,14 @@ def _check_loss(log: Log, gone: Sequence[int]) -> None:
     """
     if not gone:
         return
-    present = {each for _, _, offsets in _ranges(log, RAW, max(gone[0], log.log_start_offset), gone[-1] + 1) for each in offsets}
+    first = max(gone[0], log.log_start_offset)
+    present = {each for _, _, offsets in _ranges(log, RAW, first, gone[-1] + 1) for each in offsets}
     log.refresh()  # retention may have removed segments meanwhile
     lost = [each for each in gone if each >= log.log_start_offset and each not in present]
     if lost:
         raise SyncRefused(
-            f"the log lacks offsets from {lost[0]} to {lost[-1]}, and it was never compacted: they were lost, and their "
-            "rows stay; offsetfs verify names the place"
+            f"the log lacks offsets from {lost[0]} to {lost[-1]}, and it was never compacted: they were lost, and "
+            "their rows stay; offsetfs verify names the place"
         )
 
 
