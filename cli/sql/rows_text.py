@@ -40,6 +40,20 @@ def table_lines(result: QueryResult) -> Iterator[str]:
     yield f"({counted(count, 'row')})"
 
 
+def expanded_lines(result: QueryResult) -> Iterator[str]:
+    """Yield a line for each column of each row, for values that are wider than a terminal."""
+    if not result.columns:
+        return
+    width = max(map(len, map(printable, result.columns)))
+    count = 0
+    for row in result.rows:
+        count += 1
+        yield f"-[ {count} ]-".ljust(width + 1, "-") + "+---"
+        for name, value in zip(result.columns, row, strict=True):
+            yield f"{printable(name).ljust(width)} | {cell_text(value)}".rstrip()
+    yield f"({counted(count, 'row')})"
+
+
 def plan_lines(result: QueryResult) -> Iterator[str]:
     """Yield the lines of an EXPLAIN: DuckDB's plan, and what each scan reads of the log directory."""
     for row in result.rows:
