@@ -70,12 +70,22 @@ class MessagesTable:
         self.database.create(self._table, self._columns, is_indexed=is_indexed)
 
     def check(self, columns: Sequence[str] | None = None, remedy: str = "--create creates it") -> None:
-        """Raise TableError unless the table and that of its progress have the columns that are used."""
+        """Raise TableError unless the table and that of its progress have the columns that are used.
+
+        Without `columns`, those that are filled: the table must have no others of ours. They would be null in its rows,
+        and a load would take them for null keys, values and headers.
+        """
         for table, wanted in self._wanted(columns or self._columns):
             found = self.database.columns(table)
             if not found:
                 raise TableError(f"{self.database.name} has no table {table}; {remedy}")
             self._check_columns(table, wanted, found)
+            left_out = [each for each in COLUMNS if each in found and each not in wanted]
+            if columns is None and table == self._table and left_out:
+                raise TableError(
+                    f"{self.database.name}: the table {table} has {', '.join(left_out)} as well, which --columns "
+                    "leaves out: leave out --columns, or choose another table with --table"
+                )
 
     def _wanted(self, columns: Sequence[str]) -> tuple[tuple[TableName, Sequence[str]], ...]:
         """Return both tables, and the columns that each has to have."""

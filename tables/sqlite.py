@@ -45,7 +45,10 @@ class SqliteDatabase:
         self.identity = f"sqlite:///{os.path.abspath(path)}"
         is_new = not os.path.exists(path)
         if is_new and not may_create:
-            raise TableError(f"{self.name}: there is no such file; --create creates it")
+            raise TableError(f"{self.name}: there is no such file; offsetfs table sync --create creates it")
+        folder = os.path.dirname(path) or "."
+        if is_new and not os.path.isdir(folder):
+            raise TableError(f"{self.name}: there is no folder {folder}; create it")
         with self._reported():
             self._connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
             try:

@@ -67,7 +67,7 @@ def filled(synced: Synced, log: Log) -> Synced:
         (["--create", "--table", "sqlite_x"], 1, "SQLite keeps names that begin with sqlite_ for itself"),
         (["--create", "--topic", "order"], 32, "has no topic of these names; did you mean orders?"),
         (["--create", "--password-file", "/nowhere"], 1, "--password-file: /nowhere: No such file or directory"),
-        ([], 32, "there is no such file; --create creates it"),
+        ([], 32, "there is no such file; offsetfs table sync --create creates it"),
     ],
 )
 def test_wrong_calls(
@@ -119,6 +119,26 @@ def test_a_table_of_others_is_refused(filled: Synced, capsys: pytest.CaptureFixt
         database.execute("CREATE TABLE messages (id INTEGER, payload TEXT)")
     assert filled.run() == 32
     assert "the table messages has no column message_uuid, topic_name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", ["message_key", "message_uuid,message_key", "payload"])
+def test_columns_of_a_table_are_not_left_null(
+    filled: Synced, log: Log, capsys: pytest.CaptureFixture[str], columns: str
+) -> None:
+    assert filled.run("--create") == 0
+    add(log, 2, b"c")
+    for words in ([], ["--create"]):
+        assert filled.run("--columns", columns, *words) == 32
+        error = capsys.readouterr().err
+        assert "headers, producer_id, created_at as well, which --columns leaves out" in error
+        assert error.count("\n") == 1
+    assert filled.offsets() == [0, 1]
+
+
+def test_a_folder_of_sqlite_that_is_not_there_is_named(filled: Synced, capsys: pytest.CaptureFixture[str]) -> None:
+    filled.url = "sqlite:////no/such/orders.db"
+    assert filled.run("--create") == 32
+    assert "there is no folder /no/such; create it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("module", ["psycopg", "sqlalchemy"])
