@@ -52,6 +52,9 @@ _HINT_OF_BYTES = (
     "key and value are bytes: key_text, value_text and value_json are what text functions take, octet_length(value) is "
     "a size"
 )
+_NO_COMMANDS = (
+    "commands that begin with a backslash are those of the prompt; SHOW TABLES and DESCRIBE TOPIC are statements"
+)
 _HINT_OF_WRITES = "topics can only be read here; offsetfs append, delete-records and delete change them"
 _WRITES = re.compile(
     r"is not an table|is of type View|Can only (delete from|update) base table|Can only modify view", re.IGNORECASE
@@ -155,6 +158,8 @@ class SqlSession:
         try:
             return [each.query.strip() for each in self._connection.extract_statements(text)]
         except duckdb.Error as error:
+            if text.lstrip().startswith(("\\", ".")):
+                raise SqlError(_NO_COMMANDS) from error
             raise self._explained(error, text) from error
 
     def parameters_of(self, statement: str, parameters: Mapping[str, object]) -> dict[str, object]:
@@ -211,9 +216,12 @@ class SqlSession:
     def copy(self, statement: str, parameters: Mapping[str, object] | None, path: str, options: str) -> None:
         """Write the rows of a query into a file, by DuckDB's COPY with `options` such as `FORMAT csv`.
 
-        Bytes are written as text where they are UTF-8, except in Parquet. Raises as `run`.
+        Bytes are written as text where they are UTF-8, except in Parquet. Raises as `run`; `SqlError` for a statement
+        that is no query.
         """
         self._check_writes(statement, parameters or {})
+        if self._kind_of(statement) != duckdb.StatementType.SELECT:
+            raise SqlError("only the rows of a query can be written in this format; --format table takes any statement")
         query = statement.rstrip().rstrip(";")
         if "parquet" not in options.lower():
             kinds = [(str(row[0]), str(row[1])) for row in self.run(f"DESCRIBE {query}", parameters).rows]

@@ -64,6 +64,13 @@ def test_a_table_is_printed_with_aligned_columns(logs: str, capsys: pytest.Captu
     assert sql(capsys, logs, 'SELECT value FROM orders WHERE "offset" = 9')[0] == "value\n------\n\\xff0a\n(1 row)\n"
 
 
+def test_characters_of_east_asia_take_two_cells(logs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    query = "SELECT * FROM (VALUES ('中文', 1), ('a', 2), ('e\u0301', 3)) AS found(text, number)"
+    assert sql(capsys, logs, query)[0] == (
+        "text | number\n-----+-------\n中文 |      1\na    |      2\ne\u0301    |      3\n(3 rows)\n"
+    )
+
+
 def test_all_formats_have_the_same_rows(logs: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     query = 'SELECT "offset", key, value, "timestamp" FROM orders ORDER BY ALL'
     outputs: dict[str, bytes] = {}
@@ -122,6 +129,14 @@ def test_explain_names_ranges_and_columns_as_the_page_shows(logs: str, capsys: p
             "there is no topic ordres; did you mean orders?\n\nLINE 1: SELECT 1 FROM ordres",
         ),
         (("SELECT $day",), 1, "the statement has the parameter $day; give it with --param day=VALUE"),
+        (
+            ("\\d",),
+            1,
+            "commands that begin with a backslash are those of the prompt; SHOW TABLES and DESCRIBE TOPIC are",
+        ),
+        ((".tables",), 1, "SHOW TABLES"),
+        (("SET threads = 1", "--format", "csv"), 1, "only the rows of a query can be written in this format; --format"),
+        (("EXPLAIN SELECT 1", "--format", "json"), 1, "--format table takes any statement"),
         (("SELECT ?",), 1, "the statement has a parameter without a name; write $NAME, and give --param NAME=VALUE"),
         (("SELECT length(key) FROM orders",), 1, "\n    Candidate functions:"),
         (("SELECT 1", "-p", "day"), 1, "--param 'day' is not NAME=VALUE"),
