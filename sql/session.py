@@ -1,6 +1,6 @@
 """A connection to DuckDB in which each topic of a log directory is a table.
 
-    orders                 the records of a topic: the columns of Spark's source, `value_text`, `value_json`
+    orders                 the records of a topic: the columns of Spark's source, `key_text`, `value_text`, `value_json`
     __consumer_offsets     the committed offsets of consumer groups
 
 The tables are views over `TopicTable`. Nothing is written into the log directory. DuckDB loads no extension from the
@@ -31,7 +31,8 @@ from offsetfs.storage.errors import StorageError
 
 _COLUMNS = (
     'key, value, topic, "partition", "offset", "timestamp", "timestampType", headers,'
-    " try(decode(value)) AS value_text, try_cast(try(decode(value)) AS JSON) AS value_json"
+    " try(decode(key)) AS key_text, try(decode(value)) AS value_text,"
+    " try_cast(try(decode(value)) AS JSON) AS value_json"
 )
 
 _FETCH_ROWS = 2048
@@ -43,6 +44,21 @@ _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(ANALYZE\s+)?(\([^()]*\)\s*)?", re.IGNORECA
 
 _BARE_OFFSET = re.compile(r'(?<![".\w])offset(?![".\w])(?!\s+[\d$?])', re.IGNORECASE)
 """The name of the column without quotes, and no clause OFFSET 10."""
+
+_QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/""", re.DOTALL)
+"""What has no names of tables without quotes: texts, names in quotes, comments."""
+
+_HINT_OF_BYTES = (
+    "key and value are bytes: key_text, value_text and value_json are what text functions take, octet_length(value) is "
+    "a size"
+)
+_NO_COMMANDS = (
+    "commands that begin with a backslash are those of the prompt; SHOW TABLES and DESCRIBE TOPIC are statements"
+)
+_HINT_OF_WRITES = "topics can only be read here; offsetfs append, delete-records and delete change them"
+_WRITES = re.compile(
+    r"is not an table|is of type View|Can only (delete from|update) base table|Can only modify view", re.IGNORECASE
+)
 
 _RESERVED_QUERY = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
 
@@ -142,6 +158,8 @@ class SqlSession:
         try:
             return [each.query.strip() for each in self._connection.extract_statements(text)]
         except duckdb.Error as error:
+            if text.lstrip().startswith(("\\", ".")):
+                raise SqlError(_NO_COMMANDS) from error
             raise self._explained(error, text) from error
 
     def parameters_of(self, statement: str, parameters: Mapping[str, object]) -> dict[str, object]:
@@ -150,6 +168,8 @@ class SqlSession:
             name for each in self._connection.extract_statements(statement) for name in each.named_parameters
         )
         missing = [each for each in names if each not in parameters]
+        if missing and missing[0].isdigit():
+            raise SqlError("the statement has a parameter without a name; write $NAME, and give --param NAME=VALUE")
         if missing:
             raise SqlError(f"the statement has the parameter ${missing[0]}; give it with --param {missing[0]}=VALUE")
         return {each: parameters[each] for each in names}
@@ -165,7 +185,13 @@ class SqlSession:
             return self._explain(statement, plain, parameters)
         cursor = self._execute(statement, parameters)
         columns = tuple(each[0] for each in cursor.description or ())
+        if columns == ("Count",) and self._kind_of(statement) == duckdb.StatementType.CREATE:
+            list(self._rows(cursor))  # DuckDB counts rows, which are none of the statement
+            return QueryResult((), iter(()))
         return QueryResult(columns, self._rows(cursor))
+
+    def _kind_of(self, statement: str) -> duckdb.StatementType:
+        return self._connection.extract_statements(statement)[0].type
 
     def check_output(self, path: str) -> None:
         """Raise `SqlError` for a path in the log directory: COPY would replace a segment of that name."""
@@ -190,9 +216,12 @@ class SqlSession:
     def copy(self, statement: str, parameters: Mapping[str, object] | None, path: str, options: str) -> None:
         """Write the rows of a query into a file, by DuckDB's COPY with `options` such as `FORMAT csv`.
 
-        Bytes are written as text where they are UTF-8, except in Parquet. Raises as `run`.
+        Bytes are written as text where they are UTF-8, except in Parquet. Raises as `run`; `SqlError` for a statement
+        that is no query.
         """
         self._check_writes(statement, parameters or {})
+        if self._kind_of(statement) != duckdb.StatementType.SELECT:
+            raise SqlError("only the rows of a query can be written in this format; --format table takes any statement")
         query = statement.rstrip().rstrip(";")
         if "parquet" not in options.lower():
             kinds = [(str(row[0]), str(row[1])) for row in self.run(f"DESCRIBE {query}", parameters).rows]
@@ -274,6 +303,11 @@ class SqlSession:
 
     def _explained(self, error: duckdb.Error, statement: str) -> SqlError:
         text = str(error).strip()
+        unquoted = self._unquoted_topic(text, statement)
+        if unquoted is not None and isinstance(
+            error, duckdb.ParserException | duckdb.CatalogException | duckdb.BinderException
+        ):
+            return SqlError(f"{text}\n\n{unquoted} is a topic; write {quoted(unquoted)} with quotes")
         if isinstance(error, duckdb.CatalogException) and "Table with name" in text:
             name = text.split("Table with name ", 1)[1].split(" does not exist", 1)[0]
             near = difflib.get_close_matches(name, self._known, n=3, cutoff=0.5)
@@ -282,7 +316,22 @@ class SqlSession:
             return SqlError(f"there is no topic {name}; {known}" + (f"\n\n{where}" if where else ""))
         if isinstance(error, duckdb.ParserException) and _BARE_OFFSET.search(statement):
             text += '\n\nOFFSET is a word of SQL; write "offset" with quotes, or TABLE.offset'
+        elif re.search(r"\(BLOB( ->|[,)])|, BLOB[,)]", text) is not None:
+            text += f"\n\n{_HINT_OF_BYTES}"
+        elif _WRITES.search(text) is not None:
+            text += f"\n\n{_HINT_OF_WRITES}"
         return SqlError(text)
+
+    def _unquoted_topic(self, message: str, statement: str) -> str | None:
+        """Return a topic that a wrong statement has without the quotes that its name needs."""
+        plain = _QUOTED.sub(" ", statement)
+        for table in self._known:
+            if re.fullmatch(r"[^\W\d]\w*", table):
+                if table in _reserved() and f'at or near "{table}"' in message:
+                    return table
+            elif re.search(rf"(?<![\w.-]){re.escape(table)}(?![\w.-])", plain, re.IGNORECASE):
+                return table
+        return None
 
 
 def _table_names(topics: Collection[str]) -> dict[str, str]:
@@ -333,6 +382,12 @@ def quoted(name: str) -> str:
 def _reserved() -> frozenset[str]:
     with duckdb.connect() as connection:
         return frozenset(str(row[0]) for row in connection.execute(_RESERVED_QUERY).fetchall())
+
+
+def is_complete(text: str) -> bool:
+    """Return whether a text ends with the semicolon of a statement: not one of a text, a name or a comment."""
+    plain = _QUOTED.sub("", text)
+    return plain.rstrip().endswith(";") and not any(each in plain for each in ("'", '"', "/*"))
 
 
 def _listing(tables: Sequence[str]) -> str:

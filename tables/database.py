@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from offsetfs.tables.record_rows import RecordRows
+from offsetfs.tables.table_names import TableName
 
 Row = tuple[Any, ...]
 
@@ -14,8 +15,11 @@ Row = tuple[Any, ...]
 class Database(Protocol):
     """One connection. Every method raises TableError for what the database refuses.
 
-    Statements have `?` where a parameter is, and no other question mark.
+    Statements have `?` where a parameter is. Names of tables in them are those that `quoted` returns.
     """
+
+    scheme: str
+    """Of the URL."""
 
     @property
     def name(self) -> str:
@@ -37,13 +41,16 @@ class Database(Protocol):
     def stream(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[Row]:
         """Yield rows as they arrive: the result may be larger than memory. Nothing else runs until it is closed."""
 
-    def insert(self, table: str, columns: Sequence[str], rows: RecordRows) -> None:
+    def quoted(self, table: TableName) -> str:
+        """Return the name of a table as statements have it."""
+
+    def insert(self, table: TableName, columns: Sequence[str], rows: RecordRows) -> None:
         """Insert rows, within a transaction."""
 
-    def columns(self, table: str) -> frozenset[str]:
+    def columns(self, table: TableName) -> frozenset[str]:
         """Return the names of the columns of a table; none if there is no such table."""
 
-    def create(self, table: str, columns: Sequence[str], *, is_indexed: bool) -> None:
+    def create(self, table: TableName, columns: Sequence[str], *, is_indexed: bool) -> None:
         """Create the table and that of its progress, as far as they do not exist."""
 
     def content(self, column: str) -> str:

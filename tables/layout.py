@@ -7,8 +7,6 @@ messages_progress   topic_name, partition_id, topic_id (32 hex digits or null), 
 
 from __future__ import annotations
 
-import re
-
 from offsetfs.tables.errors import TableError
 
 TOPIC, PARTITION, OFFSET = "topic_name", "partition_id", "message_offset"
@@ -24,13 +22,6 @@ CONTENT = (OFFSET, MESSAGE_KEY, PAYLOAD, HEADERS, TIME)
 PROGRESS_COLUMNS = (TOPIC, PARTITION, "topic_id", "next_offset")
 
 TOPIC_LENGTH_MAX = 249
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}(\.[A-Za-z_][A-Za-z0-9_]{0,49})?\Z")
-
-
-def check_table_name(name: str) -> None:
-    """Raise TableError unless `name` is a table, or a schema and a table: letters, digits and underscores."""
-    if _NAME.fullmatch(name) is None:
-        raise TableError(f"{name!r} is no name of a table: letters, digits and _, at most 50, such as messages")
 
 
 def columns_of_names(names: str | None) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ after a progress that was deleted, is completed: rows that are there are compare
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +24,9 @@ from offsetfs.tables.layout import (
     PROGRESS_COLUMNS,
     TOPIC,
     UUID,
-    check_table_name,
 )
 from offsetfs.tables.record_rows import RecordRows
+from offsetfs.tables.table_names import TableName, parse_table_name
 
 _OF_PARTITION = f"{TOPIC} = ? AND {PARTITION} = ?"
 _BETWEEN = f"{_OF_PARTITION} AND {OFFSET} >= ? AND {OFFSET} < ?"
@@ -43,39 +43,67 @@ class TableProgress:
 class MessagesTable:
     """One table of a database, with the columns that are filled."""
 
-    __slots__ = ("_columns", "_progress", "database", "name")
+    __slots__ = ("_columns", "_progress", "_table", "database", "name", "sql", "sql_progress")
 
     def __init__(self, database: Database, name: str, columns: Sequence[str] = COLUMNS) -> None:
-        check_table_name(name)
+        """`name` is that of --table, see `table_names`; TableError for one that the database cannot have."""
         self.database = database
-        self.name = name
         self._columns = tuple(columns)
-        self._progress = f"{name}_progress"
+        self._table = parse_table_name(name, database.scheme)
+        self.name = str(self._table)
+        """For messages."""
+        self._progress = self._table.progress
+        self.sql, self.sql_progress = database.quoted(self._table), database.quoted(self._progress)
+        """Both tables as statements have them."""
 
     # --- the table itself --------------------------------------------------------------------------------------------
 
     def create(self, *, is_indexed: bool) -> None:
-        """Create the table, its indexes and that of its progress, as far as they do not exist; TableError."""
-        self.database.create(self.name, self._columns, is_indexed=is_indexed)
+        """Create the table, its indexes and that of its progress, as far as they do not exist.
+
+        TableError, before anything is created if a table of one of these names has other columns.
+        """
+        for table, wanted in self._wanted(self._columns):
+            found = self.database.columns(table)
+            if found:
+                self._check_columns(table, wanted, found)
+        self.database.create(self._table, self._columns, is_indexed=is_indexed)
 
     def check(self, columns: Sequence[str] | None = None, remedy: str = "--create creates it") -> None:
-        """Raise TableError unless the table and that of its progress have the columns that are used."""
-        for table, wanted in (self.name, columns or self._columns), (self._progress, PROGRESS_COLUMNS):
+        """Raise TableError unless the table and that of its progress have the columns that are used.
+
+        Without `columns`, those that are filled: the table must have no others of ours. They would be null in its rows,
+        and a load would take them for null keys, values and headers.
+        """
+        for table, wanted in self._wanted(columns or self._columns):
             found = self.database.columns(table)
             if not found:
                 raise TableError(f"{self.database.name} has no table {table}; {remedy}")
-            missing = [each for each in wanted if each not in found]
-            if missing:
+            self._check_columns(table, wanted, found)
+            left_out = [each for each in COLUMNS if each in found and each not in wanted]
+            if columns is None and table == self._table and left_out:
                 raise TableError(
-                    f"{self.database.name}: the table {table} has no column {', '.join(missing)}; it is another table, "
-                    "or one of fewer --columns: choose another with --table"
+                    f"{self.database.name}: the table {table} has {', '.join(left_out)} as well, which --columns "
+                    "leaves out: leave out --columns, or choose another table with --table"
                 )
+
+    def _wanted(self, columns: Sequence[str]) -> tuple[tuple[TableName, Sequence[str]], ...]:
+        """Return both tables, and the columns that each has to have."""
+        return (self._table, columns), (self._progress, PROGRESS_COLUMNS)
+
+    def _check_columns(self, table: TableName, wanted: Sequence[str], found: Collection[str]) -> None:
+        missing = [each for each in wanted if each not in found]
+        if missing:
+            raise TableError(
+                f"{self.database.name}: the table {table} has no column {', '.join(missing)}; it is another table, "
+                "or one of fewer --columns: choose another with --table"
+            )
 
     # --- progress ----------------------------------------------------------------------------------------------------
 
     def progress(self) -> dict[TopicPartition, TableProgress]:
         """Return how far each partition is; TableError."""
-        found = self.database.query(f"SELECT {', '.join(PROGRESS_COLUMNS)} FROM {self._progress}")
+        found = self.database.query(f"SELECT {', '.join(PROGRESS_COLUMNS)} FROM {self.sql_progress}")
         return {
             self._partition(topic, partition): TableProgress(
                 None if topic_id is None else bytes.fromhex(topic_id), int(next_offset)
@@ -88,7 +116,7 @@ class MessagesTable:
         text = None if topic_id is None else topic_id.hex()
         with self.database.transaction():
             self.database.change(
-                f"INSERT INTO {self._progress} ({', '.join(PROGRESS_COLUMNS)}) VALUES (?, ?, ?, ?)",
+                f"INSERT INTO {self.sql_progress} ({', '.join(PROGRESS_COLUMNS)}) VALUES (?, ?, ?, ?)",
                 (partition.topic, partition.partition, text, next_offset),
             )
 
@@ -96,7 +124,7 @@ class MessagesTable:
         """Record the id of a topic whose progress has none; TableError. Committed on return."""
         with self.database.transaction():
             self.database.change(
-                f"UPDATE {self._progress} SET topic_id = ? WHERE {_OF_PARTITION} AND topic_id IS NULL",
+                f"UPDATE {self.sql_progress} SET topic_id = ? WHERE {_OF_PARTITION} AND topic_id IS NULL",
                 (topic_id.hex(), partition.topic, partition.partition),
             )
 
@@ -107,7 +135,7 @@ class MessagesTable:
         """
         with self.database.transaction():
             changed = self.database.change(
-                f"UPDATE {self._progress} SET next_offset = ? WHERE {_OF_PARTITION} AND next_offset = ?",
+                f"UPDATE {self.sql_progress} SET next_offset = ? WHERE {_OF_PARTITION} AND next_offset = ?",
                 (stop, partition.topic, partition.partition, start),
             )
             if changed != 1:
@@ -121,7 +149,7 @@ class MessagesTable:
 
     def _insert(self, rows: RecordRows) -> None:
         try:
-            self.database.insert(self.name, self._columns, rows)
+            self.database.insert(self._table, self._columns, rows)
         except UnstorableRecord:
             raise
         except TableError as error:
@@ -136,7 +164,7 @@ class MessagesTable:
 
     def last_offset(self, partition: TopicPartition) -> int | None:
         """Return the largest offset of the rows of a partition; None if it has none. TableError."""
-        statement = f"SELECT MAX({OFFSET}) FROM {self.name} WHERE {_OF_PARTITION}"
+        statement = f"SELECT MAX({OFFSET}) FROM {self.sql} WHERE {_OF_PARTITION}"
         found = self.database.query(statement, (partition.topic, partition.partition))[0][0]
         return None if found is None else int(found)
 
@@ -146,7 +174,7 @@ class MessagesTable:
             return rows
         identity = self.database.content(UUID) if UUID in self._columns else "NULL"
         place = (rows.partition.topic, rows.partition.partition, rows.offsets[0], rows.offsets[-1] + 1)
-        statement = f"SELECT {OFFSET}, {identity} FROM {self.name} WHERE {_BETWEEN}"
+        statement = f"SELECT {OFFSET}, {identity} FROM {self.sql} WHERE {_BETWEEN}"
         present = {int(offset): found for offset, found in self.database.query(statement, place)}
         for offset, uuid in zip(rows.offsets, rows.uuids, strict=True):
             found = present.get(offset)
@@ -165,23 +193,29 @@ class MessagesTable:
         """Delete the rows below an offset; return how many. TableError."""
         with self.database.transaction():
             return self.database.change(
-                f"DELETE FROM {self.name} WHERE {_OF_PARTITION} AND {OFFSET} < ?",
+                f"DELETE FROM {self.sql} WHERE {_OF_PARTITION} AND {OFFSET} < ?",
                 (partition.topic, partition.partition, offset),
             )
 
     def count(self, partition: TopicPartition, start: int, stop: int) -> int:
         """Return how many rows have offsets from `start` to before `stop`; TableError."""
-        statement = f"SELECT COUNT(*) FROM {self.name} WHERE {_BETWEEN}"
+        statement = f"SELECT COUNT(*) FROM {self.sql} WHERE {_BETWEEN}"
         return int(self.database.query(statement, (partition.topic, partition.partition, start, stop))[0][0])
 
-    def delete_all_but(self, partition: TopicPartition, start: int, stop: int, kept: set[int]) -> int:
-        """Delete the rows of a range of offsets that are not in `kept`; return how many. TableError."""
+    def delete_all_but(
+        self, partition: TopicPartition, start: int, stop: int, kept: set[int], check: Callable[[Sequence[int]], None]
+    ) -> int:
+        """Delete the rows of a range of offsets that are not in `kept`; return how many. TableError.
+
+        `check` is called with their offsets, ascending, before; what it raises ends the call, and nothing is deleted.
+        """
         place = (partition.topic, partition.partition, start, stop)
         with self.database.transaction():
-            found = self.database.query(f"SELECT {OFFSET} FROM {self.name} WHERE {_BETWEEN}", place)
+            found = self.database.query(f"SELECT {OFFSET} FROM {self.sql} WHERE {_BETWEEN}", place)
             gone = sorted(int(offset) for (offset,) in found if int(offset) not in kept)
+            check(gone)
             for first, last in _runs(gone):
-                self.database.change(f"DELETE FROM {self.name} WHERE {_BETWEEN}", (*place[:2], first, last + 1))
+                self.database.change(f"DELETE FROM {self.sql} WHERE {_BETWEEN}", (*place[:2], first, last + 1))
         return len(gone)
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -197,7 +231,7 @@ class MessagesTable:
         """
         database = self.database
         selected = ", ".join(database.content(each) for each in CONTENT)
-        statement = f"SELECT {selected} FROM {self.name} WHERE {_OF_PARTITION} AND {OFFSET} >= ? ORDER BY {OFFSET}"
+        statement = f"SELECT {selected} FROM {self.sql} WHERE {_OF_PARTITION} AND {OFFSET} >= ? ORDER BY {OFFSET}"
         for offset, key, payload, headers, time in database.stream(
             statement, (partition.topic, partition.partition, start)
         ):
@@ -206,7 +240,7 @@ class MessagesTable:
 
     def partitions(self) -> set[TopicPartition]:
         """Return the partitions that have rows; TableError."""
-        found = self.database.query(f"SELECT DISTINCT {TOPIC}, {PARTITION} FROM {self.name}")
+        found = self.database.query(f"SELECT DISTINCT {TOPIC}, {PARTITION} FROM {self.sql}")
         return {self._partition(topic, partition) for topic, partition in found}
 
     def _partition(self, topic: object, partition: object) -> TopicPartition:
@@ -219,7 +253,7 @@ class MessagesTable:
 
     def first_offset(self, partition: TopicPartition) -> int | None:
         """Return the smallest offset of the rows of a partition; None if it has none. TableError."""
-        statement = f"SELECT MIN({OFFSET}) FROM {self.name} WHERE {_OF_PARTITION}"
+        statement = f"SELECT MIN({OFFSET}) FROM {self.sql} WHERE {_OF_PARTITION}"
         found = self.database.query(statement, (partition.topic, partition.partition))[0][0]
         return None if found is None else int(found)
 

@@ -7,6 +7,7 @@ Compiled code would not pay: the server takes more than 10 µs for a row and its
 from __future__ import annotations
 
 import contextlib
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from offsetfs.tables.database import Row
 from offsetfs.tables.errors import TableError, UnstorableRecord
 from offsetfs.tables.layout import HEADERS, MESSAGE_KEY, OFFSET, PARTITION, PAYLOAD, PRODUCER, TIME, TOPIC, UUID
 from offsetfs.tables.record_rows import RecordRows
+from offsetfs.tables.table_names import TableName
 from offsetfs.tables.urls import DatabaseUrl
 
 _TYPES = {
@@ -51,6 +53,7 @@ class PostgresDatabase:
             raise TableError("PostgreSQL needs psycopg 3: pip install 'offsetfs[tables]'") from error
         self._errors = psycopg.Error
         self.name = self.identity = url.text
+        self.scheme = url.scheme
         self._url = url
         given: dict[str, Any] = dict(url.secrets)
         if url.password is not None:
@@ -87,31 +90,34 @@ class PostgresDatabase:
             cursor.execute(_placed(statement), parameters)
             yield from cursor
 
-    def insert(self, table: str, columns: Sequence[str], rows: RecordRows) -> None:
-        statement = f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
+    def quoted(self, table: TableName) -> str:
+        return table.quoted()
+
+    def insert(self, table: TableName, columns: Sequence[str], rows: RecordRows) -> None:
+        statement = f"COPY {table.quoted()} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
         data = copied(columns, rows)
         with self._reported(), self._connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
             copy.write(data)
 
-    def columns(self, table: str) -> frozenset[str]:
+    def columns(self, table: TableName) -> frozenset[str]:
         statement = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(?) AND attnum > 0"
-        return frozenset(name for (name,) in self.query(statement, (table,)))
+        return frozenset(name for (name,) in self.query(statement, (table.quoted(),)))
 
-    def create(self, table: str, columns: Sequence[str], *, is_indexed: bool) -> None:
-        name = table.rpartition(".")[2]
+    def create(self, table: TableName, columns: Sequence[str], *, is_indexed: bool) -> None:
+        name, key, time = table.quoted(), TableName(f"{table.name}_key"), TableName(f"{table.name}_time")
         typed = ", ".join(f"{each} {_TYPES[each]}" for each in columns)
         with self.transaction():
             self.change(
-                f"CREATE TABLE IF NOT EXISTS {table} (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, {typed}, "
+                f"CREATE TABLE IF NOT EXISTS {name} (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, {typed}, "
                 f"UNIQUE ({TOPIC}, {PARTITION}, {OFFSET}))"
             )
             if is_indexed and MESSAGE_KEY in columns:
                 # A B-tree takes no key above 2,704 bytes.
-                self.change(f"CREATE INDEX IF NOT EXISTS {name}_key ON {table} USING hash ({MESSAGE_KEY})")
+                self.change(f"CREATE INDEX IF NOT EXISTS {key.quoted()} ON {name} USING hash ({MESSAGE_KEY})")
             if is_indexed and TIME in columns:
-                self.change(f"CREATE INDEX IF NOT EXISTS {name}_time ON {table} ({TIME})")
+                self.change(f"CREATE INDEX IF NOT EXISTS {time.quoted()} ON {name} ({TIME})")
             self.change(
-                f"CREATE TABLE IF NOT EXISTS {table}_progress ({TOPIC} VARCHAR(249) NOT NULL, "
+                f"CREATE TABLE IF NOT EXISTS {table.progress.quoted()} ({TOPIC} VARCHAR(249) NOT NULL, "
                 f"{PARTITION} INTEGER NOT NULL, topic_id CHAR(32), next_offset BIGINT NOT NULL, "
                 f"PRIMARY KEY ({TOPIC}, {PARTITION}))"
             )
@@ -133,8 +139,16 @@ class PostgresDatabase:
         self._connection.close()
 
 
+_NAMES_AND_PLACES = re.compile(r'"(?:[^"]|"")*"|\?')
+
+
 def _placed(statement: str) -> bytes:
-    return statement.replace("?", "%s").encode()
+    """Return a statement as psycopg takes it: `%s` for a parameter, `%%` in the name of a table."""
+
+    def as_psycopg(found: re.Match[str]) -> str:
+        return "%s" if found[0] == "?" else found[0].replace("%", "%%")
+
+    return _NAMES_AND_PLACES.sub(as_psycopg, statement).encode()
 
 
 def _line_of(error: Exception) -> str:

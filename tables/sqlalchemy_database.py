@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,7 @@ from offsetfs.tables.layout import (
     UUID,
 )
 from offsetfs.tables.record_rows import RecordRows
+from offsetfs.tables.table_names import TableName
 from offsetfs.tables.urls import DatabaseUrl
 
 if TYPE_CHECKING:
@@ -47,6 +50,7 @@ class SqlalchemyDatabase:
             raise TableError(f"{url.scheme} needs SQLAlchemy: pip install 'offsetfs[tables]'") from error
         self._sqlalchemy = sqlalchemy
         self.name = self.identity = url.text
+        self.scheme = url.scheme
         self._url = url
         try:
             parsed = sqlalchemy.make_url(url.text).set(drivername=_DRIVERS.get(url.scheme, url.scheme))
@@ -61,11 +65,15 @@ class SqlalchemyDatabase:
             raise TableError(f"{self.name}: {remedy}: {url.hidden(_line_of(error))}") from error
         with self._reported():
             self._connection = engine.connect()
+        preparer = self._connection.dialect.identifier_preparer
+        self._quotes = preparer.initial_quote, preparer.final_quote
+        opening, closing = map(re.escape, self._quotes)
+        self._names_and_places = re.compile(rf"{opening}(?:[^{closing}]|{closing}{closing})*{closing}|\?")
         self._transaction: sqlalchemy.Transaction | None = None
         self._packet_bytes: int | None = None
         if self._connection.dialect.name in _DRIVERS:
             self._packet_bytes = int(self.query("SELECT @@max_allowed_packet")[0][0])
-        self._tables: dict[tuple[str, tuple[str, ...]], sqlalchemy.Table] = {}
+        self._tables: dict[tuple[TableName, tuple[str, ...]], sqlalchemy.Table] = {}
 
     @contextlib.contextmanager
     def _reported(self) -> Iterator[None]:
@@ -96,8 +104,13 @@ class SqlalchemyDatabase:
             return self._execute(statement, parameters).rowcount
 
     def _execute(self, statement: str, parameters: Sequence[object]) -> sqlalchemy.CursorResult[Any]:
-        parts = statement.split("?")
-        named = "".join(f"{part}:p{number}" for number, part in enumerate(parts[:-1])) + parts[-1]
+        numbers = itertools.count()
+
+        def as_text(found: re.Match[str]) -> str:
+            """Return the place of a parameter; in the name of a table, a colon that is none."""
+            return f":p{next(numbers)}" if found[0] == "?" else found[0].replace(":", "\\:")
+
+        named = self._names_and_places.sub(as_text, statement)
         values = {f"p{number}": value for number, value in enumerate(parameters)}
         return self._connection.execute(self._sqlalchemy.text(named), values)
 
@@ -113,7 +126,10 @@ class SqlalchemyDatabase:
                 self._connection = before.execution_options(stream_results=False)
                 self._connection.rollback()
 
-    def insert(self, table: str, columns: Sequence[str], rows: RecordRows) -> None:
+    def quoted(self, table: TableName) -> str:
+        return table.quoted(*self._quotes)
+
+    def insert(self, table: TableName, columns: Sequence[str], rows: RecordRows) -> None:
         self._check_sizes(columns, rows)
         lists = [_column(each, rows) for each in columns]
         made = [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
@@ -133,29 +149,31 @@ class SqlalchemyDatabase:
                     f"database, {self._packet_bytes}; raise it there, or leave out columns with --columns"
                 )
 
-    def columns(self, table: str) -> frozenset[str]:
-        schema, _, name = table.rpartition(".")
+    def columns(self, table: TableName) -> frozenset[str]:
         with self._reported():
             inspector = self._sqlalchemy.inspect(self._connection)
             try:
-                found = inspector.get_columns(name, schema or None)
+                found = inspector.get_columns(self._exact(table.name), table.schema and self._exact(table.schema))
             except self._sqlalchemy.exc.NoSuchTableError:
                 return frozenset()
             finally:
                 self._connection.rollback()
         return frozenset(str(each["name"]) for each in found)
 
-    def create(self, table: str, columns: Sequence[str], *, is_indexed: bool) -> None:
+    def _exact(self, name: str) -> sqlalchemy.quoted_name:
+        return self._sqlalchemy.quoted_name(name, quote=True)
+
+    def create(self, table: TableName, columns: Sequence[str], *, is_indexed: bool) -> None:
         sql = self._sqlalchemy
         messages = self._messages(table, columns)
         if is_indexed:
-            name = messages.name
             if MESSAGE_KEY in columns:
-                sql.Index(f"{name}_key", messages.c[MESSAGE_KEY], mysql_length=KEY_PREFIX, mariadb_length=KEY_PREFIX)
+                name = self._exact(f"{table.name}_key")
+                sql.Index(name, messages.c[MESSAGE_KEY], mysql_length=KEY_PREFIX, mariadb_length=KEY_PREFIX)
             if TIME in columns:
-                sql.Index(f"{name}_time", messages.c[TIME])
+                sql.Index(self._exact(f"{table.name}_time"), messages.c[TIME])
         sql.Table(
-            f"{messages.name}_progress",
+            self._exact(table.progress.name),
             messages.metadata,
             sql.Column(TOPIC, self._topic(), primary_key=True),
             sql.Column(PARTITION, sql.Integer, primary_key=True, autoincrement=False),
@@ -165,21 +183,34 @@ class SqlalchemyDatabase:
         )
         with self._reported():
             messages.metadata.create_all(self._connection)
+            for each in messages.indexes:  # of a table that was there
+                if not self._has_index(table, str(each.name)):
+                    each.create(self._connection)
             self._connection.commit()
         self._tables.clear()
 
-    def _messages(self, table: str, columns: Sequence[str]) -> sqlalchemy.Table:
+    def _has_index(self, table: TableName, name: str) -> bool:
+        if self.scheme.partition("+")[0] not in _DRIVERS:
+            return self._sqlalchemy.inspect(self._connection).has_index(table.name, name, table.schema)
+        # SQLAlchemy reads SHOW CREATE TABLE, and overlooks names with a backquote.
+        found = self._execute(
+            "SELECT COUNT(*) FROM information_schema.statistics "
+            "WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ? AND index_name = ?",
+            (table.schema, table.name, name),
+        )
+        return bool(found.scalar())
+
+    def _messages(self, table: TableName, columns: Sequence[str]) -> sqlalchemy.Table:
         key = (table, tuple(columns))
         if key not in self._tables:
             sql = self._sqlalchemy
-            schema, _, name = table.rpartition(".")
             self._tables[key] = sql.Table(
-                name,
+                self._exact(table.name),
                 sql.MetaData(),
                 sql.Column("id", sql.BigInteger().with_variant(sql.Integer, "sqlite"), primary_key=True),
                 *(self._typed(each) for each in columns),
                 sql.UniqueConstraint(TOPIC, PARTITION, OFFSET),
-                schema=schema or None,
+                schema=None if table.schema is None else self._exact(table.schema),
             )
         return self._tables[key]
 

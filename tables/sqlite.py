@@ -12,6 +12,7 @@ from offsetfs.tables.database import Row
 from offsetfs.tables.errors import TableError
 from offsetfs.tables.layout import HEADERS, MESSAGE_KEY, OFFSET, PARTITION, PAYLOAD, PRODUCER, TIME, TOPIC, UUID
 from offsetfs.tables.record_rows import RecordRows
+from offsetfs.tables.table_names import TableName
 from offsetfs.tables.urls import DatabaseUrl
 
 _TYPES = {
@@ -39,11 +40,15 @@ class SqliteDatabase:
     def __init__(self, url: DatabaseUrl, *, may_create: bool) -> None:
         """Open the file, and with `may_create` create it; TableError."""
         self.name = url.text
+        self.scheme = url.scheme
         path = url.path
         self.identity = f"sqlite:///{os.path.abspath(path)}"
         is_new = not os.path.exists(path)
         if is_new and not may_create:
-            raise TableError(f"{self.name}: there is no such file; --create creates it")
+            raise TableError(f"{self.name}: there is no such file; offsetfs table sync --create creates it")
+        folder = os.path.dirname(path) or "."
+        if is_new and not os.path.isdir(folder):
+            raise TableError(f"{self.name}: there is no folder {folder}; create it")
         with self._reported():
             self._connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
             try:
@@ -87,30 +92,33 @@ class SqliteDatabase:
         with self._reported(), contextlib.closing(self._connection.execute(statement, parameters)) as cursor:
             yield from cursor
 
-    def insert(self, table: str, columns: Sequence[str], rows: RecordRows) -> None:
-        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+    def quoted(self, table: TableName) -> str:
+        return table.quoted()
+
+    def insert(self, table: TableName, columns: Sequence[str], rows: RecordRows) -> None:
+        statement = f"INSERT INTO {table.quoted()} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
         with self._reported():
             self._connection.executemany(statement, zip(*map(rows.column, columns), strict=True))
 
-    def columns(self, table: str) -> frozenset[str]:
-        schema, _, name = table.rpartition(".")
-        return frozenset(
-            name for (name,) in self.query("SELECT name FROM pragma_table_info(?, ?)", (name, schema or "main"))
-        )
+    def columns(self, table: TableName) -> frozenset[str]:
+        place = (table.name, table.schema or "main")
+        return frozenset(name for (name,) in self.query("SELECT name FROM pragma_table_info(?, ?)", place))
 
-    def create(self, table: str, columns: Sequence[str], *, is_indexed: bool) -> None:
+    def create(self, table: TableName, columns: Sequence[str], *, is_indexed: bool) -> None:
         typed = ", ".join(f"{each} {_TYPES[each]}" for each in columns)
         with self.transaction():
             self.change(
-                f"CREATE TABLE IF NOT EXISTS {table} (id INTEGER PRIMARY KEY, {typed}, "
+                f"CREATE TABLE IF NOT EXISTS {table.quoted()} (id INTEGER PRIMARY KEY, {typed}, "
                 f"UNIQUE ({TOPIC}, {PARTITION}, {OFFSET}))"
             )
-            for name, column in ("key", MESSAGE_KEY), ("time", TIME):
+            for suffix, column in ("_key", MESSAGE_KEY), ("_time", TIME):
                 if is_indexed and column in columns:
-                    self.change(f"CREATE INDEX IF NOT EXISTS {table}_{name} ON {table.rpartition('.')[2]} ({column})")
+                    index, on = TableName(table.name + suffix, table.schema), TableName(table.name)
+                    self.change(f"CREATE INDEX IF NOT EXISTS {index.quoted()} ON {on.quoted()} ({column})")
             self.change(
-                f"CREATE TABLE IF NOT EXISTS {table}_progress ({TOPIC} TEXT NOT NULL, {PARTITION} INTEGER NOT NULL, "
-                f"topic_id TEXT, next_offset INTEGER NOT NULL, PRIMARY KEY ({TOPIC}, {PARTITION})) WITHOUT ROWID"
+                f"CREATE TABLE IF NOT EXISTS {table.progress.quoted()} ({TOPIC} TEXT NOT NULL, "
+                f"{PARTITION} INTEGER NOT NULL, topic_id TEXT, "
+                f"next_offset INTEGER NOT NULL, PRIMARY KEY ({TOPIC}, {PARTITION})) WITHOUT ROWID"
             )
 
     def content(self, column: str) -> str:

@@ -26,7 +26,7 @@ from offsetfs.storage import (
 )
 from offsetfs.storage.errors import StorageError, sentence
 from offsetfs.tables.deletions import RowDeletions
-from offsetfs.tables.errors import UnstorableRecord
+from offsetfs.tables.errors import SyncRefused, UnstorableRecord
 from offsetfs.tables.message_uuids import origin_of
 from offsetfs.tables.messages_table import MessagesTable
 from offsetfs.tables.record_rows import RecordRows, RowSource, record_rows
@@ -53,10 +53,6 @@ class SyncOptions:
     """Whether rows go on behind records that are lost or cannot be read."""
     mirrors_deletes: bool = False
     uses_producers: bool = True
-
-
-class SyncRefused(Exception):
-    """A partition cannot be synchronized, for this reason; the message has the remedy."""
 
 
 @dataclass(slots=True)
@@ -173,24 +169,24 @@ class TableSync:
         return any(pattern.fullmatch(topic) for pattern in self._options.topics)
 
     def _recreated(self, partition: TopicPartition) -> str:
-        name, topic = self._table.name, partition.topic
+        name, progress, topic = self._table.sql, self._table.sql_progress, partition.topic
         return (
             f"{topic} was deleted and created again: the rows are of another topic of that name; choose another "
-            f"--table, or delete them: DELETE FROM {name} WHERE topic_name = '{topic}', and the same in {name}_progress"
+            f"--table, or delete them: DELETE FROM {name} WHERE topic_name = '{topic}', and the same in {progress}"
         )
 
     def _missing(self, partition: TopicPartition) -> str:
-        name, topic = self._table.name, partition.topic
+        name, progress, topic = self._table.sql, self._table.sql_progress, partition.topic
         return (
             f"{self._directory.path} has no such partition: its rows stay, because it may have been lost; if it was "
             f"deleted, DELETE FROM {name} WHERE topic_name = '{topic}' AND partition_id = {partition.partition}, and "
-            f"the same in {name}_progress"
+            f"the same in {progress}"
         )
 
     def _without_id(self, partition: TopicPartition) -> str:
         return (
             "partition.metadata is missing, so that it is unknown whether the rows are of this topic; restore it, or "
-            f"set topic_id to NULL in {self._table.name}_progress"
+            f"set topic_id to NULL in {self._table.sql_progress}"
         )
 
     def _refuse(self, partition: TopicPartition, reason: str) -> None:
@@ -289,7 +285,13 @@ class TableSync:
             try:
                 view = self._view_of(each)
                 _check_end(view.log, each.next_offset)  # what a cut log lacks was not deleted by retention
-                each.deleted += each.deletions.apply(self._table, each.partition, view, each.next_offset)
+                each.deleted += each.deletions.apply(
+                    self._table,
+                    each.partition,
+                    view,
+                    each.next_offset,
+                    may_lack_offsets=self._directory.may_lack_offsets(each.partition),
+                )
             except (SyncRefused, StorageError, OSError) as error:
                 each.has_failed = True
                 self._on_event(f"{each.partition}: {sentence(error)}")

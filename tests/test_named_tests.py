@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[1]
 def test_the_tests_that_the_pages_name_exist() -> None:
     defined = {
         name
-        for file in (ROOT / "tests").rglob("test_*.py")
+        for pattern in ("test_*.py", "*_contract.py")
+        for file in (ROOT / "tests").rglob(pattern)
         for name in re.findall(r"^ *(?:async )?def (test_\w+)\(", file.read_text(), re.MULTILINE)
     }
     pages = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]

@@ -32,6 +32,7 @@ _COPY_OPTIONS = {
     "parquet": "FORMAT parquet, COMPRESSION zstd",
 }
 _TABLE = "table"
+_FORMATS_OF_ENDINGS = {"jsonl": "ndjson", "txt": _TABLE, "": _TABLE}
 _BLOCK_BYTES = 1 << 20
 
 
@@ -80,8 +81,8 @@ def command(
     broker or a mount. Needs `pip install 'offsetfs[sql]'`.
 
     Each topic is a table with the columns key, value, topic, "partition", "offset", "timestamp", "timestampType",
-    headers, and value_text and value_json where the value is text or JSON. "offset" needs its quotes. The table
-    __consumer_offsets has the committed offsets of groups. The language is that of DuckDB.
+    headers, and key_text, value_text and value_json where key and value are text or JSON. "offset" needs its quotes.
+    The table __consumer_offsets has the committed offsets of groups. The language is that of DuckDB.
 
     Conditions on partition, offset and a lower bound of timestamp are look-ups in the indexes: EXPLAIN SELECT … shows
     what is read.
@@ -180,7 +181,11 @@ def _text(statements: tuple[str, ...], file: str | None) -> str | None:
 
 def _format_of(output: str | None) -> str:
     ending = "" if output is None else os.path.splitext(output)[1].removeprefix(".").lower()
-    return {"jsonl": "ndjson"}.get(ending, ending if ending in _COPY_OPTIONS else _TABLE)
+    found = _FORMATS_OF_ENDINGS.get(ending, ending)
+    if found not in (_TABLE, *_COPY_OPTIONS):
+        known = ", ".join(f".{each}" for each in (*_COPY_OPTIONS, "jsonl", "txt"))
+        raise Failure(f"{output}: no format is known by this ending ({known}); give --format", WRONG_CALL)
+    return found
 
 
 def _run_all(
@@ -200,7 +205,7 @@ def _run_all(
             _run(session, each, parameters, output_format if is_last else _TABLE, output if is_last else None)
     except SqlError as error:
         # The statement with a mark below the wrong word takes several lines.
-        first, *others = map(printable, str(error).split("\n"))
+        first, *others = map(printable, str(error).expandtabs(4).split("\n"))
         for shown in (f"offsetfs sql: {place}{first}", *others):
             click.echo(shown, err=True)
         raise click.exceptions.Exit(WRONG_CALL) from error
@@ -282,12 +287,15 @@ def _progress(session: SqlSession) -> Iterator[None]:
             session.show_progress(None)
 
 
-def _lines(session: SqlSession, statement: str, parameters: Mapping[str, object]) -> Iterator[str]:
-    from offsetfs.cli.sql.rows_text import plan_lines, table_lines
+def _lines(
+    session: SqlSession, statement: str, parameters: Mapping[str, object], *, is_expanded: bool = False
+) -> Iterator[str]:
+    from offsetfs.cli.sql.rows_text import expanded_lines, plan_lines, table_lines
 
     with _progress(session):  # until the first line can be printed
         result = session.run(statement, parameters)
-        lines = plan_lines(result) if result.is_plan else table_lines(result)
+        shown = expanded_lines if is_expanded else table_lines
+        lines = plan_lines(result) if result.is_plan else shown(result)
         first = next(lines, None)
     return iter(()) if first is None else itertools.chain((first,), lines)
 
@@ -359,8 +367,8 @@ def _prompt(session: SqlSession, log_directory: str) -> None:
     except ImportError as error:
         raise Failure(f"{error.name} is missing: pip install 'offsetfs[sql]'", SYSTEM) from error
 
-    def run(statement: str) -> None:
-        for line in _lines(session, statement, {}):
+    def run(statement: str, is_expanded: bool) -> None:
+        for line in _lines(session, statement, {}, is_expanded=is_expanded):
             click.echo(line)
 
     click.echo(f"{counted(len(session.tables()), 'topic')} of {printable(log_directory)}; \\? lists the commands")

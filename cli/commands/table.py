@@ -46,7 +46,9 @@ def command() -> None:
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("url", metavar="URL")
 @click.option("--topic", "names", metavar="REGEX", multiple=True, help="Topics whose whole name matches; default all.")
-@click.option("--table", "table", metavar="NAME", default="messages", show_default=True, help="The table.")
+@click.option(
+    "--table", "table", metavar="NAME", default="messages", show_default=True, help="The table, or SCHEMA.TABLE."
+)
 @click.option("--create", is_flag=True, help="Create the table, its indexes, and the file of SQLite.")
 @click.option(
     "--columns", metavar="NAMES", help="Only these, separated by commas; topic, partition, offset are always."
@@ -130,7 +132,9 @@ def sync(
 @click.argument("url", metavar="URL")
 @click.argument("log_directory", metavar="LOGDIR")
 @click.option("--topic", "names", metavar="REGEX", multiple=True, help="Topics whose whole name matches; default all.")
-@click.option("--table", "table", metavar="NAME", default="messages", show_default=True, help="The table.")
+@click.option(
+    "--table", "table", metavar="NAME", default="messages", show_default=True, help="The table, or SCHEMA.TABLE."
+)
 @click.option("-o", "options", metavar="NAME=VALUE", multiple=True, help="A setting of the new topics.")
 @click.option("--password-file", metavar="FILE", type=click.Path(), help="Its first line is the password.")
 def load(
@@ -249,13 +253,14 @@ def _opened(
 ) -> Iterator[MessagesTable]:
     from offsetfs.tables.databases import open_database
     from offsetfs.tables.errors import TableError
-    from offsetfs.tables.layout import check_table_name, columns_of_names
+    from offsetfs.tables.layout import columns_of_names
     from offsetfs.tables.messages_table import MessagesTable
+    from offsetfs.tables.table_names import parse_table_name
 
     try:
         wanted = columns_of_names(columns)
-        check_table_name(table)
         parsed = _url(url, password_file)
+        parse_table_name(table, parsed.scheme)
     except TableError as error:
         raise Failure(printable(str(error)), WRONG_CALL) from error
     _check_file(parsed.path, log_directory)

@@ -19,7 +19,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from offsetfs.cli.sql.rows_text import table_lines
-from offsetfs.sql.session import SqlError, quoted
+from offsetfs.sql.session import QueryResult, SqlError, is_complete, quoted
 from offsetfs.storage.errors import StorageError, sentence
 
 if TYPE_CHECKING:
@@ -27,14 +27,18 @@ if TYPE_CHECKING:
 
 HELP = r"""\d            topics
 \d TOPIC      columns of a topic
+\x            switch between rows and a line for each column
 \timing       switch the duration of statements on or off
 \?            this help
 \q            end, as Ctrl-D
 
 A statement ends with a semicolon. Columns: key, value, topic, "partition", "offset", "timestamp", "timestampType",
-headers, value_text, value_json. EXPLAIN SELECT … shows what is read."""
+headers, key_text, value_text, value_json. EXPLAIN SELECT … shows what is read."""
 
 _WORD = re.compile(r"""["\w.()]+""")
+_NAME = re.compile(r"""("[^"]*|[\w.-]+)\Z""")
+"""What may be the beginning of the name of a topic."""
+_SWITCHES = {"on": True, "off": False}
 
 _WORDS = (
     *(
@@ -61,11 +65,12 @@ _WORDS = (
 class SqlPrompt:
     """Reads statements and commands, and runs them."""
 
-    def __init__(self, session: SqlSession, run: Callable[[str], None]) -> None:
-        """`run` prints the result of a statement."""
+    def __init__(self, session: SqlSession, run: Callable[[str, bool], None]) -> None:
+        """`run` prints the result of a statement, with a line for each column if its second argument is true."""
         self._session = session
         self._run = run
         self._is_timed = False
+        self._is_expanded = False
 
     def loop(self) -> None:
         """Read and run until Ctrl-D or \\q."""
@@ -93,40 +98,55 @@ class SqlPrompt:
 
     def _handle(self, text: str) -> bool:
         """Run what was typed; return whether to go on."""
-        begun = time.monotonic()
         try:
             self._session.refresh()
-            if text.startswith("\\"):
-                return self._command(text)
+            if _is_command(text):
+                return self._command(_COMMANDS_OF_OTHERS.get(text.rstrip("; \n").lower(), text))
             for statement in self._session.statements(text):
-                self._run(statement)
+                begun = time.monotonic()
+                try:
+                    self._run(statement, self._is_expanded)
+                finally:
+                    if self._is_timed:
+                        click.echo(f"{(time.monotonic() - begun) * 1000:.0f} ms")
         except (SqlError, StorageError, OSError) as error:
             click.echo(str(error) if isinstance(error, SqlError) else sentence(error), err=True)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
-        if self._is_timed:
-            click.echo(f"{(time.monotonic() - begun) * 1000:.0f} ms")
         return True
 
     def _command(self, text: str) -> bool:
-        word, _, rest = text.rstrip(";").partition(" ")
+        word, _, rest = text.rstrip("; ").partition(" ")
         name = rest.strip().strip('"')
         if word == "\\q":
             return False
-        if word == "\\d" and name:
-            for line in table_lines(self._session.run(f"DESCRIBE {quoted(name)}")):
+        if word in ("\\d", "\\dt") and name:
+            columns = QueryResult(("column", "type"), iter(self._session.columns(name)))
+            for line in table_lines(columns):
                 click.echo(line)
-        elif word == "\\d":
+        elif word in ("\\d", "\\dt"):
             for each in self._session.tables():
                 click.echo(each)
         elif word == "\\timing":
-            self._is_timed = not self._is_timed
+            self._is_timed = _SWITCHES.get(name, not self._is_timed)
             click.echo(f"timing is {'on' if self._is_timed else 'off'}")
+        elif word == "\\x":
+            self._is_expanded = _SWITCHES.get(name, not self._is_expanded)
+            click.echo(f"a line for each column is {'on' if self._is_expanded else 'off'}")
         elif word == "\\?":
             click.echo(HELP)
         else:
             click.echo(f"there is no command {word}; \\? lists them", err=True)
         return True
+
+
+_COMMANDS_OF_OTHERS = {"help": "\\?", "exit": "\\q", "quit": "\\q"}
+"""What psql takes without a backslash."""
+
+
+def _is_command(text: str) -> bool:
+    """Return whether a text is a command, and no statement; those that begin with a dot are of SQLite and DuckDB."""
+    return text.startswith(("\\", ".")) or text.rstrip("; \n").lower() in _COMMANDS_OF_OTHERS
 
 
 class SqlCompleter(Completer):
@@ -142,8 +162,17 @@ class SqlCompleter(Completer):
         if text.startswith("\\d "):
             yield from _beginning(text[3:], self._session.tables())
             return
+        topics = [quoted(each) for each in self._session.tables()]
+        name = _NAME.search(text)
+        if name is not None and (found := list(_beginning(name[0], topics))) and set(name[0]) & set('-."'):
+            yield from found
+            return
         word = document.get_word_before_cursor(pattern=_WORD)
-        yield from _beginning(word, [*map(quoted, self._session.tables()), *self._known_columns(), *_WORDS])
+        _, dot, column = word.rpartition(".")
+        if dot:
+            yield from _beginning(column, self._known_columns())
+        else:
+            yield from _beginning(word, [*topics, *self._known_columns(), *_WORDS])
 
     def _known_columns(self) -> Iterable[str]:
         if not self._columns:
@@ -180,7 +209,7 @@ def _bindings() -> KeyBindings:
 
     def enter(event: KeyPressEvent) -> None:
         text = event.current_buffer.text.strip()
-        if not text or text.startswith("\\") or text.endswith(";"):
+        if not text or _is_command(text) or is_complete(text):
             event.current_buffer.validate_and_handle()
         else:
             event.current_buffer.insert_text("\n")

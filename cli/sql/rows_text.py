@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import unicodedata
 from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -27,16 +28,42 @@ def table_lines(result: QueryResult) -> Iterator[str]:
     first = list(itertools.islice(result.rows, _MEASURED_ROWS))
     texts = [[cell_text(each) for each in row] for row in first]
     head = [printable(each) for each in result.columns]
-    widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(head, *texts, strict=True)]
     right = [all(isinstance(each, _NUMBERS) for each in column) for column in zip(*first, strict=True)]
     right = right or [False] * len(head)
-    yield " | ".join(each.ljust(width) for each, width in zip(head, widths, strict=True)).rstrip()
+    yield " | ".join(_padded(each, width) for each, width in zip(head, widths, strict=True)).rstrip()
     yield "-+-".join("-" * width for width in widths)
     count = 0
     for row in itertools.chain(texts, ([cell_text(each) for each in row] for row in result.rows)):
         count += 1
         cells = zip(row, widths, right, strict=True)
-        yield " | ".join(each.rjust(width) if r else each.ljust(width) for each, width, r in cells).rstrip()
+        yield " | ".join(each.rjust(width) if r else _padded(each, width) for each, width, r in cells).rstrip()
+    yield f"({counted(count, 'row')})"
+
+
+def _width(text: str) -> int:
+    """Return how many cells of a terminal a text takes: two for a character of East Asia, none for a combining one."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(each) in "WF" for each in text)
+    return len(text) + wide - sum(unicodedata.combining(each) > 0 for each in text)
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - _width(text))
+
+
+def expanded_lines(result: QueryResult) -> Iterator[str]:
+    """Yield a line for each column of each row, for values that are wider than a terminal."""
+    if not result.columns:
+        return
+    width = max(map(_width, map(printable, result.columns)))
+    count = 0
+    for row in result.rows:
+        count += 1
+        yield f"-[ {count} ]-".ljust(width + 1, "-") + "+---"
+        for name, value in zip(result.columns, row, strict=True):
+            yield f"{_padded(printable(name), width)} | {cell_text(value)}".rstrip()
     yield f"({counted(count, 'row')})"
 
 

@@ -659,6 +659,13 @@ class LogDirectory:
         """Whether a cleaner offset is recorded, so that missing offsets are the work of compaction."""
         return self._checkpoints.is_cleaned(partition)
 
+    def may_lack_offsets(self, partition: TopicPartition) -> bool:
+        """Whether compaction may have removed offsets from the middle of a log: by its settings, or `is_cleaned`.
+
+        In other logs they were lost: nothing else removes records there.
+        """
+        return self._settings.is_compacted(partition) or self.is_cleaned(partition)
+
     def set_cleaner_offset(self, partition: TopicPartition, offset: int | None) -> None:
         """Record how far the partition was compacted; durable on return. None means compact all of it the next time."""
         if self.read_only:

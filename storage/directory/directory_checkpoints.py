@@ -115,6 +115,8 @@ class DirectoryCheckpoints:
 
     def is_cleaned(self, partition: TopicPartition) -> bool:
         """Whether a cleaner has compacted the partition, so that its topic is a compacted one."""
+        if self._read_only:
+            self._reload(CLEANER_OFFSETS)
         return partition in self._offsets[CLEANER_OFFSETS]
 
     # --- changing them; on disk after return -------------------------------------------------------------------------

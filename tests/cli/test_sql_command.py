@@ -24,6 +24,7 @@ from prompt_toolkit.output import DummyOutput
 
 import offsetfs
 from offsetfs.cli import exit_codes, run
+from offsetfs.cli.commands import sql as command_module
 from offsetfs.cli.sql.prompt import SqlCompleter, SqlPrompt
 from offsetfs.sql.session import SqlSession
 from offsetfs.storage import LogDirectory
@@ -61,6 +62,13 @@ def test_a_table_is_printed_with_aligned_columns(logs: str, capsys: pytest.Captu
         "key       | n\n----------+--\nk0        | 3\nk1        | 3\nk2        | 3\nschlüssel | 1\n(4 rows)\n"
     )
     assert sql(capsys, logs, 'SELECT value FROM orders WHERE "offset" = 9')[0] == "value\n------\n\\xff0a\n(1 row)\n"
+
+
+def test_characters_of_east_asia_take_two_cells(logs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    query = "SELECT * FROM (VALUES ('中文', 1), ('a', 2), ('e\u0301', 3)) AS found(text, number)"
+    assert sql(capsys, logs, query)[0] == (
+        "text | number\n-----+-------\n中文 |      1\na    |      2\ne\u0301    |      3\n(3 rows)\n"
+    )
 
 
 def test_all_formats_have_the_same_rows(logs: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -121,9 +129,25 @@ def test_explain_names_ranges_and_columns_as_the_page_shows(logs: str, capsys: p
             "there is no topic ordres; did you mean orders?\n\nLINE 1: SELECT 1 FROM ordres",
         ),
         (("SELECT $day",), 1, "the statement has the parameter $day; give it with --param day=VALUE"),
+        (
+            ("\\d",),
+            1,
+            "commands that begin with a backslash are those of the prompt; SHOW TABLES and DESCRIBE TOPIC are",
+        ),
+        ((".tables",), 1, "SHOW TABLES"),
+        (("SET threads = 1", "--format", "csv"), 1, "only the rows of a query can be written in this format; --format"),
+        (("EXPLAIN SELECT 1", "--format", "json"), 1, "--format table takes any statement"),
+        (("SELECT ?",), 1, "the statement has a parameter without a name; write $NAME, and give --param NAME=VALUE"),
+        (("SELECT length(key) FROM orders",), 1, "\n    Candidate functions:"),
         (("SELECT 1", "-p", "day"), 1, "--param 'day' is not NAME=VALUE"),
         (("SELECT 1", "--format", "parquet"), 1, "--format parquet needs a file: -o FILE"),
         (("SELECT 1", "-o", "/no/such/place.csv"), 2, "/no/such/place.csv: No such file or directory"),
+        (
+            ("SELECT 1", "-o", "rows.csv.gz"),
+            1,
+            "rows.csv.gz: no format is known by this ending (.csv, .json, .ndjson, ",
+        ),
+        (("SELECT 1", "-o", "rows.tsv"), 1, ".parquet, .jsonl, .txt); give --format"),
         (("SELECT 1", "-f", "x.sql"), 1, "give statements or --file, not both"),
         (("-f", "/no/such.sql"), 1, "/no/such.sql: "),
         ((" ",), 1, "there is no statement"),
@@ -176,7 +200,7 @@ def test_the_prompt_runs_statements_and_commands(
     ran: list[str] = []
     with SqlSession(directory) as session, create_pipe_input() as keys, create_app_session(keys, DummyOutput()):
         keys.send_text("SELECT 1\rAS one;\r\\d\r\\d orders\r\\timing\r\\nope\rSELECT 1 FROM nope;\r\\q\r")
-        SqlPrompt(session, lambda statement: (ran.append(statement), list(session.run(statement).rows))[0]).loop()  # type: ignore[func-returns-value]
+        SqlPrompt(session, lambda statement, _: (ran.append(statement), list(session.run(statement).rows))[0]).loop()  # type: ignore[func-returns-value]
     directory.close()
     captured = capsys.readouterr()
     assert ran == ["SELECT 1\nAS one;", "SELECT 1 FROM nope;"]
@@ -188,7 +212,65 @@ def test_the_prompt_runs_statements_and_commands(
     assert "SELECT 1" in (tmp_path / "offsetfs" / "sql_history").read_text()
 
 
+def typed(logs: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str) -> tuple[str, str]:
+    """Return what the prompt of the command prints, which must have ended by itself."""
+    monkeypatch.setenv("XDG_STATE_HOME", f"{logs}.state")
+    capsys.readouterr()
+    directory = LogDirectory.open(logs, read_only=True)
+    with SqlSession(directory) as session, create_pipe_input() as keys, create_app_session(keys, DummyOutput()):
+        keys.send_text(text)
+        command_module._prompt(session, logs)
+    directory.close()
+    captured = capsys.readouterr()
+    return captured.out.partition("lists the commands\n")[2], captured.err
+
+
+@pytest.mark.parametrize("word", ["exit", "quit", "EXIT;", "quit ;", "\\q", "\\q;"])
+def test_the_prompt_ends_as_those_of_other_databases(
+    logs: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    assert typed(logs, capsys, monkeypatch, f"{word}\r") == ("", "")
+
+
+def test_commands_of_other_prompts_are_taken_or_named(
+    logs: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, err = typed(logs, capsys, monkeypatch, "help\r.tables\r\\dt\r\\timing off\r\\timing on\r\\timing on\rexit\r")
+    assert err == "there is no command .tables; \\? lists them\n"
+    assert out.startswith("\\d            topics\n")
+    assert out.endswith("\norders\ntiming is off\ntiming is on\ntiming is on\n")
+
+
+def test_a_semicolon_within_a_text_or_a_comment_ends_no_statement(
+    logs: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, err = typed(logs, capsys, monkeypatch, "SELECT 'a;\rb' AS c -- d;\r, 'it''s;' AS e;\rexit\r")
+    assert err == ""
+    assert out.splitlines()[2] == "a;\\nb | it's;"
+
+
+def test_the_duration_of_each_statement_is_shown(
+    logs: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, _ = typed(logs, capsys, monkeypatch, "\\timing\rSELECT 1; SELECT kee;\rexit\r")
+    assert len(re.findall(r"^\d+ ms$", out, re.M)) == 2
+
+
+def test_columns_can_have_a_line_each(
+    logs: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = 'SELECT key, value FROM orders WHERE "offset" < 2 ORDER BY "offset";'
+    out, _ = typed(logs, capsys, monkeypatch, f"\\x\r{query}\r\\x off\rSELECT 1 AS one;\r\\d orders\rexit\r")
+    assert out.startswith(
+        "a line for each column is on\n"
+        '-[ 1 ]-+---\nkey   | k0\nvalue | {"n": 0}\n-[ 2 ]-+---\nkey   | k1\nvalue | {"n": 1}\n(2 rows)\n'
+        "a line for each column is off\none\n---\n  1\n(1 row)\ncolumn        | type\n"
+    )
+
+
 def test_topics_columns_and_words_are_completed(logs: str) -> None:
+    with offsetfs.open(logs, "a") as data:
+        data.create("user-events")
     directory = LogDirectory.open(logs, read_only=True)
     with SqlSession(directory) as session:
         completer = SqlCompleter(session)
@@ -197,6 +279,9 @@ def test_topics_columns_and_words_are_completed(logs: str) -> None:
             return [each.text for each in completer.get_completions(Document(text), CompleteEvent())]
 
         assert completed("\\d or") == ["orders"]
+        assert completed("SELECT * FROM user-e") == completed('SELECT * FROM "user-') == ['"user-events"']
+        assert completed("SELECT orders.val") == completed("SELECT o.val") == ["value", "value_text", "value_json"]
+        assert completed("SELECT orders.k") == ["key", "key_text"]
         assert completed("SELECT val") == ["value", "value_text", "value_json"]
         assert completed("SELECT off") == ['"offset"']
         assert set(completed("select * from or")) == {"orders", "ORDER", "OR"}

@@ -22,7 +22,12 @@ BEGINNING_MS = 1_795_266_300_000
 def test_the_examples_do_what_the_page_states(tmp_path: Path) -> None:
     with offsetfs.open(tmp_path, "a") as data:
         orders, _ = data.create("orders", 2)
-        data.create("users")
+        data.create("users")[0].extend(
+            [
+                offsetfs.NewRecord(b'{"name": "Ada"}', b"u1", [("trace", b"abc")], BEGINNING_MS),
+                offsetfs.NewRecord(b'{"name": "Bob"}', b"u2", (), BEGINNING_MS),
+            ]
+        )
         orders.extend(
             offsetfs.NewRecord(b"value %d" % n, b"k%d" % (n % 10), (), BEGINNING_MS + 1000 * n) for n in range(100)
         )

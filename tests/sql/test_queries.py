@@ -271,6 +271,12 @@ def test_values_are_text_and_json_where_they_are(tmp_path: Path) -> None:
         assert session.tables() == ["x.y-z"]
         rows = session.run('SELECT value_text, value_json->\'$.a[0]\' FROM "x.y-z" ORDER BY "offset"').rows
         assert list(rows) == [('{"a": [1]}', "1"), ("{", None), (None, None), (None, None)]
+        for wrong in "SELECT 1 FROM x.y-z", "SELECT 1 FROM X.y-z WHERE value = 'x.y-z'":
+            with pytest.raises(SqlError, match=r'x\.y-z is a topic; write "x\.y-z" with quotes'):
+                session.run(wrong)
+        with pytest.raises(SqlError) as raised:
+            session.run('SELECT 1 FRM "x.y-z"')
+        assert "quotes" not in str(raised.value)
     directory.close()
 
 
@@ -323,12 +329,36 @@ def test_topics_that_are_created_later_are_found(tmp_path: Path) -> None:
         ("SELECT offset FROM t", 'write "offset" with quotes'),
         ("SELECT kee FROM t", "LINE 1: SELECT kee FROM t"),
         ("SELEC 1", "LINE 1: SELEC 1"),
+        ("SELECT 1 FROM t WHERE key LIKE 'a%'", "key and value are bytes: key_text, value_text and value_json are"),
+        ("SELECT length(value) FROM t", "octet_length(value) is a size"),
+        ("SELECT key::INT FROM t", "key and value are bytes"),
+        ("INSERT INTO t VALUES (1)", "topics can only be read here; offsetfs append"),
+        ("DELETE FROM t", "topics can only be read here"),
+        ("UPDATE t SET key = NULL", "topics can only be read here"),
+        ("DROP TABLE t", "topics can only be read here"),
     ],
 )
 def test_a_wrong_statement_says_what_is_wrong_and_where(session: SqlSession, query: str, message: str) -> None:
     with pytest.raises(SqlError) as raised:
         list(session.run(query).rows)
     assert message in str(raised.value)
+
+
+def test_keys_are_text_where_they_are(tmp_path: Path) -> None:
+    with offsetfs.open(tmp_path, "a") as data:
+        data.create("group")[0].extend(offsetfs.NewRecord(b"", key) for key in (b"user-1", b"\xff", None, b"other"))
+    with closing(LogDirectory.open(str(tmp_path), read_only=True)) as directory, SqlSession(directory) as session:
+        assert list(session.run("SELECT key_text FROM \"group\" WHERE key_text LIKE 'user-%'").rows) == [("user-1",)]
+        assert list(session.run('SELECT count(key_text), count(key) FROM "group"').rows) == [(2, 3)]
+        with pytest.raises(SqlError, match='group is a topic; write "group" with quotes'):
+            session.run("SELECT 1 FROM group")
+
+
+def test_a_statement_that_creates_a_table_has_no_rows(session: SqlSession) -> None:
+    for statement in "CREATE TABLE made AS SELECT key FROM t", "-- again\nCREATE OR REPLACE TABLE made(a INT)":
+        assert session.run(statement).columns == ()
+    assert list(session.run("INSERT INTO made VALUES (1), (2)").rows) == [(2,)]
+    session.run("DROP TABLE made")
 
 
 def test_no_hint_about_the_column_where_offset_is_a_clause(session: SqlSession) -> None:

@@ -71,3 +71,35 @@ def test_the_password_is_in_no_message(
     printed = capsys.readouterr()
     assert "the password in the URL is visible in ps" in printed.err
     assert "secret" not in printed.out + printed.err
+
+
+def test_create_adds_the_indexes_that_a_table_lacks(synced: Synced, log: Log, server: Mariadb) -> None:
+    add(log, 0, b"a")
+    assert synced.run("--create", "--no-index", "--table", "order") == 0
+    assert synced.run("--create", "--table", "order") == 0
+    assert synced.run("--create", "--table", "order") == 0
+    shown = server.ask("SHOW INDEX FROM offsetfs.`order`")
+    assert shown.count("order_key") == shown.count("order_time") == 1
+
+
+def test_a_table_in_another_database(synced: Synced, log: Log, server: Mariadb) -> None:
+    server.ask(f"CREATE DATABASE `ev.ents`; GRANT ALL ON `ev.ents`.* TO {mariadb.USER}@'127.0.0.1'")
+    add(log, 0, b"a")
+    words = ["--create", "--table", '"ev.ents".Order']
+    for _ in range(2):
+        assert synced.run(*words) == 0
+    assert server.ask("SELECT COUNT(*) FROM `ev.ents`.`Order`") == "1\n"
+    assert server.ask("SELECT next_offset FROM `ev.ents`.Order_progress") == "1\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("x" * 56, "at most 55 characters"), ("\U0001f600", "has no character"), ("nowhere.t", "`nowhere`.`t`")],
+)
+def test_names_that_mariadb_cannot_have_create_nothing(
+    synced: Synced, log: Log, server: Mariadb, capsys: pytest.CaptureFixture[str], name: str, reason: str
+) -> None:
+    add(log, 0, b"a")
+    assert synced.run("--create", "--table", name) in (1, 32)
+    assert reason in capsys.readouterr().err
+    assert server.ask("SHOW TABLES IN offsetfs") == ""

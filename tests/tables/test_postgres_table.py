@@ -82,3 +82,39 @@ def test_a_record_that_cannot_be_stored_stops_its_partition_alone(synced: Synced
     assert synced.sync().has_failed
     assert synced.events[0].startswith(f"orders-0, offset 0: the timestamp {2**62} is beyond the times of PostgreSQL")
     assert (synced.offsets(), synced.offsets(users)) == ([], [0])
+
+
+def test_a_table_in_a_schema(synced: Synced, log: Log, server: Postgres) -> None:
+    server.ask('DROP SCHEMA IF EXISTS "Sales" CASCADE; CREATE SCHEMA "Sales"')
+    add(log, 0, b"a")
+    for _ in range(2):
+        assert synced.run("--create", "--table", "Sales.order") == 0
+    assert server.ask('SELECT count(*), min(next_offset) FROM "Sales"."order", "Sales".order_progress') == "1|1\n"
+    assert server.ask("SELECT indexname FROM pg_indexes WHERE schemaname = 'Sales' ORDER BY 1").split() == [
+        "order_key",
+        "order_message_uuid_key",
+        "order_pkey",
+        "order_progress_pkey",
+        "order_time",
+        "order_topic_name_partition_id_message_offset_key",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "reason"),
+    [("x" * 55, 1, "at most 54 bytes"), ("ä" * 28, 1, "at most 54 bytes"), ("nowhere.t", 32, 'schema "nowhere"')],
+)
+def test_names_that_postgres_cannot_have_create_nothing(
+    synced: Synced, log: Log, server: Postgres, capsys: pytest.CaptureFixture[str], name: str, code: int, reason: str
+) -> None:
+    add(log, 0, b"a")
+    assert synced.run("--create", "--table", name) == code
+    assert reason in capsys.readouterr().err
+    assert server.ask("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == "0\n"
+
+
+def test_names_of_54_bytes_have_their_own_progress(synced: Synced, log: Log) -> None:
+    add(log, 0, b"a")
+    for last in "ab":
+        assert synced.run("--create", "--table", "x" * 53 + last) == 0
+    assert synced.query(f"SELECT count(*) FROM {'x' * 53}b_progress") == [(1,)]

@@ -58,11 +58,16 @@ def filled(synced: Synced, log: Log) -> Synced:
         (["--topic", "("], 1, "--topic: '(' is no regular expression"),
         (["--no-index"], 1, "--no-index: goes with --create"),
         (["--create", "--columns", "key,payload"], 1, "there is no column key; the columns are message_uuid, "),
-        (["--create", "--table", "a b"], 1, "'a b' is no name of a table: letters, digits and _"),
-        (["--create", "--table", "x; DROP TABLE y"], 1, "is no name of a table"),
+        (["--create", "--table", ""], 1, "'' is no name of a table: write NAME or SCHEMA.NAME, such as messages"),
+        (["--create", "--table", "a.b.c"], 1, "a part that has a dot or begins with a quote goes into double quotes"),
+        (["--create", "--table", '"a'], 1, "is no name of a table: write NAME"),
+        (["--create", "--table", "a "], 1, "'a ' is no name of a table: it begins or ends with a space"),
+        (["--create", "--table", "a\nb"], 1, "it has a character that is not printable"),
+        (["--create", "--table", "s.t"], 1, "'s.t' is no name of a table: SQLite has one schema, main"),
+        (["--create", "--table", "sqlite_x"], 1, "SQLite keeps names that begin with sqlite_ for itself"),
         (["--create", "--topic", "order"], 32, "has no topic of these names; did you mean orders?"),
         (["--create", "--password-file", "/nowhere"], 1, "--password-file: /nowhere: No such file or directory"),
-        ([], 32, "there is no such file; --create creates it"),
+        ([], 32, "there is no such file; offsetfs table sync --create creates it"),
     ],
 )
 def test_wrong_calls(
@@ -114,6 +119,26 @@ def test_a_table_of_others_is_refused(filled: Synced, capsys: pytest.CaptureFixt
         database.execute("CREATE TABLE messages (id INTEGER, payload TEXT)")
     assert filled.run() == 32
     assert "the table messages has no column message_uuid, topic_name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", ["message_key", "message_uuid,message_key", "payload"])
+def test_columns_of_a_table_are_not_left_null(
+    filled: Synced, log: Log, capsys: pytest.CaptureFixture[str], columns: str
+) -> None:
+    assert filled.run("--create") == 0
+    add(log, 2, b"c")
+    for words in ([], ["--create"]):
+        assert filled.run("--columns", columns, *words) == 32
+        error = capsys.readouterr().err
+        assert "headers, producer_id, created_at as well, which --columns leaves out" in error
+        assert error.count("\n") == 1
+    assert filled.offsets() == [0, 1]
+
+
+def test_a_folder_of_sqlite_that_is_not_there_is_named(filled: Synced, capsys: pytest.CaptureFixture[str]) -> None:
+    filled.url = "sqlite:////no/such/orders.db"
+    assert filled.run("--create") == 32
+    assert "there is no folder /no/such; create it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("module", ["psycopg", "sqlalchemy"])

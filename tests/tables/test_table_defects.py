@@ -8,8 +8,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from replicated_logs import add
-from table_contract import ALL, ORDERS, Synced, log, synced
+from replicated_logs import add, add_transaction
+from table_contract import ALL, ORDERS, PAGE, Synced, log, synced
 
 from offsetfs import cli
 from offsetfs.storage import Log, LogDirectory, LogReader, TopicPartition
@@ -61,6 +61,55 @@ def test_mirrored_deletes_keep_the_rows_of_a_log_that_was_lost(
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+def _lose_a_segment(synced: Synced, log: Log) -> None:
+    """Remove the segment of the offsets 4 and 5 of a log of 12 records that are all rows."""
+    for offset in range(0, 12, 2):
+        add(log, offset, b"a", b"b")
+        log.roll()
+    assert synced.run("--create") == 0
+    synced.directory.close()
+    for each in Path(synced.path, "orders-0").glob(f"{4:020d}.*"):
+        each.unlink()
+
+
+@pytest.mark.damages
+def test_mirrored_deletes_keep_the_rows_of_a_segment_that_was_lost_within_a_log(
+    synced: Synced, log: Log, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _lose_a_segment(synced, log)
+    assert synced.run("--mirror-deletes") == 32
+    error = capsys.readouterr().err
+    assert "orders-0: the log lacks offsets from 4 to 5, and it was never compacted: they were lost" in error
+    assert "offsetfs verify" in error and error.count("\n") == 1
+    assert synced.offsets() == list(range(12))
+
+
+@pytest.mark.damages
+def test_a_hole_in_a_log_that_was_compacted_counts_as_compaction(synced: Synced, log: Log) -> None:
+    synced.directory.set_cleaner_offset(ORDERS, 2)
+    _lose_a_segment(synced, log)
+    assert synced.run("--mirror-deletes") == 0
+    assert synced.offsets() == [0, 1, 2, 3, *range(6, 12)]
+    assert "a segment that is lost within a compacted log looks like compaction" in PAGE
+
+
+def test_a_compaction_by_another_process_is_noticed_by_a_sync_that_follows(synced: Synced, log: Log) -> None:
+    directory = LogDirectory.open(str(synced.path), read_only=True)
+    assert not directory.may_lack_offsets(ORDERS)
+    synced.directory.set_cleaner_offset(ORDERS, 0)
+    assert directory.may_lack_offsets(ORDERS)
+
+
+def test_rows_of_aborted_transactions_are_no_loss(synced: Synced, log: Log) -> None:
+    add(log, 0, b"a")
+    add_transaction(log, 1, b"x", b"y", sequence=0, is_commit=False)
+    add(log, 4, b"b")
+    synced.sync(is_committed_only=False)
+    assert synced.offsets() == [0, 1, 2, 4]
+    assert not synced.sync(mirrors_deletes=True).has_failed
+    assert synced.offsets() == [0, 4]
+
+
 def test_a_log_that_is_cut_between_its_sync_and_its_deletions_keeps_its_rows(
     synced: Synced, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,7 +136,7 @@ def test_mirrored_deletes_name_a_partition_that_is_missing(
     assert synced.run("--mirror-deletes") == 32
     error = capsys.readouterr().err
     assert f"orders-0: {synced.path} has no such partition: its rows stay" in error and error.count("\n") == 1
-    assert "DELETE FROM messages WHERE topic_name = 'orders' AND partition_id = 0" in error
+    assert "DELETE FROM \"messages\" WHERE topic_name = 'orders' AND partition_id = 0" in error
     assert (synced.offsets(), synced.offsets(users)) == ([0, 1], [0, 1])
     assert synced.run() == 0
 
