@@ -9,6 +9,8 @@
 Nothing that readers see changes before the last step, and no object is replaced or deleted. An archiver that is killed
 leaves objects that no manifest names; the next one finds them by their keys and does not upload them again.
 
+A partition is archived by one log directory; what another one archives is left out (`ownership`).
+
 The directory is only read, beside whatever writes to it. A segment counts as unchanged while its log file has the
 inode, size and times of the last run. Of the segment that grows, the bytes after the last run are uploaded; its last
 part is compared first, because a log may have been truncated and written again. While a process runs, a partition that
@@ -32,8 +34,10 @@ from offsetfs.archive.archived_objects import UNPUBLISHED_S_MAX, ArchivedObjects
 from offsetfs.archive.manifest import ArchivedSegment, PartitionManifest
 from offsetfs.archive.numbered_documents import NumberedDocuments, running_s
 from offsetfs.archive.object_store import ObjectStore
+from offsetfs.archive.ownership import Replica
 from offsetfs.archive.segment_upload import ObjectSizes, SegmentUpload
-from offsetfs.storage import METADATA_TOPIC, AnyLogDirectory, Log, LogState, TopicPartition
+from offsetfs.storage import METADATA_TOPIC, AnyLogDirectory, Log, LogDirectory, LogState, TopicPartition
+from offsetfs.storage.directory import log_directory_id
 from offsetfs.storage.errors import StorageError
 
 PARTITIONS_AT_ONCE = 8
@@ -42,6 +46,9 @@ _TRIES_MAX = 5
 
 _STATE_S = 6 * 3600.0
 """After this time a state with the segments that are there is published: an expiry deletes objects without a state."""
+
+_OTHERS_S = 3600.0
+"""How long a partition that another directory archives is not asked for again."""
 
 DEFAULT_SIZES = ObjectSizes()
 
@@ -60,7 +67,9 @@ class ArchiveRun:
     lost: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     """The offsets [first, end) of a partition that the source deleted before a run has archived them."""
     starts: dict[TopicPartition, int] = field(default_factory=dict)
-    """The first offset of each partition in the source."""
+    """The first offset in the source of each partition that it archives."""
+    others: dict[TopicPartition, str] = field(default_factory=dict)
+    """The partitions that another log directory archives, and its id. They are left as they are."""
 
 
 class Archiver:
@@ -73,10 +82,12 @@ class Archiver:
         *,
         takes: Callable[[str], bool] = lambda topic: True,
         checks_all: bool = False,
+        takes_over: bool = False,
         sizes: ObjectSizes = DEFAULT_SIZES,
         on_progress: OnProgress = lambda done, total: None,
     ) -> None:
         """`takes` says which topics are archived. With `checks_all` unchanged segments are read and compared too.
+        With `takes_over` this directory archives also what another one has archived, from then on.
 
         `on_progress` is called in any thread with the bytes of log files that are done in a run, and those of all.
         """
@@ -84,12 +95,16 @@ class Archiver:
         self._directory = directory
         self._takes = takes
         self._checks_all = checks_all
+        self._takes_over = takes_over
         self._sizes = sizes
         self._clock = directory.directories[0].clock
         self._on_progress = on_progress
         self._objects = ArchivedObjects(store)
         self._newest: dict[TopicPartition, tuple[int, PartitionManifest]] = {}
-        self._topics: dict[str, dict[str, object]] | None = None
+        self._others: dict[TopicPartition, tuple[float, str]] = {}
+        self._topics: dict[str, dict[str, object]] = {}  # as they were published
+        self._announced: set[str] = set()  # those that are there, from any directory
+        self._ids: dict[str, str] = {}
         self._is_marked = False
         self._counting = threading.Lock()
         self._done = self._total = 0
@@ -108,7 +123,7 @@ class Archiver:
             each for each in self._directory.partitions() if each.topic != METADATA_TOPIC and self._takes(each.topic)
         ]
         self._done, self._total = 0, sum(map(self._size_of, partitions))
-        self._publish_topics(partitions)
+        self._publish_topics(partitions, replaces=False)
         with ThreadPoolExecutor(PARTITIONS_AT_ONCE, "archive") as threads:
 
             def archive(partition: TopicPartition) -> None:
@@ -124,9 +139,19 @@ class Archiver:
 
             for _ in threads.map(archive, partitions):
                 pass
+        self._publish_topics([each for each in partitions if each in done.starts], replaces=True)
         after = self._objects.uploaded
         done.objects, done.bytes = after[0] - before[0], after[1] - before[1]
         return done
+
+    def directory_ids(self) -> frozenset[str]:
+        """Return the ids of the log directories. `InvalidCheckpoint` for a damaged `meta.properties`."""
+        return frozenset(map(self._directory_id, self._directory.directories))
+
+    def _directory_id(self, directory: LogDirectory) -> str:
+        if directory.path not in self._ids:
+            self._ids[directory.path] = log_directory_id(directory.path)
+        return self._ids[directory.path]
 
     def close(self) -> None:
         """End the threads of uploads. A second call does nothing."""
@@ -146,23 +171,30 @@ class Archiver:
 
     # --- topics ------------------------------------------------------------------------------------------------------
 
-    def _publish_topics(self, partitions: Sequence[TopicPartition]) -> None:
-        """Publish ids and settings of the topics, beside those that are in the archive, if they have changed."""
+    def _publish_topics(self, partitions: Sequence[TopicPartition], *, replaces: bool) -> None:
+        """Publish ids and settings of the topics, beside those that are in the archive.
+
+        Those that are there are replaced with `replaces` only: once it is known that this directory archives them.
+        """
         firsts = {each.topic: each for each in reversed(partitions)}
         own = {topic: self._topic(first) for topic, first in sorted(firsts.items())}
-        if own == self._topics:
+        if all(
+            self._topics.get(topic) == each if replaces else topic in self._announced for topic, each in own.items()
+        ):
             return
         documents = NumberedDocuments(self.store, "")
         for _ in range(_TRIES_MAX):
             newest = documents.newest()
             known = {} if newest is None else dict(newest.content.get("topics", {}))
-            wanted = {**known, **own}
+            wanted = {**known, **own} if replaces else {**own, **known}
             content = {"kind": "directory", "topics": wanted, "time_ms": self._clock.now_ms()}
             if newest is not None and wanted == known:
                 documents.repair_copy(newest)
             elif not documents.publish(1 if newest is None else newest.number + 1, content):
                 continue
-            self._topics = own
+            self._announced.update(own)
+            if replaces:
+                self._topics.update(own)
             return
         raise _outrun(self.store.url)
 
@@ -178,12 +210,22 @@ class Archiver:
 
     def _archive(self, partition: TopicPartition, run: ArchiveRun) -> None:
         """Archive the partition as it is now; in several states if that takes hours."""
+        left = self._others.get(partition)
+        if left is not None and running_s() < left[0] + _OTHERS_S:
+            with self._counting:
+                run.others[partition] = left[1]
+            return
         documents = NumberedDocuments(self.store, str(partition))
         known = self._newest.get(partition)
         number, previous = self._read(documents, partition, None) if known is None else known
         tries, is_counted = 0, False
         while tries < _TRIES_MAX:
             begun_s = running_s()
+            if previous is not None and not self._is_ours(partition, previous):
+                self._others[partition] = begun_s, previous.directory
+                with self._counting:
+                    run.others[partition] = previous.directory
+                return
             try:
                 start, manifest, is_complete = self._manifest(partition, previous, begun_s + _STATE_S)
             except OSError as error:
@@ -230,6 +272,24 @@ class Archiver:
         documents.repair_copy(newest)
         return newest.number, PartitionManifest.decoded(newest.content, f"{self.store.url}/{partition}", partition)
 
+    def _is_ours(self, partition: TopicPartition, previous: PartitionManifest) -> bool:
+        """Whether this directory goes on with a state. OSError EEXIST, ESTALE if it must not, and that is an error."""
+        ids = self.directory_ids()
+        if previous.directory in ids:
+            return True
+        with self._directory.directory_of(partition).borrowed(partition) as log:
+            log.refresh(is_forced=True)
+            url, topic_id = f"{self.store.url}/{partition}", self._topic_id(partition)
+            replica = Replica(url, topic_id, log)
+            if self._takes_over:
+                if topic_id == previous.topic_id and previous.directory:
+                    replica.check_continues(previous, self.store)
+                return True
+            if replica.is_owner_of(previous):
+                return True
+            replica.check_silence(previous, self._clock.now_ms())
+            return False
+
     def _manifest(
         self, partition: TopicPartition, previous: PartitionManifest | None, until_s: float
     ) -> tuple[int, PartitionManifest, bool]:
@@ -245,7 +305,10 @@ class Archiver:
             self._objects.begin(str(partition), {} if previous is None else previous.objects())
             state = log.state
             sizes = self._sizes if previous is None else replace(self._sizes, block_bytes=previous.block_bytes)
-            segments = self._upload(partition, state, previous, sizes, until_s)
+            directory = self._directory_id(self._directory.directory_of(partition))
+            is_taken_over = previous is not None and previous.directory not in ("", directory)
+            checks_all = self._checks_all or is_taken_over  # files of another directory say nothing about those here
+            segments = self._upload(partition, state, previous, sizes, until_s, checks_all=checks_all)
             is_complete = len(segments) == len(state.segments)
             first = segments[0].base_offset
             # Those before the first one of the source: retention has removed them there.
@@ -260,6 +323,7 @@ class Archiver:
                 leader_epochs=_epochs(log, previous if older else None, segments[-1].end),
                 settings=dict(self._directory.settings_of(partition.topic)),
                 block_bytes=sizes.block_bytes,
+                directory=directory,
             )
             return first, manifest, is_complete
 
@@ -270,6 +334,8 @@ class Archiver:
         previous: PartitionManifest | None,
         sizes: ObjectSizes,
         until_s: float,
+        *,
+        checks_all: bool,
     ) -> list[ArchivedSegment]:
         known = {} if previous is None else {each.base_offset: each for each in previous.segments}
         segments = list(state.segments)
@@ -280,7 +346,7 @@ class Archiver:
             upload = SegmentUpload(
                 self._objects, str(partition), segment, end, is_sealed=is_sealed, sizes=sizes, on_bytes=self._count
             )
-            done.append(upload.run(known.get(segment.base_offset), checks_all=self._checks_all))
+            done.append(upload.run(known.get(segment.base_offset), checks_all=checks_all))
             if running_s() > until_s and done[-1] != known.get(segment.base_offset):
                 break
         return done
@@ -290,7 +356,7 @@ def _is_same(previous: PartitionManifest, manifest: PartitionManifest) -> bool:
     def compared(each: PartitionManifest) -> tuple[object, ...]:
         return each.segments, each.log_start, each.end, each.leader_epochs, dict(each.settings), each.topic_id
 
-    return compared(previous) == compared(manifest)
+    return compared(previous) == compared(manifest) and previous.directory in ("", manifest.directory)
 
 
 def _is_before(segment: ArchivedSegment, offset: int) -> bool:

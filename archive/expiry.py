@@ -26,7 +26,7 @@ from types import MappingProxyType
 from offsetfs.archive import store_clock
 from offsetfs.archive.archived_objects import GRACE_MS
 from offsetfs.archive.manifest import ArchivedSegment, PartitionManifest
-from offsetfs.archive.numbered_documents import NumberedDocuments
+from offsetfs.archive.numbered_documents import Numbered, NumberedDocuments
 from offsetfs.archive.object_store import ObjectInfo, ObjectStore
 from offsetfs.storage import LogConfig, TopicPartition
 from offsetfs.storage.errors import InvalidName, StorageError
@@ -56,13 +56,15 @@ def expire(
     now_ms: int | None = None,
     grace_ms: int = GRACE_MS,
     is_stopping: Callable[[], bool] = lambda: False,
+    directories: Container[str] | None = None,
 ) -> Expired:
     """Apply retention to the partitions of an archive. What was deleted is gone on return, also of an error.
 
     `keep_states_ms`: how long earlier states can be restored, at least `KEEP_STATES_MS_MIN`. `takes` says which topics
     are expired. `starts`: the first offsets of the source; what the source has stays, because the next run would upload
-    it again. `without`: partitions that are left as they are. Ends after the partition in work when `is_stopping`
-    returns True. `now_ms`: None for the time of the store.
+    it again. `directories`: ids of log directories; partitions stay as they are that none of them archives, and that
+    are not in `starts`; None: all are expired. `without`: partitions that are left as they are. Ends after the
+    partition in work when `is_stopping` returns True. `now_ms`: None for the time of the store.
 
     Errors of one partition are in the result; those of the archive as a whole are raised: OSError, EINVAL for
     `keep_states_ms`.
@@ -81,7 +83,11 @@ def expire(
         if partition in without or not takes(partition.topic):
             continue
         try:
-            _expire_partition(store, partition, done, now, keep_states_ms, grace_ms, starts.get(partition))
+            newest = _Newest.of(store, partition)
+            if newest is None:
+                continue
+            if partition in starts or directories is None or newest.manifest.directory in directories:
+                _expire_partition(store, newest, done, now, keep_states_ms, grace_ms, starts.get(partition))
         except (OSError, StorageError) as error:
             done.failed[partition] = error
     if store.unfinished is not None:
@@ -89,21 +95,35 @@ def expire(
     return done
 
 
+@dataclass(frozen=True, slots=True)
+class _Newest:
+    """The newest state of a partition."""
+
+    documents: NumberedDocuments
+    document: Numbered
+    manifest: PartitionManifest
+
+    @classmethod
+    def of(cls, store: ObjectStore, partition: TopicPartition) -> _Newest | None:
+        documents = NumberedDocuments(store, str(partition))
+        found = documents.newest()
+        if found is None:
+            return None
+        return cls(documents, found, PartitionManifest.decoded(found.content, f"{store.url}/{partition}", partition))
+
+
 def _expire_partition(
     store: ObjectStore,
-    partition: TopicPartition,
+    state: _Newest,
     done: Expired,
     now: int,
     keep_states_ms: int,
     grace_ms: int,
     start: int | None,
 ) -> None:
-    documents = NumberedDocuments(store, str(partition))
-    newest = documents.newest()
-    if newest is None:
-        return
+    documents, newest, manifest = state.documents, state.document, state.manifest
+    partition = manifest.partition
     url = f"{store.url}/{partition}"
-    manifest = PartitionManifest.decoded(newest.content, url, partition)
     documents.repair_copy(newest)  # readers use what it names
     kept = _retained(manifest, now, start)
     if len(kept) < len(manifest.segments):
@@ -121,9 +141,9 @@ def _expire_partition(
         done.objects += 1
     named: set[str] = set()
     for number in documents.numbers():
-        state = documents.at(number)
-        if state is not None:
-            named |= PartitionManifest.decoded(state.content, url, partition).objects().keys()
+        found = documents.at(number)
+        if found is not None:
+            named |= PartitionManifest.decoded(found.content, url, partition).objects().keys()
     # Listed after the states were: an object of a state that is published meanwhile is young, or named already.
     listed = [each for each in store.objects(f"{partition}/segments") if each.key not in named]
     _delete_old(store, listed, done, now - grace_ms)

@@ -1,6 +1,7 @@
 """What an archive holds of one partition: the content of its manifest.
 
     number, time_ms, topic, partition, topic_id, settings
+    directory                           the log directory that archives the partition; missing in early states
     log_start, end                      offsets [log_start, end) can be read
     leader_epochs                       [[epoch, start offset], …], as in leader-epoch-checkpoint
     segments                            rising, without overlap
@@ -116,6 +117,8 @@ class PartitionManifest:
     leader_epochs: tuple[tuple[int, int], ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     block_bytes: int = BLOCK_BYTES
+    directory: str = ""
+    """The log directory that archives the partition (`storage.directory.log_directory_id`); empty if not known."""
 
     def objects(self) -> dict[str, int]:
         """Return the sizes of all objects that the state needs, by key."""
@@ -123,8 +126,10 @@ class PartitionManifest:
 
     def encoded(self) -> dict[str, Any]:
         """Return the state as the content of a numbered document."""
+        known = {"directory": self.directory} if self.directory else {}
         return {
             "kind": "partition",
+            **known,
             "time_ms": self.time_ms,
             "topic": self.partition.topic,
             "partition": self.partition.partition,
@@ -158,6 +163,7 @@ class PartitionManifest:
                 ),
                 block_bytes=_number(content["block_bytes"], 16 << 20, low=64 << 10),
                 segments=tuple(_decoded_segment(each) for each in content["segments"]),
+                directory=_text(content.get("directory", "")),
             )
             manifest._check()
             if partition is not None and manifest.partition != partition:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 from offsetfs.archive import urls
-from offsetfs.archive.numbered_documents import decoded, encoded
+from offsetfs.archive.numbered_documents import document, encoded
 from offsetfs.archive.object_store import ObjectStore
 
 NAME = "offsetfs-archive.json"
@@ -15,11 +15,11 @@ _KIND = "archive"
 def check(store: ObjectStore) -> None:
     """Raise unless the place is an archive: OSError ENOENT, EINVAL, EPROTO for a newer format, and as of the store."""
     url = urls.join(store.url, NAME)
-    data = store.read_if_present(NAME)
-    if data is None:
+    content = document(store, NAME)
+    if content is None:
         reason = f"is no archive of offsetfs: it has no object {NAME}; `offsetfs archive` makes one"
         raise FileNotFoundError(errno.ENOENT, reason, store.url)
-    if decoded(data, url).get("kind") != _KIND:
+    if content.get("kind") != _KIND:
         raise OSError(errno.EINVAL, "is no mark of an archive", url)
 
 

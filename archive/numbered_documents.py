@@ -32,7 +32,8 @@ VERSION = 1
 COPY = "manifest.json"
 FOLDER = "manifests"
 BYTES_MAX = 1 << 28
-"""The largest document that is read. Protects the memory."""
+"""The largest document: a state with 50,000 segments, of 5 KiB for a segment of 1 GiB. A larger one is not written, and
+of one that is there no more is read. Protects the memory."""
 
 _HEAD = re.compile(rb"offsetfs-archive (?P<version>[0-9]{1,9}) (?P<sha256>[0-9a-f]{64})\n")
 _HEAD_BYTES_MAX = 128
@@ -72,6 +73,34 @@ def decoded(data: bytes, url: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise OSError(errno.EINVAL, "is no document of an archive of offsetfs", url)
     return content
+
+
+def bounded(store: ObjectStore, key: str) -> bytes | None:
+    """Return the object of a document; None if there is none. OSError EFBIG if it is larger than `BYTES_MAX`."""
+    try:
+        return store.read_if_present(key, BYTES_MAX)
+    except OSError as error:
+        if error.errno != errno.EFBIG:
+            raise
+        reason = f"{error.strerror}: it is no document of an archive; restore the object, or delete it"
+        raise OSError(errno.EFBIG, reason, error.filename) from error
+
+
+def document(store: ObjectStore, key: str) -> dict[str, Any] | None:
+    """Return the document of an object; None if there is none. OSError as of `decoded`, EFBIG, and as of the store.
+
+    Bytes that do not match are read once more: a bit may have changed on the way.
+    """
+    url = urls.join(store.url, key)
+    data = bounded(store, key)
+    if data is None:
+        return None
+    try:
+        return decoded(data, url)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+    return decoded(bounded(store, key) or b"", url)
 
 
 class NumberedDocuments:
@@ -136,10 +165,17 @@ class NumberedDocuments:
         """Create the document with a number; durable and visible on return. False if it is not the newest one.
 
         Then another writer has created it, or a later one: an expiry may have deleted the numbers in between. OSError
-        as of the store; the document may be there then, and its copy may be that of an earlier number.
+        EFBIG, and nothing is written, for a document of more than `BYTES_MAX`; OSError as of the store, when the
+        document may be there, and its copy may be that of an earlier number.
         """
         begun_s = running_s()
         data = encoded({**content, "number": number})
+        if len(data) > BYTES_MAX:
+            reason = (
+                f"needs a state of {len(data)} bytes, more than {BYTES_MAX}: it has too many segments; raise"
+                " segment.bytes of the topic, and archive with --expire, or into another URL"
+            )
+            raise OSError(errno.EFBIG, reason, urls.join(self.store.url, self.prefix))
         if not self._is_created(number, data):
             return False
         if not self._is_next(number):
@@ -153,7 +189,8 @@ class NumberedDocuments:
             following += 1
         if running_s() - begun_s > _LONG_S:
             last = self.numbers()[-1]
-            self.store.put(self._copy_key, self.store.read(self._key(last)))
+            if (newest := self._bytes(self._key(last))) is not None:
+                self.store.put(self._copy_key, newest)
             return last == number
         return following == number + 1
 
@@ -197,13 +234,12 @@ class NumberedDocuments:
             self._copied = newest.number
 
     def _bytes(self, key: str) -> bytes | None:
-        return self.store.read_if_present(key)
+        return bounded(self.store, key)
 
     def _read(self, key: str) -> Numbered | None:
-        data = self._bytes(key)
-        if data is None:
+        content = document(self.store, key)
+        if content is None:
             return None
-        content = decoded(data, urls.join(self.store.url, key))
         number = content.get("number")
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:
             raise OSError(errno.EINVAL, "is a document without a number", urls.join(self.store.url, key))

@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import Any
 
 from offsetfs.archive import s3_deletions, urls
-from offsetfs.archive.store_errors import MissingBucket, StoreError, as_os_error, is_wrong_checksum
+from offsetfs.archive.store_errors import MissingBucket, ShortObject, StoreError, as_os_error, is_wrong_checksum
 
 TIMEOUT_S = 30.0
 """The default for the longest time that one call takes, retries included."""
@@ -99,14 +99,22 @@ class ObjectStore:
             raise OSError(errno.EIO, reason, self._url(key))
         return data
 
-    def read_if_present(self, key: str) -> bytes | None:
-        """Return an object whole; None if there is none with the key; one request."""
+    def read_if_present(self, key: str, bytes_max: int) -> bytes | None:
+        """Return an object whole; None if there is none with the key; one request.
+
+        At most `bytes_max` + 1 bytes are asked for. OSError EFBIG, without a cause, if the object is larger.
+        """
         try:
-            return self.read(key)
+            data: bytes = self._call("cat_file", key, start=None, end=bytes_max + 1)
         except MissingBucket:
             raise
         except FileNotFoundError:
             return None
+        except ShortObject:
+            return b""
+        if len(data) > bytes_max:
+            raise OSError(errno.EFBIG, f"has more than {bytes_max} bytes", self._url(key))
+        return data
 
     def exists(self, key: str) -> bool:
         """Whether an object has the key; one request."""

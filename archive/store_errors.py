@@ -47,6 +47,10 @@ class RefusedCredentials(Exception):
         self.code = code
 
 
+class ShortObject(OSError):
+    """A range begins at the end of an object or behind it."""
+
+
 class StoreError(OSError):
     """An error that says itself what it means and what to do; only the URL is missing."""
 
@@ -80,7 +84,7 @@ def as_os_error(error: Exception, url: str, call: str, timeout_s: float) -> OSEr
     if is_wrong_checksum(error):
         return OSError(errno.EIO, "the object is damaged: its bytes do not match their checksum", url)
     if code in ("416", "InvalidRange"):
-        return OSError(errno.EIO, "the object is shorter than the range that was asked for", url)
+        return ShortObject(errno.EIO, "the object is shorter than the range that was asked for", url)
     if isinstance(error, TimeoutError):
         return OSError(errno.EIO, f"no successful answer within {timeout_s:g} s, retries included", url)
     return OSError(errno.EIO, f"{operation}: {said}" if operation and operation not in said else said, url)

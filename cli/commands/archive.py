@@ -22,10 +22,10 @@ from offsetfs.storage.errors import StorageError, counted, sentence
 if TYPE_CHECKING:
     from offsetfs.archive.archiver import Archiver, ArchiveRun
     from offsetfs.archive.expiry import Expired
-    from offsetfs.archive.object_store import ObjectStore
 
 _DAY_MS = 86_400_000
 _KEEP_STATES_MAX = 36_500
+_NAMED_MAX = 5
 _EXPIRY_S = 86_400.0
 """With --follow --expire: the time between two expiries, which read every state that stays."""
 
@@ -53,6 +53,11 @@ _EXPIRY_S = 86_400.0
     help="With --expire: how long earlier states stay, for running readers and restore --as-of; at least 1.",
 )
 @click.option("--checksum", is_flag=True, help="Read and compare unchanged segments too.")
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="Archive from now on what another log directory has archived here; a replica must continue it.",
+)
 @click.option("--storage-class", metavar="NAME", help="Of new objects in S3, such as STANDARD_IA.")
 @click.option(
     "--encryption", type=click.Choice(("AES256", "aws:kms")), help="Of new objects in S3; default that of the bucket."
@@ -68,6 +73,7 @@ def command(
     expire: bool,
     keep_states: float,
     checksum: bool,
+    take_over: bool,
     storage_class: str | None,
     encryption: str | None,
     kms_key: str | None,
@@ -80,6 +86,9 @@ def command(
     URL is s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, abfs://CONTAINER/PREFIX or webhdfs://NAMENODE:9870/PATH. Credentials
     are those of the provider's own tools: environment, files, roles; in HDFS the user is HADOOP_USER_NAME. Each needs
     an extra: pip install 'offsetfs[s3]', [gcs], [azure] or [hdfs].
+
+    Log directories may share a URL, such as those of the brokers of a cluster. A partition is archived by the one that
+    came first; replicas elsewhere are left out, and --expire touches only what LOGDIR archives.
 
     With --follow, an archive that cannot be reached is tried again after the interval.
 
@@ -105,6 +114,10 @@ def command(
     if not 1 <= keep_states <= _KEEP_STATES_MAX:
         reason = f"write 1 to {_KEEP_STATES_MAX} days; readers that run use states of the last day"
         raise Failure(f"--keep-states {keep_states:g}: {reason}", WRONG_CALL)
+    if take_over and follow:
+        raise Failure(
+            "--take-over: run it once without --follow, so that two directories do not take turns", WRONG_CALL
+        )
     patterns = name_patterns("--topic", names or (".*",))
     settings = StoreSettings(timeout_s, endpoint, storage_class, encryption, kms_key)
     preflight.check_directory(log_directory, read_only=True, may_be_empty=False)
@@ -116,9 +129,16 @@ def command(
         directory = LogDirectory.open(log_directory, read_only=True)
         if names and not any(takes(each.topic) for each in directory.partitions()):
             raise no_topic(directory, names)
-        archiver = Archiver(directory, opened_store(url, settings), takes=takes, checks_all=checksum, on_progress=show)
+        archiver = Archiver(
+            directory,
+            opened_store(url, settings),
+            takes=takes,
+            checks_all=checksum,
+            takes_over=take_over,
+            on_progress=show,
+        )
         with contextlib.closing(directory), contextlib.closing(archiver), until_signal() as is_ending:
-            expiries = None if not expire else _Expiries(archiver.store, takes, keep_states, is_ending.is_set)
+            expiries = None if not expire else _Expiries(archiver, takes, keep_states, is_ending.is_set)
             runs = _Runs(archiver, expiries, is_background=follow)
             is_complete = runs.once(is_ending)
             while follow and not is_ending.wait(interval):
@@ -133,9 +153,10 @@ class _Expiries:
     """
 
     def __init__(
-        self, store: ObjectStore, takes: Callable[[str], bool], keep_states: float, is_ending: Callable[[], bool]
+        self, archiver: Archiver, takes: Callable[[str], bool], keep_states: float, is_ending: Callable[[], bool]
     ) -> None:
-        self._store = store
+        self._store = archiver.store
+        self._directories = archiver.directory_ids()
         self._takes = takes
         self._keep_states_ms = int(keep_states * _DAY_MS)
         self._is_ending = is_ending
@@ -161,6 +182,7 @@ class _Expiries:
                 starts=dict(run.starts),
                 without=frozenset(run.failed),
                 is_stopping=self._is_ending,
+                directories=self._directories,
             )
         except Exception as error:
             self._error = error
@@ -207,7 +229,7 @@ class _Runs:
             self._look_at_expiry(self._expiries, waits=False)
             self._expiries.begin(run)
             self._look_at_expiry(self._expiries, waits=not self._is_background)
-        self._show(failed | self._not_expired)
+        self._show(failed | self._not_expired | _left_out(run))
         return not failed
 
     def again(self, is_ending: threading.Event) -> bool:
@@ -248,6 +270,15 @@ class _Runs:
             if self._shown.get(name) != text:
                 click.echo(f"offsetfs archive: {f'{name.strip()}: ' if name else ''}{printable(text)}", err=True)
         self._shown = failed
+
+
+def _left_out(run: ArchiveRun) -> dict[str, str]:
+    """Return what is said, as an error is, of the partitions that other directories archive; they are no errors."""
+    if not run.others:
+        return {}
+    named = [f"{partition} ({directory})" for partition, directory in sorted(run.others.items())]
+    names = ", ".join(named[:_NAMED_MAX]) + (", …" if len(named) > _NAMED_MAX else "")
+    return {"": f"left out {counted(len(named), 'partition')} that another log directory archives: {names}"}
 
 
 def _report(run: ArchiveRun) -> None:

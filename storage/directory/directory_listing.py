@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 
-from offsetfs.storage import files
+from offsetfs.storage import checkpoint, files
 from offsetfs.storage.checkpoint import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -50,6 +50,22 @@ _FUTURE = re.compile(r"(?P<partition>.+)\.[0-9a-f]{32}-future\Z")
 def has_meta_properties(path: str) -> bool:
     """Return whether the directory has `meta.properties`, which a broker writes when it first uses a directory."""
     return files.exists(os.path.join(path, META_PROPERTIES))
+
+
+def log_directory_id(path: str) -> str:
+    """Return what distinguishes a log directory from others: `directory.id` of `meta.properties`.
+
+    Without one, as before Kafka 3.7, cluster and broker, `<cluster.id>/<node.id>`: its directories never have the same
+    partition. Without `meta.properties`, as of directories that no broker has used, `inode <number>`; this may be the
+    same on two file systems. `InvalidCheckpoint` for a damaged file.
+    """
+    properties = checkpoint.read_properties(os.path.join(path, META_PROPERTIES)) or {}
+    node = properties.get("node.id", properties.get("broker.id"))
+    if found := properties.get("directory.id"):
+        return found
+    if node is not None and "cluster.id" in properties:
+        return f"{properties['cluster.id']}/{node}"
+    return f"inode {files.status(path).st_ino}"
 
 
 def check_log_directory(path: str, *, read_only: bool) -> None:

@@ -207,7 +207,7 @@ def killed_before_publishing(source: LogDirectory, store: ObjectStore, monkeypat
     """Upload, and end before the state; return the keys."""
     with monkeypatch.context() as patch:
         patch.setattr(NumberedDocuments, "publish", lambda *words: (_ for _ in ()).throw(OSError(errno.EIO, "killed")))
-        patch.setattr(Archiver, "_publish_topics", lambda *words: None)
+        patch.setattr(Archiver, "_publish_topics", lambda *words, **named: None)
         archiver = Archiver(source, store)
         assert set(archiver.run().failed) == {ORDERS, USERS}
         archiver.close()

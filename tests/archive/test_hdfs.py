@@ -357,7 +357,7 @@ def test_kerberos_and_servers_of_something_else_are_refused_in_one_sentence(plac
             ("other", errno.EIO, r"does not speak WebHDFS \(status 404\); the port is that of dfs.namenode.http"),
         ):
             store = ObjectStore(f"webhdfs://127.0.0.1:{port}/{path}", StoreSettings(timeout_s=TIMEOUT_S))
-            failed(functools.partial(store.read_if_present, "a"), number, words)
+            failed(functools.partial(store.read_if_present, "a", 10), number, words)
             failed(functools.partial(store.objects, ""), number, words)
 
 

@@ -36,6 +36,18 @@ def test_a_range_beyond_the_end_is_an_error(cloud_store: ObjectStore) -> None:
     assert found.value.errno == errno.EIO
 
 
+def test_an_object_is_read_up_to_a_size(cloud_store: ObjectStore) -> None:
+    cloud_store.put("a/b", b"0123456789")
+    cloud_store.put("empty", b"")
+    assert cloud_store.read_if_present("a/b", 10) == b"0123456789"
+    assert cloud_store.read_if_present("a/b", 1 << 28) == b"0123456789"
+    assert cloud_store.read_if_present("empty", 10) == b""
+    assert cloud_store.read_if_present("none", 10) is None
+    with pytest.raises(OSError, match="more than 9 bytes") as found:
+        cloud_store.read_if_present("a/b", 9)
+    assert (found.value.errno, found.value.filename) == (errno.EFBIG, f"{cloud_store.url}/a/b")
+
+
 def test_objects_and_names_are_listed(cloud_store: ObjectStore) -> None:
     for key in ("orders-0/manifest.json", "orders-0/segments/0.log", "orders-1/manifest.json", "top.json"):
         cloud_store.put(key, b"x")
@@ -73,7 +85,7 @@ def test_a_missing_bucket_is_an_error_of_every_call(cloud: CloudServer) -> None:
     place = f"{cloud.scheme}://no-such-bucket/x"
     calls: list[Callable[[ObjectStore], object]] = [
         lambda store: store.read("a"),
-        lambda store: store.read_if_present("a"),
+        lambda store: store.read_if_present("a", 10),
         lambda store: store.put("a", b"x"),
         lambda store: store.create("a", b"x"),
         lambda store: list(store.children()),

@@ -12,7 +12,7 @@ import s3_server
 from planted_logs import sealed
 from s3_faults import Rule, S3Faults
 
-from offsetfs.archive import numbered_documents
+from offsetfs.archive import marker, numbered_documents
 from offsetfs.archive.archiver import Archiver
 from offsetfs.archive.numbered_documents import NumberedDocuments, decoded, encoded
 from offsetfs.archive.object_store import ObjectStore, StoreSettings
@@ -147,6 +147,41 @@ def test_a_document_with_the_number_of_another_one_is_refused(store: ObjectStore
     with pytest.raises(OSError, match="is a copy of number 1; delete it") as found:
         documents.newest()
     assert found.value.errno == errno.EINVAL
+
+
+def test_a_document_that_is_too_large_is_neither_read_whole_nor_written(
+    store: ObjectStore, source: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker.put(store)
+    mark = store.read(marker.NAME)
+    monkeypatch.setattr(numbered_documents, "BYTES_MAX", 3000)
+    documents, asked, call = NumberedDocuments(store, "orders-0"), [], ObjectStore._call
+
+    def counted(self: ObjectStore, method: str, key: str, *arguments: object, **named: object) -> object:
+        found = call(self, method, key, *arguments, **named)
+        asked.append(len(found) if isinstance(found, bytes) else 0)
+        return found
+
+    monkeypatch.setattr(ObjectStore, "_call", counted)
+    for key in ("orders-0/manifest.json", "orders-0/manifests/00000000000000000001.json"):
+        store.put(key, bytes(100_000))
+        with pytest.raises(OSError, match="has more than 3000 bytes: it is no document of an archive") as found:
+            documents.newest(1 if "manifests/" in key else None)
+        assert (found.value.errno, found.value.filename) == (errno.EFBIG, f"{store.url}/{key}")
+        store.delete([key])
+    assert max(asked) == 3001
+    store.put(marker.NAME, bytes(100_000))
+    with pytest.raises(OSError, match="no document of an archive"):
+        marker.check(store)
+    store.put(marker.NAME, mark)
+    source.configure("orders", {"segment.bytes": "1024"})
+    for number in range(20):
+        source.log(ORDERS).append(sealed(b"%d" % number * 400))
+    archiver = Archiver(source, store)
+    (error,) = archiver.run().failed.values()
+    archiver.close()
+    assert "too many segments; raise segment.bytes" in str(error)
+    assert documents.numbers() == []
 
 
 @pytest.mark.parametrize("body", [b"{", b"[" * 100_000, b"[]", b"\xff"])

@@ -1,0 +1,331 @@
+"""Several log directories in one archive: partitions of one each, replicas, topics of one name, a take-over."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from planted_logs import sealed
+
+from offsetfs.archive import ownership
+from offsetfs.archive.archiver import Archiver, ArchiveRun
+from offsetfs.archive.expiry import Expired, expire
+from offsetfs.archive.manifest import PartitionManifest
+from offsetfs.archive.numbered_documents import NumberedDocuments
+from offsetfs.archive.object_store import ObjectStore
+from offsetfs.archive.verifying import VerifiedArchive, verify_archive
+from offsetfs.storage import LogDirectory, TopicPartition
+from offsetfs.storage.directory import log_directory_id
+
+pytestmark = pytest.mark.interop
+
+ORDERS, USERS = TopicPartition("orders", 0), TopicPartition("users", 0)
+DAY_MS = 86_400_000
+TOPIC_ID = bytes(range(1, 17))
+
+Opened = Callable[[str], LogDirectory]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Opened]:
+    """Open the log directory of a broker by its name, for writing; `directory.id` is the name."""
+    with contextlib.ExitStack() as stack:
+
+        def of(name: str) -> LogDirectory:
+            path = tmp_path / name
+            path.mkdir()
+            (path / "meta.properties").write_text(f"version=1\ncluster.id=c\nnode.id=1\ndirectory.id={name}\n")
+            return stack.enter_context(contextlib.closing(LogDirectory.open(str(path))))
+
+        yield of
+
+
+def create(directory: LogDirectory, partition: TopicPartition, count: int, *, topic_id: bytes = TOPIC_ID) -> None:
+    settings = {"segment.bytes": "4096", "retention.ms": "1000"}
+    directory.create_partitions([partition], settings, topic_id=topic_id)
+    append(directory, partition, count)
+
+
+def append(directory: LogDirectory, partition: TopicPartition, count: int) -> None:
+    log = directory.log(partition)
+    for number in range(log.next_offset, log.next_offset + count):
+        log.append(sealed(b"%06d" % number * 40))
+
+
+def replicate(leader: LogDirectory, follower: LogDirectory, *, first: int = 0) -> None:
+    """Copy the records of the leader that the follower lacks, in segments of other sizes, from `first` on."""
+    source = leader.log(ORDERS)
+    if ORDERS not in follower.partitions():
+        follower.create_partitions([ORDERS], {"segment.bytes": "3000", "retention.ms": "1000"}, topic_id=TOPIC_ID)
+        if first:
+            follower.log(ORDERS).truncate_fully(first)
+    copy = follower.log(ORDERS)
+    while data := source.read(copy.next_offset, 1):
+        copy.append_replicated(data)
+
+
+def archive(directory: LogDirectory, store: ObjectStore, *, takes_over: bool = False) -> ArchiveRun:
+    archiver = Archiver(directory, store, takes_over=takes_over)
+    try:
+        return archiver.run()
+    finally:
+        archiver.close()
+
+
+def newest(store: ObjectStore, partition: TopicPartition = ORDERS) -> PartitionManifest:
+    found = NumberedDocuments(store, str(partition)).newest()
+    assert found is not None
+    return PartitionManifest.decoded(found.content, store.url)
+
+
+def states(store: ObjectStore) -> list[int]:
+    return NumberedDocuments(store, "orders-0").numbers()
+
+
+def later(store: ObjectStore, directory: LogDirectory, run: ArchiveRun) -> Expired:
+    """Expire for a directory as in twenty days."""
+    now_ms = max(each.modified_ms or 0 for each in store.objects("")) + 20 * DAY_MS
+    ids = frozenset({log_directory_id(directory.path)})
+    return expire(store, keep_states_ms=7 * DAY_MS, now_ms=now_ms, starts=run.starts, directories=ids)
+
+
+def findings(store: ObjectStore) -> list[str]:
+    return [str(each) for each in verify_archive(store, done=VerifiedArchive())]
+
+
+def test_an_expiry_leaves_the_partitions_of_another_directory(opened: Opened, store: ObjectStore) -> None:
+    one, two = opened("one"), opened("two")
+    create(one, ORDERS, 40)
+    create(two, USERS, 40)
+    first, second = archive(one, store), archive(two, store)
+    assert (first.failed, second.failed, findings(store)) == ({}, {}, [])
+    before = newest(store)
+    assert len(before.segments) > 2
+    done = later(store, two, second)
+    assert (done.failed, newest(store)) == ({}, before)
+    one.delete_partition(ORDERS)
+    assert len(newest(store).segments) == len(before.segments)
+    done = later(store, one, archive(one, store))
+    assert (done.failed, len(newest(store).segments)) == ({}, 1)  # it is its own, although the source has deleted it
+    assert findings(store) == []
+
+
+def test_a_replica_in_another_directory_is_left_out(
+    opened: Opened, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, follower = opened("leader"), opened("follower")
+    create(leader, ORDERS, 40)
+    replicate(leader, follower)
+    assert archive(leader, store).failed == {}
+    before, objects = newest(store), store.objects("orders-0")
+    archiver = Archiver(follower, store)
+    for _ in range(3):
+        append(leader, ORDERS, 1)
+        replicate(leader, follower)
+        run = archiver.run()
+        assert (run.failed, run.others, run.starts) == ({}, {ORDERS: "leader"}, {})
+    assert (newest(store), store.objects("orders-0")) == (before, objects)
+    assert later(store, follower, run).segments == 0
+    # It is not asked for again with each run.
+    read: list[str] = []
+    monkeypatch.setattr(ObjectStore, "read", lambda self, key, *_: read.append(key))
+    assert (archiver.run().others, read) == ({ORDERS: "leader"}, [])
+    archiver.close()
+    monkeypatch.undo()
+    assert archive(leader, store).published == 1
+
+
+def test_a_replica_is_an_error_when_its_archiver_has_been_silent(
+    opened: Opened, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, follower = opened("leader"), opened("follower")
+    create(leader, ORDERS, 5)
+    archive(leader, store)
+    replicate(leader, follower)
+    monkeypatch.setattr(ownership, "SILENT_MS", -1)
+    assert archive(follower, store).failed == {}
+    append(leader, ORDERS, 3)
+    replicate(leader, follower)
+    (error,) = archive(follower, store).failed.values()
+    assert "offsets 5 to 7 are not in the archive" in str(error)
+    assert "--take-over" in str(error)
+
+
+def test_another_topic_of_the_name_is_refused_and_changes_nothing(opened: Opened, store: ObjectStore) -> None:
+    one, two = opened("one"), opened("two")
+    create(one, ORDERS, 10)
+    create(two, ORDERS, 30, topic_id=bytes(range(2, 18)))
+    create(two, USERS, 3)
+    archive(one, store)
+    before, topics = store.objects("orders-0"), NumberedDocuments(store, "").newest()
+    run = archive(two, store)
+    assert list(run.failed) == [ORDERS]
+    assert "another topic of this name" in str(run.failed[ORDERS])
+    assert run.published == 1
+    assert (store.objects("orders-0"), states(store)) == (before, [1])
+    after = NumberedDocuments(store, "").newest()
+    assert topics is not None and after is not None
+    assert after.content["topics"]["orders"] == topics.content["topics"]["orders"]
+    assert "users" in after.content["topics"]
+    assert archive(one, store).failed == {}
+
+
+def test_of_two_directories_that_begin_at_once_one_archives_a_partition(
+    opened: Opened, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, follower = opened("leader"), opened("follower")
+    create(leader, ORDERS, 10)
+    replicate(leader, follower)
+    publish = NumberedDocuments.publish
+
+    def late(self: NumberedDocuments, number: int, content: dict[str, object]) -> bool:
+        if self.prefix == "orders-0":
+            monkeypatch.setattr(NumberedDocuments, "publish", publish)
+            assert archive(leader, store).failed == {}
+        return publish(self, number, content)
+
+    monkeypatch.setattr(NumberedDocuments, "publish", late)
+    assert archive(follower, store).others == {ORDERS: "leader"}
+    assert (states(store), newest(store).directory) == ([1], "leader")
+
+
+def test_a_topic_that_was_created_again_in_its_directory_begins_a_new_state(opened: Opened, store: ObjectStore) -> None:
+    one = opened("one")
+    create(one, ORDERS, 10)
+    archive(one, store)
+    one.delete_partition(ORDERS)
+    create(one, ORDERS, 3, topic_id=bytes(range(2, 18)))
+    assert archive(one, store).failed == {}
+    assert newest(store).end == 3
+    topics = NumberedDocuments(store, "").newest()
+    assert topics is not None
+    assert topics.content["topics"]["orders"]["topic_id"] == newest(store).topic_id
+
+
+# --- take-over --------------------------------------------------------------------------------------------------------
+
+
+def test_a_replica_takes_a_partition_over(opened: Opened, store: ObjectStore) -> None:
+    leader, follower = opened("leader"), opened("follower")
+    create(leader, ORDERS, 40)
+    archive(leader, store)
+    replicate(leader, follower)
+    assert archive(follower, store, takes_over=True).failed == {}
+    assert (newest(store).directory, newest(store).end, newest(store).log_start) == ("follower", 40, 0)
+    append(leader, ORDERS, 3)
+    replicate(leader, follower)
+    assert archive(leader, store).others == {ORDERS: "follower"}
+    assert archive(follower, store).failed == {}
+    assert (newest(store).end, findings(store)) == (43, [])
+
+
+def test_a_replica_that_is_behind_does_not_take_over(opened: Opened, store: ObjectStore) -> None:
+    leader, follower = opened("leader"), opened("follower")
+    create(leader, ORDERS, 20)
+    replicate(leader, follower)
+    append(leader, ORDERS, 1)
+    archive(leader, store)
+    (error,) = archive(follower, store, takes_over=True).failed.values()
+    assert "ends at offset 20, the archive at 21" in str(error)
+    assert (newest(store).directory, states(store)) == ("leader", [1])
+
+
+def test_a_log_with_other_records_does_not_take_over(opened: Opened, store: ObjectStore) -> None:
+    """The same topic id and the same leader epochs, as of a cluster that was restored and went on."""
+    one, two = opened("one"), opened("two")
+    create(one, ORDERS, 20)
+    create(two, ORDERS, 19)
+    two.log(ORDERS).append(sealed(b"other"))
+    append(two, ORDERS, 5)
+    archive(one, store)
+    (error,) = archive(two, store, takes_over=True).failed.values()
+    assert "other records" in str(error)
+    assert (newest(store).directory, states(store)) == ("one", [1])
+
+
+def test_a_replica_takes_over_no_archive_whose_older_records_it_would_hide(opened: Opened, store: ObjectStore) -> None:
+    leader, follower = opened("leader"), opened("follower")
+    create(leader, ORDERS, 40)
+    archive(leader, store)
+    inside = newest(store).segments[1].base_offset + 1
+    replicate(leader, follower, first=inside)
+    (error,) = archive(follower, store, takes_over=True).failed.values()
+    assert f"begins at offset {inside}" in str(error)
+    assert states(store) == [1]
+
+
+def test_older_segments_stay_when_a_replica_takes_over_at_a_segment(opened: Opened, store: ObjectStore) -> None:
+    leader, follower = opened("leader"), opened("follower")
+    create(leader, ORDERS, 40)
+    archive(leader, store)
+    replicate(leader, follower, first=newest(store).segments[2].base_offset)
+    assert archive(follower, store, takes_over=True).failed == {}
+    assert (newest(store).log_start, newest(store).end, findings(store)) == (0, 40, [])
+
+
+def test_a_new_topic_of_the_name_takes_over_when_asked_for(opened: Opened, store: ObjectStore) -> None:
+    one, two = opened("one"), opened("two")
+    create(one, ORDERS, 10)
+    create(two, ORDERS, 3, topic_id=bytes(range(2, 18)))
+    archive(one, store)
+    assert archive(two, store, takes_over=True).failed == {}
+    assert (newest(store).directory, newest(store).end, states(store)) == ("two", 3, [1, 2])
+
+
+# --- states without a directory, and directories without an id --------------------------------------------------------
+
+
+def test_a_state_that_names_no_directory_is_continued(
+    opened: Opened, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = opened("one"), opened("two")
+    create(one, ORDERS, 10)
+    encoded = PartitionManifest.encoded
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            PartitionManifest,
+            "encoded",
+            lambda self: {name: each for name, each in encoded(self).items() if name != "directory"},
+        )
+        archive(one, store)
+    assert newest(store).directory == ""
+    assert archive(one, store).published == 0
+    create(two, ORDERS, 3, topic_id=bytes(range(2, 18)))
+    assert list(archive(two, store).failed) == [ORDERS]
+    append(one, ORDERS, 1)
+    assert archive(one, store).published == 1
+    assert newest(store).directory == "one"
+
+
+def test_the_id_of_a_log_directory(tmp_path: Path) -> None:
+    properties = tmp_path / "meta.properties"
+    assert log_directory_id(str(tmp_path)) == f"inode {tmp_path.stat().st_ino}"
+    properties.write_text("version=0\ncluster.id=abc\nbroker.id=3\n")
+    assert log_directory_id(str(tmp_path)) == "abc/3"
+    properties.write_text("version=1\ncluster.id=abc\nnode.id=3\ndirectory.id=xyz\n")
+    assert log_directory_id(str(tmp_path)) == "xyz"
+
+
+def test_the_command_names_what_it_leaves_out(opened: Opened, store: ObjectStore) -> None:
+    leader, follower = opened("leader"), opened("follower")
+    create(leader, ORDERS, 4)
+    replicate(leader, follower)
+    archive(leader, store)
+    path = follower.path
+    follower.close()
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        words = (sys.executable, "-m", "offsetfs", "archive", path, store.url, *words)
+        return subprocess.run(words, capture_output=True, text=True, timeout=120)
+
+    done = run("--expire")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "left out 1 partition that another log directory archives: orders-0 (leader)" in done.stderr
+    assert run("--take-over", "--follow").returncode == 1
+    done = run("--take-over")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert newest(store).directory == "follower"
