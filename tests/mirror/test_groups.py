@@ -46,7 +46,7 @@ async def commit(running: Running, group: str, offsets: Mapping[TopicPartition, 
 async def mirrored(running: Running, directory: LogDirectory, options: MirrorOptions = OPTIONS) -> Mirror:
     async with ClusterClient([running.address]) as client:
         found = Mirror(directory, client, "source:9092", options, lambda text: None)
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             await found.begin()
             await found.run()
     return found
