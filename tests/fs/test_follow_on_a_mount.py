@@ -23,8 +23,8 @@ from left_mounts import unmount
 pytestmark = pytest.mark.mount
 
 Mount = Callable[..., Any]
-PROMPT_S = 1.0
-"""What letting go of a blocked reader may take: five looks a second, and a busy machine."""
+PROMPT_S = 8.0
+"""What letting go of a blocked reader may take on a busy machine. There are five looks a second; else it never ends."""
 
 
 def soon(condition: Callable[[], object], seconds: float = 10) -> bool:
@@ -251,7 +251,7 @@ def test_control_c_in_a_terminal_ends_the_command_in_front(orders: Path) -> None
     os.write(terminal, b"\x03")
     os.write(terminal, b"echo it was $?\n")
     assert b"it was 130" in read_until(terminal, b"it was 130")
-    assert time.monotonic() - begun < PROMPT_S + 0.5
+    assert time.monotonic() - begun < PROMPT_S
     os.write(terminal, b"exit\n")
     os.waitpid(pid, 0)
     os.close(terminal)

@@ -218,7 +218,10 @@ async def test_a_full_disk_stops_its_partition_and_the_others_go_on(
         mirrors.start_soon(mirror.run)
         await has(directory, USERS, 1)
         if not once:
-            await trio.sleep(0.2)
+            with trio.fail_after(30):
+                while not events:
+                    await trio.sleep(0.01)
+            await trio.sleep(0.2)  # it is not said again
             assert (mirror.has_failed, events) == (True, [f"{text}it goes on when there is space"])
             has_space.set()
             await has(directory, ORDERS, 1)
