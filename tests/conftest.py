@@ -9,6 +9,7 @@ A test that leaves a log directory in its `tmp_path` that `verify` calls damaged
 The golden logs are what real Kafka wrote; tests read them in place, or change a copy.
 """
 
+import gc
 import json
 import logging
 import os
@@ -21,7 +22,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from left_logs import damage_left
+from left_logs import damage_left_by_a_test
 from left_mounts import mounts_below, take_away
 from order_of_tests import group_by_session, longest_first
 
@@ -119,6 +120,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Search no garbage among the tests: collecting makes 10,000 of them, which stay until the end of the run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
     """Put tests without a class among the unit tests, where they run and fail; those of a worker into its order."""
     for item in items:
@@ -188,7 +200,9 @@ _WATCH = pytest.StashKey[_LogWatch]()
 
 
 def _watch_of(item: pytest.Item) -> _LogWatch:
-    return item.stash.setdefault(_WATCH, _LogWatch(item))
+    if _WATCH not in item.stash:
+        item.stash[_WATCH] = _LogWatch(item)
+    return item.stash[_WATCH]
 
 
 def _watched(item: pytest.Item, *, at_end: bool = False) -> Generator[None, object, object]:
@@ -218,7 +232,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
     folder = getattr(item, "funcargs", {}).get("tmp_path")
-    result = yield from _watched(item, at_end=True)
+    try:
+        result = yield from _watched(item, at_end=True)
+    finally:
+        del item.stash[_WATCH]  # the module logging goes through all handlers there are whenever one ends
     if folder is not None:
         _check_mounts(folder)
     if folder is not None and item.stash.get(_PASSED, False) and item.get_closest_marker("damages") is None:
@@ -249,7 +266,7 @@ def _check_mounts(folder: Path) -> None:
 
 
 def _check_left(item: pytest.Item, folder: Path) -> None:
-    damage = damage_left(folder)
+    damage = damage_left_by_a_test(folder)
     if damage:
         pytest.fail("left damaged, by a test that is not marked `damages`:\n" + "\n".join(damage[:10]), pytrace=False)
 

@@ -1,12 +1,15 @@
 """The ground that tests stand on: a watched log, tests that have a class, golden logs to read and to change."""
 
+import os
 import re
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import free_ports
+import left_logs
 import pytest
 from fake_clock import FakeClock
 from order_of_tests import group_by_session, longest_first
@@ -231,3 +234,17 @@ def test_a_port_that_a_process_has_chosen_for_a_server_is_given_to_no_other() ->
     chosen = subprocess.run([sys.executable, "-c", f"{program}print(*free_ports.free_ports(3, 10_000))"], stdout=-1)
     ports = [int(each) for each in chosen.stdout.split()]
     assert len(set(ports)) == 3 and free_ports._reserve(ports), "a process that ends gives its ports back"
+
+
+def test_who_holds_a_log_directory_that_a_test_leaves_is_known(tmp_path: Path) -> None:
+    code = "import offsetfs, sys; data = offsetfs.open(sys.argv[1], 'a'); print(1, flush=True); sys.stdin.read()"
+    with closing(LogDirectory.open(str(tmp_path))):
+        assert left_logs._holder_if_any(str(tmp_path)) == os.getpid()
+    assert left_logs._holder_if_any(str(tmp_path)) is None
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"1\n"
+        assert left_logs._holder_if_any(str(tmp_path)) == other.pid
+        other.communicate()
+    assert left_logs._holder_if_any(str(tmp_path)) is None

@@ -243,13 +243,13 @@ def test_the_credentials_of_google_are_those_of_its_tools(monkeypatch: pytest.Mo
         account = {"type": "service_account", "client_email": "me@x.org", "private_key": pem, "project_id": "p"}
         (tmp_path / "key.json").write_text(json.dumps({**account, "token_uri": f"{google.endpoint}/token"}))
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
-        settings = StoreSettings(timeout_s=10, endpoint=google.endpoint)
+        settings = StoreSettings(timeout_s=60, endpoint=google.endpoint)
         assert ObjectStore("gs://kafka/x", settings).read("a") == b"the bytes"
         assert google.authorizations == ["Bearer of-the-account"]
         google.token_status = 400
         started = time.monotonic()
         refused(ObjectStore("gs://kafka/x", settings), lambda store: store.read("a"), "credentials are not accepted")
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 30
 
 
 @pytest.mark.parametrize(
@@ -264,8 +264,8 @@ def test_credentials_that_google_refuses(answer: str, words: str, monkeypatch: p
     with Answering(*ANSWERS[answer]).running() as google:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", google.endpoint)
         started = time.monotonic()
-        refused(ObjectStore("gs://kafka/x", StoreSettings(timeout_s=10)), lambda store: store.put("a", b""), words)
-        assert time.monotonic() - started < 5  # it is not tried again
+        refused(ObjectStore("gs://kafka/x", StoreSettings(timeout_s=60)), lambda store: store.put("a", b""), words)
+        assert time.monotonic() - started < 30  # it is not tried again
 
 
 @pytest.mark.parametrize(("code", "exists"), [("BlobAlreadyExists", True), ("BlobImmutableDueToPolicy", False)])
@@ -321,6 +321,6 @@ def test_faults_of_a_moment_are_retried_and_lasting_ones_end_in_time(
         with pytest.raises(OSError) as found:
             store.read("a")
         assert (found.value.errno, found.value.filename) == (errno.EIO, f"{store.url}/a")
-        assert time.monotonic() - started < 6
+        assert time.monotonic() - started < 15
     proxy.inject()
     assert store.read("a") == b"0123456789"

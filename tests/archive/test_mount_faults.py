@@ -22,7 +22,7 @@ from offsetfs.archive.object_store import ObjectStore, StoreSettings
 pytestmark = pytest.mark.interop
 
 TIMEOUT_S = 2
-MARGIN_S = 4.0
+MARGIN_S = 10.0
 """What the machine may add to a timeout: two cores are shared with the daemon, the server and the proxy."""
 SECONDS_MAX = 60
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from group_requests import FEW_PARTITIONS
 from logins import PASSWORD, PLAIN_MODULE, LoginClient, add_user, login_client, sasl_listener
 from oauth_tokens import bearer, jwks, signed
@@ -179,13 +180,13 @@ async def test_a_login_takes_bounded_time(start: Callable[..., Running], monkeyp
 
 
 async def test_a_client_that_has_logged_in_stays(
-    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+    start: Callable[..., Running], mock_clock: trio.testing.MockClock
 ) -> None:
-    monkeypatch.setattr(authenticated_connection, "LOGIN_S", 0.1)
     running = start()
     async with clients_of(running), login_client(running.address) as client:
         await client.scram("alice", PASSWORD)
-        await trio.sleep(0.12)
+        mock_clock.jump(authenticated_connection.LOGIN_S + 1)
+        await trio.testing.wait_all_tasks_blocked()
         assert (await client.metadata()).brokers
 
 

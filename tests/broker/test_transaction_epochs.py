@@ -255,7 +255,7 @@ async def test_the_next_transaction_waits_for_markers_that_cannot_be_written(
         assert await producer.send(b"2", version=ADDS) == ErrorCode.CONCURRENT_TRANSACTIONS
         assert await producer.commit_offset(1, version=5) == ErrorCode.CONCURRENT_TRANSACTIONS
         assert await producer.end(version=BUMPS) == ErrorCode.PRODUCER_FENCED
-    with trio.fail_after(5):
+    with trio.fail_after(30):
         while await producer.state() != "CompleteCommit":
             await coordinator_of(running).complete_prepared()
     assert await producer.send(b"2", version=ADDS) == NONE

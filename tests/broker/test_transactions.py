@@ -225,7 +225,7 @@ async def test_ends_of_several_producers_wait_for_appends_at_the_same_time(
     for each in (producer, *others):
         assert [await each.init(), await each.add("t"), await each.send(b"1")] == [NONE, [NONE], NONE]
     coordinator = coordinator_of(running)
-    with trio.fail_after(5):
+    with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             with coordinator.appending(ProducerEpoch(producer.producer_id, producer.epoch)):
                 with contextlib.ExitStack() as appends:

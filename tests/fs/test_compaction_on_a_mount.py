@@ -211,7 +211,7 @@ def test_an_unmount_ends_a_compaction_at_once_and_the_log_is_whole(mount: Mount,
     time.sleep(0.5)  # it sleeps in its throttle now: at this rate for minutes
     begun = time.monotonic()
     assert mounted.unmount() == 0
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
     assert not [name for name in os.listdir(log / "users-0") if name.endswith((".cleaned", ".swap", ".deleted"))]
     again = mount(log, TASK_OPTIONS)
     assert soon(lambda: is_compacted(log))

@@ -155,7 +155,7 @@ async def test_a_listing_begins_what_only_the_segment_being_written_lacks_and_th
     world.append([b"x" * 500])
     inode = (await world.look("orders-0")).st_ino
     assert not {b"values", b"records.ndjson"} & set(await names(world, inode))
-    with trio.fail_after(5):
+    with trio.fail_after(30):
         while not {b"values", b"records.ndjson"} <= set(await names(world, inode)):
             await trio.lowlevel.checkpoint()
     readers = LogDirectory.open(world.directory.path, read_only=True)

@@ -129,7 +129,7 @@ def test_starts_and_closes_in_any_thread(tmp_path: Path) -> None:
     for each in closers:
         each.start()
     for each in closers:
-        each.join(5)
+        each.join(30)
     found[0].close()
     assert is_clean(tmp_path)
     assert repr(found[0]).endswith("closed>")
@@ -159,7 +159,8 @@ def test_signals_of_the_main_thread_do_not_end_it(tmp_path: Path) -> None:
     assert is_clean(tmp_path)
 
 
-def test_an_open_connection_does_not_delay_the_end(tmp_path: Path) -> None:
+def test_an_open_connection_does_not_delay_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("offsetfs.broker.broker.DRAIN_S", 50.0)
     with offsetfs.serve(tmp_path) as broker:
         peer = socket.create_connection(address_of(broker))
         # A connection that the broker has not accepted yet would be reset.
@@ -167,7 +168,7 @@ def test_an_open_connection_does_not_delay_the_end(tmp_path: Path) -> None:
         with peer.makefile("rb") as responses:
             assert responses.read(int.from_bytes(responses.read(4), "big"))
         began = time.monotonic()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 30
     with peer:
         assert peer.recv(1) == b""
 

@@ -32,7 +32,7 @@ async def test_a_log_is_synced_after_a_number_of_bytes_and_others_are_not(
     append(source.log(SMALL), 100_000)
     async with ClusterClient([running.address]) as client, trio.open_nursery() as nursery:
         nursery.start_soon(Mirror(directory, client, "source:9092", MirrorOptions(), lambda text: None).run)
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             while not (
                 directory.has(LARGE)
                 and directory.log(LARGE).recovery_point == 3

@@ -56,7 +56,7 @@ async def mirrored(
 ) -> Mirror:
     async with ClusterClient([running.address]) as client:
         found = Mirror(directory, client, "source:9092", options, on_event)
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             await found.begin()
             await found.run()
     return found

@@ -82,8 +82,17 @@ def test_messages_of_old_clients_are_known() -> None:
     assert (fetch.topics[0].topic, fetch.topics[0].partitions[0].fetch_offset) == ("a", 7)
 
 
-@pytest.mark.parametrize(("name", "version"), VERSIONS)
-def test_bytes_that_are_cut_off_or_changed_are_malformed_or_another_message(name: str, version: int) -> None:
+@pytest.mark.parametrize("name", schema_names())
+def test_bytes_that_are_cut_off_or_changed_are_malformed_or_another_message(name: str) -> None:
+    for _, version in (each for each in VERSIONS if each[0] == name):
+        try:
+            _read_cut_off_and_changed(name, version)
+        except Exception as error:
+            error.add_note(f"in version {version}")
+            raise
+
+
+def _read_cut_off_and_changed(name: str, version: int) -> None:
     data = written(name, version, random_message(name, schema(name).layout(version), version, 1))
     source, reader = random.Random(version), codec.reader(name, version)
     tries = [data[: source.randrange(len(data))] for _ in range(4)] if data else []
