@@ -65,6 +65,9 @@ VERBS = {
 }
 """The verbs, with their line in `offsetfs --help`. They are listed here because --help must not import them all."""
 
+_GROUPS = ("spark", "table")
+"""The verbs that have verbs of their own."""
+
 
 class _ReaderGone(Exception):
     """The reader of a pipe closed it, as head(1) does. click would end the process with 1, which means a wrong call."""
@@ -181,11 +184,11 @@ def run(arguments: Sequence[str], program: click.Command = root_command, name: s
 
 
 def _verb(arguments: Sequence[str]) -> str:
-    """Return the verb of a command line for messages, such as " mount" or " spark stats"; "" without a verb."""
+    """Return the verb of a command line for messages, such as " mount" or " table sync"; "" without a verb."""
     named = [argument for argument in arguments if not argument.startswith("-")]
     if not named or named[0] not in VERBS:
         return ""
-    return f" spark {named[1]}" if named[0] == "spark" and len(named) > 1 else f" {named[0]}"
+    return f" {named[0]} {named[1]}" if named[0] in _GROUPS and len(named) > 1 else f" {named[0]}"
 
 
 def _sentence(error: click.UsageError) -> str:

@@ -119,7 +119,11 @@ def sync(
     _check_order(log_directory)
     log_directory = attached(log_directory)
     preflight.check_directory(log_directory, read_only=True, may_be_empty=False)
-    with _reported(), _opened(url, password_file, table, log_directory, columns, may_create=create) as opened:
+    remedy = "--create creates it"
+    with (
+        _reported(),
+        _opened(url, password_file, table, log_directory, columns, may_create=create, remedy=remedy) as opened,
+    ):
         if create:
             opened.create(is_indexed=not no_index)
         opened.check()
@@ -157,7 +161,8 @@ def load(
     _check_order(log_directory)
     settings = _settings(options)
     patterns = name_patterns("--topic", names or (".*",))
-    with _reported(), _opened(url, password_file, table, log_directory, may_create=False) as opened:
+    remedy = "give a file that offsetfs table sync has filled"
+    with _reported(), _opened(url, password_file, table, log_directory, may_create=False, remedy=remedy) as opened:
         opened.check_content()
         os.makedirs(log_directory, exist_ok=True)
         preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
@@ -246,6 +251,7 @@ def _opened(
     columns: str | None = None,
     *,
     may_create: bool,
+    remedy: str,
 ) -> Iterator[MessagesTable]:
     from offsetfs.tables.databases import open_database
     from offsetfs.tables.errors import TableError
@@ -259,7 +265,7 @@ def _opened(
     except TableError as error:
         raise Failure(printable(str(error)), WRONG_CALL) from error
     _check_file(parsed.path, log_directory)
-    database = open_database(parsed, may_create=may_create)
+    database = open_database(parsed, may_create=may_create, remedy=remedy)
     with contextlib.closing(database):
         yield MessagesTable(database, table, wanted)
 
@@ -304,4 +310,4 @@ def _report(synced: TableSync) -> None:
 
 
 def _warn(text: str) -> None:
-    click.echo(f"offsetfs table: {printable(text)}", err=True)
+    click.echo(f"{click.get_current_context().command_path}: {printable(text)}", err=True)
