@@ -52,8 +52,8 @@ VERBS = {
     "truncate": "Remove the records from an offset to the end.",
     "delete": "Remove topics or partitions.",
     "convert": "Rewrite old message formats as v2.",
-    "archive": "Keep a log directory in object storage.",
-    "restore": "Copy topics of a log directory into a running cluster.",
+    "archive": "Keep a log directory in object storage or HDFS.",
+    "restore": "Copy topics into a running cluster, or out of an archive.",
     "hand-over": "Copy partitions into the directory of a stopped broker.",
     "verify": "Check logs, indexes and checkpoints; change nothing.",
     "repair": "Finish what a crash interrupted; shows it first.",
@@ -119,12 +119,18 @@ class _Verbs(click.Group):
 @click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "--version", message="offsetfs %(version)s")
 def root_command() -> None:
-    """A Kafka log directory, mounted as a file system.
+    """Kafka log directories: as a file system, over the Kafka protocol, with SQL; mirrored from clusters, archived in
+    object storage. Commands that only read work beside a running broker.
 
     \b
     offsetfs mount /var/lib/kafka/data /mnt/kafka -o ro
     ls /mnt/kafka
     offsetfs umount /mnt/kafka
+    offsetfs cat /var/lib/kafka/data orders-0/42
+    offsetfs serve ~/logs
+
+    Exit codes of all commands: 0 done, 1 wrong call or permissions, 2 system error, 4 internal error, 8 interrupted, 32
+    refused or failed. The help of a command states what differs.
     """
 
 
