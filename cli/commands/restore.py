@@ -133,6 +133,10 @@ def _selection(names: tuple[str, ...], start: str | None, end: str | None, as_of
     )
 
 
+def _offsets(start: int, end: int) -> str:
+    return f"offsets {start} to {end - 1}" if end > start else f"no records; the next offset is {end}"
+
+
 def _restore_archive(url: str, path: str, selection: RestoreSelection, timeout_s: float, endpoint: str | None) -> int:
     from offsetfs.archive.object_store import StoreSettings
     from offsetfs.archive.restoring import ArchiveRestore
@@ -156,7 +160,7 @@ def _restore_archive(url: str, path: str, selection: RestoreSelection, timeout_s
         except OSError as error:
             raise Failure(printable(sentence(error)), FAILED if error.errno == errno.EEXIST else SYSTEM) from error
     for partition, (start, end) in sorted(restored.partitions.items(), key=lambda each: str(each[0])):
-        click.echo(f"{partition}: offsets {start} to {end}")
+        click.echo(f"{partition}: {_offsets(start, end)}")
     return DONE
 
 
