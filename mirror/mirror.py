@@ -128,9 +128,9 @@ class Mirror:
     # --- begin and run ------------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Make the directory an archive with `keep`; before its background tasks run.
+        """Record `keep`, and set the topics to keep all records; before the background tasks of the directory run.
 
-        MirrorError without `keep` for a directory that is one; StorageError, OSError.
+        MirrorError without `keep` for a directory that was mirrored with it; StorageError, OSError.
         """
         known = self._directory.mirror
         if known is not None and known.keep and not self._options.keep:
@@ -139,7 +139,7 @@ class Mirror:
                 "compacts; give --keep (of a mount: -o keep), or mirror into another directory"
             )
         if known is not None and self._options.keep:
-            await in_thread(partial(_make_archive, self._directory, known))
+            await in_thread(partial(_keep_all, self._directory, known))
 
     async def begin(self) -> None:
         """Create the topics that are chosen, if the source answers and has any. ClientError, MirrorError, OSError."""
@@ -873,7 +873,7 @@ class Mirror:
                 _log.error("log starts cannot be raised: %s", sentence(error))
 
 
-def _make_archive(directory: LogDirectory, known: MirrorFile) -> None:
+def _keep_all(directory: LogDirectory, known: MirrorFile) -> None:
     """Record that nothing is deleted or compacted, in a thread. Its topics may have been mirrored without `keep`."""
     for topic in known.topics:
         if directory.config_of(topic).is_compacted:

@@ -49,7 +49,7 @@ METRICS_PORT = 9309
     help="Where new partitions begin (see above).",
 )
 @click.option("--once", is_flag=True, help="End when LOGDIR has what the cluster has at the start.")
-@click.option("--keep", is_flag=True, help="Keep records that the cluster deletes or compacts: an archive.")
+@click.option("--keep", is_flag=True, help="Keep records that the cluster deletes or compacts.")
 @click.option(
     "--on-gap",
     type=click.Choice(("fail", "skip")),
@@ -94,8 +94,8 @@ def command(
     WHEN is earliest, latest, or a time (2026-11-21T13:05, @1795253676, -7d). It counts for partitions that are not in
     LOGDIR yet.
 
-    Records that the cluster deletes are deleted in LOGDIR, too, unless --keep is given. From then on LOGDIR is an
-    archive, and runs without --keep are refused. LOGDIR does not remove records by age, unless --retention.ms is given.
+    Records that the cluster deletes are deleted in LOGDIR, too, unless --keep is given; later runs without it are then
+    refused. LOGDIR does not remove records by age, unless --retention.ms is given.
 
     With --groups, committed offsets are written to __consumer_offsets in LOGDIR every five seconds: consumers can
     continue from the mirror (offsetfs serve). This needs the permission to describe the groups.

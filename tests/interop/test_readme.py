@@ -1,4 +1,4 @@
-"""The commands of README.md do what it shows, in their order."""
+"""The commands of README.md and of docs/use/first-steps.md do what these pages show, in their order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,20 @@ from page_commands import commands_of, run_commands
 
 pytestmark = pytest.mark.interop
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+FIRST_STEPS = (ROOT / "docs" / "use" / "first-steps.md").read_text()
+SECTIONS = [
+    "Inspect a broker's directory",
+    "Write a log of your own",
+    "Without a mount",
+    "Serve Kafka clients",
+    "Inspect and check files",
+    "With SQL, and in a database",
+    "Settings, retention, deletion",
+]
+NOT_RUN = ("ls -l ", "offsetfs follow ")
+"""`ls -l` prints the owner and, in the zone of the machine, the time; `follow` does not end."""
 PLACE = "/var/lib/kafka/data"
 
 
@@ -40,3 +53,14 @@ def test_the_commands_of_the_readme_do_what_it_shows(folder: Path, golden_copy: 
         run_commands(commands, folder, replaced, server.environment())
     values = [folder / place / "orders-0" / "00000000000000000000.log" for place in ("logs", "copy", "restored")]
     assert values[0].read_bytes() == values[1].read_bytes() == values[2].read_bytes()
+
+
+def test_the_commands_of_the_first_steps_do_what_the_page_shows(folder: Path, golden_copy: Path) -> None:
+    texts = dict(section.split("\n", 1) for section in FIRST_STEPS.split("\n## "))
+    commands = [each for section in SECTIONS for each in commands_of(texts[section])]
+    commands = [each for each in commands if not each[0].startswith(NOT_RUN)]
+    assert len(commands) > 30
+    at = commands.index(("kill %1                                          # writes and syncs everything", ""))
+    commands.insert(at + 1, ("wait", ""))
+    replaced = {PLACE: str(golden_copy), "127.0.0.1:9092": f"127.0.0.1:{free_port()}"}
+    run_commands(commands, folder, replaced, {}, has_all_output=False)
