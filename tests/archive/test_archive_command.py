@@ -274,7 +274,11 @@ def test_wrong_input_is_one_sentence(source: Path, store: ObjectStore, tmp_path:
             "only --topic, --from, --to and --as-of apply",
         ),
         (["restore", str(source), "localhost:1", "--as-of", "-1h"], 1, "is no archive; write its URL"),
-        (["verify", store.url], 2, "no partition of an archive is there"),
+        (
+            ["verify", f"{store.url}/orders-0"],
+            2,
+            "is there; give the URL of an archive, and after it the names of topics",
+        ),
         (
             ["archive", str(source), store.url, "--topic", "order"],
             32,
