@@ -52,8 +52,8 @@ VERBS = {
     "truncate": "Remove the records from an offset to the end.",
     "delete": "Remove topics or partitions.",
     "convert": "Rewrite old message formats as v2.",
-    "archive": "Keep a log directory in object storage.",
-    "restore": "Copy topics of a log directory into a running cluster.",
+    "archive": "Keep a log directory in object storage or HDFS.",
+    "restore": "Copy topics into a running cluster, or out of an archive.",
     "hand-over": "Copy partitions into the directory of a stopped broker.",
     "verify": "Check logs, indexes and checkpoints; change nothing.",
     "repair": "Finish what a crash interrupted; shows it first.",
@@ -64,6 +64,9 @@ VERBS = {
     "install-helper": "Install files for mount(8), systemd, man and the shells.",
 }
 """The verbs, with their line in `offsetfs --help`. They are listed here because --help must not import them all."""
+
+_GROUPS = ("spark", "table")
+"""The verbs that have verbs of their own."""
 
 
 class _ReaderGone(Exception):
@@ -116,12 +119,18 @@ class _Verbs(click.Group):
 @click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "--version", message="offsetfs %(version)s")
 def root_command() -> None:
-    """A Kafka log directory, mounted as a file system.
+    """Kafka log directories: as a file system, over the Kafka protocol, with SQL; mirrored from clusters, archived in
+    object storage. Commands that only read work beside a running broker.
 
     \b
     offsetfs mount /var/lib/kafka/data /mnt/kafka -o ro
     ls /mnt/kafka
     offsetfs umount /mnt/kafka
+    offsetfs cat /var/lib/kafka/data orders-0/42
+    offsetfs serve ~/logs
+
+    Exit codes of all commands: 0 done, 1 wrong call or permissions, 2 system error, 4 internal error, 8 interrupted, 32
+    refused or failed. The help of a command states what differs.
     """
 
 
@@ -181,11 +190,11 @@ def run(arguments: Sequence[str], program: click.Command = root_command, name: s
 
 
 def _verb(arguments: Sequence[str]) -> str:
-    """Return the verb of a command line for messages, such as " mount" or " spark stats"; "" without a verb."""
+    """Return the verb of a command line for messages, such as " mount" or " table sync"; "" without a verb."""
     named = [argument for argument in arguments if not argument.startswith("-")]
     if not named or named[0] not in VERBS:
         return ""
-    return f" spark {named[1]}" if named[0] == "spark" and len(named) > 1 else f" {named[0]}"
+    return f" {named[0]} {named[1]}" if named[0] in _GROUPS and len(named) > 1 else f" {named[0]}"
 
 
 def _sentence(error: click.UsageError) -> str:

@@ -31,7 +31,7 @@ from offsetfs.mirror.leaders import Leaders
 from offsetfs.mirror.log_checks import LogChecks
 from offsetfs.mirror.options import FETCH_BYTES_MAX, FLIGHT_BYTES_MAX, MirrorOptions
 from offsetfs.mirror.partition import UNKNOWN, MirroredPartition
-from offsetfs.mirror.settings import make_archive
+from offsetfs.mirror.settings import keep_all
 from offsetfs.mirror.starts import PartitionStarts
 from offsetfs.mirror.state import MirrorState, OnEvent
 from offsetfs.mirror.topic_follower import TopicFollower
@@ -88,9 +88,9 @@ class Mirror:
     # --- begin and run ------------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Make the directory an archive with `keep`; before its background tasks run.
+        """Record `keep`, and set the topics to keep all records; before the background tasks of the directory run.
 
-        MirrorError without `keep` for a directory that is one; StorageError, OSError.
+        MirrorError without `keep` for a directory that was mirrored with it; StorageError, OSError.
         """
         known = self._state.directory.mirror
         if known is not None and known.keep and not self._state.options.keep:
@@ -99,7 +99,7 @@ class Mirror:
                 "compacts; give --keep (of a mount: -o keep), or mirror into another directory"
             )
         if known is not None and self._state.options.keep:
-            await in_thread(partial(make_archive, self._state.directory, known))
+            await in_thread(partial(keep_all, self._state.directory, known))
 
     async def begin(self) -> None:
         """Create the topics that are chosen, if the source answers and has any. ClientError, MirrorError, OSError."""

@@ -185,7 +185,7 @@ class SettingsMirror:
                 self._directory.set_cleaner_offset(each, None)
 
 
-def make_archive(directory: LogDirectory, known: MirrorFile) -> None:
+def keep_all(directory: LogDirectory, known: MirrorFile) -> None:
     """Record that nothing is deleted or compacted, in a thread. Its topics may have been mirrored without `keep`."""
     for topic in known.topics:
         if directory.config_of(topic).is_compacted:

@@ -6,12 +6,12 @@ from offsetfs.tables.database import Database
 from offsetfs.tables.urls import POSTGRES, SQLITE, DatabaseUrl
 
 
-def open_database(url: DatabaseUrl, *, may_create: bool) -> Database:
-    """Connect. `may_create`: whether a file that is not there is created. TableError."""
+def open_database(url: DatabaseUrl, *, may_create: bool, remedy: str = "--create creates it") -> Database:
+    """Connect. A missing file of SQLite is created with `may_create`; otherwise the TableError ends with `remedy`."""
     if url.scheme == SQLITE:
         from offsetfs.tables.sqlite import SqliteDatabase
 
-        return SqliteDatabase(url, may_create=may_create)
+        return SqliteDatabase(url, may_create=may_create, remedy=remedy)
     if url.scheme == POSTGRES:
         from offsetfs.tables.postgres import PostgresDatabase
 

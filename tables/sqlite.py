@@ -37,15 +37,15 @@ CACHE_KIB = 64 << 10
 class SqliteDatabase:
     """A connection to a file of SQLite."""
 
-    def __init__(self, url: DatabaseUrl, *, may_create: bool) -> None:
-        """Open the file, and with `may_create` create it; TableError."""
+    def __init__(self, url: DatabaseUrl, *, may_create: bool, remedy: str = "--create creates it") -> None:
+        """Open the file, and with `may_create` create it; TableError, which ends with `remedy` for a missing file."""
         self.name = url.text
         self.scheme = url.scheme
         path = url.path
         self.identity = f"sqlite:///{os.path.abspath(path)}"
         is_new = not os.path.exists(path)
         if is_new and not may_create:
-            raise TableError(f"{self.name}: there is no such file; offsetfs table sync --create creates it")
+            raise TableError(f"{self.name}: there is no such file; {remedy}")
         folder = os.path.dirname(path) or "."
         if is_new and not os.path.isdir(folder):
             raise TableError(f"{self.name}: there is no folder {folder}; create it")

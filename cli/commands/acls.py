@@ -99,7 +99,7 @@ class _Wanted:
 @click.option("--producer", is_flag=True, help="For add: all that a producer needs, for --topic, --transactional-id.")
 @click.option("--consumer", is_flag=True, help="For add: all that a consumer needs, for --topic and --group.")
 @click.option("--principal", "principals", multiple=True, metavar="USER", help="To list and remove: ACLs of USER.")
-@click.option("--json", "as_json", is_flag=True, help="The list as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON array instead of text.")
 def command(
     log_directory: str,
     action: str | None,

@@ -30,10 +30,16 @@ _EXPIRY_S = 86_400.0
 """With --follow --expire: the time between two expiries, which read every state that stays."""
 
 
-@click.command("archive", short_help="Keep a log directory in object storage.")
+@click.command("archive", short_help="Keep a log directory in object storage or HDFS.")
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("url", metavar="URL")
-@click.option("--topic", "names", metavar="REGEX", multiple=True, help="Topics whose whole name matches; default all.")
+@click.option(
+    "--topic",
+    "names",
+    metavar="REGEX",
+    multiple=True,
+    help="Topics whose whole name matches; may be repeated; default all.",
+)
 @click.option("--follow", is_flag=True, help="Go on until SIGTERM or Ctrl-C.")
 @click.option(
     "--interval",
@@ -81,7 +87,7 @@ def command(
     timeout_s: float,
 ) -> int:
     """Upload what an archive lacks of LOGDIR. LOGDIR is only read, also beside a broker, a mount or a mirror. Each byte
-    goes up once; started again, also after a crash, the command goes on where it ended.
+    goes up once; started again, also after a crash, the command continues where it ended.
 
     URL is s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, abfs://CONTAINER/PREFIX or webhdfs://NAMENODE:9870/PATH. Credentials
     are those of the provider's own tools: environment, files, roles; in HDFS the user is HADOOP_USER_NAME. Each needs
@@ -102,7 +108,7 @@ def command(
     offsetfs mount s3://backup/kafka /mnt
     offsetfs restore s3://backup/kafka ~/restored --as-of 2026-11-20T14:00
 
-    Exit codes: 0 done, 1 wrong call or permissions, 2 system error, 32 refused, or not everything was archived.
+    Exit codes: 1 wrong call or permissions, 2 system error, 32 refused, or not everything was archived.
     """
     from offsetfs.archive.archiver import Archiver
     from offsetfs.archive.object_store import StoreSettings

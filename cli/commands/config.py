@@ -56,7 +56,7 @@ def command(
     offsetfs config ~/logs orders cleanup.policy=compact,delete retention.ms=
     offsetfs config /var/lib/kafka/data orders --config /etc/kafka/server.properties
 
-    Exit codes: 1 wrong call, an unknown setting, an illegal value, or permissions, 2 system error.
+    Exit codes: 1 wrong call or permissions, an unknown setting or an illegal value; 2 system error.
     """
     read_only = not changes
     preflight.check_directory(log_directory, read_only=read_only, may_be_empty=True)

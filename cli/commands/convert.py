@@ -16,7 +16,9 @@ from offsetfs.storage.errors import LogDirectoryLocked, StorageError, counted, s
 @click.command("convert", short_help="Rewrite old message formats as v2.")
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("names", metavar="[TOPIC[-PARTITION]]...", nargs=-1)
-@click.option("--dry-run", is_flag=True, help="Show which segments hold v0 or v1; change nothing. Works while mounted.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show which segments hold v0 or v1, and change nothing; also while mounted."
+)
 def command(log_directory: str, names: tuple[str, ...], dry_run: bool) -> int:
     """Rewrite segments of LOGDIR with message formats v0 and v1 as v2. Without names, all partitions are converted;
     TOPIC stands for all its partitions.

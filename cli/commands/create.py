@@ -22,7 +22,14 @@ PARTITIONS_MAX = 100_000  # in one call: protects against a typing error that wo
 @click.command("create", short_help="Create partitions of a topic.")
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("topic", metavar="TOPIC")
-@click.option("--partitions", type=click.IntRange(1, PARTITIONS_MAX), default=1, show_default=True, metavar="N")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, PARTITIONS_MAX),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of partitions.",
+)
 @click.option(
     "--config", "settings", multiple=True, metavar="NAME=VALUE", help="A topic setting of Kafka; may be repeated."
 )

@@ -41,7 +41,7 @@ class _Bounds(NamedTuple):
 @click.command("delete-records", short_help="Delete the records below an offset.")
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("requests", metavar="TOPIC[-PARTITION]=OFFSET...", nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Do it without asking.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def command(log_directory: str, requests: tuple[str, ...], yes: bool) -> int:
     """Delete the records below OFFSET: the log start offset of the partition becomes OFFSET. -1 stands for the end of
     the partition, TOPIC for all its partitions.

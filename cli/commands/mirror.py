@@ -33,17 +33,42 @@ METRICS_PORT = 9309
 @click.command("mirror", short_help="Keep a copy of a running cluster's topics.")
 @click.argument("brokers", metavar="BROKERS")
 @click.argument("log_directory", metavar="LOGDIR")
-@click.option("--topic", "names", metavar="REGEX", multiple=True, help="Topics whose whole name matches; default all.")
-@click.option("--groups", metavar="REGEX", multiple=True, help="Also committed offsets of groups that match.")
-@click.option("--from", "start", metavar="WHEN", default="earliest", help="Where new partitions begin (see above).")
-@click.option("--once", is_flag=True, help="Up to the ends of the partitions now, then end.")
-@click.option("--keep", is_flag=True, help="Keep records that the cluster deletes or compacts: an archive.")
 @click.option(
-    "--on-gap", type=click.Choice(("fail", "skip")), default="fail", help="Where records are missing: stop, or go on."
+    "--topic",
+    "names",
+    metavar="REGEX",
+    multiple=True,
+    help="Topics whose whole name matches; may be repeated; default all.",
 )
-@click.option("--retention.ms", "retention_ms", type=click.IntRange(-1), help="Remove records here at this age.")
+@click.option(
+    "--groups", metavar="REGEX", multiple=True, help="Also committed offsets of groups whose whole name matches."
+)
+@click.option(
+    "--from",
+    "start",
+    metavar="WHEN",
+    default="earliest",
+    show_default=True,
+    help="Where new partitions begin (see above).",
+)
+@click.option("--once", is_flag=True, help="End when LOGDIR has what the cluster has at the start.")
+@click.option("--keep", is_flag=True, help="Keep records that the cluster deletes or compacts.")
+@click.option(
+    "--on-gap",
+    type=click.Choice(("fail", "skip")),
+    default="fail",
+    show_default=True,
+    help="The cluster has deleted records that are not here: stop, or go on.",
+)
+@click.option(
+    "--retention.ms",
+    "retention_ms",
+    metavar="N",
+    type=click.IntRange(-1),
+    help="Remove records of LOGDIR at this age; -1: never.",
+)
 @click.option("--rate", metavar="BYTES", help="At most so many bytes per second, such as 20M.")
-@click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus over HTTP, such as at :9309.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus over HTTP; default port 9309.")
 @click.option("--allow-anonymous", is_flag=True, help="Also serve metrics on addresses that other machines reach.")
 @click.option("--config", metavar="FILE", type=click.Path(), help="client.properties, as Java's tools take it.")
 def command(
@@ -72,9 +97,9 @@ def command(
     WHEN is earliest, latest, or a time (2026-11-21T13:05, @1795253676, -7d). It counts for partitions that are not in
     LOGDIR yet.
 
-    Records that the cluster deletes are deleted in LOGDIR, too. With --keep they stay: LOGDIR becomes an archive, and
-    later runs without --keep are refused. LOGDIR does not remove records by age, unless --retention.ms is given.
-    Changes of other topic settings are followed; this needs the permission DESCRIBE_CONFIGS.
+    Records that the cluster deletes are deleted in LOGDIR, too, unless --keep is given; later runs without it are then
+    refused. LOGDIR does not remove records by age, unless --retention.ms is given. Changes of other topic settings are
+    followed; this needs the permission DESCRIBE_CONFIGS.
 
     With --groups, committed offsets are written to __consumer_offsets in LOGDIR every five seconds: consumers can
     continue from the mirror (offsetfs serve). This needs the permission to describe the groups.

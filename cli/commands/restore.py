@@ -28,20 +28,31 @@ if TYPE_CHECKING:
     from offsetfs.runtime.addresses import Address
 
 
-@click.command("restore", short_help="Copy topics into a cluster, or out of an archive.")
+@click.command("restore", short_help="Copy topics into a running cluster, or out of an archive.")
 @click.argument("source", metavar="LOGDIR|URL")
 @click.argument("target", metavar="BROKERS|LOGDIR")
-@click.option("--topic", "names", metavar="REGEX", multiple=True, help="Topics whose whole name matches; default all.")
+@click.option(
+    "--topic",
+    "names",
+    metavar="REGEX",
+    multiple=True,
+    help="Topics whose whole name matches; may be repeated; default all.",
+)
 @click.option("--from", "start", metavar="TIME", help="Begin with the first record of this time or later.")
 @click.option("--to", "end", metavar="TIME", help="End before the first record of this time or later.")
 @click.option("--as-of", metavar="TIME", help="Of an archive: its state at this time; default the newest.")
-@click.option("--groups", metavar="REGEX", multiple=True, help="Also the offsets of consumer groups that match.")
 @click.option(
-    "-o", "options", metavar="NAME=VALUE", multiple=True, help="A setting of new topics; no value: without it."
+    "--groups", metavar="REGEX", multiple=True, help="Also committed offsets of groups whose whole name matches."
 )
-@click.option("--replication-factor", type=click.IntRange(1, 32767), help="Of new topics; default that of the cluster.")
+@click.option("-o", "options", metavar="NAME=VALUE", multiple=True, help="A setting of new topics; NAME=: without it.")
+@click.option(
+    "--replication-factor",
+    metavar="N",
+    type=click.IntRange(1, 32767),
+    help="Of new topics; default that of the cluster.",
+)
 @click.option("--into-existing", is_flag=True, help="Append to topics that have records.")
-@click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
+@click.option("--dry-run", is_flag=True, help="Check everything, and change nothing.")
 @click.option("--rate", metavar="BYTES", help="At most so many bytes per second, such as 20M.")
 @click.option("--config", metavar="FILE", type=click.Path(), help="client.properties, as Java's tools take it.")
 @store_options
@@ -77,7 +88,7 @@ def command(
     From the URL of an archive, such as s3://BUCKET/PREFIX, into LOGDIR, which is created if it is not there: the same
     files, byte for byte, and the same offsets, topic ids and settings. Only --topic, --from, --to and --as-of apply.
     With --to the last batch ends before the first record of this time. Started again with the same options after a
-    crash, it goes on. A partition that LOGDIR has is refused.
+    crash, it continues. A partition that LOGDIR has is refused.
 
     TIME is in UTC (2026-11-21T13:05, @1795253676, -15m). A topic with LogAppendTime gets that setting at the end.
 
@@ -122,6 +133,10 @@ def _selection(names: tuple[str, ...], start: str | None, end: str | None, as_of
     )
 
 
+def _offsets(start: int, end: int) -> str:
+    return f"offsets {start} to {end - 1}" if end > start else f"no records; the next offset is {end}"
+
+
 def _restore_archive(url: str, path: str, selection: RestoreSelection, timeout_s: float, endpoint: str | None) -> int:
     from offsetfs.archive.object_store import StoreSettings
     from offsetfs.archive.restoring import ArchiveRestore
@@ -145,7 +160,7 @@ def _restore_archive(url: str, path: str, selection: RestoreSelection, timeout_s
         except OSError as error:
             raise Failure(printable(sentence(error)), FAILED if error.errno == errno.EEXIST else SYSTEM) from error
     for partition, (start, end) in sorted(restored.partitions.items(), key=lambda each: str(each[0])):
-        click.echo(f"{partition}: offsets {start} to {end}")
+        click.echo(f"{partition}: {_offsets(start, end)}")
     return DONE
 
 

@@ -42,8 +42,15 @@ _log = logging.getLogger(__name__)
 
 @click.command("serve", short_help="Serve a log directory over the Kafka protocol.")
 @click.argument("log_directory", metavar="LOGDIR")
-@click.option("--config", metavar="FILE", type=click.Path(), help="Take settings from a broker's server.properties.")
-@click.option("-o", "options", metavar="NAME=VALUE", multiple=True, help="A setting by Kafka's name, over --config.")
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(),
+    help="Take settings from a broker's server.properties; -o has precedence.",
+)
+@click.option(
+    "-o", "options", metavar="NAME=VALUE", multiple=True, help="A broker setting by Kafka's name; may be repeated."
+)
 @click.option(
     "--listen",
     "listeners",
@@ -58,10 +65,15 @@ _log = logging.getLogger(__name__)
     multiple=True,
     help="The address that clients are given, if it is another one; one for each --listen, or one for all.",
 )
-@click.option("--partitions", type=click.IntRange(1, 10_000), help="Of topics without a number; default 1.")
+@click.option(
+    "--partitions",
+    metavar="N",
+    type=click.IntRange(1, 10_000),
+    help="Partitions of topics that are created without a number; default 1.",
+)
 @click.option("--no-create", is_flag=True, help="Do not create topics that clients ask for.")
 @click.option("--allow-anonymous", is_flag=True, help="Also listen on addresses that other machines reach.")
-@click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus over HTTP, such as at :9308.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus over HTTP; default port 9308.")
 @click.option("-v", "--verbose", is_flag=True, help="Log each connection and each request.")
 @click.option("--read-only", is_flag=True, help="Beside a running broker, or over an archive: writes get an error.")
 def command(

@@ -25,7 +25,7 @@ def command() -> None:
 
     The same in SQL and DataFrames: spark.read.format("offsetfs").load("/var/lib/kafka/data"): offsetfs-datasource(7).
 
-    Exit codes: 0 done, 1 wrong call, or damage found by verify, 2 system error, 32 not possible now.
+    Exit codes: 1 wrong call, or damage found by verify; 2 system error, 32 not possible now.
     """
 
 

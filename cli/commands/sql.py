@@ -65,7 +65,11 @@ _BLOCK_BYTES = 1 << 20
     help="Whether records of open and aborted transactions are rows.",
 )
 @click.option(
-    "--damage", type=click.Choice(("fail", "skip")), default="fail", help="Damaged batches: end, or leave them out."
+    "--damage",
+    type=click.Choice(("fail", "skip")),
+    default="fail",
+    show_default=True,
+    help="Damaged batches: end, or leave them out.",
 )
 def command(
     log_directory: str,

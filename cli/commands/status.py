@@ -62,7 +62,7 @@ def command(directory: str | None, shows_all: bool, as_json: bool) -> int:
     offsetfs status /mnt/kafka
     offsetfs status /var/lib/kafka/data --json | jq '.partitions[].next_offset'
 
-    Exit codes: 0 every mount shown is alive, 1 wrong call, or neither a mount nor a log directory, 32 a mount whose
+    Exit codes: 0 every mount shown is alive; 1 wrong call, or neither a mount nor a log directory; 32 a mount whose
     daemon is gone.
     """
     found = [_mount(mount) for mount in mounts() if mount.type == FILE_SYSTEM_TYPE]

@@ -38,20 +38,31 @@ def command() -> None:
     offsetfs table sync ~/mirror postgresql://app@db/events --topic 'orders|users.*' --follow
     offsetfs table load postgresql://app@db/events ~/restored
 
-    Exit codes: 0 done, 1 wrong call or permissions, 2 system error, 32 refused, or not everything was copied.
+    Exit codes: 1 wrong call or permissions, 2 system error, 32 refused, or not everything was copied.
     """
 
 
 @command.command("sync", short_help="Keep a table in step with topics.")
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("url", metavar="URL")
-@click.option("--topic", "names", metavar="REGEX", multiple=True, help="Topics whose whole name matches; default all.")
 @click.option(
-    "--table", "table", metavar="NAME", default="messages", show_default=True, help="The table, or SCHEMA.TABLE."
+    "--topic",
+    "names",
+    metavar="REGEX",
+    multiple=True,
+    help="Topics whose whole name matches; may be repeated; default all.",
+)
+@click.option(
+    "--table",
+    "table",
+    metavar="NAME",
+    default="messages",
+    show_default=True,
+    help="The table, or SCHEMA.TABLE; its progress is in NAME_progress.",
 )
 @click.option("--create", is_flag=True, help="Create the table, its indexes, and the file of SQLite.")
 @click.option(
-    "--columns", metavar="NAMES", help="Only these, separated by commas; topic, partition, offset are always."
+    "--columns", metavar="NAMES", help="Only these columns, separated by commas; topic, partition and offset always."
 )
 @click.option("--no-index", is_flag=True, help="With --create: without the indexes on key and time.")
 @click.option("--follow", is_flag=True, help="Add records as they are written, until SIGTERM or Ctrl-C.")
@@ -64,13 +75,18 @@ def command() -> None:
     help="Whether records of open and aborted transactions are rows.",
 )
 @click.option(
-    "--on-gap", type=click.Choice(("fail", "skip")), default="fail", help="Lost or damaged records: stop, or go on."
+    "--on-gap",
+    type=click.Choice(("fail", "skip")),
+    default="fail",
+    show_default=True,
+    help="Lost or damaged records: stop, or go on.",
 )
 @click.option(
     "--uuid",
     "uuid",
     type=click.Choice(("producer", "offset")),
     default="producer",
+    show_default=True,
     help="What message_uuid is made of, for idempotent producers.",
 )
 @click.option("--password-file", metavar="FILE", type=click.Path(), help="Its first line is the password.")
@@ -90,7 +106,7 @@ def sync(
     password_file: str | None,
 ) -> int:
     """Add the records of topics to a table, a row for each. LOGDIR is only read, also beside a broker or a mount.
-    Started again, it goes on where it ended, also after a crash: no row is missing, and none is there twice.
+    Started again, it continues where it ended, also after a crash: no row is missing, and none is there twice.
 
     URL is postgresql://USER@HOST/DATABASE, sqlite:///FILE, or mysql://USER@HOST/DATABASE. The password is that of
     --password-file, or for PostgreSQL PGPASSWORD or ~/.pgpass; in the URL it would be visible in ps.
@@ -121,7 +137,11 @@ def sync(
     _check_order(log_directory)
     log_directory = attached(log_directory)
     preflight.check_directory(log_directory, read_only=True, may_be_empty=False)
-    with _reported(), _opened(url, password_file, table, log_directory, columns, may_create=create) as opened:
+    remedy = "--create creates it"
+    with (
+        _reported(),
+        _opened(url, password_file, table, log_directory, columns, may_create=create, remedy=remedy) as opened,
+    ):
         if create:
             opened.create(is_indexed=not no_index)
         opened.check()
@@ -131,11 +151,24 @@ def sync(
 @command.command("load", short_help="Rows back into a log.")
 @click.argument("url", metavar="URL")
 @click.argument("log_directory", metavar="LOGDIR")
-@click.option("--topic", "names", metavar="REGEX", multiple=True, help="Topics whose whole name matches; default all.")
 @click.option(
-    "--table", "table", metavar="NAME", default="messages", show_default=True, help="The table, or SCHEMA.TABLE."
+    "--topic",
+    "names",
+    metavar="REGEX",
+    multiple=True,
+    help="Topics whose whole name matches; may be repeated; default all.",
 )
-@click.option("-o", "options", metavar="NAME=VALUE", multiple=True, help="A setting of the new topics.")
+@click.option(
+    "--table",
+    "table",
+    metavar="NAME",
+    default="messages",
+    show_default=True,
+    help="The table, or SCHEMA.TABLE; its progress is in NAME_progress.",
+)
+@click.option(
+    "-o", "options", metavar="NAME=VALUE", multiple=True, help="A setting of the new topics; may be repeated."
+)
 @click.option("--password-file", metavar="FILE", type=click.Path(), help="Its first line is the password.")
 def load(
     url: str,
@@ -148,7 +181,7 @@ def load(
     """Make topics of the rows of a table that offsetfs table sync has filled: the same partitions, offsets with their
     gaps, times, keys, values and headers. A topic that has records in LOGDIR is refused.
 
-    LOGDIR is created if it is not there. After a crash or an error, the same command goes on where it ended; until it
+    LOGDIR is created if it is not there. After a crash or an error, the same command continues where it ended; until it
     has ended, the new topics are incomplete.
 
     \b
@@ -156,12 +189,13 @@ def load(
     offsetfs table load postgresql://app@db/events ~/restored --topic 'users.*' -o compression.type=zstd
     offsetfs mount ~/restored /mnt -o ro
 
-    Exit codes: 1 wrong call or permissions, 2 system error, 32 refused: the message gives the reason.
+    Exit codes: 1 wrong call or permissions, 2 system error, 32 refused; the message gives the reason.
     """
     _check_order(log_directory)
     settings = _settings(options)
     patterns = name_patterns("--topic", names or (".*",))
-    with _reported(), _opened(url, password_file, table, log_directory, may_create=False) as opened:
+    remedy = "give a file that offsetfs table sync has filled"
+    with _reported(), _opened(url, password_file, table, log_directory, may_create=False, remedy=remedy) as opened:
         opened.check_content()
         os.makedirs(log_directory, exist_ok=True)
         preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
@@ -250,6 +284,7 @@ def _opened(
     columns: str | None = None,
     *,
     may_create: bool,
+    remedy: str,
 ) -> Iterator[MessagesTable]:
     from offsetfs.tables.databases import open_database
     from offsetfs.tables.errors import TableError
@@ -264,7 +299,7 @@ def _opened(
     except TableError as error:
         raise Failure(printable(str(error)), WRONG_CALL) from error
     _check_file(parsed.path, log_directory)
-    database = open_database(parsed, may_create=may_create)
+    database = open_database(parsed, may_create=may_create, remedy=remedy)
     with contextlib.closing(database):
         yield MessagesTable(database, table, wanted)
 
@@ -309,4 +344,4 @@ def _report(synced: TableSync) -> None:
 
 
 def _warn(text: str) -> None:
-    click.echo(f"offsetfs table: {printable(text)}", err=True)
+    click.echo(f"{click.get_current_context().command_path}: {printable(text)}", err=True)

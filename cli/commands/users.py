@@ -43,7 +43,7 @@ _Users = dict[str, dict[ScramMechanism, int]]
     metavar="N",
     help="The work of each guess at a stored password, and of each login of a client.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The list as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
 def command(
     log_directory: str,
     action: str | None,

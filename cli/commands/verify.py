@@ -57,6 +57,7 @@ def command(paths: tuple[str, ...], as_json: bool, strict: bool, inflate_max: in
     \b
     offsetfs verify /var/lib/kafka/data
     offsetfs verify s3://backup/kafka
+    offsetfs verify s3://backup/kafka orders-0
     offsetfs verify /var/lib/kafka/data orders-0 orders-1
     offsetfs verify --json /var/lib/kafka/data/orders-0
 
@@ -111,7 +112,8 @@ def _verify_archive(paths: tuple[str, ...], *, as_json: bool) -> int:
     except OSError as error:
         raise Failure(printable(sentence(error)), SYSTEM) from error
     if not done.partitions and not found:
-        raise Failure(f"{url}: no partition of an archive is there; correct the URL or the names", SYSTEM)
+        remedy = "give the URL of an archive, and after it the names of topics or partitions"
+        raise Failure(f"{url}: no partition of an archive is there; {remedy}", SYSTEM)
     counts = f"{counted(done.partitions, 'partition')}, {counted(done.segments, 'segment')}"
     text = f"{counts}, {counted(done.objects, 'object')}, {size(done.bytes)}: {counted(found, 'finding')}"
     click.echo(json.dumps({**dataclasses.asdict(done), "findings": found}) if as_json else text)

@@ -21,7 +21,12 @@ from offsetfs.storage.records import REFUSE
 @click.argument("destination", metavar="LOGDIR")
 @click.argument("topic", metavar="TOPIC")
 @click.option(
-    "--format", "kind", type=click.Choice(["text", "ndjson", "parquet", "csv"]), default="text", show_default=True
+    "--format",
+    "kind",
+    type=click.Choice(["text", "ndjson", "parquet", "csv"]),
+    default="text",
+    show_default=True,
+    help="What the files contain.",
 )
 @click.option("--value-is-line", is_flag=True, help="Each whole line is a value, as with --format text.")
 @click.option(
@@ -31,10 +36,20 @@ from offsetfs.storage.records import REFUSE
     show_default=True,
     help="For ndjson: text takes a value that is not a string as its text.",
 )
-@click.option("--partitions", type=click.IntRange(1, 100_000), metavar="N", help="Create the topic if it is missing.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 100_000),
+    metavar="N",
+    help="Create the topic with N partitions if it is missing.",
+)
 @click.option("--rejects", metavar="FILE", help="Report rejected lines in this file, as lines of JSON.")
 @click.option(
-    "--rejects-max", type=click.IntRange(0), default=0, show_default=True, help="How many lines may be rejected."
+    "--rejects-max",
+    metavar="N",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="How many lines may be rejected.",
 )
 @spark_session.job
 def import_(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 import subprocess
 import sys
 import types
@@ -21,6 +23,49 @@ def test_every_verb_explains_itself_with_an_example(verb: str, capsys: pytest.Ca
     assert run([verb, "--help"]) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"Usage: offsetfs {verb}") and f"\n  offsetfs {verb}" in said
+
+
+def commands() -> list[tuple[str, click.Command]]:
+    """Return every command and its name, those of `spark` and `table` included."""
+    found: list[tuple[str, click.Command]] = []
+    for verb in VERBS:
+        command = importlib.import_module(f"offsetfs.cli.commands.{verb.replace('-', '_')}").command
+        found.append((verb, command))
+        if isinstance(command, click.Group):
+            found += [(f"{verb} {name}", each) for name, each in command.commands.items()]
+    return found
+
+
+def test_every_option_has_a_text_and_a_name_for_its_value() -> None:
+    for name, command in commands():
+        for option in command.params:
+            if isinstance(option, click.Option):
+                metavar = option.make_metavar(click.Context(command))
+                assert option.help, (name, option.opts)
+                assert not metavar.startswith(("TEXT", "INTEGER", "FLOAT", "PATH")) or option.is_flag, (
+                    name,
+                    option.opts,
+                )
+
+
+def test_a_choice_states_its_default() -> None:
+    for name, command in commands():
+        for option in command.params:
+            if (
+                isinstance(option, click.Option)
+                and isinstance(option.type, click.Choice)
+                and isinstance(option.default, str)
+            ):
+                assert option.show_default, (name, option.opts)
+
+
+def test_exit_codes_are_in_ascending_order_and_success_is_named_only_where_it_has_a_condition() -> None:
+    for name, command in commands():
+        stated = re.search(r"Exit codes: (.*)", " ".join((command.help or "").split()))
+        assert stated or name.startswith("spark "), name
+        if stated:
+            codes = [int(code) for code in re.findall(r"(?:^|[,;] )(\d+) ", stated[1])]
+            assert codes == sorted(codes) and "0 done" not in stated[1], (name, stated[1])
 
 
 def test_help_names_every_verb_and_loads_none(capsys: pytest.CaptureFixture[str]) -> None:

@@ -169,6 +169,7 @@ def test_keys_values_headers_and_times_are_the_same_in_both(clusters: Clusters, 
     assert without_offsets(copied) == without_offsets(expected)
 
 
+@pytest.mark.promise("A mirrored partition has the batches of its source, byte for byte, at the same offsets.")
 def test_the_mirror_has_the_bytes_and_codecs_of_the_source_and_mirror_maker_those_of_its_producer(
     clusters: Clusters,
 ) -> None:

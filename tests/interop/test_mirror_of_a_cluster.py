@@ -42,6 +42,7 @@ def assert_equal(cluster: KafkaCluster, mirror: Path, topic: str, partition: int
     assert [each for each in found if not expected or expected not in each] == []
 
 
+@pytest.mark.promise("A mirror that was killed continues where each log ends: without a gap, and without a duplicate.")
 def test_a_mirror_is_killed_while_the_cluster_changes(kafka_cluster: KafkaCluster, tmp_path: Path) -> None:
     MirrorChaos(kafka_cluster, tmp_path, seed=1).run(kills=5)
 
@@ -67,6 +68,7 @@ def test_records_come_from_the_replica_in_the_rack_of_the_client(
     assert set(sent.values()) == {0}, f"node {sender} is not the only one that has sent records: {sent}"
 
 
+@pytest.mark.promise("Records that the source lost in an unclean election are cut from the mirror, and reported.")
 def test_records_that_an_unclean_election_loses_are_cut(kafka_cluster: KafkaCluster, tmp_path: Path) -> None:
     address, name, path = kafka_cluster.bootstrap, TopicPartition("lost", 0), tmp_path / "mirror"
     kafka_cluster.create_topic("lost", replicas=[[1, 2]], configs={"unclean.leader.election.enable": "true"})

@@ -52,6 +52,7 @@ def content(found: list[Message]) -> list[tuple[object, ...]]:
     return sorted(rows, key=lambda row: int(str(row[0])))  # stable: each partition in its order
 
 
+@pytest.mark.promise("Consumers of a restored group continue with the first record that they had not committed.")
 def test_a_group_reads_on_where_it_was_after_topic_and_group_were_lost(
     kafka_module: KafkaBroker, tmp_path: Path
 ) -> None:

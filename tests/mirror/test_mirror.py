@@ -61,6 +61,7 @@ async def mirrored(running: Running, directory: LogDirectory, options: MirrorOpt
     return events
 
 
+@pytest.mark.promise("A mirrored partition has the batches of its source, byte for byte, at the same offsets.")
 async def test_all_partitions_arrive_to_the_byte(
     running: Running, source: LogDirectory, directory: LogDirectory
 ) -> None:
@@ -327,6 +328,7 @@ async def test_a_gap_that_ends_within_a_batch_is_skipped_for_good(
         assert reopened.log(ORDERS).log_start_offset == 4
 
 
+@pytest.mark.promise("Records that the source lost in an unclean election are cut from the mirror, and reported.")
 async def test_what_the_source_lost_in_an_unclean_election_is_cut(
     running: Running, source: LogDirectory, directory: LogDirectory
 ) -> None:
@@ -363,6 +365,10 @@ async def test_records_that_are_gone_without_an_election_stop_the_partition(
 
 
 @pytest.mark.parametrize(("name", "other"), [(ORDERS, USERS), (USERS, ORDERS)])
+@pytest.mark.promise(
+    "A topic that was deleted and created again, or whose last records differ from those of "
+    "the cluster, stops: the records of two logs are never mixed."
+)
 async def test_records_of_another_log_with_the_same_epochs_are_not_mixed(
     name: TopicPartition, other: TopicPartition, running: Running, source: LogDirectory, directory: LogDirectory
 ) -> None:
@@ -416,6 +422,7 @@ async def test_an_older_source_stops_the_partition(
     assert (directory.log(ORDERS).log_start_offset, directory.log(ORDERS).next_offset) == (9, 9)
 
 
+@pytest.mark.promise("With `--keep`, records that the cluster deletes or compacts stay in the mirror.")
 async def test_an_archive_keeps_what_the_source_deletes(
     running: Running, source: LogDirectory, directory: LogDirectory
 ) -> None:
@@ -459,6 +466,10 @@ async def test_settings_are_taken_over_and_records_do_not_go_by_their_age(
     assert directory.mirror.topics["orders"].settings["retention.ms"] == "1000"
 
 
+@pytest.mark.promise(
+    "A topic that was deleted and created again, or whose last records differ from those of "
+    "the cluster, stops: the records of two logs are never mixed."
+)
 async def test_a_topic_that_was_created_again_is_not_mixed(
     running: Running, source: LogDirectory, directory: LogDirectory
 ) -> None:
@@ -532,6 +543,7 @@ async def test_another_cluster_is_refused(running: Running, source: LogDirectory
     assert directory.partitions() == []
 
 
+@pytest.mark.promise("Appends to a mirrored topic are refused.")
 async def test_appends_to_a_mirrored_topic_are_refused(
     running: Running, source: LogDirectory, directory: LogDirectory
 ) -> None:
@@ -633,6 +645,10 @@ def without_records(response: Any) -> None:
 
 
 @pytest.mark.parametrize("throttled_ms", [1, 0])
+@pytest.mark.promise(
+    "`offsetfs mirror --once` ends without an error only if the mirror has all records that "
+    "the cluster had at the start."
+)
 async def test_once_does_not_end_with_responses_that_a_quota_or_remote_storage_leaves_empty(
     throttled_ms: int,
     running: Running,
@@ -680,6 +696,10 @@ async def test_once_ends_where_the_last_offsets_of_the_source_have_no_records(
     assert directory.log(ORDERS).next_offset == 1
 
 
+@pytest.mark.promise(
+    "`offsetfs mirror --once` ends without an error only if the mirror has all records that "
+    "the cluster had at the start."
+)
 async def test_once_ends_with_an_error_when_remote_storage_sends_nothing_for_long(
     running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -713,6 +733,7 @@ async def test_an_archive_is_not_mirrored_without_keep(
     assert (directory.log(ORDERS).log_start_offset, directory.log(ORDERS).next_offset) == (0, 2)
 
 
+@pytest.mark.promise("With `--keep`, records that the cluster deletes or compacts stay in the mirror.")
 async def test_a_mirror_that_becomes_an_archive_is_not_compacted_any_more(
     running: Running, source: LogDirectory, directory: LogDirectory
 ) -> None:
@@ -792,6 +813,10 @@ def with_dead_leader(monkeypatch: pytest.MonkeyPatch, topic: str, node: int = 99
     change_responses(monkeypatch, change)
 
 
+@pytest.mark.promise(
+    "`offsetfs mirror --once` ends without an error only if the mirror has all records that "
+    "the cluster had at the start."
+)
 async def test_a_leader_that_cannot_be_reached_is_reported_and_ends_a_single_run_with_an_error(
     running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,6 +143,7 @@ async def test_a_topic_that_would_replace_the_times_is_refused(
     assert [time for *_, time in shown(cluster.log(ORDERS))][-1] == TIME + 22
 
 
+@pytest.mark.promise("Consumers of a restored group continue with the first record that they had not committed.")
 async def test_groups_go_on_exactly_where_they_were(
     running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
 ) -> None:
@@ -173,6 +174,7 @@ async def committed(client: ClusterClient, group: str) -> int:
     return offset
 
 
+@pytest.mark.promise("A restore into a cluster changes nothing there before all its checks have passed.")
 async def test_a_topic_with_records_is_refused_and_nothing_is_changed(
     running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
 ) -> None:
@@ -186,6 +188,7 @@ async def test_a_topic_with_records_is_refused_and_nothing_is_changed(
 
 
 @pytest.mark.parametrize("settings", [{"no.such.setting": "1"}, {"retention.ms": "soon"}])
+@pytest.mark.promise("A restore into a cluster changes nothing there before all its checks have passed.")
 async def test_no_topic_is_created_if_the_cluster_refuses_one(
     settings: dict[str, str], running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
 ) -> None:

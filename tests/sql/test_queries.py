@@ -128,6 +128,7 @@ def combined(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition
 @pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(condition=st.recursive(simple(), combined, max_leaves=4))
+@pytest.mark.promise("A condition that is a look-up in an index returns the rows that a look at every record returns.")
 def test_a_condition_finds_what_a_look_at_every_record_finds(
     session: SqlSession, mixed: Path, condition: Condition
 ) -> None:
@@ -368,6 +369,7 @@ def test_no_hint_about_the_column_where_offset_is_a_clause(session: SqlSession) 
 
 
 @pytest.mark.damages
+@pytest.mark.promise("A damaged batch ends a statement with its path and offset, unless `--damage skip` is given.")
 def test_damage_ends_a_query_with_the_offset_or_is_left_out(mixed: Path, tmp_path: Path) -> None:
     with offsetfs.open(tmp_path, "a") as data:
         (partition,) = data.create("t")

@@ -110,6 +110,7 @@ BELOW_OVERWRITE = "(FORMAT csv, PARTITION_BY (a), OVERWRITE)"
         "SELECT * FROM json_execute_serialized_sql(json_serialize_sql('WITH w AS (COPY t TO ''x.csv'') FROM w'))",
     ],
 )
+@pytest.mark.promise("A statement that writes at, in or above the log directory is refused before it runs.")
 def test_a_statement_that_writes_at_in_or_above_the_log_directory_is_refused(
     session: SqlSession, logs: Path, text: str
 ) -> None:
@@ -127,6 +128,7 @@ def test_the_root_directory_is_above_every_log_directory(logs: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["OVERWRITE", "overwrite true", '"OVERWRITE" true'])
+@pytest.mark.promise("A statement that writes at, in or above the log directory is refused before it runs.")
 def test_overwrite_deletes_nothing_behind_a_link_to_the_log_directory(
     session: SqlSession, logs: Path, option: str
 ) -> None:

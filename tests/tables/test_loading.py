@@ -85,6 +85,9 @@ def test_the_records_are_the_same(filled: Synced, target: Path, capsys: pytest.C
 
 @pytest.mark.long
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2", "4.1"])
+@pytest.mark.promise(
+    "`offsetfs table load` makes a log of the rows with the same partitions, offsets, times, keys, values and headers."
+)
 def test_logs_of_real_brokers_come_back(
     golden: Path, tmp_path: Path, target: Path, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,25 @@ def test_urls_that_cannot_be_used(filled: Synced, capsys: pytest.CaptureFixture[
     assert "secret" not in capsys.readouterr().err
 
 
+def test_a_load_of_a_missing_file_names_no_option_of_sync(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"sqlite:///{tmp_path}/missing.db"
+    assert cli.run(["table", "load", url, str(tmp_path / "loaded")]) == 32
+    error = capsys.readouterr().err
+    assert (
+        error == f"offsetfs table load: {url}: there is no such file; give a file that offsetfs table sync has filled\n"
+    )
+    assert not (tmp_path / "loaded").exists()
+
+
+def test_messages_of_a_table_name_the_command(filled: Synced, capsys: pytest.CaptureFixture[str]) -> None:
+    assert filled.run("--no-index") == 1
+    assert capsys.readouterr().err == "offsetfs table sync: --no-index: goes with --create\n"
+    filled.url = "postgresql://app:secret@127.0.0.1:1/db?connect_timeout=2"
+    assert filled.run() == 32
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 and all(line.startswith("offsetfs table sync: ") for line in lines), lines
+
+
 def test_passwords_are_taken_out_of_urls() -> None:
     found = parse_url("postgresql://app:p%40ss@host:5432/db?sslmode=require")
     assert (found.text, found.password) == ("postgresql://app@host:5432/db?sslmode=require", "p@ss")

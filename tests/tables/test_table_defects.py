@@ -34,6 +34,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.mark.damages
 @pytest.mark.parametrize("loss", ["cut", "empty", "no directory", "no file"])
+@pytest.mark.promise("`--mirror-deletes` keeps the rows of a log that was lost.")
 def test_mirrored_deletes_keep_the_rows_of_a_log_that_was_lost(
     synced: Synced, log: Log, capsys: pytest.CaptureFixture[str], loss: str
 ) -> None:
