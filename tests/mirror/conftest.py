@@ -7,21 +7,20 @@ import pytest
 import trio
 from running_broker import Running
 
-from offsetfs.mirror import fetcher
-from offsetfs.mirror import mirror as mirror_module
+from offsetfs.mirror import fetcher, timing
 from offsetfs.storage import LogDirectory, TopicPartition
 
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask again after a tenth of the usual time, but for topics and leaders only where something says so."""
-    monkeypatch.setattr(mirror_module, "REFRESH_S", 60.0)
+    monkeypatch.setattr(timing, "REFRESH_S", 60.0)
     for module, name in (
         (fetcher, "WAIT_MS"),
         (fetcher, "PAUSE_S"),
-        (mirror_module, "REFRESH_PAUSE_S"),
-        (mirror_module, "RECHECK_S"),
-        (mirror_module, "UPKEEP_S"),
+        (timing, "REFRESH_PAUSE_S"),
+        (timing, "RECHECK_S"),
+        (timing, "UPKEEP_S"),
     ):
         usual = getattr(module, name)
         monkeypatch.setattr(module, name, type(usual)(usual / 10))

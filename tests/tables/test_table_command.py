@@ -67,7 +67,7 @@ def filled(synced: Synced, log: Log) -> Synced:
         (["--create", "--table", "sqlite_x"], 1, "SQLite keeps names that begin with sqlite_ for itself"),
         (["--create", "--topic", "order"], 32, "has no topic of these names; did you mean orders?"),
         (["--create", "--password-file", "/nowhere"], 1, "--password-file: /nowhere: No such file or directory"),
-        ([], 32, "there is no such file; offsetfs table sync --create creates it"),
+        ([], 32, "there is no such file; --create creates it"),
     ],
 )
 def test_wrong_calls(
