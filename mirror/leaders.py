@@ -96,8 +96,10 @@ class Leaders:
                     self._state.stop(each, f"{silent.error}; start the mirror again when broker {node} answers")
             elif not silent.is_reported and now - silent.since >= timing.SILENT_S:
                 silent.is_reported = True
-                shown = topics.listed(each.name for each in waiting)
-                self._state.on_event(f"{silent.error}; these partitions wait, and the others go on: {shown}")
+                go_on = ", and the others go on" if len(self._state.active()) > len(waiting) else ""
+                self._state.on_event(
+                    f"{silent.error}; these partitions wait{go_on}: {topics.listed(each.name for each in waiting)}"
+                )
 
     def attend_failing(self) -> None:
         """Report errors of partitions that do not pass soon. With `once` the partitions stop in the end."""

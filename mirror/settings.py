@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -139,10 +139,10 @@ class SettingsMirror:
         for name, topic in current.items():
             if partitions[name]:  # else it is created with all of them
                 events += self._configure(name, known.topics[name].settings, topic.settings)
-                if topic != known.topics[name]:
-                    self.expect_gaps(name, topic, partitions[name], was_unknown=not known.topics[name].knows_settings)
         changed = {name: topic for name, topic in current.items() if topic != known.topics[name]}
         if changed:
+            unknown = {name for name in changed if not known.topics[name].knows_settings}
+            self.expect_gaps(changed, {name: partitions[name] for name in changed}, were_unknown=unknown)
             self._directory.set_mirror(replace(known, topics={**known.topics, **changed}))
         return events
 
@@ -168,21 +168,30 @@ class SettingsMirror:
         return events
 
     def expect_gaps(
-        self, topic: str, recorded: MirroredTopic, names: Iterable[TopicPartition], *, was_unknown: bool = False
+        self,
+        recorded: Mapping[str, MirroredTopic],
+        partitions: Mapping[str, Iterable[TopicPartition]],
+        *,
+        were_unknown: Collection[str] = (),
     ) -> None:
         """Record whether missing offsets are damage: not if a topic is compacted, here or at the source, or may be.
 
-        In a thread; at each start, because a mirror may have been killed after it had created the partitions.
-        `was_unknown`: whether the settings of the topic were not known before.
+        In a thread; at each start, because a mirror may have been killed after it had created the partitions. All
+        topics with one write. `were_unknown`: topics whose settings were not known before.
         """
-        policies = {*recorded.settings.get(CLEANUP_POLICY, "").split(",")}
-        may_have_gaps = "compact" in policies or self._directory.config_of(topic).is_compacted
-        for each in names:
-            is_cleaned = self._directory.is_cleaned(each)
-            if (may_have_gaps or not recorded.knows_settings) and not is_cleaned:
-                self._directory.set_cleaner_offset(each, 0)
-            elif was_unknown and recorded.knows_settings and not may_have_gaps and is_cleaned:
-                self._directory.set_cleaner_offset(each, None)
+        offsets = dict[TopicPartition, int | None]()
+        for name, topic in recorded.items():
+            policies = {*topic.settings.get(CLEANUP_POLICY, "").split(",")}
+            is_compacted = "compact" in policies or self._directory.config_of(name).is_compacted
+            may_have_gaps = is_compacted or not topic.knows_settings
+            for each in partitions[name]:
+                is_cleaned = self._directory.is_cleaned(each)
+                if may_have_gaps and not is_cleaned:
+                    offsets[each] = 0
+                elif not may_have_gaps and is_cleaned and name in were_unknown:
+                    offsets[each] = None
+        if offsets:
+            self._directory.set_cleaner_offsets(offsets)
 
 
 def keep_all(directory: LogDirectory, known: MirrorFile) -> None:

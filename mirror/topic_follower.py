@@ -7,9 +7,10 @@ A topic is in the file before its partitions are created: records of another ori
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import trio
 
@@ -32,6 +33,8 @@ from offsetfs.storage.errors import InvalidConfig, StorageError, sentence
 _NOT_PERMITTED = (
     f"{ErrorCode.TOPIC_AUTHORIZATION_FAILED.name}: the user of --config needs READ and DESCRIBE of the topic"
 )
+
+T = TypeVar("T")
 
 
 class TopicFollower:
@@ -74,8 +77,7 @@ class TopicFollower:
         if new or self._state.directory.mirror is None:
             known = await self._record(known, new)
         known = await self._settings.follow(known, [each for each in chosen if each not in new])
-        for each in chosen:
-            await self._add_missing(each, known.topics[each.name])
+        await self._add_missing([each for each in chosen if self._missing(each)], known.topics)
         return known
 
     def check_patterns(self, metadata: ClusterMetadata) -> None:
@@ -156,36 +158,45 @@ class TopicFollower:
         await in_thread(partial(self._state.directory.set_mirror, changed))
         return changed
 
-    async def _add_missing(self, topic: TopicInfo, recorded: MirroredTopic) -> None:
-        """Create the partitions that are not here, and open all of a topic."""
-        names = [TopicPartition(topic.name, number) for number in sorted(topic.partitions)]
-        missing = [each for each in names if each not in self._state.partitions]
-        if not missing:
-            return
-        try:
-            logs = await in_thread(partial(self._logs, topic, recorded, names, missing))
-        except (StorageError, OSError) as error:
-            text = self._state.failures[topic.name] = sentence(error)
-            if self._not_created.get(topic.name) != text:
-                self._state.on_event(f"{topic.name}: {text}")
-            self._not_created[topic.name] = text
-            return
-        self._not_created.pop(topic.name, None)
-        for name, log in logs.items():
-            found = MirroredPartition(name, topic.id if recorded.topic_id or topic.has_id else NO_ID, log)
-            found.restart(log.next_offset)
-            self._state.partitions[name] = found
-            self._state.by_id[found.topic_id, name.partition] = found
+    def _missing(self, topic: TopicInfo) -> list[TopicPartition]:
+        return [each for each in _partitions(topic) if each not in self._state.partitions]
 
-    def _logs(
-        self,
-        topic: TopicInfo,
-        recorded: MirroredTopic,
-        names: Iterable[TopicPartition],
-        missing: Iterable[TopicPartition],
-    ) -> dict[TopicPartition, Log]:
-        """Return the logs of partitions, in a thread; those that do not exist are created."""
-        absent = [each for each in names if not self._state.directory.has(each)]
+    async def _add_missing(self, found: Sequence[TopicInfo], recorded: Mapping[str, MirroredTopic]) -> None:
+        """Create the partitions that are not here, and open all of these topics."""
+        created = [
+            each for each in found if await self._attempt([each], partial(self._create, each, recorded[each.name]))
+        ]
+        if not created or not await self._attempt(created, partial(self._expect_gaps, created, recorded)):
+            return
+        for topic in created:
+            logs = await self._attempt([topic], partial(self._logs, self._missing(topic)))
+            for name, log in () if logs is None else logs.items():
+                topic_id = topic.id if recorded[topic.name].topic_id or topic.has_id else NO_ID
+                partition = MirroredPartition(name, topic_id, log)
+                partition.restart(log.next_offset)
+                self._state.partitions[name] = partition
+                self._state.by_id[topic_id, name.partition] = partition
+            if logs is not None:
+                self._not_created.pop(topic.name, None)
+
+    async def _attempt(self, found: Sequence[TopicInfo], work: Callable[[], T]) -> T | None:
+        """Do work in a thread; None after an error, which is that of the topics. The next refresh repeats it."""
+        try:
+            return await in_thread(work)
+        except (StorageError, OSError) as error:
+            text = sentence(error)
+            for each in found:
+                self._state.failures[each.name] = text
+                if self._not_created.get(each.name) != text:
+                    self._state.on_event(f"{each.name}: {text}")
+                self._not_created[each.name] = text
+            return None
+
+    # --- in a thread --------------------------------------------------------------------------------------------------
+
+    def _create(self, topic: TopicInfo, recorded: MirroredTopic) -> bool:
+        """Create the partitions of a topic that do not exist."""
+        absent = [each for each in _partitions(topic) if not self._state.directory.has(each)]
         if absent:
             self._starts.set_begun({topic.name: {*recorded.begun} - {each.partition for each in absent}})
             settings = topics.local_settings(recorded.settings, self._state.options)
@@ -193,11 +204,19 @@ class TopicFollower:
             try:
                 self._state.directory.create_partitions(absent, settings, topic_id=topic_id)
             except InvalidConfig:  # settings that contradict each other together with the defaults here
-                self._state.directory.create_partitions(
-                    absent, topics.local_settings({}, self._state.options), topic_id=topic_id
-                )
-        self._settings.expect_gaps(topic.name, recorded, names)
-        return {each: self._state.directory.writable_log(each) for each in missing}
+                settings = topics.local_settings({}, self._state.options)
+                self._state.directory.create_partitions(absent, settings, topic_id=topic_id)
+        return True
+
+    def _expect_gaps(self, found: Sequence[TopicInfo], recorded: Mapping[str, MirroredTopic]) -> bool:
+        named = {each.name: _partitions(each) for each in found}
+        self._settings.expect_gaps({name: recorded[name] for name in named}, named)
+        return True
+
+    def _logs(self, names: Sequence[TopicPartition]) -> dict[TopicPartition, Log]:
+        return {each: self._state.directory.writable_log(each) for each in names}
+
+    # --- gone ---------------------------------------------------------------------------------------------------------
 
     async def note_gone(self, metadata: ClusterMetadata, known: MirrorFile) -> None:
         """Stop topics that the source has had no more for a while: a broker that has just started may know of none.
@@ -236,3 +255,7 @@ class TopicFollower:
 def _is_another(topic: TopicInfo, recorded: MirroredTopic) -> bool:
     """Whether a topic was created again since it was recorded."""
     return bool(recorded.topic_id) and topic.has_id and recorded.topic_id != id_text(topic.id)
+
+
+def _partitions(topic: TopicInfo) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, number) for number in sorted(topic.partitions)]

@@ -668,10 +668,14 @@ class LogDirectory:
 
     def set_cleaner_offset(self, partition: TopicPartition, offset: int | None) -> None:
         """Record how far the partition was compacted; durable on return. None means compact all of it the next time."""
+        self.set_cleaner_offsets({partition: offset})
+
+    def set_cleaner_offsets(self, offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Record how far partitions were compacted, as `set_cleaner_offset`, with one write. `ReadOnlyLog`, OSError."""
         if self.read_only:
             raise ReadOnlyLog("opened for reading", path=self.path)
         self._mark.before_change()
-        self._checkpoints.set_cleaner_offset(partition, offset, set(self.partitions()))
+        self._checkpoints.set_cleaner_offsets(offsets, set(self.partitions()))
 
     def close_idle_files(self) -> bool:
         """Close files that can be reopened on demand; return whether there were any. Never waits.

@@ -182,13 +182,14 @@ class DirectoryCheckpoints:
             if partition in self._offsets[CLEANER_OFFSETS]:
                 self._change(CLEANER_OFFSETS, self._offsets[CLEANER_OFFSETS] | {partition: offset})
 
-    def set_cleaner_offset(
-        self, partition: TopicPartition, offset: int | None, existing: Collection[TopicPartition]
+    def set_cleaner_offsets(
+        self, offsets: Mapping[TopicPartition, int | None], existing: Collection[TopicPartition]
     ) -> None:
-        """Set where the next compaction begins (None: at the beginning), and drop entries of deleted partitions."""
+        """Set where the next compactions begin (None: at the beginning), and drop entries of deleted partitions."""
         with self._lock:
-            kept = {p: known for p, known in self._offsets[CLEANER_OFFSETS].items() if p in existing and p != partition}
-            self._change(CLEANER_OFFSETS, kept if offset is None else kept | {partition: offset})
+            known = self._offsets[CLEANER_OFFSETS]
+            kept = {p: offset for p, offset in known.items() if p in existing and p not in offsets}
+            self._change(CLEANER_OFFSETS, kept | {p: offset for p, offset in offsets.items() if offset is not None})
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Drop the entries of deleted partitions, because new partitions of the same names begin at 0."""

@@ -276,6 +276,21 @@ def test_a_topic_without_the_permission_to_read_stops_and_the_others_go_on(kafka
     assert batches_of(mirror.path / "secret-0") == b""
 
 
+def test_settings_are_taken_over_as_soon_as_the_user_may_describe_them(kafka: OpenKafka, tmp_path: Path) -> None:
+    kafka.create_topic("hidden", configs={"segment.bytes": "2000000", "cleanup.policy": "compact"})
+    kafka.produce("hidden", b"one\n", "-k", "key")
+    permit(kafka, "hidden", READ, DESCRIBE)
+    config = login(tmp_path / "client.properties", PASSWORD)
+    mirror = MirrorProcess(kafka.sasl, tmp_path / "mirror", "--topic", "hidden", "--config", str(config))
+    needs = "TOPIC_AUTHORIZATION_FAILED: the user of --config needs DESCRIBE_CONFIGS of the topic"
+    assert mirror.once().stderr == f"hidden: settings are not taken over: {needs}\n"
+    assert mirror.once().stderr == ""
+    permit(kafka, "hidden", DESCRIBE_CONFIGS)
+    done = mirror.once()
+    changes = "cleanup.policy = compact, segment.bytes = 2000000"
+    assert (done.returncode, done.stderr) == (0, f"hidden: changed at the source, and here: {changes}\n")
+
+
 def test_a_topic_whose_permission_was_taken_away_is_an_error_of_the_next_run(kafka: OpenKafka, tmp_path: Path) -> None:
     kafka.create_topic("lent")
     kafka.produce("lent", b"one\n")

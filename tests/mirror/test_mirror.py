@@ -627,7 +627,7 @@ async def test_gaps_of_a_compacted_topic_are_no_finding_after_a_kill_between_its
         log.append_replicated(keyed(base, Keyed(0, b"key %d" % base, b"value")))
     source.raise_log_starts({ORDERS: start})
     with monkeypatch.context() as patch:
-        patch.setattr(LogDirectory, "set_cleaner_offset", killed)
+        patch.setattr(LogDirectory, "set_cleaner_offsets", killed)
         with pytest.raises(_Killed):
             await mirrored(running, directory, MirrorOptions(once=True, keep=keep))
     assert directory.has(ORDERS)

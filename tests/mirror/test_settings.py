@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -218,6 +218,21 @@ async def test_gaps_are_no_finding_where_the_source_does_not_return_the_settings
     assert await mirrored(running, directory, options) == []  # it was said
     assert not directory.config_of("orders").is_compacted
     assert findings_of(directory) == []
+
+
+async def test_that_gaps_are_legal_is_one_write_for_all_topics(
+    refuse: Refuse, running: Running, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written, plain = list[set[TopicPartition]](), LogDirectory.set_cleaner_offsets
+
+    def counted(self: LogDirectory, offsets: Mapping[TopicPartition, int | None]) -> None:
+        written.append(set(offsets))
+        plain(self, offsets)
+
+    monkeypatch.setattr(LogDirectory, "set_cleaner_offsets", counted)
+    refuse(True)
+    await mirrored(running, directory)
+    assert written == [set(directory.partitions())]
 
 
 @pytest.mark.parametrize("policy", ["compact", "delete"])
