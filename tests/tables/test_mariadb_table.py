@@ -10,11 +10,13 @@ from urllib.parse import quote
 import mariadb
 import pytest
 from mariadb import Mariadb
-from replicated_logs import add
+from replicated_logs import TIME, add
 from table_contract import ORDERS, Synced, TableContract, log, synced
 
 from offsetfs import cli
 from offsetfs.storage import Log, TopicPartition
+from offsetfs.storage.records.format.batch import build
+from offsetfs.tables.header_json import headers_of
 
 __all__ = ["log", "synced"]
 
@@ -140,3 +142,11 @@ def test_a_record_that_is_above_the_largest_packet_as_it_is_sent_stops_its_parti
     assert synced.sync().has_failed
     assert synced.events[0].startswith("orders-0, offset 1: a row of ")
     assert synced.offsets(users) == [0]
+
+
+def test_a_database_of_another_character_set_has_the_same_headers(synced: Synced, log: Log, server: Mariadb) -> None:
+    server.ask("ALTER DATABASE offsetfs CHARACTER SET latin1")
+    headers = (("ä", "ö\U0001f600".encode()),)
+    log.append_replicated(bytes(build([(b"k", b"v", headers, TIME)], base_offset=0, leader_epoch=0)))
+    assert not synced.sync().has_failed
+    assert [headers_of(row[3]) for row in synced.rows()] == [headers]

@@ -118,3 +118,13 @@ def test_names_of_54_bytes_have_their_own_progress(synced: Synced, log: Log) -> 
     for last in "ab":
         assert synced.run("--create", "--table", "x" * 53 + last) == 0
     assert synced.query(f"SELECT count(*) FROM {'x' * 53}b_progress") == [(1,)]
+
+
+def test_a_database_of_another_encoding_has_the_same_headers(synced: Synced, log: Log, server: Postgres) -> None:
+    server.ask("DROP DATABASE IF EXISTS latin")
+    server.ask("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
+    synced.url = f"postgresql://{postgres.USER}@127.0.0.1:{server.port}/latin"
+    log.append_replicated(bytes(build([(b"k", b"v", (("ä", "ö".encode()),), TIME)], base_offset=0, leader_epoch=0)))
+    assert synced.run("--create", "--table", "größe") == 0
+    (found,) = synced.query("SELECT headers->0->>'key' = U&'\\00e4', headers->0->>'value' = U&'\\00f6' FROM \"größe\"")
+    assert found == (True, True)
