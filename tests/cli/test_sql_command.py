@@ -64,6 +64,42 @@ def test_a_table_is_printed_with_aligned_columns(logs: str, capsys: pytest.Captu
     assert sql(capsys, logs, 'SELECT value FROM orders WHERE "offset" = 9')[0] == "value\n------\n\\xff0a\n(1 row)\n"
 
 
+@pytest.mark.parametrize("kind", ["csv", "json", "ndjson"])
+def test_bytes_within_lists_and_structs_are_text_where_they_are_utf_8(
+    logs: str, capfdbinary: pytest.CaptureFixture[bytes], kind: str
+) -> None:
+    with offsetfs.open(logs, "a") as data:
+        headers = [("h", "ä'".encode()), ("none", None), ("raw", b"\xff"), ("empty", b"")]
+        data.create("headed", 1, {"retention.ms": "-1"})[0].append(
+            b"\xc3\xb6", headers=headers, timestamp=1_795_266_300_000
+        )
+        data.partition("headed-0").append(b"", timestamp=1_795_266_300_000)
+    query = (
+        "SELECT headers, map {'m': value} AS \"a map\", [[value]] AS l, {'it''s': {'v': value}} AS s, {'n': 1} AS n"
+        ' FROM headed ORDER BY "offset"'
+    )
+    assert run(["sql", logs, query, "--format", kind]) == 0
+    printed = capfdbinary.readouterr().out.decode()
+    if kind == "csv":
+        first = next(csv.DictReader(io.StringIO(printed)))
+        assert "'value': 'ä\\''" in first["headers"] and "{m=ö}" in first["a map"]
+        return
+    first, second = json.loads(printed) if kind == "json" else map(json.loads, printed.splitlines())
+    assert first == {
+        "headers": [
+            {"key": "h", "value": "ä'"},
+            {"key": "none", "value": None},
+            {"key": "raw", "value": "\\xFF"},
+            {"key": "empty", "value": ""},
+        ],
+        "a map": {"m": "ö"},
+        "l": [["ö"]],
+        "s": {"it's": {"v": "ö"}},
+        "n": {"n": 1},
+    }
+    assert second["headers"] is None and second["l"] == [[""]]
+
+
 def test_characters_of_east_asia_take_two_cells(logs: str, capsys: pytest.CaptureFixture[str]) -> None:
     query = "SELECT * FROM (VALUES ('中文', 1), ('a', 2), ('e\u0301', 3)) AS found(text, number)"
     assert sql(capsys, logs, query)[0] == (
