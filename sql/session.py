@@ -369,7 +369,7 @@ def _with_texts(value: str, kind: duckdb.sqltypes.DuckDBPyType, depth: int) -> s
     if "BLOB" not in str(kind):
         return value
     each = f"each{depth}"
-    children = dict(kind.children)
+    children = {name: child for name, child in kind.children if not isinstance(child, int | list)}
     if kind.id in ("list", "array"):
         return f"list_transform({value}, lambda {each}: {_with_texts(each, children['child'], depth + 1)})"
     if kind.id == "map":
