@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import postgres
 import pytest
 from postgres import Postgres
 from replicated_logs import TIME, add
-from table_contract import HEADERS, Synced, TableContract, log, synced
+from table_contract import HEADERS, ORDERS, Synced, TableContract, log, synced
 
 from offsetfs.storage import Log, TopicPartition
 from offsetfs.storage.records.format.batch import build
@@ -128,3 +129,13 @@ def test_a_database_of_another_encoding_has_the_same_headers(synced: Synced, log
     assert synced.run("--create", "--table", "größe") == 0
     (found,) = synced.query("SELECT headers->0->>'key' = U&'\\00e4', headers->0->>'value' = U&'\\00f6' FROM \"größe\"")
     assert found == (True, True)
+
+
+def test_no_statement_is_prepared_which_a_pooler_of_transactions_would_lose(synced: Synced, log: Log) -> None:
+    add(log, 0, b"a")
+    synced.sync()
+    table = synced.table()
+    with closing(table.database) as database:
+        for _ in range(20):
+            assert table.last_offset(ORDERS) == 0
+        assert database.query("SELECT count(*) FROM pg_prepared_statements") == [(0,)]
