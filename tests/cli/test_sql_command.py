@@ -255,7 +255,7 @@ def typed(logs: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     directory = LogDirectory.open(logs, read_only=True)
     with SqlSession(directory) as session, create_pipe_input() as keys, create_app_session(keys, DummyOutput()):
         keys.send_text(text)
-        command_module._prompt(session, logs)
+        command_module._prompt(session, logs, {"day": "2026-11-20"})
     directory.close()
     captured = capsys.readouterr()
     return captured.out.partition("lists the commands\n")[2], captured.err
@@ -266,6 +266,17 @@ def test_the_prompt_ends_as_those_of_other_databases(
     logs: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
     assert typed(logs, capsys, monkeypatch, f"{word}\r") == ("", "")
+
+
+def test_the_prompt_takes_parameters_and_no_output(
+    logs: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, err = typed(logs, capsys, monkeypatch, "SELECT $day::DATE AS day;\rSELECT $other;\rexit\r")
+    assert out.splitlines()[2] == "2026-11-20"
+    assert err == "the statement has the parameter $other; give it with --param other=VALUE\n"
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    for words in ("-o", "rows.csv"), ("--format", "json"), ("-o", "rows.txt"):
+        assert "the prompt prints tables" in sql(capsys, logs, *words, code=exit_codes.WRONG_CALL)[1]
 
 
 def test_commands_of_other_prompts_are_taken_or_named(
