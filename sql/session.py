@@ -52,6 +52,7 @@ _HINT_OF_BYTES = (
     "key and value are bytes: key_text, value_text and value_json are what text functions take, octet_length(value) is "
     "a size"
 )
+_HINT_OF_BYTES_OF_A_TEXT = "compare the text with key_text or value_text; encode('…') makes bytes of any text"
 _NO_COMMANDS = (
     "commands that begin with a backslash are those of the prompt; SHOW TABLES and DESCRIBE TOPIC are statements"
 )
@@ -227,9 +228,7 @@ class SqlSession:
             kinds = [(str(row[0]), str(row[1])) for row in self.run(f"DESCRIBE {query}", parameters).rows]
             names = _distinct([name for name, _ in kinds])
             texts = [
-                f"coalesce(try(decode({place})), {place}::VARCHAR) AS {name}"
-                if kind == "BLOB"
-                else f"{place} AS {name}"
+                f"{_as_text(place, kind)} AS {name}"
                 for place, name, (_, kind) in zip(_places(len(names)), map(quoted, names), kinds, strict=True)
             ]
             columns = ", ".join(_places(len(names)))
@@ -316,6 +315,8 @@ class SqlSession:
             return SqlError(f"there is no topic {name}; {known}" + (f"\n\n{where}" if where else ""))
         if isinstance(error, duckdb.ParserException) and _BARE_OFFSET.search(statement):
             text += '\n\nOFFSET is a word of SQL; write "offset" with quotes, or TABLE.offset'
+        elif "STRING -> BLOB conversion" in text:
+            text += f"\n\n{_HINT_OF_BYTES_OF_A_TEXT}"
         elif re.search(r"\(BLOB( ->|[,)])|, BLOB[,)]", text) is not None:
             text += f"\n\n{_HINT_OF_BYTES}"
         elif _WRITES.search(text) is not None:
@@ -350,6 +351,41 @@ def _table_names(topics: Collection[str]) -> dict[str, str]:
         else:
             found.update((f"{name}~{number}", name) for number, name in enumerate(names, 1))
     return found
+
+
+def _as_text(value: str, kind: str) -> str:
+    """Return the expression of a value in a text format: bytes, also within lists and structs, as text if they are."""
+    if "BLOB" not in kind:
+        return value
+    try:
+        return _with_texts(value, duckdb.sqltype(kind), 1)
+    except duckdb.Error:  # a type that has no text that DuckDB reads again
+        return value
+
+
+def _with_texts(value: str, kind: duckdb.sqltypes.DuckDBPyType, depth: int) -> str:
+    if kind.id == "blob":
+        return f"coalesce(try(decode({value})), {value}::VARCHAR)"
+    if "BLOB" not in str(kind):
+        return value
+    each = f"each{depth}"
+    children = {name: child for name, child in kind.children if not isinstance(child, int | list)}
+    if kind.id in ("list", "array"):
+        return f"list_transform({value}, lambda {each}: {_with_texts(each, children['child'], depth + 1)})"
+    if kind.id == "map":
+        keys, values = (
+            f"list_transform(map_{part}s({value}), lambda {each}: {_with_texts(each, children[part], depth + 1)})"
+            for part in ("key", "value")
+        )
+        return f"map({keys}, {values})"
+    if kind.id == "struct":
+        fields = []
+        for name, child in children.items():
+            literal = name.replace("'", "''")
+            field_value = _with_texts(f"struct_extract({value}, '{literal}')", child, depth)
+            fields.append(f"{quoted(name)} := {field_value}")
+        return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({', '.join(fields)}) END"
+    return value
 
 
 def _places(count: int) -> list[str]:

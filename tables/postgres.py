@@ -60,6 +60,8 @@ class PostgresDatabase:
             given["password"] = url.password
         if "connect_timeout" not in url.text:
             given["connect_timeout"] = CONNECT_SECONDS
+        given["prepare_threshold"] = None  # a pooler such as PgBouncer may run the next transaction in another session
+        given["client_encoding"] = "UTF8"  # of statements and headers here; by default it is that of the database
         with self._reported():
             self._connection = psycopg.connect(url.text, autocommit=True, application_name="offsetfs", **given)
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1)
 _DRIVERS = {"mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
 """The driver where the URL names none: that of the extra `tables`."""
+_OTHER_FIELDS_BYTES = 2048
+"""Of a statement that adds one row: its words, and the fields that are not counted."""
 KEY_PREFIX = 255
 """The bytes of a key that an index of MySQL has."""
 
@@ -143,11 +145,23 @@ class SqlalchemyDatabase:
         wanted: list[Sequence[Any]] = [rows.column(each) for each in (MESSAGE_KEY, PAYLOAD, HEADERS) if each in columns]
         for offset, *fields in zip(rows.offsets, *wanted, strict=True):
             size = sum(len(each) for each in fields if each is not None)
+            if size * 2 + _OTHER_FIELDS_BYTES > self._packet_bytes:
+                size = sum(map(self._sent_bytes, fields)) + _OTHER_FIELDS_BYTES
             if size > self._packet_bytes:
                 raise UnstorableRecord(
                     f"{rows.partition}, offset {offset}: a row of {size} bytes is above max_allowed_packet of the "
                     f"database, {self._packet_bytes}; raise it there, or leave out columns with --columns"
                 )
+
+    def _sent_bytes(self, value: Any) -> int:
+        """Return how many bytes of a statement a value takes: PyMySQL writes bytes in hexadecimal, or with escapes."""
+        if value is None:
+            return 0
+        escape = getattr(self._connection.connection.dbapi_connection, "escape", None)
+        if escape is None:
+            return 2 * len(value)
+        literal = escape(value)
+        return len(literal.encode("utf-8", "surrogateescape") if isinstance(literal, str) else literal)
 
     def columns(self, table: TableName) -> frozenset[str]:
         with self._reported():

@@ -41,7 +41,8 @@ def name_patterns(option: str, texts: tuple[str, ...]) -> tuple[re.Pattern[str],
     try:
         return tuple(map(re.compile, texts))
     except re.error as error:
-        raise Failure(f"{option}: {error.pattern!r} is no regular expression: {error}", WRONG_CALL) from error
+        remedy = "; write .* for any characters" if str(error.pattern).startswith("*") else ""
+        raise Failure(f"{option}: {error.pattern!r} is no regular expression: {error}{remedy}", WRONG_CALL) from error
 
 
 def time_ms(text: str) -> int | None:

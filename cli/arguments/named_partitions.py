@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from offsetfs.cli.exit_codes import FAILED, WRONG_CALL, Failure
@@ -49,10 +50,15 @@ def shortened(names: Sequence[str]) -> str:
 def no_topic(directory: AnyLogDirectory, names: Iterable[str]) -> Failure:
     """Return the failure of a command whose patterns match no topic of a directory, with the nearest name."""
     import difflib
+    import fnmatch
 
     topics = sorted({each.topic for each in directory.partitions()})
     near = [each for name in names for each in difflib.get_close_matches(name, topics, n=1)]
+    globs = [name for name in names if "*" in name and fnmatch.filter(topics, name)]
     path = ",".join(each.path for each in directory.directories)
+    if globs:
+        pattern = re.sub(r"\.?\*", ".*", globs[0])
+        return Failure(f"{path} has no topic of these names, which are regular expressions: write '{pattern}'", FAILED)
     hint = f"did you mean {near[0]}?" if near else f"offsetfs status {path} lists its topics"
     return Failure(f"{path} has no topic of these names; {hint}", FAILED)
 

@@ -107,6 +107,8 @@ def command(
     preflight.check_directory(log_directory, read_only=True, may_be_empty=True)
     parameters = _parameters(texts)
     text = _text(statements, file)
+    if text is None and (output is not None or output_format not in (None, _TABLE)):
+        raise Failure("--format and -o go with a statement; the prompt prints tables", WRONG_CALL)
     output_format = output_format or _format_of(output)
     if output_format == "parquet" and output is None:
         raise Failure("--format parquet needs a file: -o FILE", WRONG_CALL)
@@ -124,7 +126,7 @@ def command(
             raise Failure(str(error), WRONG_CALL) from error
         with session:
             if text is None:
-                _prompt(session, log_directory)
+                _prompt(session, log_directory, parameters)
             else:
                 with _ending_at_sigterm():
                     _run_all(session, text, parameters, output_format, output)
@@ -365,14 +367,15 @@ def _replaced(output: str) -> Iterator[str]:
                 os.unlink(each)
 
 
-def _prompt(session: SqlSession, log_directory: str) -> None:
+def _prompt(session: SqlSession, log_directory: str, parameters: Mapping[str, object]) -> None:
     try:
         from offsetfs.cli.sql.prompt import SqlPrompt
     except ImportError as error:
         raise Failure(f"{error.name} is missing: pip install 'offsetfs[sql]'", SYSTEM) from error
 
     def run(statement: str, is_expanded: bool) -> None:
-        for line in _lines(session, statement, {}, is_expanded=is_expanded):
+        used = session.parameters_of(statement, parameters)
+        for line in _lines(session, statement, used, is_expanded=is_expanded):
             click.echo(line)
 
     click.echo(f"{counted(len(session.tables()), 'topic')} of {printable(log_directory)}; \\? lists the commands")

@@ -64,6 +64,42 @@ def test_a_table_is_printed_with_aligned_columns(logs: str, capsys: pytest.Captu
     assert sql(capsys, logs, 'SELECT value FROM orders WHERE "offset" = 9')[0] == "value\n------\n\\xff0a\n(1 row)\n"
 
 
+@pytest.mark.parametrize("kind", ["csv", "json", "ndjson"])
+def test_bytes_within_lists_and_structs_are_text_where_they_are_utf_8(
+    logs: str, capfdbinary: pytest.CaptureFixture[bytes], kind: str
+) -> None:
+    with offsetfs.open(logs, "a") as data:
+        headers = [("h", "ä'".encode()), ("none", None), ("raw", b"\xff"), ("empty", b"")]
+        data.create("headed", 1, {"retention.ms": "-1"})[0].append(
+            b"\xc3\xb6", headers=headers, timestamp=1_795_266_300_000
+        )
+        data.partition("headed-0").append(b"", timestamp=1_795_266_300_000)
+    query = (
+        "SELECT headers, map {'m': value} AS \"a map\", [[value]] AS l, {'it''s': {'v': value}} AS s, {'n': 1} AS n"
+        ' FROM headed ORDER BY "offset"'
+    )
+    assert run(["sql", logs, query, "--format", kind]) == 0
+    printed = capfdbinary.readouterr().out.decode()
+    if kind == "csv":
+        first = next(csv.DictReader(io.StringIO(printed)))
+        assert "'value': 'ä\\''" in first["headers"] and "{m=ö}" in first["a map"]
+        return
+    first, second = json.loads(printed) if kind == "json" else map(json.loads, printed.splitlines())
+    assert first == {
+        "headers": [
+            {"key": "h", "value": "ä'"},
+            {"key": "none", "value": None},
+            {"key": "raw", "value": "\\xFF"},
+            {"key": "empty", "value": ""},
+        ],
+        "a map": {"m": "ö"},
+        "l": [["ö"]],
+        "s": {"it's": {"v": "ö"}},
+        "n": {"n": 1},
+    }
+    assert second["headers"] is None and second["l"] == [[""]]
+
+
 def test_characters_of_east_asia_take_two_cells(logs: str, capsys: pytest.CaptureFixture[str]) -> None:
     query = "SELECT * FROM (VALUES ('中文', 1), ('a', 2), ('e\u0301', 3)) AS found(text, number)"
     assert sql(capsys, logs, query)[0] == (
@@ -219,7 +255,7 @@ def typed(logs: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     directory = LogDirectory.open(logs, read_only=True)
     with SqlSession(directory) as session, create_pipe_input() as keys, create_app_session(keys, DummyOutput()):
         keys.send_text(text)
-        command_module._prompt(session, logs)
+        command_module._prompt(session, logs, {"day": "2026-11-20"})
     directory.close()
     captured = capsys.readouterr()
     return captured.out.partition("lists the commands\n")[2], captured.err
@@ -230,6 +266,17 @@ def test_the_prompt_ends_as_those_of_other_databases(
     logs: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
     assert typed(logs, capsys, monkeypatch, f"{word}\r") == ("", "")
+
+
+def test_the_prompt_takes_parameters_and_no_output(
+    logs: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, err = typed(logs, capsys, monkeypatch, "SELECT $day::DATE AS day;\rSELECT $other;\rexit\r")
+    assert out.splitlines()[2] == "2026-11-20"
+    assert err == "the statement has the parameter $other; give it with --param other=VALUE\n"
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    for words in ("-o", "rows.csv"), ("--format", "json"), ("-o", "rows.txt"):
+        assert "the prompt prints tables" in sql(capsys, logs, *words, code=exit_codes.WRONG_CALL)[1]
 
 
 def test_commands_of_other_prompts_are_taken_or_named(

@@ -333,6 +333,7 @@ def test_topics_that_are_created_later_are_found(tmp_path: Path) -> None:
         ("SELECT 1 FROM t WHERE key LIKE 'a%'", "key and value are bytes: key_text, value_text and value_json are"),
         ("SELECT length(value) FROM t", "octet_length(value) is a size"),
         ("SELECT key::INT FROM t", "key and value are bytes"),
+        ("SELECT 1 FROM t WHERE key = 'kéy'", "compare the text with key_text or value_text; encode('…') makes bytes"),
         ("INSERT INTO t VALUES (1)", "topics can only be read here; offsetfs append"),
         ("DELETE FROM t", "topics can only be read here"),
         ("UPDATE t SET key = NULL", "topics can only be read here"),

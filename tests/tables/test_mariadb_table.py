@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import mariadb
 import pytest
 from mariadb import Mariadb
-from replicated_logs import add
-from table_contract import Synced, TableContract, log, synced
+from replicated_logs import TIME, add
+from table_contract import ORDERS, Synced, TableContract, log, synced
 
 from offsetfs import cli
 from offsetfs.storage import Log, TopicPartition
+from offsetfs.storage.records.format.batch import build
+from offsetfs.tables.header_json import headers_of
 
 __all__ = ["log", "synced"]
 
@@ -103,3 +105,48 @@ def test_names_that_mariadb_cannot_have_create_nothing(
     assert synced.run("--create", "--table", name) in (1, 32)
     assert reason in capsys.readouterr().err
     assert server.ask("SHOW TABLES IN offsetfs") == ""
+
+
+@pytest.fixture
+def sql_mode(server: Mariadb) -> Iterator[Callable[[str], None]]:
+    """Set the modes of the server for the connections that follow."""
+    before = server.ask("SELECT @@GLOBAL.sql_mode").strip()
+
+    def change(modes: str) -> None:
+        server.ask(f"SET GLOBAL sql_mode = '{modes}'")
+
+    yield change
+    server.ask(f"SET GLOBAL sql_mode = '{before}'")
+
+
+@pytest.mark.parametrize("modes", ["NO_BACKSLASH_ESCAPES", "ANSI", "", "STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES,ANSI"])
+def test_bytes_are_the_same_whatever_the_modes_of_the_server(
+    synced: Synced, log: Log, sql_mode: Callable[[str], None], modes: str
+) -> None:
+    sql_mode(modes)
+    values = [b"it's \\ \0 \n \x1a \"\\'\"", b"\\", b"'", bytes(range(256))]
+    add(log, 0, *values)
+    assert synced.run("--create", "--table", "order") == 0
+    assert synced.sync().partitions[ORDERS].rows == len(values)
+    assert [bytes(row[2]) for row in synced.rows()] == values
+
+
+def test_a_record_that_is_above_the_largest_packet_as_it_is_sent_stops_its_partition_alone(
+    synced: Synced, log: Log
+) -> None:
+    (limit,) = synced.query("SELECT @@max_allowed_packet")[0]
+    add(log, 0, b"a")
+    add(log, 1, b"'" * (limit // 3))  # the key has as many
+    users = TopicPartition("users", 0)
+    add(synced.directory.create_partition(users), 0, b"b")
+    assert synced.sync().has_failed
+    assert synced.events[0].startswith("orders-0, offset 1: a row of ")
+    assert synced.offsets(users) == [0]
+
+
+def test_a_database_of_another_character_set_has_the_same_headers(synced: Synced, log: Log, server: Mariadb) -> None:
+    server.ask("ALTER DATABASE offsetfs CHARACTER SET latin1")
+    headers = (("ä", "ö\U0001f600".encode()),)
+    log.append_replicated(bytes(build([(b"k", b"v", headers, TIME)], base_offset=0, leader_epoch=0)))
+    assert not synced.sync().has_failed
+    assert [headers_of(row[3]) for row in synced.rows()] == [headers]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import postgres
 import pytest
 from postgres import Postgres
 from replicated_logs import TIME, add
-from table_contract import HEADERS, Synced, TableContract, log, synced
+from table_contract import HEADERS, ORDERS, Synced, TableContract, log, synced
 
 from offsetfs.storage import Log, TopicPartition
 from offsetfs.storage.records.format.batch import build
@@ -118,3 +119,23 @@ def test_names_of_54_bytes_have_their_own_progress(synced: Synced, log: Log) -> 
     for last in "ab":
         assert synced.run("--create", "--table", "x" * 53 + last) == 0
     assert synced.query(f"SELECT count(*) FROM {'x' * 53}b_progress") == [(1,)]
+
+
+def test_a_database_of_another_encoding_has_the_same_headers(synced: Synced, log: Log, server: Postgres) -> None:
+    server.ask("DROP DATABASE IF EXISTS latin")
+    server.ask("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
+    synced.url = f"postgresql://{postgres.USER}@127.0.0.1:{server.port}/latin"
+    log.append_replicated(bytes(build([(b"k", b"v", (("ä", "ö".encode()),), TIME)], base_offset=0, leader_epoch=0)))
+    assert synced.run("--create", "--table", "größe") == 0
+    (found,) = synced.query("SELECT headers->0->>'key' = U&'\\00e4', headers->0->>'value' = U&'\\00f6' FROM \"größe\"")
+    assert found == (True, True)
+
+
+def test_no_statement_is_prepared_which_a_pooler_of_transactions_would_lose(synced: Synced, log: Log) -> None:
+    add(log, 0, b"a")
+    synced.sync()
+    table = synced.table()
+    with closing(table.database) as database:
+        for _ in range(20):
+            assert table.last_offset(ORDERS) == 0
+        assert database.query("SELECT count(*) FROM pg_prepared_statements") == [(0,)]

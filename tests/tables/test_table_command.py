@@ -65,6 +65,16 @@ def filled(synced: Synced, log: Log) -> Synced:
         (["--create", "--table", "a\nb"], 1, "it has a character that is not printable"),
         (["--create", "--table", "s.t"], 1, "'s.t' is no name of a table: SQLite has one schema, main"),
         (["--create", "--table", "sqlite_x"], 1, "SQLite keeps names that begin with sqlite_ for itself"),
+        (
+            ["--create", "--topic", "order*"],
+            32,
+            "no topic of these names, which are regular expressions: write 'order.*'",
+        ),
+        (
+            ["--create", "--topic", "*"],
+            1,
+            "'*' is no regular expression: nothing to repeat at position 0; write .* for",
+        ),
         (["--create", "--topic", "order"], 32, "has no topic of these names; did you mean orders?"),
         (["--create", "--password-file", "/nowhere"], 1, "--password-file: /nowhere: No such file or directory"),
         ([], 32, "there is no such file; --create creates it"),
