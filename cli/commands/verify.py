@@ -86,7 +86,7 @@ def _verify_archive(paths: tuple[str, ...], *, as_json: bool) -> int:
     import dataclasses
 
     from offsetfs.archive.verifying import VerifiedArchive, verify_archive
-    from offsetfs.cli.arguments.object_stores import opened_store
+    from offsetfs.cli.arguments.object_stores import check_whole, opened_store
     from offsetfs.cli.terminal.progress import bytes_progress
     from offsetfs.library.formatting import size
 
@@ -111,6 +111,7 @@ def _verify_archive(paths: tuple[str, ...], *, as_json: bool) -> int:
     except OSError as error:
         raise Failure(printable(sentence(error)), SYSTEM) from error
     if not done.partitions and not found:
+        check_whole(url)
         raise Failure(f"{url}: no partition of an archive is there; correct the URL or the names", SYSTEM)
     counts = f"{counted(done.partitions, 'partition')}, {counted(done.segments, 'segment')}"
     text = f"{counts}, {counted(done.objects, 'object')}, {size(done.bytes)}: {counted(found, 'finding')}"
