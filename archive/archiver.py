@@ -37,7 +37,7 @@ from offsetfs.archive.object_store import ObjectStore
 from offsetfs.archive.ownership import Replica
 from offsetfs.archive.segment_upload import ObjectSizes, SegmentUpload
 from offsetfs.storage import METADATA_TOPIC, AnyLogDirectory, Log, LogDirectory, LogState, TopicPartition
-from offsetfs.storage.directory import log_directory_id
+from offsetfs.storage.directory import log_directory_ids
 from offsetfs.storage.errors import StorageError
 
 PARTITIONS_AT_ONCE = 8
@@ -104,7 +104,7 @@ class Archiver:
         self._others: dict[TopicPartition, tuple[float, str]] = {}
         self._topics: dict[str, dict[str, object]] = {}  # as they were published
         self._announced: set[str] = set()  # those that are there, from any directory
-        self._ids: dict[str, str] = {}
+        self._ids: dict[str, tuple[str, ...]] = {}
         self._is_marked = False
         self._counting = threading.Lock()
         self._done = self._total = 0
@@ -146,11 +146,11 @@ class Archiver:
 
     def directory_ids(self) -> frozenset[str]:
         """Return the ids of the log directories. `InvalidCheckpoint` for a damaged `meta.properties`."""
-        return frozenset(map(self._directory_id, self._directory.directories))
+        return frozenset(name for each in self._directory.directories for name in self._ids_of(each))
 
-    def _directory_id(self, directory: LogDirectory) -> str:
+    def _ids_of(self, directory: LogDirectory) -> tuple[str, ...]:
         if directory.path not in self._ids:
-            self._ids[directory.path] = log_directory_id(directory.path)
+            self._ids[directory.path] = log_directory_ids(directory.path)
         return self._ids[directory.path]
 
     def close(self) -> None:
@@ -305,8 +305,8 @@ class Archiver:
             self._objects.begin(str(partition), {} if previous is None else previous.objects())
             state = log.state
             sizes = self._sizes if previous is None else replace(self._sizes, block_bytes=previous.block_bytes)
-            directory = self._directory_id(self._directory.directory_of(partition))
-            is_taken_over = previous is not None and previous.directory not in ("", directory)
+            directory, *_ = self._ids_of(self._directory.directory_of(partition))
+            is_taken_over = previous is not None and previous.directory not in ("", *self.directory_ids())
             checks_all = self._checks_all or is_taken_over  # files of another directory say nothing about those here
             segments = self._upload(partition, state, previous, sizes, until_s, checks_all=checks_all)
             is_complete = len(segments) == len(state.segments)

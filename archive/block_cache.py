@@ -68,6 +68,10 @@ class BlockCache:
         finally:
             file.close()
 
+    def has(self, name: str) -> bool:
+        """Whether a block is in the directory."""
+        return files.exists(self._path(name))
+
     def opened(self, name: str) -> File | None:
         """Return the open file of a block, to be read in place; None if it is not in the directory.
 

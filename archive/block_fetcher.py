@@ -3,7 +3,8 @@
     memory (a few blocks, verified)  →  BlockCache (a directory)  →  object storage (ranged reads)
 
 A block of the cache is verified when this process reads it first, and again if its file is another one then, or was
-changed. After that readers take the bytes that they need from its file.
+changed: in place, by threads ahead of a sequential reader. After that readers take the bytes that they need from its
+file.
 
 A block that two readers need at once is fetched once. Blocks ahead of a reader are fetched by a few threads, several
 blocks with one request; a block that a reader waits for is fetched in its own thread.
@@ -22,7 +23,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crc32c import crc32c
 
@@ -48,6 +49,12 @@ OPEN_BLOCKS_MAX = 32
 _VERIFIED_MAX = 1 << 16
 """How many blocks of the cache are known to be verified."""
 
+_IDENTITIES_MAX = 256
+"""How many identities of blocks of a log are remembered: a reader asks several times for each, also ahead of it."""
+
+_PIECE_BYTES = 256 << 10
+"""What is read and verified of a block of the cache at a time: it stays in the cache of the processor in between."""
+
 _ATTEMPTS = 2
 """How often a block whose bytes do not match its checksum is fetched."""
 
@@ -69,6 +76,7 @@ class LogBytes:
     size: int
     block_bytes: int
     checksums: array[int]
+    _identities: dict[int, tuple[object, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def count(self) -> int:
@@ -90,7 +98,13 @@ class LogBytes:
 
     def identity(self, block: int) -> tuple[object, ...]:
         """Return what the content of a block depends on: hashes of the parts, and the ranges in them."""
-        return tuple((part.sha256, low, high) for part, low, high in self.pieces(*self.range_of(block)))
+        found = self._identities.get(block)
+        if found is None:
+            found = tuple((part.sha256, low, high) for part, low, high in self.pieces(*self.range_of(block)))
+            if len(self._identities) >= _IDENTITIES_MAX:
+                self._identities.clear()
+            self._identities[block] = found
+        return found
 
 
 _FileState = tuple[int, int, int]
@@ -117,12 +131,14 @@ class BlockFetcher:
         self._threads = WorkerThreads(REQUESTS_AHEAD)
         self._verified: OrderedDict[tuple[object, ...], _FileState] = OrderedDict()
         self._open: OrderedDict[tuple[object, ...], File] = OrderedDict()
+        self._verifying: set[tuple[object, ...]] = set()
         _fetchers.add(self)
 
     def begin_child(self) -> None:
         """Forget what threads of the parent were doing when this process was forked: they do not exist here."""
         self._lock = threading.Lock()
         self._in_flight = {}
+        self._verifying = set()
         self._threads = WorkerThreads(REQUESTS_AHEAD)
         if self.cache is not None:
             self.cache.begin_child()
@@ -157,21 +173,33 @@ class BlockFetcher:
             return False
 
     def _file_of(self, log: LogBytes, block: int, *, nowait: bool) -> File | None:
-        """Return the open file of a block, whose content was verified in its present state."""
+        """Return the open file of a block, whose content was verified in its present state.
+
+        Without `nowait` it is verified here if this process has not done so.
+        """
         key = log.identity(block)
         with self._lock:
             state, file = self._verified.get(key), self._open.get(key)
-        if state is None or self.cache is None or (file is None and nowait):
+        if self.cache is None or (nowait and (file is None or state is None)):
             return None
+        if state is None:
+            return self._verified_file(log, block)
         try:
+            is_reopened = file is None
             if file is None:
                 file = self.cache.opened(BlockCache.name(*key))
+            if is_reopened and file is not None and _state_of(file) != state:
+                return self._verified_file(log, block)  # to mark it as used changes its time, too
             if file is None or _state_of(file) != state:
                 self._forget(key)
                 return None
         except OSError:
             self._forget(key)
             return None
+        return self._kept_open(log, key, file)
+
+    def _kept_open(self, log: LogBytes, key: tuple[object, ...], file: File) -> File:
+        assert self.cache is not None
         # Few of a small cache: a file that another process removes takes space until it is closed.
         open_max = max(1, min(OPEN_BLOCKS_MAX, self.cache.size_max // SHARE // log.block_bytes))
         with self._lock:
@@ -180,6 +208,48 @@ class BlockFetcher:
             while len(self._open) > open_max:
                 self._open.popitem(last=False)  # the last reader that has it closes it
         return file
+
+    def _verified_file(self, log: LogBytes, block: int) -> File | None:
+        """Verify a block of the cache, and return its open file; None if it is not there, or damaged.
+
+        It is read in small pieces into memory that is used again: a new buffer of the size of a block costs several
+        times what the checksum does.
+        """
+        assert self.cache is not None
+        key, (low, high) = log.identity(block), log.range_of(block)
+        name = BlockCache.name(*key)
+        file = self.cache.opened(name)
+        if file is None:
+            return None
+        try:
+            state, checksum, piece = _state_of(file), 0, _piece()
+            for position in range(0, high - low, len(piece)):
+                wanted = piece[: min(len(piece), high - low - position)]
+                checksum = crc32c(wanted[: file.read_into(wanted, position)], checksum)
+            is_sound = checksum == log.checksums[block] and file.size() == high - low
+        except OSError as error:
+            self.cache.failed(error)
+            return None
+        if not is_sound:
+            self.cache.discard(name)
+            return None
+        if state is None:  # another process has removed it
+            return None
+        self._note_verified(key, state)
+        return self._kept_open(log, key, file)
+
+    def _verify_ahead(self, log: LogBytes, block: int) -> None:
+        try:
+            self._file_of(log, block, nowait=False)
+        finally:
+            with self._lock:
+                self._verifying.discard(log.identity(block))
+
+    def _is_open(self, log: LogBytes, block: int) -> bool:
+        """Whether a block was verified, and its file is open."""
+        key = log.identity(block)
+        with self._lock:
+            return key in self._verified and key in self._open
 
     def _forget(self, key: tuple[object, ...]) -> None:
         with self._lock:
@@ -268,17 +338,42 @@ class BlockFetcher:
     def begin(self, log: LogBytes, first: int, last: int, *, in_place: bool = False) -> None:
         """Begin to fetch the blocks `first` to `last` that are not in memory. Does not wait; reports no errors.
 
-        With `in_place`, blocks that `read_in_place` can read are only opened.
+        With `in_place`, blocks that the cache has are verified by threads, and opened.
         """
         blocks = []
         for block in range(first, min(last, log.count - 1) + 1):
-            if in_place and self._file_of(log, block, nowait=False) is not None:
+            if in_place and self._begin_in_place(log, block):
                 continue
             if self._claimed(log, block) is None:
                 blocks.append(block)
         for run in _runs(blocks, max(1, REQUEST_BYTES_MAX // log.block_bytes)):
             if not self._threads.submit(functools.partial(self._fetch_ahead, log, run)):
                 self._end(log, run, [], OSError(errno.EIO, "the process ends", self._store().url))
+
+    def _begin_in_place(self, log: LogBytes, block: int) -> bool:
+        """Begin to verify a block ahead of a reader; False if the cache does not have it."""
+        if self.cache is None:
+            return False
+        # One that is open was looked at when it was ahead of the last block, and will be when it is read.
+        if self._is_open(log, block):
+            return True
+        key = log.identity(block)
+        with self._lock:
+            if key in self._verifying:
+                return True
+            if key in self._memory or key in self._in_flight:
+                return False
+            is_verified = key in self._verified
+        if is_verified:  # to open it takes less than to hand that over
+            return self._file_of(log, block, nowait=False) is not None
+        if not self.cache.has(BlockCache.name(*key)):
+            return False
+        with self._lock:
+            self._verifying.add(key)
+        if not self._threads.submit(functools.partial(self._verify_ahead, log, block)):
+            with self._lock:
+                self._verifying.discard(key)
+        return True
 
     def begin_in_thread(self, log: LogBytes, first: int, last: int) -> None:
         """`begin` with `in_place`, for a caller that must not wait for the disk either."""
@@ -407,6 +502,17 @@ class BlockFetcher:
 
     def _url(self, part: ArchivedObject) -> str:
         return f"{self._store().url}/{part.key}"
+
+
+_pieces = threading.local()
+
+
+def _piece() -> memoryview:
+    """Return memory of this thread for a piece of a block."""
+    found: memoryview | None = getattr(_pieces, "memory", None)
+    if found is None:
+        found = _pieces.memory = memoryview(bytearray(_PIECE_BYTES))
+    return found
 
 
 def _is_sound(log: LogBytes, block: int, data: bytes) -> bool:

@@ -62,9 +62,9 @@ def expire(
 
     `keep_states_ms`: how long earlier states can be restored, at least `KEEP_STATES_MS_MIN`. `takes` says which topics
     are expired. `starts`: the first offsets of the source; what the source has stays, because the next run would upload
-    it again. `directories`: ids of log directories; partitions stay as they are that none of them archives, and that
-    are not in `starts`; None: all are expired. `without`: partitions that are left as they are. Ends after the
-    partition in work when `is_stopping` returns True. `now_ms`: None for the time of the store.
+    it again. `directories`: names of log directories; partitions that none of them archives stay as they are; None: all
+    are expired. Of an early state, which names no directory, `starts` decides. `without`: partitions that are left as
+    they are. Ends after the partition in work when `is_stopping` returns True. `now_ms`: None for the time of the store.
 
     Errors of one partition are in the result; those of the archive as a whole are raised: OSError, EINVAL for
     `keep_states_ms`.
@@ -86,7 +86,8 @@ def expire(
             newest = _Newest.of(store, partition)
             if newest is None:
                 continue
-            if partition in starts or directories is None or newest.manifest.directory in directories:
+            owner = newest.manifest.directory
+            if directories is None or owner in directories or (not owner and partition in starts):
                 _expire_partition(store, newest, done, now, keep_states_ms, grace_ms, starts.get(partition))
         except (OSError, StorageError) as error:
             done.failed[partition] = error

@@ -118,7 +118,7 @@ class PartitionManifest:
     settings: Mapping[str, str] = field(default_factory=dict)
     block_bytes: int = BLOCK_BYTES
     directory: str = ""
-    """The log directory that archives the partition (`storage.directory.log_directory_id`); empty if not known."""
+    """The log directory that archives the partition (`storage.directory.log_directory_ids`); empty if not known."""
 
     def objects(self) -> dict[str, int]:
         """Return the sizes of all objects that the state needs, by key."""

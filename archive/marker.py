@@ -23,6 +23,21 @@ def check(store: ObjectStore) -> None:
         raise OSError(errno.EINVAL, "is no mark of an archive", url)
 
 
+def above(store: ObjectStore) -> str | None:
+    """Return the URL of the archive that a place is in, such as that of a partition; None if there is none above it.
+
+    One request for each of the two names above. OSError as of the store.
+    """
+    url = store.url
+    for _ in range(2):
+        url = url.rsplit("/", 1)[0]
+        if url.count("/") < 2:  # no bucket is left
+            return None
+        if ObjectStore(url, store.settings).exists(NAME):
+            return url
+    return None
+
+
 def put(store: ObjectStore) -> None:
     """Mark an empty place as an archive; nothing for an archive. OSError ENOTEMPTY if something else is there.
 

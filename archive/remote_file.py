@@ -132,11 +132,14 @@ class RemoteLogFile(ReadOnlyFile):
         if not nowait:
             self._read_ahead(log, first, last)  # requested before the block that is waited for: in flight meanwhile
         missing = []
+        is_in_place = False
         for block in range(first, last + 1):
             data = self._fetcher.in_memory(log, block)
             if data is not None:
                 _copy(log, block, data, buffer, position, stop)
-            elif not self._is_read_in_place(log, block, buffer, position, stop, nowait=nowait):
+            elif self._is_read_in_place(log, block, buffer, position, stop, nowait=nowait):
+                is_in_place = True
+            else:
                 missing.append(block)
         if missing and nowait:
             raise WouldBlock("not in memory", path=self.path, position=position)
@@ -146,6 +149,8 @@ class RemoteLogFile(ReadOnlyFile):
                 _copy(log, block, found[block], buffer, position, stop)
         if nowait:
             self._read_ahead(log, first, last, nowait=True)
+        elif is_in_place and last not in self._streams:
+            self._remember(last, 0)  # a reader of blocks of the cache: those ahead of it are to be verified
         return stop - position
 
     def _is_read_in_place(

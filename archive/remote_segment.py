@@ -142,15 +142,22 @@ class RemoteSegment:
     ) -> ReadOnlyFile:
         """Return a file of the segment. `explained` returns the error for readers where an object cannot be read."""
 
+        made: tuple[_State, LogBytes] | None = None
+
         def log(nowait: bool) -> LogBytes:
-            state = self._state
+            nonlocal made
+            state, last = self._state, made
+            if last is not None and last[0] is state:
+                return last[1]
             side = state.archived.side
             data = sides.in_memory(side)
             if data is None and nowait:
                 raise WouldBlock("not in memory", path=path, position=0)
             data = loaded(side) if data is None else data
             start, stop = side.sections()["crc"]
-            return LogBytes(state.archived.parts, state.archived.size, state.block_bytes, checksums(data[start:stop]))
+            found = LogBytes(state.archived.parts, state.archived.size, state.block_bytes, checksums(data[start:stop]))
+            made = state, found
+            return found
 
         def loaded(side: SideObject) -> bytes:
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -40,3 +41,13 @@ def opened_store(url: str, settings: StoreSettings | None = None) -> ObjectStore
     if not is_archive(url):
         raise Failure(f"{url}: is no URL of object storage; write {_EXAMPLES}", WRONG_CALL)
     return ObjectStore(url, settings)
+
+
+def check_whole(url: str, settings: StoreSettings | None = None) -> None:
+    """Explain that a URL without an archive is inside of one, such as that of a partition: `Failure`."""
+    from offsetfs.archive import marker
+
+    with contextlib.suppress(OSError):
+        if (found := marker.above(opened_store(url, settings))) is not None:
+            reason = f"is inside of the archive {found}; give that URL, and the topics or partitions by name"
+            raise Failure(f"{url}: {reason}", WRONG_CALL)

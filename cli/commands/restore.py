@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -16,9 +17,10 @@ from offsetfs.cli.arguments.clusters import (
     name_patterns,
     time_ms,
 )
-from offsetfs.cli.arguments.object_stores import opened_store, store_options
+from offsetfs.cli.arguments.object_stores import check_whole, opened_store, store_options
 from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.terminal.printable import printable
+from offsetfs.storage import files
 from offsetfs.storage.errors import StorageError, counted, sentence
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from offsetfs.client.properties import ClientProperties
     from offsetfs.restore.restoring import RestoredGroup, RestoredPartition, RestoreOptions, RestoreResult
     from offsetfs.runtime.addresses import Address
+
+_ADDRESSES = re.compile(r"[^/,]+:[0-9]+(,[^/,]+:[0-9]+)*")
+"""Addresses of brokers, where a directory is asked for."""
 
 
 @click.command("restore", short_help="Copy topics into a running cluster, or out of an archive.")
@@ -87,8 +92,9 @@ def command(
 
     From the URL of an archive, such as s3://BUCKET/PREFIX, into LOGDIR, which is created if it is not there: the same
     files, byte for byte, and the same offsets, topic ids and settings. Only --topic, --from, --to and --as-of apply.
-    With --to the last batch ends before the first record of this time. Started again with the same options after a
-    crash, it continues. A partition that LOGDIR has is refused.
+    With --to the last batch ends before the first record of this time. With --as-of each partition is restored as the
+    last run of offsetfs archive before this time has left it, by the clock of the machine where that ran. Started again
+    with the same options after a crash, it continues. A partition that LOGDIR has is refused.
 
     TIME is in UTC (2026-11-21T13:05, @1795253676, -15m). A topic with LogAppendTime gets that setting at the end.
 
@@ -144,10 +150,14 @@ def _restore_archive(url: str, path: str, selection: RestoreSelection, timeout_s
     from offsetfs.cli.terminal.progress import bytes_progress, open_for_writing
     from offsetfs.storage.errors import LogDirectoryLocked
 
+    if _ADDRESSES.fullmatch(path) and not files.exists(path):
+        advice = "give a directory, and restore that one into the cluster"
+        raise Failure(f"{path}: an archive is restored into a log directory, not into a cluster: {advice}", WRONG_CALL)
+    settings = StoreSettings(timeout_s, endpoint)
     with bytes_progress("Restoring") as show:
         try:
             restored = ArchiveRestore(
-                opened_store(url, StoreSettings(timeout_s, endpoint)),
+                opened_store(url, settings),
                 path,
                 selection,
                 on_progress=show,
@@ -158,6 +168,8 @@ def _restore_archive(url: str, path: str, selection: RestoreSelection, timeout_s
         except StorageError as error:
             raise Failure(printable(sentence(error)), FAILED) from error
         except OSError as error:
+            if error.errno == errno.ENOENT:
+                check_whole(url, settings)
             raise Failure(printable(sentence(error)), FAILED if error.errno == errno.EEXIST else SYSTEM) from error
     for partition, (start, end) in sorted(restored.partitions.items(), key=lambda each: str(each[0])):
         click.echo(f"{partition}: {_offsets(start, end)}")

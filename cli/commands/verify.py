@@ -87,7 +87,7 @@ def _verify_archive(paths: tuple[str, ...], *, as_json: bool) -> int:
     import dataclasses
 
     from offsetfs.archive.verifying import VerifiedArchive, verify_archive
-    from offsetfs.cli.arguments.object_stores import opened_store
+    from offsetfs.cli.arguments.object_stores import check_whole, opened_store
     from offsetfs.cli.terminal.progress import bytes_progress
     from offsetfs.library.formatting import size
 
@@ -112,6 +112,7 @@ def _verify_archive(paths: tuple[str, ...], *, as_json: bool) -> int:
     except OSError as error:
         raise Failure(printable(sentence(error)), SYSTEM) from error
     if not done.partitions and not found:
+        check_whole(url)
         remedy = "give the URL of an archive, and after it the names of topics or partitions"
         raise Failure(f"{url}: no partition of an archive is there; {remedy}", SYSTEM)
     counts = f"{counted(done.partitions, 'partition')}, {counted(done.segments, 'segment')}"

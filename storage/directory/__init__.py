@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         RESTORE_JOURNAL,
         check_log_directory,
         has_meta_properties,
-        log_directory_id,
+        log_directory_ids,
     )
     from offsetfs.storage.directory.inherited_settings import SettingLayers, setting_layers
     from offsetfs.storage.directory.log_changes import LogChange, OnLogChange
@@ -50,7 +50,7 @@ __all__ = [
     "has_meta_properties",
     "holds_metadata_log",
     "left_out_message",
-    "log_directory_id",
+    "log_directory_ids",
     "metadata_directory_among",
     "setting_layers",
     "split_paths",
@@ -80,7 +80,7 @@ __getattr__ = lazy_names(
         "has_meta_properties": "directory.directory_listing",
         "holds_metadata_log": "cluster.metadata_log",
         "left_out_message": "directory.log_directories",
-        "log_directory_id": "directory.directory_listing",
+        "log_directory_ids": "directory.directory_listing",
         "metadata_directory_among": "directory.log_directories",
         "setting_layers": "directory.inherited_settings",
         "split_paths": "directory.log_directories",

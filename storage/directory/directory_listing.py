@@ -52,20 +52,19 @@ def has_meta_properties(path: str) -> bool:
     return files.exists(os.path.join(path, META_PROPERTIES))
 
 
-def log_directory_id(path: str) -> str:
-    """Return what distinguishes a log directory from others: `directory.id` of `meta.properties`.
+def log_directory_ids(path: str) -> tuple[str, ...]:
+    """Return what distinguishes a log directory from others, best first, at least one name.
 
-    Without one, as before Kafka 3.7, cluster and broker, `<cluster.id>/<node.id>`: its directories never have the same
-    partition. Without `meta.properties`, as of directories that no broker has used, `inode <number>`; this may be the
-    same on two file systems. `InvalidCheckpoint` for a damaged file.
+    `directory.id` of `meta.properties`, which Kafka 3.7 adds; cluster and broker, `<cluster.id>/<node.id>`, whose
+    directories never have the same partition. Without `meta.properties`, as of directories that no broker has used,
+    `inode <number>`; this may be the same on two file systems. `InvalidCheckpoint` for a damaged file.
     """
     properties = checkpoint.read_properties(os.path.join(path, META_PROPERTIES)) or {}
-    node = properties.get("node.id", properties.get("broker.id"))
-    if found := properties.get("directory.id"):
-        return found
-    if node is not None and "cluster.id" in properties:
-        return f"{properties['cluster.id']}/{node}"
-    return f"inode {files.status(path).st_ino}"
+    cluster, node = properties.get("cluster.id"), properties.get("node.id", properties.get("broker.id"))
+    found = [properties["directory.id"]] if properties.get("directory.id") else []
+    if cluster and node:
+        found.append(f"{cluster}/{node}")
+    return tuple(found) or (f"inode {files.status(path).st_ino}",)
 
 
 def check_log_directory(path: str, *, read_only: bool) -> None:

@@ -297,6 +297,23 @@ def test_wrong_input_is_one_sentence(source: Path, store: ObjectStore, tmp_path:
         assert (done.returncode, text in done.stderr, done.stderr.count("\n")) == (code, True, 1), done.stderr
 
 
+def test_the_url_of_a_partition_and_the_address_of_a_broker_are_explained(
+    source: Path, store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("archive", str(source), store.url).returncode == 0
+    inside = f"is inside of the archive {store.url}; give that URL, and the topics or partitions by name"
+    for words, text in (
+        (["restore", f"{store.url}/orders-0", "target"], inside),
+        (["verify", f"{store.url}/orders-0"], inside),
+        (["restore", store.url, "localhost:9092"], "is restored into a log directory, not into a cluster"),
+        (["restore", store.url, "a:1,b:2"], "is restored into a log directory, not into a cluster"),
+    ):
+        done = run(*words)
+        assert (done.returncode, text in done.stderr, done.stderr.count("\n")) == (1, True, 1), done.stderr
+    assert sorted(os.listdir()) == ["source"]
+
+
 def test_local_commands_import_nothing_of_object_storage(source: Path) -> None:
     program = (
         "import sys; from offsetfs.cli import main\n"

@@ -184,13 +184,46 @@ def test_a_block_of_the_cache_is_verified_once_and_then_read_in_place(
 ) -> None:
     log, store, cache = warm(tmp_path, 3)
     fetcher = fetcher_of(store, cache)
-    assert in_place(fetcher, log, 1) is None  # not verified by this process
-    data = fetcher.blocks(log, 0, 2)
+    data = fetcher_of(store).blocks(log, 0, 2)
+    store.requests.clear()
+    assert in_place(fetcher, log, 1, nowait=True) is None  # not verified by this process
+    assert in_place(fetcher, log, 1) == data[1][100:200]
+    assert not fetcher._memory
+    assert in_place(fetcher, log, 2) == data[2][100:200]
+    fetcher._open.clear()
     monkeypatch.setattr(block_fetcher, "crc32c", None)
     assert in_place(fetcher, log, 1, nowait=True) is None  # not open: that may need the disk
     for _ in range(2):
         assert in_place(fetcher, log, 1) == data[1][100:200]
     assert store.requests == []
+
+
+def test_blocks_of_the_cache_are_verified_ahead_of_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, store, cache = warm(tmp_path, 40)
+    fetcher, verified = fetcher_of(store, cache), threading.Semaphore(0)
+    note = BlockFetcher._note_verified
+
+    def noted(self: BlockFetcher, key: tuple[object, ...], state: tuple[int, int, int] | None) -> None:
+        note(self, key, state)
+        verified.release()
+
+    monkeypatch.setattr(BlockFetcher, "_note_verified", noted)
+    file = file_of(log, fetcher)
+    for block in range(2):
+        file.read(block * BLOCK_BYTES, BLOCK_BYTES)
+    for _ in range(4):  # two that were read, two ahead
+        assert verified.acquire(timeout=WAIT_S)
+    assert fetcher._is_open(log, 3)
+    assert (fetcher._memory, fetcher._in_flight, store.requests) == ({}, {}, [])
+
+
+def test_a_damaged_block_of_the_cache_is_fetched_by_a_reader_that_it_was_ahead_of(tmp_path: Path) -> None:
+    log, store, cache = warm(tmp_path, 8)
+    for path in files_of(tmp_path):
+        path.write_bytes(b"damage")
+    file = file_of(log, fetcher_of(store, cache))
+    data = b"".join(file.read(block * BLOCK_BYTES, BLOCK_BYTES) for block in range(8))
+    assert data == store.objects["orders-0/0.part"]
 
 
 @pytest.mark.parametrize("is_open", [False, True])

@@ -19,7 +19,7 @@ from offsetfs.archive.numbered_documents import NumberedDocuments
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.archive.verifying import VerifiedArchive, verify_archive
 from offsetfs.storage import LogDirectory, TopicPartition
-from offsetfs.storage.directory import log_directory_id
+from offsetfs.storage.directory import log_directory_ids
 
 pytestmark = pytest.mark.interop
 
@@ -89,7 +89,7 @@ def states(store: ObjectStore) -> list[int]:
 def later(store: ObjectStore, directory: LogDirectory, run: ArchiveRun) -> Expired:
     """Expire for a directory as in twenty days."""
     now_ms = max(each.modified_ms or 0 for each in store.objects("")) + 20 * DAY_MS
-    ids = frozenset({log_directory_id(directory.path)})
+    ids = frozenset(log_directory_ids(directory.path))
     return expire(store, keep_states_ms=7 * DAY_MS, now_ms=now_ms, starts=run.starts, directories=ids)
 
 
@@ -301,13 +301,36 @@ def test_a_state_that_names_no_directory_is_continued(
     assert newest(store).directory == "one"
 
 
+def test_a_broker_that_is_upgraded_to_kafka_3_7_goes_on(opened: Opened, store: ObjectStore) -> None:
+    """Kafka adds `directory.id` then."""
+    one = opened("one")
+    properties = Path(one.path) / "meta.properties"
+    properties.write_text("version=0\ncluster.id=c\nbroker.id=1\n")
+    create(one, ORDERS, 10)
+    archive(one, store)
+    assert newest(store).directory == "c/1"
+    properties.write_text("version=0\ncluster.id=c\nbroker.id=1\ndirectory.id=one\n")
+    run = archive(one, store)
+    assert (run.failed, run.others, run.objects) == ({}, {}, 0)
+    assert newest(store).directory == "one"
+
+
+def test_an_expiry_leaves_a_partition_that_another_directory_has_taken_over(opened: Opened, store: ObjectStore) -> None:
+    leader, follower = opened("leader"), opened("follower")
+    create(leader, ORDERS, 40)
+    run = archive(leader, store)
+    replicate(leader, follower)
+    assert archive(follower, store, takes_over=True).failed == {}
+    assert (run.starts, later(store, leader, run).segments) == ({ORDERS: 0}, 0)
+
+
 def test_the_id_of_a_log_directory(tmp_path: Path) -> None:
     properties = tmp_path / "meta.properties"
-    assert log_directory_id(str(tmp_path)) == f"inode {tmp_path.stat().st_ino}"
+    assert log_directory_ids(str(tmp_path)) == (f"inode {tmp_path.stat().st_ino}",)
     properties.write_text("version=0\ncluster.id=abc\nbroker.id=3\n")
-    assert log_directory_id(str(tmp_path)) == "abc/3"
+    assert log_directory_ids(str(tmp_path)) == ("abc/3",)
     properties.write_text("version=1\ncluster.id=abc\nnode.id=3\ndirectory.id=xyz\n")
-    assert log_directory_id(str(tmp_path)) == "xyz"
+    assert log_directory_ids(str(tmp_path)) == ("xyz", "abc/3")
 
 
 def test_the_command_names_what_it_leaves_out(opened: Opened, store: ObjectStore) -> None:
