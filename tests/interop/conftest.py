@@ -1,5 +1,6 @@
 """Real brokers for the tests that need one; see KafkaBroker for what they can do."""
 
+import gc
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -46,3 +47,13 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """
     with running(request.param, tmp_path_factory.mktemp("cluster")) as broker:
         yield broker
+
+
+@pytest.fixture
+def python_clients() -> Iterator[None]:
+    """For tests that ignore ResourceWarning: collect here what clients in Python left open, not in the next test.
+
+    kafka-python and aiokafka forget a socket when an attempt to connect is given up, as it is on a busy machine.
+    """
+    yield
+    gc.collect()

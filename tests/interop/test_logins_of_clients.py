@@ -30,7 +30,11 @@ from served import Served, served
 
 from offsetfs.storage.checkpoint import SECURITY_FILE
 
-pytestmark = pytest.mark.interop
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.usefixtures("python_clients"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 STORED = MECHANISMS[:3]

@@ -15,7 +15,11 @@ from aiokafka.admin import NewTopic as AioNewTopic
 from kafka_python_codec import imported
 from served import Cluster
 
-pytestmark = pytest.mark.interop
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.usefixtures("python_clients"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
 
 kafka = imported("kafka")
 

@@ -30,7 +30,11 @@ from kafka_tools import run
 from served import served
 from tls_clients import client_context
 
-pytestmark = pytest.mark.interop
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.usefixtures("python_clients"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
 
 SUBJECT = "CN=alice,OU=billing,O=Kafka"
 """Of `certificates.client`."""
