@@ -312,7 +312,9 @@ class WebHdfsObjects:
         except TimeoutError as error:
             raise _Passing(f"no answer from {where} within {waits_s:g} s") from error
         except aiohttp.ClientConnectorError as error:
-            raise _Passing(f"no connection to {where}: {error.os_error.strerror or error.os_error}") from error
+            number = error.os_error.errno or 0
+            reason = os.strerror(number) if number > 0 else error.os_error.strerror or str(error.os_error)
+            raise _Passing(f"no connection to {where}: {reason}") from error
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
             raise _Passing(f"{where} ended the connection before its answer was complete") from error
         if answer.status in (200, 201):

@@ -84,6 +84,14 @@ _IGNORED = frozenset(
 _IGNORED_PREFIXES = ("x-", "X-", "comment=", "user=")
 
 
+_CLUSTER, _ARCHIVE = "kafka://HOST:PORT/", "an archive, such as s3://BUCKET/PREFIX"
+_OF_URLS = {
+    **dict.fromkeys(("topic", "groups", "from", "keep", "on-gap", "rate"), _CLUSTER),
+    **dict.fromkeys(("cache-size", "timeout"), _ARCHIVE),
+    "cache": f"{_CLUSTER} or {_ARCHIVE}",
+}
+"""Options that are taken from the list before it is parsed here, where LOGDIR is a URL; what that URL is."""
+
 EIO, SKIP = "eio", "skip"
 """The values of `-o damage`."""
 
@@ -521,5 +529,7 @@ def _is_ignored(name: str, value: str | None) -> bool:
 
 
 def _unknown(name: str) -> str:
+    if name in _OF_URLS:
+        return f"option {name!r} is only for a mount of {_OF_URLS[name]}"
     near = difflib.get_close_matches(name, [*_OPTIONS, *TOPIC_SETTING_NAMES, *BROKER_SETTING_NAMES], n=1)
     return f"unknown option {name!r}" + (f", did you mean {near[0]}?" if near else "")

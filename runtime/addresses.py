@@ -78,10 +78,13 @@ def loopback_addresses() -> list[str]:
 
 
 def check_loopback(addresses: Iterable[Address], permission: str) -> None:
-    """Raise AddressError if other machines reach one of the addresses. `permission`: the option that permits it."""
+    """Raise AddressError if other machines reach one of the addresses, at which metrics are served.
+
+    `permission`: the option that permits it.
+    """
     for host, _ in addresses:
         if not is_loopback(host):
-            reason = "everyone who reaches it could read and write: there is no authentication"
+            reason = "each client that reaches it could read the metrics: they have no authentication"
             raise AddressError(f"{host}: {reason}; listen on {LOOPBACK}, or add {permission}")
 
 

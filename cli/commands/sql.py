@@ -182,7 +182,7 @@ def _text(statements: tuple[str, ...], file: str | None) -> str | None:
         with open(file, encoding="utf-8") as opened:
             return opened.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise Failure(f"{file}: {error}", WRONG_CALL) from error
+        raise Failure(f"--file: {sentence(error)}", WRONG_CALL) from error
 
 
 def _format_of(output: str | None) -> str:

@@ -97,7 +97,8 @@ def _sample_of_broker(url: str) -> Sample:
     try:
         sample = scrape_sample(url)
     except (OSError, ValueError, HTTPException) as error:
-        reason = getattr(error, "reason", error)
+        cause = getattr(error, "reason", error)
+        reason = getattr(cause, "strerror", None) or cause
         raise Failure(f"{url}: {reason}; offsetfs serve --metrics HOST:PORT serves metrics", FAILED) from error
     if sample.broker is None:
         raise Failure(f"{url} has no metrics of a broker of offsetfs", WRONG_CALL)

@@ -29,8 +29,8 @@ A Kafka log directory, mounted by offsetfs. Each directory is a partition.
     cat orders-0/42                       the value of the record at offset 42
     cat orders-0/latest orders-0/first    the newest and the oldest record
     cat orders-0/values                   every value, one a line
-    tail -f orders-0/values               and those to come
-    cat orders-0/follow                   only those to come, at once; follow@-3: the newest three first
+    tail -f orders-0/values               ... and new ones as they arrive
+    cat orders-0/follow                   only new ones; follow@-3: the newest three first
                                           (waits until Ctrl-C; grep prints matches as they arrive;
                                           tail, wc and sort print nothing, because it has no end)
     cat topics/orders/follow              ... of all partitions of a topic
@@ -50,7 +50,7 @@ A Kafka log directory, mounted by offsetfs. Each directory is a partition.
     cat x.ndjson >> orders-0/append.ndjson  ... with key, headers, time: {"key":"k","value":"v"}
     cp photo.jpg photos-0/append.raw      one record of a whole file
     cat x.ndjson >> topics/orders/append.ndjson  to the partition of each key, as Kafka sends it
-    cat orders-0/start orders-0/next      the oldest offset there is, the next one to be given
+    cat orders-0/start orders-0/next      the first offset, and the offset of the next record
     cat orders-0/info                     everything else, as JSON: high watermark, open transactions, ...
     getfattr -d orders-0/42               key, headers, timestamp, producer, ...
     mkdir payments-0                      a new partition (mount option create)
@@ -61,13 +61,13 @@ A Kafka log directory, mounted by offsetfs. Each directory is a partition.
     mkdir groups/new                      a group that has no commits yet (groups: mount option create)
     cat groups/billing/state              its members, or how far a share group is, as JSON
     cat groups/billing/lag                and how far it is behind, partition by partition
-    cat .offsetfs/errors                  what went wrong lately, where, and what helps
-    cat .offsetfs/stats                   what goes in and out; .offsetfs/metrics for Prometheus
-    cat .offsetfs/config                  the options of the mount, and what topics have set
+    cat .offsetfs/errors                  recent errors with path, cause and remedy
+    cat .offsetfs/stats                   totals of reads and writes; .offsetfs/metrics for Prometheus
+    cat .offsetfs/config                  the options of the mount, and settings of topics
     echo orders-0 > .offsetfs/flush       on disk when it returns; '*' for all partitions
     echo debug > .offsetfs/log-level      at once; info, warning, error
 
-Records cannot be changed. An error's name says what it is about: EBADMSG a checksum, EUCLEAN a malformed
+Records cannot be changed. The errno names the cause: EBADMSG is a wrong checksum, EUCLEAN a malformed
 batch, EOPNOTSUPP a format that is not known.
 """
 

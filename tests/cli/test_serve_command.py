@@ -187,7 +187,8 @@ def test_metrics_on_an_address_that_others_reach_need_a_permission(
     logs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["serve", str(logs), "--listen", "127.0.0.1:0", "--metrics", "0.0.0.0:0"]) == exit_codes.WRONG_CALL
-    assert "add --allow-anonymous" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "each client that reaches it could read the metrics" in error and "add --allow-anonymous" in error
 
 
 def test_a_port_of_the_metrics_in_use_is_named_with_a_remedy(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -435,6 +435,11 @@ def test_an_error_after_some_rows_leaves_no_file(logs: str, tmp_path: Path, caps
     assert [each.name for each in tmp_path.iterdir()] == ["logs"]
 
 
+def test_a_file_of_statements_that_is_missing_is_one_sentence(logs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    error = sql(capsys, logs, "-f", "/nowhere.sql", code=exit_codes.WRONG_CALL)[1]
+    assert error == "offsetfs sql: --file: /nowhere.sql: No such file or directory\n"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("name", ["rows.csv", "rows.parquet", "rows.txt"])

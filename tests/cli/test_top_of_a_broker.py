@@ -140,4 +140,5 @@ def test_a_url_without_metrics_of_a_broker_is_refused(
 def test_an_address_at_which_no_process_listens_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["top", "http://127.0.0.1:1", "--once"]) == exit_codes.FAILED
     error = capsys.readouterr().err
-    assert "Connection refused" in error and "offsetfs serve --metrics HOST:PORT serves metrics" in error
+    cause = "http://127.0.0.1:1: Connection refused; offsetfs serve --metrics HOST:PORT serves metrics"
+    assert error == f"offsetfs top: {cause}\n"

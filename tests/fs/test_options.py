@@ -82,6 +82,12 @@ def test_missing_options_are_the_caller_and_kafkas_defaults() -> None:
         ("sync", "unknown option 'sync'"),
         ("suid", "unknown option 'suid'"),
         ("fsname=x", "unknown option 'fsname'"),
+        ("topic=a", "option 'topic' is only for a mount of kafka://HOST:PORT/"),
+        (
+            "cache=/c",
+            "option 'cache' is only for a mount of kafka://HOST:PORT/ or an archive, such as s3://BUCKET/PREFIX",
+        ),
+        ("timeout=5", "option 'timeout' is only for a mount of an archive, such as s3://BUCKET/PREFIX"),
         ("linger-ms", "option linger-ms needs a value: linger-ms=…"),
         ("linger-ms=", "option linger-ms needs a value: linger-ms=…"),
         ("retention.ms", "option retention.ms needs a value: retention.ms=…"),
