@@ -64,7 +64,7 @@ def expire(
     are expired. `starts`: the first offsets of the source; what the source has stays, because the next run would upload
     it again. `directories`: names of log directories; partitions that none of them archives stay as they are; None: all
     are expired. Of an early state, which names no directory, `starts` decides. `without`: partitions that are left as
-    they are. Ends after the partition in work when `is_stopping` returns True. `now_ms`: None for the time of the store.
+    they are. Ends after the partition in work when `is_stopping` returns True. `now_ms`: None for the store's time.
 
     Errors of one partition are in the result; those of the archive as a whole are raised: OSError, EINVAL for
     `keep_states_ms`.
