@@ -385,7 +385,7 @@ def _error(answer: _Answer, where: str, user: str, *, asks_for_kerberos: bool) -
         return StoreError(errno.EIO, reason)
     if not name:
         reason = (
-            f"{where} does not speak WebHDFS (status {answer.status}); the port is that of dfs.namenode.http-address"
+            f"{where} is not a WebHDFS service (status {answer.status}); give the port of dfs.namenode.http-address"
         )
         return StoreError(errno.EIO, reason)
     if said.startswith("Failed to find datanode"):

@@ -354,7 +354,7 @@ def test_kerberos_and_servers_of_something_else_are_refused_in_one_sentence(plac
     with answering() as port:
         for path, number, words in (
             ("kerberos", errno.EACCES, "asks for Kerberos, which offsetfs does not have"),
-            ("other", errno.EIO, r"does not speak WebHDFS \(status 404\); the port is that of dfs.namenode.http"),
+            ("other", errno.EIO, r"is not a WebHDFS service \(status 404\); give the port of dfs.namenode.http"),
         ):
             store = ObjectStore(f"webhdfs://127.0.0.1:{port}/{path}", StoreSettings(timeout_s=TIMEOUT_S))
             failed(functools.partial(store.read_if_present, "a", 10), number, words)

@@ -62,5 +62,5 @@ def test_the_commands_of_the_first_steps_do_what_the_page_shows(folder: Path, go
     assert len(commands) > 30
     at = commands.index(("kill %1                                          # writes and syncs everything", ""))
     commands.insert(at + 1, ("wait", ""))
-    replaced = {PLACE: str(golden_copy), "127.0.0.1:9092": f"127.0.0.1:{free_port()}"}
+    replaced = {PLACE: str(golden_copy), "127.0.0.1:9092": f"127.0.0.1:{free_port()}", "1000000": "10000"}
     run_commands(commands, folder, replaced, {}, has_all_output=False)
