@@ -36,6 +36,7 @@ from offsetfs.broker.topics.partitions import Topics
 from offsetfs.broker.transactions.transaction_coordinator import TransactionCoordinator
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import LogDirectory
+from offsetfs.storage.directory import cluster_id_of
 from offsetfs.storage.errors import counted
 from offsetfs.storage.security import ScramCredential, SecurityStore
 
@@ -71,7 +72,7 @@ class Broker:
         self._listeners = [(each.listen(), each) for each in listeners]
         host, port = listeners[0].advertised
         self._topics = topics = Topics(directory, settings.num_partitions, creates=settings.auto_create_topics_enable)
-        node = BrokerNode(settings.node_id, settings.cluster_id, host, port)
+        node = BrokerNode(settings.node_id, cluster_id_of(directory.path), host, port)
         syncs = LogSync(waits=settings.acks_all == "disk")
         self._groups = GroupCoordinator(topics, node, settings, syncs)
         self._transactions = TransactionCoordinator(directory, self._groups, settings, syncs)

@@ -52,7 +52,6 @@ class ServerSettings:
     """The security settings that were given, also those of single listeners, by Kafka's names."""
     metrics_listener: Address | None = None
     """Address and port of the metrics, over HTTP; None for no such server."""
-    cluster_id: str = "offsetfs"
     given: frozenset[str] = frozenset()
     """Kafka's names of the settings that were given, those of the engine included."""
     node_id: int = 1

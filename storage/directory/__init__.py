@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         MARKER_FILES,
         RESTORE_JOURNAL,
         check_log_directory,
+        cluster_id_of,
         has_meta_properties,
         log_directory_ids,
     )
@@ -47,6 +48,7 @@ __all__ = [
     "RecoveryProgress",
     "SettingLayers",
     "check_log_directory",
+    "cluster_id_of",
     "has_meta_properties",
     "holds_metadata_log",
     "left_out_message",
@@ -77,6 +79,7 @@ __getattr__ = lazy_names(
         "RecoveryProgress": "recovery.recover_all",
         "SettingLayers": "directory.inherited_settings",
         "check_log_directory": "directory.directory_listing",
+        "cluster_id_of": "directory.directory_listing",
         "has_meta_properties": "directory.directory_listing",
         "holds_metadata_log": "cluster.metadata_log",
         "left_out_message": "directory.log_directories",

@@ -18,7 +18,7 @@ from offsetfs.storage.checkpoint import (
 )
 from offsetfs.storage.directory import partition_deletion
 from offsetfs.storage.directory.mirror_file import MIRROR_FILE
-from offsetfs.storage.errors import InvalidName, NotALogDirectory
+from offsetfs.storage.errors import InvalidCheckpoint, InvalidName, NotALogDirectory
 from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.recovery.log_loader import belongs_to_partition
 from offsetfs.storage.settings.topic_settings import TOPICS
@@ -65,6 +65,18 @@ def log_directory_ids(path: str) -> tuple[str, ...]:
     if cluster and node:
         found.append(f"{cluster}/{node}")
     return tuple(found) or (f"inode {files.status(path).st_ino}",)
+
+
+def cluster_id_of(path: str) -> str:
+    """Return the id of the cluster that a log directory is of: `cluster.id` of `meta.properties`.
+
+    Without one, or if the file is damaged, `offsetfs-<inode number>`: clients can tell directories apart.
+    """
+    with contextlib.suppress(InvalidCheckpoint):
+        properties = checkpoint.read_properties(os.path.join(path, META_PROPERTIES)) or {}
+        if properties.get("cluster.id"):
+            return properties["cluster.id"]
+    return f"offsetfs-{files.status(path).st_ino}"
 
 
 def check_log_directory(path: str, *, read_only: bool) -> None:
