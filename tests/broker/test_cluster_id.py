@@ -38,7 +38,7 @@ async def test_a_directory_of_a_broker_is_served_with_the_id_of_its_cluster(
 async def test_directories_without_a_cluster_id_are_told_apart(
     tmp_path: Path, nursery: trio.Nursery, properties: str | None
 ) -> None:
-    found = []
+    found = list[str]()
     for name in ("a", "b", "a"):
         path = tmp_path / name
         path.mkdir(exist_ok=True)
