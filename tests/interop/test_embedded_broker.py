@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from confluent_kafka import Consumer, Producer
-from free_ports import free_ports
 
 import offsetfs
 
@@ -60,26 +58,8 @@ def test_the_fixture_of_the_page_works_as_it_is_written_there(tmp_path: Path) ->
     assert "4 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_the_commands_of_the_readme_print_what_it_shows(tmp_path: Path) -> None:
-    section = (ROOT / "README.md").read_text().partition("## Without a JVM")[2].partition("\n## ")[0]
-    address = f"127.0.0.1:{free_ports(1)[0]}"
-    lines = [each[4:] for each in section.replace("127.0.0.1:9092", address).splitlines() if each.startswith("    ")]
-    make, serve, shown, *rest = (line for line in lines if "producer =" not in line)
-    subprocess.run(make.removeprefix("$ ").split(), cwd=tmp_path, check=True)
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    script = f"exec {serve.removeprefix('$ ').removesuffix(' &')}"
-    with subprocess.Popen(
-        ["sh", "-c", script], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
-    ) as broker:
-        assert broker.stdout is not None and broker.stdout.readline() == f"{shown}\n"
-        commands = "\n".join(line.removeprefix("$ ") for line in rest if line.startswith("$ "))
-        printed = subprocess.check_output(["sh", "-ec", commands], cwd=tmp_path, text=True, timeout=60)
-        broker.terminate()
-    assert printed.splitlines() == [line for line in rest if not line.startswith("$ ")] == ["one", "two"]
-
-
 def test_the_example_of_the_readme_produces(tmp_path: Path) -> None:
-    section = (ROOT / "README.md").read_text().partition("## Without a JVM")[2].partition("\n## ")[0]
+    section = (ROOT / "README.md").read_text().partition("## The same log without a mount")[2].partition("\n## ")[0]
     (block,) = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     sends = '    producer.produce("orders", b"one")\n    assert producer.flush(10) == 0\n    del producer\n'
     exec(block + sends, {"offsetfs": offsetfs, "confluent_kafka": confluent_kafka, "tmp_path": tmp_path})
