@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import logging
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +18,7 @@ from offsetfs.cli.arguments.archive_mounts import ArchiveMount, archive_mount
 from offsetfs.cli.arguments.archives import attached, is_archive
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.arguments.settings_file import config_option, settings_path, with_file
-from offsetfs.cli.exit_codes import DONE, FAILED, INTERNAL, SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.exit_codes import DONE, FAILED, INTERNAL, SYSTEM, WRONG_CALL, Failure, of_os_error
 from offsetfs.cli.mounts import daemon_registry, stale_mount
 from offsetfs.cli.mounts.daemon_log import configure_log
 from offsetfs.cli.mounts.detach import ParentPipe, detach
@@ -416,8 +415,7 @@ class _Daemon:
         except StorageError as error:
             raise Failure(str(error), FAILED) from error
         except OSError as error:
-            code = WRONG_CALL if error.errno in (errno.EACCES, errno.EPERM) else SYSTEM
-            raise Failure(f"{error.filename or self._log_directory}: {error.strerror}", code) from error
+            raise Failure(f"{error.filename or self._log_directory}: {error.strerror}", of_os_error(error)) from error
 
     def _registered(self, device: int) -> daemon_registry.Daemon:
         pid = os.getpid()
