@@ -79,6 +79,8 @@ def command(paths: tuple[str, ...], as_json: bool, strict: bool, inflate_max: in
         tally = _verify(selection(paths), report, inflate_max << 20)
     except (NotALogDirectory, UnknownPartition) as error:
         raise Failure(str(error), SYSTEM) from error
+    except OSError as error:  # 1, the code of a missing permission elsewhere, means damage here
+        raise Failure(printable(sentence(error)), SYSTEM) from error
     summary = _Summary(tally, severities[DAMAGE], severities[NOTICE], time.monotonic() - begun)
     click.echo(summary.as_json() if as_json else str(summary))
     return FINDINGS if summary.damage or (strict and summary.notices) else DONE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import importlib
 import json
 import os
 import subprocess
@@ -44,6 +46,17 @@ def test_a_sound_directory_exits_with_0_and_a_summary(golden: Path, capsys: pyte
 def test_the_counts_of_findings_have_one_wording() -> None:
     assert found(0) == "nothing found"
     assert (found(2), found(2, 1), found(0, 3)) == ("2 damage", "2 damage, 1 notice", "3 notices")
+
+
+def test_a_directory_that_may_not_be_read_is_no_damage(
+    golden: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/x")
+
+    monkeypatch.setattr(importlib.import_module("offsetfs.cli.commands.verify"), "_verify", refuse)
+    assert run(["verify", os.fspath(golden)]) == 2
+    assert capsys.readouterr().err == "offsetfs verify: /x: Permission denied\n"
 
 
 def test_notices_count_when_asked_to(golden: Path) -> None:
