@@ -182,7 +182,7 @@ def run(arguments: Sequence[str], program: click.Command = root_command, name: s
     except _ReaderGone:
         return exit_codes.SYSTEM
     except OSError as error:
-        return failed(_os_sentence(error), exit_codes.SYSTEM)
+        return failed(_os_sentence(error), exit_codes.of_os_error(error))
     except Exception as error:
         traceback.print_exc()
         return failed(f"internal error: {error!r}", exit_codes.INTERNAL)

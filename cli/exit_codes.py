@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import click
 
 DONE = 0
@@ -17,6 +19,17 @@ INTERNAL = 4
 INTERRUPTED = 8
 FAILED = 32
 """The arguments were correct, but the operation failed or was refused."""
+
+
+def of_os_error(error: OSError) -> int:
+    """Return the exit code for an error of the system: a missing permission is a wrong call."""
+    return WRONG_CALL if error.errno in (errno.EACCES, errno.EPERM) else SYSTEM
+
+
+def of_output(error: OSError) -> int:
+    """Return the exit code for an error of a file that an option names: a path that cannot be is a wrong call."""
+    is_path = error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
+    return WRONG_CALL if is_path else of_os_error(error)
 
 
 class Failure(click.ClickException):

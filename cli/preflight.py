@@ -86,7 +86,7 @@ def check_directories(paths: Sequence[str], *, read_only: bool, may_be_empty: bo
     checked, failures = CheckedDirectories([], {}, []), []
     for path in paths:
         try:
-            warnings = check_directory(path, read_only=read_only, may_be_empty=may_be_empty)
+            warnings = check_directory(path, read_only=read_only, may_be_empty=may_be_empty, may_begin=may_be_empty)
         except Failure as failure:
             failures.append(failure)
             cause = failure.__cause__
@@ -119,11 +119,14 @@ def check_mount_point(path: str) -> None:
         raise Failure(f"{path}: is not a directory", WRONG_CALL)
 
 
-def check_directory(path: str, *, read_only: bool, may_be_empty: bool) -> list[str]:
+def check_directory(path: str, *, read_only: bool, may_be_empty: bool, may_begin: bool = False) -> list[str]:
     """Check that `path` is a log directory with the permissions to read and, unless `read_only`, to write it.
 
     `/etc/dbus-1` is a valid partition name. Therefore a directory without marker files must contain a segment, and a
     directory that is named like a partition but contains other files must not be opened for writing.
+
+    `may_be_empty`: whether an empty directory is accepted. `may_begin`: whether the command can make partitions in it,
+    so that a message about another directory suggests an empty one.
 
     Return warnings. `Failure` if a check fails.
     """
@@ -140,7 +143,7 @@ def check_directory(path: str, *, read_only: bool, may_be_empty: bool) -> list[s
     try:
         check_log_directory(path, read_only=False)
     except NotALogDirectory as error:
-        wanted = "give a log directory" + (", or an empty one" if may_be_empty else "")
+        wanted = "give a log directory" + (", or an empty one" if may_begin else "")
         raise Failure(f"{error}; {wanted}", WRONG_CALL) from error
     entries = os.listdir(path)
     if not may_be_empty and all(name in _IGNORED_ENTRIES for name in entries):
@@ -157,7 +160,7 @@ def check_mirror(path: str) -> None:
 
     The directory of a broker cannot: the broker removes topics that its cluster does not know.
     """
-    check_directory(path, read_only=False, may_be_empty=True)
+    check_directory(path, read_only=False, may_be_empty=True, may_begin=True)
     if has_meta_properties(path) and not os.path.exists(os.path.join(path, MIRROR_FILE)):
         raise Failure(
             f"{path}: is the log directory of a Kafka broker (it has meta.properties), and no mirror; give a new "

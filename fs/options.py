@@ -183,6 +183,8 @@ class MountOptions:
     """Its settings for the security of listeners. Some are secrets: `texts` has none of them."""
     allow_anonymous: bool = False
     """Whether addresses that other machines reach may be listeners without authentication."""
+    of_url: Mapping[str, str] = field(default_factory=dict)
+    """The options of a LOGDIR that is a URL, which are taken from the list before it is parsed here."""
     request_timeout_s: float | None = None
     """How long the kernel lets a request wait before it ends the mount; not an option, the mount reads it."""
 
@@ -275,7 +277,7 @@ class MountOptions:
             raise MountOptionError(str(error)) from error
 
     def texts(self) -> dict[str, str]:
-        """Return every option by its name in `-o`, as text; `parse` takes it back."""
+        """Return every option by its name in `-o`, as text; `parse` takes it back, except those of a URL."""
         flags = {
             "ro": self.read_only,
             "create": self.create,
@@ -308,6 +310,7 @@ class MountOptions:
             **self.server_settings,
             **self.topic_defaults,
             **self.all_broker_settings,
+            **self.of_url,
         }
 
 

@@ -68,6 +68,32 @@ async def cluster_id(source: MirrorSource) -> str:
         return (await client.metadata([])).cluster_id or ""
 
 
+async def answers(source: MirrorSource) -> bool:
+    """Wait for an answer of the cluster; return False if SIGTERM or SIGINT came before it. ClientError."""
+    failures = list[ClientError]()
+    has_answered = False
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def ask() -> None:
+                nonlocal has_answered
+                try:
+                    await cluster_id(source)
+                    has_answered = True
+                except ClientError as error:  # raised below: a nursery would put it into a group
+                    failures.append(error)
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(ask)
+            async for number in signals:
+                _log.info("%s: ending", signal.Signals(number).name)
+                break
+            nursery.cancel_scope.cancel()
+    if failures:
+        raise failures[0]
+    return has_answered
+
+
 async def mirror(
     directory: LogDirectory,
     source: MirrorSource,

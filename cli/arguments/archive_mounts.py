@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
@@ -26,8 +26,6 @@ class ArchiveMount:
     settings: ReadSettings
     texts: tuple[str, ...]
     """The options of the mount, as -o takes them."""
-    shown: dict[str, str] = field(default_factory=dict)
-    """The options of the archive, for `offsetfs status`."""
 
 
 def archive_mount(url: str, texts: Sequence[str]) -> ArchiveMount:
@@ -48,7 +46,19 @@ def archive_mount(url: str, texts: Sequence[str]) -> ArchiveMount:
         settings = replace(settings, cache_size=size)
     if "timeout" in given:
         settings = replace(settings, timeout_s=_seconds(given["timeout"]))
-    return ArchiveMount(urls.normalized(url), settings, ("ro", *rest), given)
+    return ArchiveMount(urls.normalized(url), settings, ("ro", *rest))
+
+
+def option_texts(settings: ReadSettings | None = None) -> dict[str, str]:
+    """Return the options of an archive as texts, for `.offsetfs/config` and `offsetfs status`; default the defaults."""
+    from offsetfs.archive import block_cache, reading
+
+    used = settings or reading.DEFAULTS
+    return {
+        "cache": used.cache or block_cache.default_directory(dict(os.environ)),
+        "cache-size": str(used.cache_size),
+        "timeout": f"{used.timeout_s:g}",
+    }
 
 
 def _split(texts: Iterable[str]) -> tuple[dict[str, str], list[str]]:

@@ -9,7 +9,7 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from offsetfs.cli.exit_codes import SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.exit_codes import FAILED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.storage import files
 
 if TYPE_CHECKING:
@@ -37,8 +37,24 @@ def attached(text: str, settings: ReadSettings | None = None) -> str:
     try:
         return reading.attach(text, settings or reading.DEFAULTS)
     except OSError as error:
-        is_wrong = error.errno in (errno.ENOENT, errno.EACCES, errno.EINVAL, errno.ENOTEMPTY)
-        raise Failure(f"{error.filename or text}: {error.strerror}", WRONG_CALL if is_wrong else SYSTEM) from error
+        raise Failure(f"{error.filename or text}: {error.strerror}", exit_code(error, text)) from error
+
+
+def exit_code(error: OSError, url: str) -> int:
+    """Return the exit code of a command that cannot use the archive at `url`; `error` is that of the store or the disk.
+
+    A wrong call: the URL does not fit, its bucket is missing, there is no archive or not the state that was asked for,
+    or credentials and permissions are missing. Failed: something else is in the way, or a part of the archive is
+    missing or damaged. Anything else, such as no answer, is an error of the system.
+    """
+    from offsetfs.archive.store_errors import MissingBucket
+
+    if isinstance(error, MissingBucket) or error.errno in (errno.EACCES, errno.EPERM, errno.ENOTEMPTY, errno.ENOTSUP):
+        return WRONG_CALL
+    if error.errno in (errno.ENOENT, errno.EINVAL):
+        about = str(error.filename or "").rstrip("/")
+        return WRONG_CALL if f"{url.rstrip('/')}/".startswith(f"{about}/") else FAILED
+    return FAILED if error.errno in (errno.EEXIST, errno.ESTALE) else SYSTEM
 
 
 def is_directory(path: str) -> bool:

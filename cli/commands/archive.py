@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetfs.cli import preflight
+from offsetfs.cli.arguments.archives import exit_code
 from offsetfs.cli.arguments.clusters import name_patterns
 from offsetfs.cli.arguments.named_partitions import no_topic
 from offsetfs.cli.arguments.object_stores import opened_store, store_options
 from offsetfs.cli.ending import until_signal
-from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.storage.errors import StorageError, counted, sentence
 
@@ -131,7 +132,7 @@ def command(
     def takes(topic: str) -> bool:
         return any(each.fullmatch(topic) for each in patterns)
 
-    with _reported(), bytes_progress("Archiving") as show:
+    with _reported(url), bytes_progress("Archiving") as show:
         directory = LogDirectory.open(log_directory, read_only=True)
         if names and not any(takes(each.topic) for each in directory.partitions()):
             raise no_topic(directory, names)
@@ -296,11 +297,11 @@ def _report(run: ArchiveRun) -> None:
 
 
 @contextlib.contextmanager
-def _reported() -> Iterator[None]:
+def _reported(url: str) -> Iterator[None]:
     """Turn what the store, the log directory and the disk refuse into a `Failure`."""
     try:
         yield
     except StorageError as error:
         raise Failure(printable(sentence(error)), FAILED) from error
     except OSError as error:
-        raise Failure(printable(sentence(error)), SYSTEM) from error
+        raise Failure(printable(sentence(error)), exit_code(error, url)) from error

@@ -54,7 +54,7 @@ def command(log_directory: str, topic: str, partitions: int, settings: tuple[str
     except StorageError as error:
         raise Failure(str(error), WRONG_CALL) from error
     wanted = [TopicPartition(topic, number) for number in range(partitions)]
-    preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
+    preflight.check_directory(log_directory, read_only=False, may_be_empty=True, may_begin=True)
     _check_not_a_partition(log_directory, topic)
     missing = _missing(log_directory, wanted, if_not_exists)
     if has_meta_properties(log_directory):

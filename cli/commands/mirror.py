@@ -131,6 +131,7 @@ def command(
     listener = _metrics_address(metrics, allow_anonymous=allow_anonymous)
     if not log_directory or "://" in log_directory:
         raise Failure(f"{log_directory!r}: a mirror is a local directory; give its path", WRONG_CALL)
+    created = _missing_directories(log_directory)
     try:
         os.makedirs(log_directory, exist_ok=True)
     except FileExistsError as error:
@@ -143,7 +144,41 @@ def command(
         ) from error
     preflight.check_mirror(log_directory)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    if created and not _has_answer(source, created):
+        return DONE
     return DONE if _mirror(log_directory, source, listener) else FAILED
+
+
+def _missing_directories(path: str) -> list[str]:
+    """Return a path and those above it that do not exist yet, the innermost first."""
+    missing, path = list[str](), os.path.abspath(path)
+    while not os.path.lexists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    return missing
+
+
+def _has_answer(source: MirrorSource, created: list[str]) -> bool:
+    """Wait for the cluster; `Failure`, or False after SIGTERM or Ctrl-C, and the directories `created` are removed.
+
+    No lock is needed: LOGDIR is not open yet, and rmdir(2) refuses one where another process has begun to write.
+    """
+    import trio
+
+    from offsetfs.client.errors import ClientError
+    from offsetfs.mirror.process import answers
+
+    has_answered = False
+    try:
+        has_answered = trio.run(answers, source)
+    except ClientError as error:
+        raise Failure(str(error)) from error
+    finally:
+        if not has_answered:
+            with contextlib.suppress(OSError):
+                for each in created:
+                    os.rmdir(each)
+    return has_answered
 
 
 def _metrics_address(text: str | None, *, allow_anonymous: bool) -> Address | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import logging
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -15,11 +14,11 @@ import click
 from offsetfs.broker.security_names import is_security_setting
 from offsetfs.broker.settings import SETTING_KINDS
 from offsetfs.cli import preflight
-from offsetfs.cli.arguments.archive_mounts import ArchiveMount, archive_mount
+from offsetfs.cli.arguments.archive_mounts import ArchiveMount, archive_mount, option_texts
 from offsetfs.cli.arguments.archives import attached, is_archive
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.arguments.settings_file import config_option, settings_path, with_file
-from offsetfs.cli.exit_codes import DONE, FAILED, INTERNAL, SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.exit_codes import DONE, FAILED, INTERNAL, SYSTEM, WRONG_CALL, Failure, of_os_error
 from offsetfs.cli.mounts import daemon_registry, stale_mount
 from offsetfs.cli.mounts.daemon_log import configure_log
 from offsetfs.cli.mounts.detach import ParentPipe, detach
@@ -163,7 +162,7 @@ def kafka_options(
 
     source = kafka_mount(log_directory, texts, settings_path(), ignored=ignored)
     try:
-        return source, MountOptions.parse(source.texts, sloppy=sloppy)
+        return source, dataclasses.replace(MountOptions.parse(source.texts, sloppy=sloppy), of_url=source.shown)
     except MountOptionError as error:
         raise Failure(str(error), WRONG_CALL) from error
 
@@ -173,7 +172,8 @@ def archive_options(
 ) -> tuple[ArchiveMount, MountOptions]:
     """Parse the URL of an archive and the values of -o; `Failure` if one is invalid."""
     archive = archive_mount(log_directory, texts)
-    return archive, parse_options(archive.texts, log_directory, sloppy=sloppy)
+    options = parse_options(archive.texts, log_directory, sloppy=sloppy)
+    return archive, dataclasses.replace(options, of_url=option_texts(archive.settings))
 
 
 def parse_options(texts: Sequence[str], log_directory: str, *, sloppy: bool = False) -> MountOptions:
@@ -416,8 +416,7 @@ class _Daemon:
         except StorageError as error:
             raise Failure(str(error), FAILED) from error
         except OSError as error:
-            code = WRONG_CALL if error.errno in (errno.EACCES, errno.EPERM) else SYSTEM
-            raise Failure(f"{error.filename or self._log_directory}: {error.strerror}", code) from error
+            raise Failure(f"{error.filename or self._log_directory}: {error.strerror}", of_os_error(error)) from error
 
     def _registered(self, device: int) -> daemon_registry.Daemon:
         pid = os.getpid()
@@ -427,7 +426,7 @@ class _Daemon:
             device,
             self.mount_point,
             self._log_directory,
-            {**self._options.texts(), **self._shown_options()},
+            self._options.texts(),
             directories=tuple(self._log_directories),
         )
         try:
@@ -435,11 +434,6 @@ class _Daemon:
         except OSError as error:  # the mount works without it, but `offsetfs umount` cannot wait for this process
             _log.warning("%s: %s", self._registry, error)
         return daemon
-
-    def _shown_options(self) -> dict[str, str]:
-        if self._source is not None:
-            return self._source.shown
-        return {} if self._archive is None else self._archive.shown
 
     def _publish(self, ending: str) -> None:
         """Report what is left to do to processes that wait for this daemon to end."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetfs.cli import preflight
-from offsetfs.cli.arguments.archives import is_archive
+from offsetfs.cli.arguments.archives import exit_code, is_archive
 from offsetfs.cli.arguments.clusters import (
     broker_addresses,
     bytes_per_second,
@@ -18,7 +18,7 @@ from offsetfs.cli.arguments.clusters import (
     time_ms,
 )
 from offsetfs.cli.arguments.object_stores import check_whole, opened_store, store_options
-from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.storage import files
 from offsetfs.storage.errors import StorageError, counted, sentence
@@ -170,7 +170,7 @@ def _restore_archive(url: str, path: str, selection: RestoreSelection, timeout_s
         except OSError as error:
             if error.errno == errno.ENOENT:
                 check_whole(url, settings)
-            raise Failure(printable(sentence(error)), FAILED if error.errno == errno.EEXIST else SYSTEM) from error
+            raise Failure(printable(sentence(error)), exit_code(error, url)) from error
     for partition, (start, end) in sorted(restored.partitions.items(), key=lambda each: str(each[0])):
         click.echo(f"{partition}: {_offsets(start, end)}")
     return DONE

@@ -134,7 +134,7 @@ def command(
     if is_archive(log_directory) and not read_only:
         raise Failure(f"{log_directory}: is an archive; add --read-only", WRONG_CALL)
     log_directory = attached(log_directory)
-    preflight.check_directory(log_directory, read_only=read_only, may_be_empty=not read_only)
+    preflight.check_directory(log_directory, read_only=read_only, may_be_empty=not read_only, may_begin=not read_only)
     handler = logging.StreamHandler()
     handler.addFilter(RepetitionFilter())
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", handlers=[handler])

@@ -18,7 +18,7 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached
-from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure, of_output
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.storage.errors import StorageError, counted, sentence
 
@@ -277,7 +277,7 @@ def _write_special(
             for line in _lines(session, statement, parameters):
                 target.write(line.encode() + b"\n")
     except OSError as error:
-        raise Failure(f"{output}: {error.strerror or error}", SYSTEM) from error
+        raise Failure(f"{output}: {error.strerror or error}", of_output(error)) from error
 
 
 @contextlib.contextmanager
@@ -360,7 +360,7 @@ def _replaced(output: str) -> Iterator[str]:
         yield path
         os.replace(path, target)
     except OSError as error:
-        raise Failure(f"{output}: {error.strerror or error}", SYSTEM) from error
+        raise Failure(f"{output}: {error.strerror or error}", of_output(error)) from error
     finally:
         for each in path, os.path.join(os.path.dirname(path), f"tmp_{os.path.basename(path)}"):  # DuckDB's own
             with contextlib.suppress(FileNotFoundError):

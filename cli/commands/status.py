@@ -250,6 +250,10 @@ def _mount_lines(mount: dict[str, Any], shows_all: bool) -> list[str]:
 def _options_of(options: dict[str, str], shows_all: bool) -> Iterator[tuple[str, str]]:
     """Yield the options that differ from the defaults, or all of them; ro stands in the line above."""
     defaults = MountOptions().texts()
+    if "cache-size" in options:
+        from offsetfs.cli.arguments.archive_mounts import option_texts
+
+        defaults |= option_texts()
     yield from ((n, v) for n, v in options.items() if shows_all or (n != "ro" and defaults.get(n) != v))
 
 

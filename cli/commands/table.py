@@ -198,7 +198,7 @@ def load(
     with _reported(), _opened(url, password_file, table, log_directory, may_create=False, remedy=remedy) as opened:
         opened.check_content()
         os.makedirs(log_directory, exist_ok=True)
-        preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
+        preflight.check_directory(log_directory, read_only=False, may_be_empty=True, may_begin=True)
         return _load(log_directory, opened, patterns, settings)
 
 

@@ -16,6 +16,7 @@ from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import is_archive
 from offsetfs.cli.arguments.named_partitions import partitions_of
 from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.terminal.findings import found
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.errors import InvalidName, NotALogDirectory, UnknownPartition, counted, sentence
@@ -78,6 +79,8 @@ def command(paths: tuple[str, ...], as_json: bool, strict: bool, inflate_max: in
         tally = _verify(selection(paths), report, inflate_max << 20)
     except (NotALogDirectory, UnknownPartition) as error:
         raise Failure(str(error), SYSTEM) from error
+    except OSError as error:  # 1, the code of a missing permission elsewhere, means damage here
+        raise Failure(printable(sentence(error)), SYSTEM) from error
     summary = _Summary(tally, severities[DAMAGE], severities[NOTICE], time.monotonic() - begun)
     click.echo(summary.as_json() if as_json else str(summary))
     return FINDINGS if summary.damage or (strict and summary.notices) else DONE
@@ -97,7 +100,9 @@ def _verify_archive(paths: tuple[str, ...], *, as_json: bool) -> int:
     def takes(partition: TopicPartition) -> bool:
         return not chosen or bool(chosen & {partition.topic, str(partition)})
 
-    done, found, read = VerifiedArchive(), 0, [0]
+    done, damage, read = VerifiedArchive(), 0, [0]
+
+    begun = time.monotonic()
 
     def on_bytes(count: int) -> None:
         read[0] += count
@@ -107,18 +112,20 @@ def _verify_archive(paths: tuple[str, ...], *, as_json: bool) -> int:
         store = opened_store(url)
         with bytes_progress("Verifying") as show:
             for finding in verify_archive(store, takes=takes, on_bytes=on_bytes, done=done):
-                found += 1
+                damage += 1
                 click.echo(json.dumps(dataclasses.asdict(finding)) if as_json else printable(str(finding)))
     except OSError as error:
         raise Failure(printable(sentence(error)), SYSTEM) from error
-    if not done.partitions and not found:
+    if not done.partitions and not damage:
         check_whole(url)
         remedy = "give the URL of an archive, and after it the names of topics or partitions"
         raise Failure(f"{url}: no partition of an archive is there; {remedy}", SYSTEM)
     counts = f"{counted(done.partitions, 'partition')}, {counted(done.segments, 'segment')}"
-    text = f"{counts}, {counted(done.objects, 'object')}, {size(done.bytes)}: {counted(found, 'finding')}"
-    click.echo(json.dumps({**dataclasses.asdict(done), "findings": found}) if as_json else text)
-    return FINDINGS if found else DONE
+    seconds = time.monotonic() - begun
+    text = f"{counts}, {counted(done.objects, 'object')}, {size(done.bytes)} in {seconds:.1f} s: {found(damage)}"
+    fields = {"kind": "summary", "damage": damage, "notices": 0, "seconds": round(seconds, 3)}
+    click.echo(json.dumps({**fields, **dataclasses.asdict(done)}) if as_json else text)
+    return FINDINGS if damage else DONE
 
 
 def _verify(wanted: Selection, report: Callable[[Finding], None], inflated_bytes_max: int) -> VerificationCounts:
@@ -196,12 +203,7 @@ class _Summary:
     seconds: float
 
     def __str__(self) -> str:
-        counts = (
-            f"{self.damage} damage" if self.damage else "",
-            counted(self.notices, "notice") if self.notices else "",
-        )
-        found = ", ".join(filter(None, counts))
-        return f"{self.tally} in {self.seconds:.1f} s: {found or 'nothing found'}"
+        return f"{self.tally} in {self.seconds:.1f} s: {found(self.damage, self.notices)}"
 
     def as_json(self) -> str:
         fields = {"kind": "summary", "damage": self.damage, "notices": self.notices, "seconds": round(self.seconds, 3)}

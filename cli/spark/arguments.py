@@ -42,7 +42,7 @@ def check_destination(path: str, master: str | None, topic: str, *, may_create: 
     _check_local(path, "a job that writes")
     if is_remote(master) or (may_create and not os.path.lexists(path)):
         return
-    preflight.check_directory(path, read_only=False, may_be_empty=True)
+    preflight.check_directory(path, read_only=False, may_be_empty=True, may_begin=True)
     if not may_create and all(partition.topic != topic for partition in partitions_of(path)):
         raise Failure(f"{topic}: {path} has no such topic; --partitions N creates it", WRONG_CALL)
 

@@ -15,6 +15,7 @@ import click
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.cli.spark import arguments as spark_arguments
 from offsetfs.cli.spark import session as spark_session
+from offsetfs.cli.terminal.findings import found
 from offsetfs.library.formatting import duration, size
 from offsetfs.storage.errors import counted
 
@@ -152,8 +153,8 @@ def verify(source: str, partitions: tuple[str, ...], master: str | None, conf: t
         for finding in result.findings:
             click.echo(finding)
         seconds = duration(time.monotonic() - begun)
-        damaged = f", {result.damage} of them damage" if result.damage else ""
-        click.echo(f"{result.tally} in {seconds}: {counted(len(result.findings), 'finding')}{damaged}")
+        text = found(result.damage, len(result.findings) - result.damage)
+        click.echo(f"{result.tally} in {seconds}: {text}")
     return FOUND if result.damage else DONE
 
 

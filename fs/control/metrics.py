@@ -29,8 +29,8 @@ from offsetfs.library.durations import cumulative_buckets
 
 PREFIX = "offsetfs_"
 OTHERS = "(others)"
-TASK_LABEL = "duty"
-"""The label of a background task, and part of the names of its metrics. Dashboards use it, so it stays."""
+TASK_LABEL = "task"
+"""The label of a background task, such as retention."""
 
 COUNTER = CounterMetricFamily
 GAUGE = GaugeMetricFamily
@@ -108,7 +108,7 @@ def _of_task(name: str, help_text: str, attribute: str) -> MountMetric:
     def values(report: Report) -> Mapping[str, float]:
         return {task: getattr(each, attribute) for task, each in report.tasks.items()}
 
-    return MountMetric(f"{TASK_LABEL}_{name}", COUNTER, help_text, TASK_LABEL, values)
+    return MountMetric(f"background_task_{name}", COUNTER, help_text, TASK_LABEL, values)
 
 
 MOUNT_METRICS = (

@@ -64,7 +64,7 @@ def test_a_directory_is_archived_verified_and_restored(source: Path, store: Obje
     again = run("archive", str(source), store.url)
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
     verified = run("verify", store.url)
-    assert (verified.returncode, verified.stdout.endswith(": 0 findings\n")) == (0, True)
+    assert (verified.returncode, verified.stdout.endswith(" s: nothing found\n")) == (0, True)
     restored = run("restore", store.url, str(tmp_path / "target"), "--topic", "orders")
     assert (restored.returncode, restored.stdout) == (0, "orders-0: offsets 0 to 49\n")
     assert values(tmp_path / "target") == values(source)
@@ -261,11 +261,11 @@ def test_follow_archives_what_arrives_until_it_is_ended(source: Path, store: Obj
 def test_wrong_input_is_one_sentence(source: Path, store: ObjectStore, tmp_path: Path) -> None:
     for words, code, text in (
         (["archive", str(source), "/tmp/x"], 1, "is no URL of object storage; write s3://"),
-        (["archive", str(source), "s3://no-such-bucket/x"], 2, "there is no such bucket; create it"),
+        (["archive", str(source), "s3://no-such-bucket/x"], 1, "there is no such bucket; create it"),
         (["archive", str(tmp_path / "none"), store.url], 1, "there is no such directory"),
         (
             ["restore", store.url, str(tmp_path / "t")],
-            2,
+            1,
             "is no archive of offsetfs: it has no object offsetfs-archive.json",
         ),
         (
@@ -295,6 +295,31 @@ def test_wrong_input_is_one_sentence(source: Path, store: ObjectStore, tmp_path:
     ):
         done = run(*words)
         assert (done.returncode, text in done.stderr, done.stderr.count("\n")) == (code, True, 1), done.stderr
+
+
+def test_a_time_before_the_archive_is_a_wrong_call(source: Path, store: ObjectStore, tmp_path: Path) -> None:
+    assert run("archive", str(source), store.url).returncode == 0
+    done = run("restore", store.url, str(tmp_path / "target"), "--as-of", "2001-01-01")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "has no partition of these topics at that time" in done.stderr
+    assert not (tmp_path / "target").exists()
+
+
+def test_missing_credentials_are_a_wrong_call_for_each_command(
+    source: Path, store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for words in (
+        ["archive", str(source), store.url],
+        ["restore", store.url, str(tmp_path / "target")],
+        ["ls", store.url],
+        ["sql", store.url, "SELECT 1"],
+    ):
+        done = run(*words)
+        assert (done.returncode, "no credentials were found" in done.stderr) == (1, True), done.stderr
 
 
 def test_the_url_of_a_partition_and_the_address_of_a_broker_are_explained(

@@ -76,6 +76,20 @@ ALL = b"".join(line + b"\n" for line in LINES)
 EIO, EACCES = "Input/output error", "Permission denied"
 
 
+def test_config_of_a_mounted_archive_has_its_options(archived: str, faults: S3Faults, tmp_path: Path) -> None:
+    with mounted(archived, tmp_path / "mnt", "cache-size=1m", f"cache={tmp_path}/cache") as mount:
+        config = (mount / ".offsetfs" / "config").read_text().split("[")[1]
+        words = [sys.executable, "-m", "offsetfs", "status", str(mount)]
+        status = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS_MAX).stdout
+        for option in f"cache={tmp_path}/cache", "cache-size=1048576", f"timeout={TIMEOUT_S}":
+            assert f"\n{option}\n" in config
+            assert option in status
+    with mounted(archived, tmp_path / "mnt") as mount:
+        assert "\ncache-size=10737418240\n" in (mount / ".offsetfs" / "config").read_text()
+        status = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS_MAX).stdout
+        assert f"timeout={TIMEOUT_S}" in status and "cache-size" not in status
+
+
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [

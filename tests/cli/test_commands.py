@@ -109,7 +109,7 @@ def test_a_wrong_call_is_one_sentence_and_code_1(
     [
         (Failure("no", 32), 32, "offsetfs status: no\n"),
         (KeyboardInterrupt(), 8, "offsetfs status: interrupted\n"),
-        (PermissionError(13, "Permission denied", "/x"), 2, "offsetfs status: /x: Permission denied\n"),
+        (PermissionError(13, "Permission denied", "/x"), 1, "offsetfs status: /x: Permission denied\n"),
         (OSError(28, "No space left on device"), 2, "offsetfs status: No space left on device\n"),
         (ValueError("odd"), 4, "offsetfs status: internal error: ValueError('odd')\n"),
         (None, 0, ""),

@@ -288,6 +288,31 @@ def test_a_wrong_argument_is_one_sentence_that_names_it_and_what_would_be_right(
     assert err.count("\n") == 1 and err.startswith(f"offsetfs {arguments[0]}"), err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "may_begin"),
+    [
+        (("sql", "{}", "SELECT 1"), False),
+        (("clean", "{}"), False),
+        (("config", "{}", "orders"), False),
+        (("truncate", "{}", "orders-0", "3"), False),
+        (("delete", "{}", "orders", "--yes"), False),
+        (("delete-records", "{}", "orders-0=3"), False),
+        (("convert", "{}"), False),
+        (("ls", "{}"), False),
+        (("create", "{}", "orders"), True),
+    ],
+    ids=lambda each: each[0] if isinstance(each, tuple) else "",
+)
+def test_an_empty_directory_is_suggested_only_where_partitions_can_be_made(
+    tmp_path: Path, said: Said, arguments: tuple[str, ...], may_begin: bool
+) -> None:
+    path = os.fspath(tmp_path / "no")
+    code, _, err = said(*(each.format(path) for each in arguments))
+    assert code == exit_codes.WRONG_CALL
+    wanted = "give a log directory, or an empty one" if may_begin else "give a log directory"
+    assert err.removeprefix(f"offsetfs {arguments[0]}: ") == f"{path}: there is no such directory; {wanted}\n"
+
+
 def test_nothing_to_delete_is_no_mistake(log: Path, said: Said) -> None:
     assert said("delete-records", log, "orders-0=0") == (0, "orders-0: begins at 0 already; nothing to delete\n", "")
 

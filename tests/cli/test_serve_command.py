@@ -178,7 +178,7 @@ def test_a_directory_that_cannot_be_opened_is_a_sentence(
         raise PermissionError(errno.EACCES, "Permission denied", str(logs / ".lock"))
 
     monkeypatch.setattr(LogDirectory, "open", refuse)
-    assert run(["serve", str(logs)]) == exit_codes.SYSTEM
+    assert run(["serve", str(logs)]) == exit_codes.WRONG_CALL
     assert capsys.readouterr().err == f"offsetfs serve: {logs}/.lock: Permission denied\n"
 
 

@@ -177,7 +177,7 @@ def test_explain_names_ranges_and_columns_as_the_page_shows(logs: str, capsys: p
         (("SELECT length(key) FROM orders",), 1, "\n    Candidate functions:"),
         (("SELECT 1", "-p", "day"), 1, "--param 'day' is not NAME=VALUE"),
         (("SELECT 1", "--format", "parquet"), 1, "--format parquet needs a file: -o FILE"),
-        (("SELECT 1", "-o", "/no/such/place.csv"), 2, "/no/such/place.csv: No such file or directory"),
+        (("SELECT 1", "-o", "/no/such/place.csv"), 1, "/no/such/place.csv: No such file or directory"),
         (
             ("SELECT 1", "-o", "rows.csv.gz"),
             1,

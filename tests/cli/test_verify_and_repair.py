@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import importlib
 import json
 import os
 import subprocess
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from offsetfs.cli import exit_codes, run
+from offsetfs.cli.terminal.findings import found
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN
 from offsetfs.storage.lock import DirectoryLock
 
@@ -38,6 +41,22 @@ def test_a_sound_directory_exits_with_0_and_a_summary(golden: Path, capsys: pyte
     assert all(": notice: unknown-partition: " in line for line in notices)
     assert summary.startswith("28 partitions, 57 segments, 910 batches, 8937 records, 1657998 bytes in ")
     assert summary.endswith(f": {len(notices)} notices")
+
+
+def test_the_counts_of_findings_have_one_wording() -> None:
+    assert found(0) == "nothing found"
+    assert (found(2), found(2, 1), found(0, 3)) == ("2 damage", "2 damage, 1 notice", "3 notices")
+
+
+def test_a_directory_that_may_not_be_read_is_no_damage(
+    golden: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/x")
+
+    monkeypatch.setattr(importlib.import_module("offsetfs.cli.commands.verify"), "_verify", refuse)
+    assert run(["verify", os.fspath(golden)]) == 2
+    assert capsys.readouterr().err == "offsetfs verify: /x: Permission denied\n"
 
 
 def test_notices_count_when_asked_to(golden: Path) -> None:

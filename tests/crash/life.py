@@ -181,7 +181,7 @@ class Life:
             self.say(f"raising {log.partition} {offset}")
             self.say(f"start {log.partition} {log.delete_records(offset)}")
 
-    def do_duties(self) -> None:
+    def run_background_tasks(self) -> None:
         """Retention, compaction, removal of what waits for it: all that is due, or could be done."""
         logs = [self._log(partition) for partition in self.directory.partitions()]
         deleted = [log for log in logs if log.config.is_deleted]
@@ -247,7 +247,7 @@ _CHOICES = {
     Life.make: 3,
     Life.reopen: 2,
     Life.delete_records: 2,
-    Life.do_duties: 4,
+    Life.run_background_tasks: 4,
     Life.drop: 1,
 }
 _CHOICES_OF_NEIGHBOR = {Life.fill: 12, Life.free: 4, Life.read: 30}

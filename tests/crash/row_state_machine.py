@@ -294,7 +294,7 @@ class Machine(RuleBasedStateMachine):
         assert len(set(clean)) == len(clean), "a key twice in what is clean"
 
     @rule(now=st.booleans())
-    def do_duties(self, now: bool) -> None:
+    def run_background_tasks(self, now: bool) -> None:
         """All that a mount does in the background, at once."""
         failed: list[str] = []
         BackgroundTasks(self.directory, lambda done: failed.append(str(done)) if done.error else None).run_all(now=now)

@@ -65,7 +65,7 @@ def _retains(life: Life) -> None:
     """Delete records, and with them the segments below; then the partition."""
     _prepared(life, "orders-0")
     life.delete_records()
-    life.do_duties()
+    life.run_background_tasks()
     life.drop()
     life.close()
     life.say("closed")

@@ -99,6 +99,17 @@ def test_records_of_the_cluster_are_followed_in_a_read_only_mount(
     assert f"is mounted at {root}" in capsys.readouterr().err
 
 
+def test_config_of_a_mounted_cluster_has_its_options(
+    source: offsetfs.EmbeddedBroker, mount: Any, tmp_path: Path
+) -> None:
+    url = f"kafka://{source.bootstrap_servers}/"
+    mounted = mount(url, f"topic=orders,from=latest,cache={tmp_path}/cache")
+    shown = (mounted.path / ".offsetfs" / "config").read_text().split("[")[1].splitlines()
+    assert {f"source={url}", "topic=orders", "from=latest", f"cache={tmp_path}/cache", "ro"} <= {
+        each.rstrip("=") for each in shown
+    }
+
+
 def test_the_next_mount_of_the_cluster_resumes_in_the_user_cache(
     source: offsetfs.EmbeddedBroker, mount: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -139,7 +139,7 @@ def test_the_mount_has_its_numbers() -> None:
     assert reported[("offsetfs_sync_duration_seconds_bucket", ("le", "+Inf"))] == 3
     assert reported[("offsetfs_sync_duration_seconds_sum",)] == 0.0017
     assert reported[("offsetfs_cache_hits_total", ("cache", "blocks"))] == 3
-    assert reported[("offsetfs_duty_freed_bytes_total", ("duty", "retention"))] == 300
+    assert reported[("offsetfs_background_task_freed_bytes_total", ("task", "retention"))] == 300
     assert all("mount" in labels for each in seen.values() for labels, _ in each)
 
 

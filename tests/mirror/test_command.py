@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trio
 from mirror_process import MirrorProcess, batches_of, mirrored_end, wait_until
 
 import offsetfs
 from offsetfs import cli
 from offsetfs.cli.commands.mirror import Terminal
 from offsetfs.cli.terminal.progress import CLEAR_LINE
+from offsetfs.client.errors import ClientError
+from offsetfs.mirror import process
 from offsetfs.mirror.status import MirrorStatus, PartitionStatus
 from offsetfs.storage import LogDirectory, TopicPartition
 
@@ -132,6 +137,38 @@ def test_no_broker_answers(tmp_path: Path) -> None:
     done = MirrorProcess("127.0.0.1:1", tmp_path / "mirror").once()
     assert done.returncode == 32
     assert done.stderr.startswith("offsetfs mirror: ") and "127.0.0.1:1: Connection refused" in done.stderr
+
+
+def test_a_cluster_that_does_not_answer_leaves_no_new_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "there").mkdir()
+    for path in tmp_path / "a" / "b", tmp_path / "there" / "mirror", tmp_path / "there":
+        assert cli.run(["mirror", "127.0.0.1:1", str(path)]) == 32
+        assert "127.0.0.1:1: Connection refused" in capsys.readouterr().err
+    assert [each.name for each in tmp_path.iterdir()] == ["there"]
+    assert {each.name for each in (tmp_path / "there").iterdir()} <= {".lock"}
+
+
+def test_a_new_directory_where_another_process_writes_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(source: object) -> str:
+        (tmp_path / "mirror" / ".lock").touch()
+        raise ClientError("no broker answers")
+
+    monkeypatch.setattr(process, "cluster_id", refused)
+    assert cli.run(["mirror", "127.0.0.1:1", str(tmp_path / "mirror")]) == 32
+    assert (tmp_path / "mirror" / ".lock").exists()
+
+
+def test_a_signal_before_the_cluster_answers_ends_the_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def waiting(source: object) -> str:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await trio.sleep_forever()
+        return ""
+
+    monkeypatch.setattr(process, "cluster_id", waiting)
+    assert cli.run(["mirror", "127.0.0.1:1", str(tmp_path / "mirror")]) == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def status_of(lag: int | None, received: int, failure: str | None = None) -> MirrorStatus:

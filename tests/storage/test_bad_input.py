@@ -47,7 +47,7 @@ def left_by_a_death(path: Path, directory: LogDirectory) -> Path:
     return copy
 
 
-def do_duties(directory: LogDirectory) -> None:
+def run_background_tasks(directory: LogDirectory) -> None:
     failed: list[TaskResult] = []
     BackgroundTasks(directory, lambda done: failed.append(done) if done.error else None).run_all(now=True)
     assert failed == []
@@ -81,7 +81,7 @@ def test_records_of_any_time_are_kept_and_found(
         log.append(sealed(value(number), time))
         log.check()
     check_times(log, times)
-    do_duties(directory)
+    run_background_tasks(directory)
     left = left_by_a_death(path, directory)
     for again in (left, left):  # recovered, and opened once more after a clean end
         directory, log = opened(again)
@@ -117,7 +117,7 @@ def test_whatever_the_time_of_day_what_is_appended_is_there(tmp_path: Path, ms: 
             break  # no clock shows a time before 1970: the mount never gives one
         log.append(sealed(value(number)))
         log.check()
-    do_duties(directory)
+    run_background_tasks(directory)
     clock.jump_to(1_800_000_000_000)
     assert values_of(log)[-1:] or policy != "delete"
     directory.close()
@@ -161,7 +161,7 @@ def test_a_log_lives_with_settings_at_their_limits(tmp_path: Path, settings: dic
         log.check()
     expected = [value(number) for number in range(taken)]
     assert values_of(log) == expected
-    do_duties(directory)
+    run_background_tasks(directory)
     left = left_by_a_death(path, directory)
     for again in (left, left):
         directory, log = opened(again)
@@ -191,7 +191,7 @@ def test_a_topic_that_keeps_nothing_goes_on_all_the_same(tmp_path: Path, setting
     for number in range(COUNT):
         assert log.append(sealed(value(number), clock.ms)).base_offset == number
         clock.advance(10_000)
-        do_duties(directory)
+        run_background_tasks(directory)
         log.check()
     assert (log.log_start_offset, log.next_offset, values_of(log)) == (COUNT, COUNT, [])
     directory.close()
@@ -232,6 +232,6 @@ def test_a_checkpoint_that_lies_loses_nothing_and_ends_nothing(
         log.check()
     except OffsetOutOfRange:
         assert lie == OFFSET_MAX, "no offset is left"
-    do_duties(directory)
+    run_background_tasks(directory)
     directory.close()
     opened(tmp_path)[0].close()
