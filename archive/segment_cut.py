@@ -8,7 +8,7 @@ Nothing is replaced or deleted: parts before the cut are named again, the beginn
 an object of its own, and so does the side object with the indexes of what is left. Earlier states keep the whole
 segment. The parts up to the cut are downloaded one after the other, and compared with their SHA-256.
 
-The ends of the segment are those that Kafka's LogSegment.truncateTo leaves: batches are kept whole or not at all.
+It ends as after Kafka's LogSegment.truncateTo: batches are kept whole or not at all.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def cut(
     are durable on return; readers see no change before a state names them. OSError EEXIST if a batch has offsets on
     both sides of `end` or cannot be read, EIO for an object that does not match its SHA-256, and those of the store.
     """
-    log = _ArchivedLog(objects.store, segment)
+    log = _ArchivedLog(objects.store, segment, f"{objects.store.url}/{partition}")
     try:
         prefix = measure_prefix(log, segment.size, segment.base_offset, end, interval_bytes=interval_bytes)
     except StorageError as error:
@@ -96,8 +96,9 @@ class _ArchivedLog(ReadOnlyFile):
 
     __slots__ = ("_loaded", "_segment", "_store", "starts")
 
-    def __init__(self, store: ObjectStore, segment: ArchivedSegment) -> None:
-        super().__init__(f"{store.url}/{segment.side.stored.key}")
+    def __init__(self, store: ObjectStore, segment: ArchivedSegment, url: str) -> None:
+        """`url`: of the partition, for errors."""
+        super().__init__(url)
         self.starts = [0, *accumulate(part.size for part in segment.parts)]
         self._loaded: OrderedDict[int, bytes] = OrderedDict()
         self._store = store

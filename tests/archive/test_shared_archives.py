@@ -317,7 +317,7 @@ def test_an_archived_segment_is_cut_where_the_log_of_a_replica_begins(
 def test_a_cut_segment_has_compressed_batches_of_any_parts_and_blocks(
     opened: Opened, store: ObjectStore, tmp_path: Path, part_bytes: int
 ) -> None:
-    """Cut at each batch of a segment, with parts that begin inside of batches; blocks end in the part before or behind."""
+    """Parts begin inside of batches, or at them; the cut is in the first block, a later one, or at the last batch."""
     leader = opened("leader")
     settings = {"segment.bytes": "400000"}
     leader.create_partitions([ORDERS], settings, topic_id=TOPIC_ID)
