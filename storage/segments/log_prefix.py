@@ -12,7 +12,7 @@ from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.files import File
 from offsetfs.storage.records.format import batch_chain
 from offsetfs.storage.segments.segment_indexes import IndexBuilder
-from offsetfs.storage.units import Offset, Timestamp
+from offsetfs.storage.units import Timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class LogPrefix:
     time_index: bytes
 
 
-def measure_prefix(log: File, size: int, base_offset: Offset, end: Offset, *, interval_bytes: int) -> LogPrefix:
+def measure_prefix(log: File, size: int, base_offset: int, end: int, *, interval_bytes: int) -> LogPrefix:
     """Return what the first `size` bytes of a log file have before the offset `end`: the batches [base_offset, end).
 
     `interval_bytes`: `index.interval.bytes`. All batches before `end` are read. `MalformedBatch` if a batch has
@@ -46,4 +46,4 @@ def measure_prefix(log: File, size: int, base_offset: Offset, end: Offset, *, in
         builder.add(position, header)
         kept = position + header.size
     builder.finish()
-    return LogPrefix(kept, builder.max_timestamp[0], bytes(builder.offsets), bytes(builder.times))
+    return LogPrefix(kept, Timestamp(builder.max_timestamp[0]), bytes(builder.offsets), bytes(builder.times))

@@ -403,6 +403,43 @@ def test_a_take_over_that_is_killed_before_its_state_changes_nothing_and_is_run_
     check_cut(leader, store, tmp_path / "target")
 
 
+def test_a_take_over_without_a_part_of_the_cut_segment_changes_nothing_and_names_it(
+    opened: Opened, store: ObjectStore
+) -> None:
+    leader, follower = opened("leader"), opened("follower")
+    create(leader, ORDERS, 40)
+    archive(leader, store)
+    cut = newest(store).segments[1]
+    replicate(leader, follower, first=cut.base_offset + 2)
+    data, key = store.read(cut.parts[0].key), cut.parts[0].key
+    store.delete([key])
+    (error,) = archive(follower, store, takes_over=True).failed.values()
+    assert key in str(error)
+    assert (newest(store).directory, states(store)) == ("leader", [1])
+    store.put(key, data)
+    assert archive(follower, store, takes_over=True).failed == {}
+    assert findings(store) == []
+
+
+def test_a_reader_of_an_archive_sees_all_records_while_a_segment_is_cut(opened: Opened, store: ObjectStore) -> None:
+    leader, follower = opened("leader"), opened("follower")
+    create(leader, ORDERS, 40)
+    archive(leader, store)
+    wanted = batches(leader.log(ORDERS))
+    replicate(leader, follower, first=newest(store).segments[1].base_offset + 2)
+    reading.attach(store.url, ReadSettings(cache_size=0, refresh_s=0))
+    try:
+        with contextlib.closing(LogDirectory.open(store.url, read_only=True)) as directory:
+            log = directory.log(ORDERS)
+            assert batches(log) == wanted
+            assert archive(follower, store, takes_over=True).failed == {}
+            for _ in range(3):  # the state is read again beside the reader
+                log.refresh(is_forced=True)
+                assert [bytes(each.data) for each in LogReader(log).batches()] == wanted
+    finally:
+        reading.detach(store.url)
+
+
 def test_a_replica_that_begins_inside_of_an_archived_batch_does_not_take_over(
     opened: Opened, store: ObjectStore
 ) -> None:
