@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from planted_logs import data, marker, sealed, sealed_records
+from planted_logs import batch, data, marker, sealed, sealed_records
 
 from offsetfs.archive import ownership, reading
 from offsetfs.archive.archiver import DEFAULT_SIZES, Archiver, ArchiveRun
 from offsetfs.archive.expiry import Expired, expire
 from offsetfs.archive.manifest import ArchivedSegment, PartitionManifest
 from offsetfs.archive.numbered_documents import NumberedDocuments
-from offsetfs.archive.object_store import ObjectStore
+from offsetfs.archive.object_store import ObjectStore, StoreSettings
 from offsetfs.archive.reading import ReadSettings
 from offsetfs.archive.restoring import ArchiveRestore, RestoreSelection
 from offsetfs.archive.segment_upload import ObjectSizes
@@ -276,10 +276,10 @@ def check_cut(leader: LogDirectory, store: ObjectStore, target: Path) -> None:
                 log = directory.log(ORDERS)
                 assert batches(log) == wanted
                 for offset in range(log.next_offset):
-                    batch, own = log.batch_at(offset), leader.log(ORDERS).batch_at(offset)
-                    assert batch is not None
+                    found, own = log.batch_at(offset), leader.log(ORDERS).batch_at(offset)
+                    assert found is not None
                     assert own is not None
-                    assert bytes(batch.data) == bytes(own.data)
+                    assert bytes(found.data) == bytes(own.data)
     finally:
         reading.detach(store.url)
 
@@ -438,6 +438,25 @@ def test_a_reader_of_an_archive_sees_all_records_while_a_segment_is_cut(opened: 
                 assert [bytes(each.data) for each in LogReader(log).batches()] == wanted
     finally:
         reading.detach(store.url)
+
+
+def test_a_replica_that_begins_in_a_gap_of_compaction_takes_over(
+    opened: Opened, store: ObjectStore, tmp_path: Path
+) -> None:
+    """Before the first batch of an archived segment, and between two: the batches there are all in one place."""
+    for first, ends in ((3, [9]), (7, [7, 9])):
+        leader, follower = opened(f"leader-{first}"), opened(f"follower-{first}")
+        place = ObjectStore(f"{store.url}-{first}", StoreSettings(timeout_s=10))
+        leader.create_partitions([ORDERS], {}, topic_id=TOPIC_ID)
+        for offset in (5, 8):
+            leader.log(ORDERS).append_replicated(batch(offset, b"%d" % offset))
+        assert archive(leader, place).failed == {}
+        replicate(leader, follower, first=first)
+        assert archive(follower, place, takes_over=True).failed == {}
+        assert ([each.end for each in newest(place).segments], findings(place)) == (ends, [])
+        ArchiveRestore(place, str(tmp_path / f"target-{first}"), RestoreSelection()).run()
+        with contextlib.closing(LogDirectory.open(str(tmp_path / f"target-{first}"), read_only=True)) as directory:
+            assert batches(directory.log(ORDERS)) == batches(leader.log(ORDERS))
 
 
 def test_a_replica_that_begins_inside_of_an_archived_batch_does_not_take_over(
