@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kafka_tools import dump_log_segments
 from planted_logs import batch, data, marker, sealed, sealed_records
 
 from offsetfs.archive import ownership, reading
@@ -284,6 +286,17 @@ def check_cut(leader: LogDirectory, store: ObjectStore, target: Path) -> None:
         reading.detach(store.url)
 
 
+def check_with_kafkas_tool(partition: Path) -> None:
+    """Kafka's own tool finds valid batches in the log files, and indexes that fit them."""
+    logs = sorted(partition.glob("*.log"))
+    found = re.findall(r"isvalid: (\w+)", dump_log_segments(logs, "--deep-iteration").stdout)
+    assert len(found) >= len(logs)
+    assert set(found) == {"true"}
+    indexes = [each for each in sorted(partition.glob("*index")) if each.stat().st_size]
+    done = dump_log_segments(indexes, "--verify-index-only")
+    assert not re.search("ismatch|not found|out of order", done.stdout + done.stderr)
+
+
 def test_an_archived_segment_is_cut_where_the_log_of_a_replica_begins(
     opened: Opened, store: ObjectStore, tmp_path: Path
 ) -> None:
@@ -301,6 +314,7 @@ def test_an_archived_segment_is_cut_where_the_log_of_a_replica_begins(
     assert after.segments[1].is_sealed
     assert objects <= set(store.objects("orders-0/segments"))  # none was replaced or deleted
     check_cut(leader, store, tmp_path / "target")
+    check_with_kafkas_tool(tmp_path / "target" / "orders-0")
     # It goes on, and the earlier state is as it was.
     append(leader, ORDERS, 3)
     replicate(leader, follower)
@@ -335,6 +349,7 @@ def test_a_cut_segment_has_compressed_batches_of_any_parts_and_blocks(
         assert archive(follower, store, takes_over=True, sizes=sizes).failed == {}
         assert first in [each.end for each in newest(store).segments]
         check_cut(leader, store, tmp_path / f"target-{first}")
+    check_with_kafkas_tool(tmp_path / "target-12" / "orders-0")
 
 
 def test_a_cut_segment_keeps_the_aborted_transactions_before_the_cut(
