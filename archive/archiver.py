@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from offsetfs.archive import marker
+from offsetfs.archive import marker, segment_cut
 from offsetfs.archive.archived_objects import UNPUBLISHED_S_MAX, ArchivedObjects
 from offsetfs.archive.manifest import ArchivedSegment, PartitionManifest
 from offsetfs.archive.numbered_documents import NumberedDocuments, running_s
@@ -308,11 +308,12 @@ class Archiver:
             directory, *_ = self._ids_of(self._directory.directory_of(partition))
             is_taken_over = previous is not None and previous.directory not in ("", *self.directory_ids())
             checks_all = self._checks_all or is_taken_over  # files of another directory say nothing about those here
+            older = []
+            if previous is not None:
+                older = self._older(partition, state, previous, is_taken_over=is_taken_over)
             segments = self._upload(partition, state, previous, sizes, until_s, checks_all=checks_all)
             is_complete = len(segments) == len(state.segments)
             first = segments[0].base_offset
-            # Those before the first one of the source: retention has removed them there.
-            older = [] if previous is None else [each for each in previous.segments if _is_before(each, first)]
             manifest = PartitionManifest(
                 partition=partition,
                 time_ms=self._clock.now_ms(),
@@ -326,6 +327,28 @@ class Archiver:
                 directory=directory,
             )
             return first, manifest, is_complete
+
+    def _older(
+        self, partition: TopicPartition, state: LogState, previous: PartitionManifest, *, is_taken_over: bool
+    ) -> list[ArchivedSegment]:
+        """Return the archived segments before the first one of the source: retention has removed them there.
+
+        A replica that takes over may begin inside of one, of which the beginning stays.
+        """
+        first = state.segments.first
+        older = [each for each in previous.segments if _is_before(each, first.base_offset)]
+        for each in previous.segments if is_taken_over else ():
+            if each.base_offset < first.base_offset < each.end:
+                beginning = segment_cut.cut(
+                    self._objects,
+                    str(partition),
+                    each,
+                    first.base_offset,
+                    block_bytes=previous.block_bytes,
+                    interval_bytes=first.config.index_interval_bytes,
+                )
+                older += [] if beginning is None else [beginning]
+        return older
 
     def _upload(
         self,

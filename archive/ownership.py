@@ -11,7 +11,7 @@ would upload all of it each time, and lose the segments that only the archive ha
     another one, other or unknown id       refuses it: topics are not mixed
 
 Another directory takes a partition over only when it is asked to, and of the same topic only if its log continues what
-is archived.
+is archived. An archived segment inside of which that log begins is cut there.
 """
 
 from __future__ import annotations
@@ -67,7 +67,10 @@ class Replica:
         raise OSError(errno.ESTALE, f"{offsets}, {owner}: {advice}", self.url)
 
     def check_continues(self, previous: PartitionManifest, store: ObjectStore) -> None:
-        """Raise OSError EEXIST unless the log continues a state of the same topic, of which nothing is hidden then."""
+        """Raise OSError EEXIST unless the log continues a state of the same topic.
+
+        It may begin inside of an archived segment, which is cut there then (`segment_cut`).
+        """
         log, end = self.log, previous.end
         if log.next_offset < end:
             reason = f"ends at offset {log.next_offset}, the archive at {end}: take it over when it has caught up"
@@ -76,11 +79,6 @@ class Replica:
         if first < end:
             self._check_epochs(previous)
             self._check_last_batch(previous, store)
-        for segment in previous.segments:
-            if segment.base_offset < first < segment.end:
-                hidden = f"inside of a segment of the archive, whose offsets {segment.base_offset} to {first - 1}"
-                advice = "archive into another URL"
-                raise OSError(errno.EEXIST, f"begins at offset {first}, {hidden} it does not have: {advice}", log.path)
 
     def _check_epochs(self, previous: PartitionManifest) -> None:
         if not previous.leader_epochs:

@@ -32,8 +32,8 @@ from offsetfs.storage.segments import Segment
 
 _INDEX_ENTRY = struct.Struct(">ii")  # relative offset, position
 _TIME_ENTRY = struct.Struct(">qi")  # timestamp, relative offset
-_TRANSACTION_ENTRY = struct.Struct(">hqqqq")  # version, producer id, first, last and last stable offset
-_CHECKSUM_BYTES = 4
+TRANSACTION_ENTRY = struct.Struct(">hqqqq")  # version, producer id, first, last and last stable offset
+CHECKSUM_BYTES = 4
 MERGED = 8
 """How many parts in a row of one class of sizes are merged."""
 
@@ -142,8 +142,8 @@ class SegmentUpload:
                     raise
                 first, data = 0, b""  # it is damaged or lost: all blocks are read again
             for number in range(first):
-                at = start + number * _CHECKSUM_BYTES
-                self._crcs[number] = data[at : at + _CHECKSUM_BYTES]
+                at = start + number * CHECKSUM_BYTES
+                self._crcs[number] = data[at : at + CHECKSUM_BYTES]
         # The blocks that parts have uploaded before, but whose end is in this one, or that could not be taken over.
         for number in range(first, -(-begin // self._sizes.block_bytes)):
             position = number * self._sizes.block_bytes
@@ -177,12 +177,12 @@ class SegmentUpload:
         index = [each for each in opened.index.entries() if each[1] < self._size]
         times = [each for each in opened.time_index.entries() if each[1] < self._end]
         transactions = _content(self._segment.path(".txnindex"))
-        transactions = transactions[: len(transactions) // _TRANSACTION_ENTRY.size * _TRANSACTION_ENTRY.size]
-        aborted = [each for each in _TRANSACTION_ENTRY.iter_unpack(transactions) if each[3] < self._end]
+        transactions = transactions[: len(transactions) // TRANSACTION_ENTRY.size * TRANSACTION_ENTRY.size]
+        aborted = [each for each in TRANSACTION_ENTRY.iter_unpack(transactions) if each[3] < self._end]
         sections = [
             b"".join(_INDEX_ENTRY.pack(offset - base, position) for offset, position in index),
             b"".join(_TIME_ENTRY.pack(timestamp, offset - base) for timestamp, offset in times),
-            b"".join(_TRANSACTION_ENTRY.pack(*each) for each in aborted),
+            b"".join(TRANSACTION_ENTRY.pack(*each) for each in aborted),
             _content(self._segment.path(".snapshot")),
             b"".join(self._crcs[number] for number in range(-(-self._size // self._sizes.block_bytes))),
         ]

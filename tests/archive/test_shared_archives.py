@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import random
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from planted_logs import sealed
+from kafka_tools import dump_log_segments
+from planted_logs import batch, data, marker, sealed, sealed_records
 
-from offsetfs.archive import ownership
-from offsetfs.archive.archiver import Archiver, ArchiveRun
+from offsetfs.archive import ownership, reading
+from offsetfs.archive.archiver import DEFAULT_SIZES, Archiver, ArchiveRun
 from offsetfs.archive.expiry import Expired, expire
-from offsetfs.archive.manifest import PartitionManifest
+from offsetfs.archive.manifest import ArchivedSegment, PartitionManifest
 from offsetfs.archive.numbered_documents import NumberedDocuments
-from offsetfs.archive.object_store import ObjectStore
+from offsetfs.archive.object_store import ObjectStore, StoreSettings
+from offsetfs.archive.reading import ReadSettings
+from offsetfs.archive.restoring import ArchiveRestore, RestoreSelection
+from offsetfs.archive.segment_upload import ObjectSizes
 from offsetfs.archive.verifying import VerifiedArchive, verify_archive
-from offsetfs.storage import LogDirectory, TopicPartition
+from offsetfs.storage import READ_COMMITTED, Log, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.directory import log_directory_ids
+from offsetfs.storage.partition.producers import ABORT
 
 pytestmark = pytest.mark.interop
 
@@ -68,8 +76,10 @@ def replicate(leader: LogDirectory, follower: LogDirectory, *, first: int = 0) -
         copy.append_replicated(data)
 
 
-def archive(directory: LogDirectory, store: ObjectStore, *, takes_over: bool = False) -> ArchiveRun:
-    archiver = Archiver(directory, store, takes_over=takes_over)
+def archive(
+    directory: LogDirectory, store: ObjectStore, *, takes_over: bool = False, sizes: ObjectSizes = DEFAULT_SIZES
+) -> ArchiveRun:
+    archiver = Archiver(directory, store, takes_over=takes_over, sizes=sizes)
     try:
         return archiver.run()
     finally:
@@ -247,14 +257,238 @@ def test_a_log_with_other_records_does_not_take_over(opened: Opened, store: Obje
     assert (newest(store).directory, states(store)) == ("one", [1])
 
 
-def test_a_replica_takes_over_no_archive_whose_older_records_it_would_hide(opened: Opened, store: ObjectStore) -> None:
+def batches(log: Log) -> list[bytes]:
+    return [bytes(each.data) for segment in log.snapshot() for each in segment.batches()]
+
+
+def check_cut(leader: LogDirectory, store: ObjectStore, target: Path) -> None:
+    """The archive has all batches of the leader, for readers and in a restored directory, whose files are sound."""
+    wanted, state = batches(leader.log(ORDERS)), newest(store)
+    ends = [each.end for each in state.segments]
+    assert [each.base_offset for each in state.segments] == [0, *ends[:-1]]  # neither gap nor overlap
+    assert findings(store) == []
+    ArchiveRestore(store, str(target), RestoreSelection()).run()
+    verify = [sys.executable, "-m", "offsetfs", "verify", str(target)]
+    done = subprocess.run(verify, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    reading.attach(store.url, ReadSettings(cache_size=0))
+    try:
+        for path in (str(target), store.url):
+            with contextlib.closing(LogDirectory.open(path, read_only=True)) as directory:
+                log = directory.log(ORDERS)
+                assert batches(log) == wanted
+                for offset in range(log.next_offset):
+                    found, own = log.batch_at(offset), leader.log(ORDERS).batch_at(offset)
+                    assert found is not None
+                    assert own is not None
+                    assert bytes(found.data) == bytes(own.data)
+    finally:
+        reading.detach(store.url)
+
+
+def check_with_kafkas_tool(partition: Path) -> None:
+    """Kafka's own tool finds valid batches in the log files, and indexes that fit them."""
+    logs = sorted(partition.glob("*.log"))
+    found = re.findall(r"isvalid: (\w+)", dump_log_segments(logs, "--deep-iteration").stdout)
+    assert len(found) >= len(logs)
+    assert set(found) == {"true"}
+    indexes = [each for each in sorted(partition.glob("*index")) if each.stat().st_size]
+    done = dump_log_segments(indexes, "--verify-index-only")
+    assert not re.search("ismatch|not found|out of order", done.stdout + done.stderr)
+
+
+def test_an_archived_segment_is_cut_where_the_log_of_a_replica_begins(
+    opened: Opened, store: ObjectStore, tmp_path: Path
+) -> None:
     leader, follower = opened("leader"), opened("follower")
     create(leader, ORDERS, 40)
     archive(leader, store)
-    inside = newest(store).segments[1].base_offset + 1
+    before, objects = newest(store), set(store.objects("orders-0/segments"))
+    inside = before.segments[1].base_offset + 2
     replicate(leader, follower, first=inside)
+    assert archive(follower, store, takes_over=True).failed == {}
+    after = newest(store)
+    assert (after.directory, after.log_start, after.end) == ("follower", 0, 40)
+    assert after.segments[0] == before.segments[0]
+    assert (after.segments[1].base_offset, after.segments[1].end) == (before.segments[1].base_offset, inside)
+    assert after.segments[1].is_sealed
+    assert objects <= set(store.objects("orders-0/segments"))  # none was replaced or deleted
+    check_cut(leader, store, tmp_path / "target")
+    check_with_kafkas_tool(tmp_path / "target" / "orders-0")
+    # It goes on, and the earlier state is as it was.
+    append(leader, ORDERS, 3)
+    replicate(leader, follower)
+    assert archive(follower, store).failed == {}
+    assert newest(store).segments[1] == after.segments[1]
+    check_cut(leader, store, tmp_path / "later")
+    done = ArchiveRestore(store, str(tmp_path / "first"), RestoreSelection(as_of_ms=before.time_ms)).run()
+    assert done.partitions == {ORDERS: (0, 40)}
+    assert archive(leader, store, takes_over=True).failed == {}
+    check_cut(leader, store, tmp_path / "back")
+
+
+@pytest.mark.parametrize("part_bytes", [700, 5000, 64 << 20])
+def test_a_cut_segment_has_compressed_batches_of_any_parts_and_blocks(
+    opened: Opened, store: ObjectStore, tmp_path: Path, part_bytes: int
+) -> None:
+    """Parts begin inside of batches, or at them; the cut is in the first block, a later one, or at the last batch."""
+    leader = opened("leader")
+    settings = {"segment.bytes": "400000"}
+    leader.create_partitions([ORDERS], settings, topic_id=TOPIC_ID)
+    log, noise = leader.log(ORDERS), random.Random(1)
+    for number, codec in enumerate(["gzip", "lz4", "snappy", "zstd", "none"] * 2):
+        size = 60_000 if part_bytes > 5000 else 1500
+        records = [(None, noise.randbytes(size // 3), (), 1000 + (number * 7 + each) % 13) for each in range(3)]
+        log.append(sealed_records(records, codec=codec))
+    sizes = ObjectSizes(part_bytes, 64 << 10)
+    assert archive(leader, store, sizes=sizes).failed == {}
+    assert len(newest(store).segments) <= 2
+    for first in (27, 15, 12, 3):
+        follower = opened(f"from-{first}")
+        replicate(leader, follower, first=first)
+        assert archive(follower, store, takes_over=True, sizes=sizes).failed == {}
+        assert first in [each.end for each in newest(store).segments]
+        check_cut(leader, store, tmp_path / f"target-{first}")
+    check_with_kafkas_tool(tmp_path / "target-12" / "orders-0")
+
+
+def test_a_cut_segment_keeps_the_aborted_transactions_before_the_cut(
+    opened: Opened, store: ObjectStore, tmp_path: Path
+) -> None:
+    leader, follower = opened("leader"), opened("follower")
+    leader.create_partitions([ORDERS], {}, topic_id=TOPIC_ID)
+    log = leader.log(ORDERS)
+    for producer in (1, 2):
+        log.append(data(producer, 0, 2))
+        log.append(marker(producer, ABORT))
+        log.append(sealed(b"kept"))
+    replicate(leader, follower, first=4)
+    for directory in (leader, follower):
+        directory.close()  # it writes the transaction index of the segment that grows
+    with contextlib.closing(LogDirectory.open(leader.path)) as leader:
+        archive(leader, store)
+        before = newest(store).segments
+        with contextlib.closing(LogDirectory.open(follower.path)) as follower:
+            assert archive(follower, store, takes_over=True).failed == {}
+        check_aborted(leader, store, before, tmp_path)
+
+
+def check_aborted(
+    leader: LogDirectory, store: ObjectStore, before: tuple[ArchivedSegment, ...], tmp_path: Path
+) -> None:
+    entry = 34  # bytes in a transaction index
+    assert [each.side.transaction_index for each in before] == [2 * entry]
+    assert [each.side.transaction_index for each in newest(store).segments] == [entry, entry]
+    check_cut(leader, store, tmp_path / "target")
+    with contextlib.closing(LogDirectory.open(str(tmp_path / "target"), read_only=True)) as directory:
+        records = LogReader(directory.log(ORDERS), isolation=READ_COMMITTED).records()
+        assert [each.offset for each in records] == [3, 7]
+
+
+def test_a_take_over_that_is_killed_before_its_state_changes_nothing_and_is_run_again(
+    opened: Opened, store: ObjectStore, tmp_path: Path
+) -> None:
+    leader, follower = opened("leader"), opened("follower")
+    create(leader, ORDERS, 40)
+    archive(leader, store)
+    before, objects = newest(store), len(store.objects("orders-0/segments"))
+    inside = before.segments[1].base_offset + 2
+    replicate(leader, follower, first=inside)
+    follower.log(ORDERS).flush()
+    program = (
+        "import os, signal, sys\n"
+        "from offsetfs.archive.numbered_documents import NumberedDocuments\n"
+        "from offsetfs.cli import main\n"
+        "publish = NumberedDocuments.publish\n"
+        "def killed(self, number, content):\n"
+        "    if self.prefix: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return publish(self, number, content)\n"
+        "NumberedDocuments.publish = killed\n"
+        "main()\n"
+    )
+    words = [sys.executable, "-c", program, "archive", follower.path, store.url, "--take-over"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert (newest(store), states(store), findings(store)) == (before, [1], [])
+    left = len(store.objects("orders-0/segments"))
+    assert left > objects
+    run = archive(follower, store, takes_over=True)
+    assert (run.failed, run.objects, newest(store).directory) == ({}, 0, "follower")
+    assert len(store.objects("orders-0/segments")) == left
+    check_cut(leader, store, tmp_path / "target")
+
+
+def test_a_take_over_without_a_part_of_the_cut_segment_changes_nothing_and_names_it(
+    opened: Opened, store: ObjectStore
+) -> None:
+    leader, follower = opened("leader"), opened("follower")
+    create(leader, ORDERS, 40)
+    archive(leader, store)
+    cut = newest(store).segments[1]
+    replicate(leader, follower, first=cut.base_offset + 2)
+    data, key = store.read(cut.parts[0].key), cut.parts[0].key
+    store.delete([key])
     (error,) = archive(follower, store, takes_over=True).failed.values()
-    assert f"begins at offset {inside}" in str(error)
+    assert key in str(error)
+    assert (newest(store).directory, states(store)) == ("leader", [1])
+    store.put(key, data)
+    assert archive(follower, store, takes_over=True).failed == {}
+    assert findings(store) == []
+
+
+def test_a_reader_of_an_archive_sees_all_records_while_a_segment_is_cut(opened: Opened, store: ObjectStore) -> None:
+    leader, follower = opened("leader"), opened("follower")
+    create(leader, ORDERS, 40)
+    archive(leader, store)
+    wanted = batches(leader.log(ORDERS))
+    replicate(leader, follower, first=newest(store).segments[1].base_offset + 2)
+    reading.attach(store.url, ReadSettings(cache_size=0, refresh_s=0))
+    try:
+        with contextlib.closing(LogDirectory.open(store.url, read_only=True)) as directory:
+            log = directory.log(ORDERS)
+            assert batches(log) == wanted
+            assert archive(follower, store, takes_over=True).failed == {}
+            for _ in range(3):  # the state is read again beside the reader
+                log.refresh(is_forced=True)
+                assert [bytes(each.data) for each in LogReader(log).batches()] == wanted
+    finally:
+        reading.detach(store.url)
+
+
+def test_a_replica_that_begins_in_a_gap_of_compaction_takes_over(
+    opened: Opened, store: ObjectStore, tmp_path: Path
+) -> None:
+    """Before the first batch of an archived segment, and between two: the batches there are all in one place."""
+    for first, ends in ((3, [9]), (7, [7, 9])):
+        leader, follower = opened(f"leader-{first}"), opened(f"follower-{first}")
+        place = ObjectStore(f"{store.url}-{first}", StoreSettings(timeout_s=10))
+        leader.create_partitions([ORDERS], {}, topic_id=TOPIC_ID)
+        for offset in (5, 8):
+            leader.log(ORDERS).append_replicated(batch(offset, b"%d" % offset))
+        assert archive(leader, place).failed == {}
+        replicate(leader, follower, first=first)
+        assert archive(follower, place, takes_over=True).failed == {}
+        assert ([each.end for each in newest(place).segments], findings(place)) == (ends, [])
+        ArchiveRestore(place, str(tmp_path / f"target-{first}"), RestoreSelection()).run()
+        with contextlib.closing(LogDirectory.open(str(tmp_path / f"target-{first}"), read_only=True)) as directory:
+            assert batches(directory.log(ORDERS)) == batches(leader.log(ORDERS))
+
+
+def test_a_replica_that_begins_inside_of_an_archived_batch_does_not_take_over(
+    opened: Opened, store: ObjectStore
+) -> None:
+    leader, follower = opened("leader"), opened("follower")
+    leader.create_partitions([ORDERS], {}, topic_id=TOPIC_ID)
+    for _ in range(4):
+        leader.log(ORDERS).append(data(-1, 0, 3))
+    archive(leader, store)
+    follower.create_partitions([ORDERS], {}, topic_id=TOPIC_ID)
+    follower.log(ORDERS).truncate_fully(4)
+    follower.log(ORDERS).append(data(-1, 0, 2))
+    replicate(leader, follower)
+    (error,) = archive(follower, store, takes_over=True).failed.values()
+    assert "offsets 3 to 5, on both sides of 4" in str(error)
+    assert "archive into another URL" in str(error)
     assert states(store) == [1]
 
 
