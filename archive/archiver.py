@@ -107,6 +107,7 @@ class Archiver:
         self._ids: dict[str, tuple[str, ...]] = {}
         self._is_marked = False
         self._counting = threading.Lock()
+        self._cutting = threading.Lock()  # a cut has several parts in memory, so one at a time
         self._done = self._total = 0
 
     def run(self, is_stopping: Callable[[], bool] = lambda: False) -> ArchiveRun:
@@ -339,14 +340,15 @@ class Archiver:
         older = [each for each in previous.segments if _is_before(each, first.base_offset)]
         for each in previous.segments if is_taken_over else ():
             if each.base_offset < first.base_offset < each.end:
-                beginning = segment_cut.cut(
-                    self._objects,
-                    str(partition),
-                    each,
-                    first.base_offset,
-                    block_bytes=previous.block_bytes,
-                    interval_bytes=first.config.index_interval_bytes,
-                )
+                with self._cutting:
+                    beginning = segment_cut.cut(
+                        self._objects,
+                        str(partition),
+                        each,
+                        first.base_offset,
+                        block_bytes=previous.block_bytes,
+                        interval_bytes=first.config.index_interval_bytes,
+                    )
                 older += [] if beginning is None else [beginning]
         return older
 
