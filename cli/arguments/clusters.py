@@ -23,6 +23,21 @@ _RATE = re.compile(r"(\d+)([kmg]?)\Z", re.IGNORECASE)
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
+topic_option = click.option(
+    "--topic",
+    "names",
+    metavar="REGEX",
+    multiple=True,
+    help="Topics whose whole name matches; may be repeated; default all.",
+)
+"""The topics of a command, as texts for `name_patterns`."""
+
+groups_option = click.option(
+    "--groups", metavar="REGEX", multiple=True, help="Also committed offsets of groups whose whole name matches."
+)
+"""The consumer groups of a command, as texts for `name_patterns`."""
+
+
 def broker_addresses(brokers: str) -> list[Address]:
     """Return the addresses in `HOST:PORT,HOST:PORT`; `Failure`."""
     if brokers.startswith("kafka://"):

@@ -12,7 +12,7 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import exit_code
-from offsetfs.cli.arguments.clusters import name_patterns
+from offsetfs.cli.arguments.clusters import name_patterns, topic_option
 from offsetfs.cli.arguments.named_partitions import no_topic
 from offsetfs.cli.arguments.object_stores import opened_store, store_options
 from offsetfs.cli.ending import until_signal
@@ -34,13 +34,7 @@ _EXPIRY_S = 86_400.0
 @click.command("archive", short_help="Keep a log directory in object storage or HDFS.")
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("url", metavar="URL")
-@click.option(
-    "--topic",
-    "names",
-    metavar="REGEX",
-    multiple=True,
-    help="Topics whose whole name matches; may be repeated; default all.",
-)
+@topic_option
 @click.option("--follow", is_flag=True, help="Go on until SIGTERM or Ctrl-C.")
 @click.option(
     "--interval",

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetfs.cli import preflight
-from offsetfs.cli.arguments.clusters import broker_addresses, bytes_per_second, client_properties, mirror_options
+from offsetfs.cli.arguments.clusters import (
+    broker_addresses,
+    bytes_per_second,
+    client_properties,
+    groups_option,
+    mirror_options,
+    topic_option,
+)
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.mounts.mirroring_process import publish, withdraw
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
@@ -33,16 +40,8 @@ METRICS_PORT = 9309
 @click.command("mirror", short_help="Keep a copy of a running cluster's topics.")
 @click.argument("brokers", metavar="BROKERS")
 @click.argument("log_directory", metavar="LOGDIR")
-@click.option(
-    "--topic",
-    "names",
-    metavar="REGEX",
-    multiple=True,
-    help="Topics whose whole name matches; may be repeated; default all.",
-)
-@click.option(
-    "--groups", metavar="REGEX", multiple=True, help="Also committed offsets of groups whose whole name matches."
-)
+@topic_option
+@groups_option
 @click.option(
     "--from",
     "start",

@@ -14,8 +14,10 @@ from offsetfs.cli.arguments.clusters import (
     broker_addresses,
     bytes_per_second,
     client_properties,
+    groups_option,
     name_patterns,
     time_ms,
+    topic_option,
 )
 from offsetfs.cli.arguments.object_stores import check_whole, opened_store, store_options
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
@@ -36,19 +38,11 @@ _ADDRESSES = re.compile(r"[^/,]+:[0-9]+(,[^/,]+:[0-9]+)*")
 @click.command("restore", short_help="Copy topics into a running cluster, or out of an archive.")
 @click.argument("source", metavar="LOGDIR|URL")
 @click.argument("target", metavar="BROKERS|LOGDIR")
-@click.option(
-    "--topic",
-    "names",
-    metavar="REGEX",
-    multiple=True,
-    help="Topics whose whole name matches; may be repeated; default all.",
-)
+@topic_option
 @click.option("--from", "start", metavar="TIME", help="Begin with the first record of this time or later.")
 @click.option("--to", "end", metavar="TIME", help="End before the first record of this time or later.")
 @click.option("--as-of", metavar="TIME", help="Of an archive: its state at this time; default the newest.")
-@click.option(
-    "--groups", metavar="REGEX", multiple=True, help="Also committed offsets of groups whose whole name matches."
-)
+@groups_option
 @click.option("-o", "options", metavar="NAME=VALUE", multiple=True, help="A setting of new topics; NAME=: without it.")
 @click.option(
     "--replication-factor",

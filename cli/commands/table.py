@@ -12,7 +12,7 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached, is_archive
-from offsetfs.cli.arguments.clusters import name_patterns
+from offsetfs.cli.arguments.clusters import name_patterns, topic_option
 from offsetfs.cli.arguments.named_partitions import no_topic
 from offsetfs.cli.ending import until_signal
 from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from offsetfs.tables.urls import DatabaseUrl
 
 _PASSWORD_BYTES_MAX = 4096
+
+_table_option = click.option(
+    "--table",
+    "table",
+    metavar="NAME",
+    default="messages",
+    show_default=True,
+    help="The table, or SCHEMA.TABLE; its progress is in NAME_progress.",
+)
 
 
 @click.group("table", short_help="Topics as rows of a database, and back.")
@@ -45,21 +54,8 @@ def command() -> None:
 @command.command("sync", short_help="Keep a table in step with topics.")
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("url", metavar="URL")
-@click.option(
-    "--topic",
-    "names",
-    metavar="REGEX",
-    multiple=True,
-    help="Topics whose whole name matches; may be repeated; default all.",
-)
-@click.option(
-    "--table",
-    "table",
-    metavar="NAME",
-    default="messages",
-    show_default=True,
-    help="The table, or SCHEMA.TABLE; its progress is in NAME_progress.",
-)
+@topic_option
+@_table_option
 @click.option("--create", is_flag=True, help="Create the table, its indexes, and the file of SQLite.")
 @click.option(
     "--columns", metavar="NAMES", help="Only these columns, separated by commas; topic, partition and offset always."
@@ -151,21 +147,8 @@ def sync(
 @command.command("load", short_help="Rows back into a log.")
 @click.argument("url", metavar="URL")
 @click.argument("log_directory", metavar="LOGDIR")
-@click.option(
-    "--topic",
-    "names",
-    metavar="REGEX",
-    multiple=True,
-    help="Topics whose whole name matches; may be repeated; default all.",
-)
-@click.option(
-    "--table",
-    "table",
-    metavar="NAME",
-    default="messages",
-    show_default=True,
-    help="The table, or SCHEMA.TABLE; its progress is in NAME_progress.",
-)
+@topic_option
+@_table_option
 @click.option(
     "-o", "options", metavar="NAME=VALUE", multiple=True, help="A setting of the new topics; may be repeated."
 )
