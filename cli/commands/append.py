@@ -6,6 +6,7 @@ import functools
 import os
 import stat
 import sys
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,13 @@ from offsetfs.cli.tree_access import READ_BYTES, CommandOutput, write_output, wr
 
 if TYPE_CHECKING:
     from offsetfs.fs.mounting.path_tree import OpenFile, Tree
+
+STREAMS = ("append", "append.ndjson", "append.raw")
+"""The files that take records. Others take a line with each write(2): `start` and the commits of groups."""
+LINE_BYTES_MAX = 4096
+"""Of a file that takes an offset. Protects the memory from input without newlines."""
+
+Read = Callable[[], Awaitable[bytes]]
 
 
 @click.command("append", short_help="Append standard input, without a mount.")
@@ -54,7 +62,8 @@ def command(log_directory: str, path: str, prints_offsets: bool, value_is_line: 
             if value_is_line:
                 name = _file_of_lines(name)
             async with tree.open(name, (os.O_RDWR if prints_offsets else os.O_WRONLY) | os.O_CREAT) as file:
-                await _fill(file, prints_offsets)
+                takes_records = name.rpartition("/")[2] in STREAMS
+                await _fill(file, _read_input if takes_records else _Lines().read, prints_offsets)
         except OSError as error:
             output.failed(error, path)
 
@@ -87,17 +96,36 @@ async def _of_topic(tree: Tree, path: str) -> str:
     return file
 
 
-async def _fill(file: OpenFile, prints_offsets: bool) -> None:
-    import trio
-
-    read = functools.partial(os.read, sys.stdin.fileno(), READ_BYTES)
-    while data := await trio.to_thread.run_sync(read, abandon_on_cancel=True):
+async def _fill(file: OpenFile, read: Read, prints_offsets: bool) -> None:
+    while data := await read():
         await file.write(data)
         if prints_offsets:
             await _print_offsets(file)
     await file.sync()
     if prints_offsets:
         await _print_offsets(file)  # append.raw: the record is complete only now
+
+
+async def _read_input() -> bytes:
+    """Return what standard input has, b"" at its end. Where a pipe is cut has no meaning."""
+    import trio
+
+    read = functools.partial(os.read, sys.stdin.fileno(), READ_BYTES)
+    return await trio.to_thread.run_sync(read, abandon_on_cancel=True)
+
+
+class _Lines:
+    """The lines of standard input, for the files that take an offset with each write(2)."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    async def read(self) -> bytes:
+        """Return the next line, b"" at the end; of a line that is too long its beginning, which is no offset."""
+        while b"\n" not in self._rest and len(self._rest) <= LINE_BYTES_MAX and (data := await _read_input()):
+            self._rest += data
+        line, newline, self._rest = self._rest.partition(b"\n")
+        return line + newline
 
 
 async def _print_offsets(file: OpenFile) -> None:

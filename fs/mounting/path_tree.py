@@ -211,12 +211,13 @@ class Tree:
 
 
 class OpenFile:
-    """An open file of the tree. Errors are OSError."""
+    """An open file of the tree. Errors are OSError. Writes follow each other from position 0, as those of a process."""
 
     def __init__(self, operations: Operations, handle: int, path: str) -> None:
         self._operations = operations
         self._handle = handle
         self._path = path
+        self._write_position = 0
 
     async def read(self, position: int, size: int) -> Buffer:
         """Return up to `size` bytes from `position`, b"" at the end. A follow file waits for records."""
@@ -231,9 +232,10 @@ class OpenFile:
     async def write(self, data: bytes) -> None:
         """Write all of `data`; waits while the append buffer is full. On an error, earlier bytes have been accepted."""
         with _named(self._path):
-            accepted = 0
-            while accepted < len(data):
-                accepted += await self._operations.write(self._handle, 0, data[accepted:] if accepted else data)
+            end = self._write_position + len(data)
+            while rest := end - self._write_position:
+                position = self._write_position
+                self._write_position += await self._operations.write(self._handle, position, data[-rest:])
 
     async def sync(self) -> None:
         """Return when all written records are on disk."""

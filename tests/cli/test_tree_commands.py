@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
+from typing import BinaryIO
 
 import click
 import pytest
@@ -174,16 +179,42 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(log: str) -> None:
 
 
 Typed = Callable[[bytes], None]
+PACKET_BYTES = 4096  # PIPE_BUF: what a pipe with O_DIRECT hands over with one read
 
 
-@pytest.fixture
-def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Typed]:
-    """Call it with what is to come from standard input."""
+def cut(data: bytes, seed: int) -> Iterator[bytes]:
+    """Yield `data` in pieces of random sizes, many of them short."""
+    random, rest = Random(seed), memoryview(data)
+    while rest:
+        size = random.choice((1, random.randint(1, 30), random.randint(1, PACKET_BYTES)))
+        yield bytes(rest[:size])
+        rest = rest[size:]
+
+
+def fed(data: bytes, seed: int) -> BinaryIO:
+    """Return a pipe from which each read gets the next of the pieces of `cut`."""
+    reader, writer = os.pipe2(os.O_DIRECT)
+
+    def feed() -> None:
+        with open(writer, "wb", buffering=0) as pipe, contextlib.suppress(BrokenPipeError):
+            for piece in cut(data, seed):
+                pipe.write(piece)
+
+    threading.Thread(target=feed, daemon=True).start()
+    return open(reader, "rb")
+
+
+@pytest.fixture(params=["file", "pipe"])
+def typed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Typed]:
+    """Call it with what is to come from standard input: a file, or a pipe that cuts it anywhere."""
     files = []
 
     def put(data: bytes) -> None:
-        (tmp_path / "typed").write_bytes(data)
-        files.append(open(tmp_path / "typed", "rb"))
+        if request.param == "pipe":
+            files.append(fed(data, zlib.crc32(request.node.name.encode())))
+        else:
+            (tmp_path / "typed").write_bytes(data)
+            files.append(open(tmp_path / "typed", "rb"))
         monkeypatch.setattr("sys.stdin", files[-1])
 
     yield put
@@ -217,6 +248,18 @@ def test_lines_of_json_and_whole_files_are_appended(said: Said, log: str, typed:
     with open_log(log) as directory:
         records = list(directory.partition("orders-0").read(100))
     assert [(each.key, each.value) for each in records] == [(b"k", b"a"), (None, None), (None, b"two\nlines")]
+
+
+@pytest.mark.unit
+def test_a_record_of_a_file_is_whole_however_its_pipe_is_cut(said: Said, log: str, typed: Typed) -> None:
+    picture = Random(1).randbytes(300_000)
+    typed(picture)
+    assert said("append", log, "orders-0/append.raw") == (0, "", "")
+    assert values(log).endswith(b"value 99\n" + picture + b"\n")
+    typed(picture * 7)
+    code, _, err = said("append", log, "orders-0/append.raw")
+    assert (code, err.splitlines()[0]) == (1, "offsetfs append: orders-0/append.raw: Message too long")
+    assert values(log).endswith(picture + b"\n")
 
 
 @pytest.mark.unit
@@ -266,6 +309,8 @@ def test_a_group_commits(said: Said, log: str, typed: Typed) -> None:
     typed(b"42\n")
     assert said("append", log, "groups/billing/orders-0", "-o", "create,linger-ms=0") == (0, "", "")
     assert said("cat", log, "groups/billing/orders-0")[:2] == (0, "42\n")
+    with open_log(log) as directory:
+        assert sum(each.end_offset for each in directory.partitions("__consumer_offsets")) == 1
 
 
 @pytest.mark.unit
