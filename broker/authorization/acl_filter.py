@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from offsetfs.broker.authorization.acl_hosts import parse_host
 from offsetfs.broker.operations import (
     CLUSTER_NAME,
     WILDCARD,
@@ -67,4 +68,6 @@ def refusal(acl: Acl) -> str | None:
             f"Could not parse principal from `{acl.principal}` "
             "(no colon is present separating the principal type from the principal name)"
         )
+    if parse_host(acl.host) is None:
+        return f"Invalid host '{acl.host}': give an address, a range such as 10.0.0.0/8 or 2001:db8::/32, or *"
     return None

@@ -8,15 +8,19 @@
 An ACL is for a resource if its name is that of the resource, a prefix of it (PREFIXED), or `*`. ACLs are found by
 name, and for prefixes by each length that occurs, so that thousands of them cost little; answers are kept until an ACL
 changes.
+
+A newer broker, or a controller of another maker, may have written an ACL with a number or a host that means nothing
+here. Such an ACL allows nothing. If it denies, it denies all that it could mean. It counts in rule 4. Kafka passes
+it over, so that what it denies is allowed.
 """
 
 from __future__ import annotations
 
-import functools
-import ipaddress
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from offsetfs.broker.authorization.acl_hosts import Host, host_text, is_from, parse_host
 from offsetfs.broker.batches.fetch_session import ReadPermission
 from offsetfs.broker.connections.connection import Client
 from offsetfs.broker.operations import (
@@ -30,10 +34,16 @@ from offsetfs.broker.operations import (
 )
 from offsetfs.storage.security import Acl, SecurityImage
 
+_log = logging.getLogger(__name__)
+
 CACHED_MAX = 100_000
 """Answers that are kept: some 20 MB. Names of resources come from clients."""
 
 _EVERYONE = "User:*"
+_NOTHING = 0
+"""The operation of a rule that covers none."""
+_RESOURCES = frozenset(Resource) - {Resource.ANY}
+_OPERATIONS = frozenset(Operation) - {Operation.ANY}
 
 Check = tuple[str, str, Operation, Resource, str]
 """Principal, host, operation, type and name of a resource."""
@@ -48,11 +58,16 @@ class Authorizer:
         """`super_users`: as `User:alice`; `allows_without_acl`: Kafka's `allow.everyone.if.no.acl.found`."""
         self._super_users = frozenset(super_users)
         self._allows_without_acl = allows_without_acl
-        self._rules = _Rules(image.acls.values())
+        self._unclear = frozenset[Acl]()
+        self.update(image)
 
     def update(self, image: SecurityImage) -> None:
         """Use the ACLs of a new image from now on."""
         self._rules = _Rules(image.acls.values())
+        before, self._unclear = self._unclear, self._rules.unclear
+        for acl in self._unclear - before:
+            effect = "allows nothing" if acl.permission == Permission.ALLOW else "denies all that it could mean"
+            _log.warning("an ACL cannot be understood, and %s: %s", effect, acl)
 
     def allows(self, principal: str, host: str, operation: Operation, kind: Resource, name: str) -> bool:
         """Return whether a principal may do an operation on a resource."""
@@ -73,8 +88,8 @@ class Authorizer:
         is_allowed = is_known = False
         for acl in rules.of(kind, name):
             is_known = True
-            if acl.principal in (principal, _EVERYONE) and acl.host in (WILDCARD, host) and _covers(acl, operation):
-                if acl.permission != Permission.ALLOW:
+            if acl.principal in (principal, _EVERYONE) and _covers(acl, operation) and is_from(acl.host, host):
+                if acl.is_deny:
                     return False
                 is_allowed = True
         return is_allowed or (not is_known and self._allows_without_acl)
@@ -90,13 +105,13 @@ class Authorizer:
             acl
             for acl in self._rules.all_of(kind)
             if acl.principal in (principal, _EVERYONE)
-            and acl.host in (WILDCARD, host)
             and acl.operation in (operation, Operation.ALL)
+            and is_from(acl.host, host)
         ]
-        denied = {(acl.pattern_type, acl.resource_name) for acl in concerned if acl.permission != Permission.ALLOW}
+        denied = {(acl.pattern_type, acl.resource_name) for acl in concerned if acl.is_deny}
         if (Pattern.LITERAL, WILDCARD) in denied:
             return False
-        return any(acl.permission == Permission.ALLOW and not _is_dominated(acl, denied) for acl in concerned)
+        return any(not acl.is_deny and not _is_dominated(acl, denied) for acl in concerned)
 
     def _allowed(self, client: Client, operation: Operation, kind: Resource) -> Callable[[str], bool]:
         """Return the function that returns whether a client may do an operation on the resource of a name."""
@@ -127,38 +142,75 @@ def identity_of(client: Client) -> Identity:
     return Identity(str(client.principal), host_text(client.host.removeprefix("/")))
 
 
-@functools.lru_cache(maxsize=1024)
-def host_text(host: str) -> str:
-    """Return one text for each address: Java writes IPv6 in full, and IPv4 clients of IPv6 sockets as IPv4."""
-    try:
-        found = ipaddress.ip_address(host)
-    except ValueError:
-        return host
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return str(mapped or found)
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """An ACL as it is applied: all of it is understood."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: Host
+    operation: int
+    is_deny: bool
+
+
+def _rules_of(acl: Acl) -> tuple[list[_Rule], bool]:
+    """Return what an ACL means, and whether it is understood."""
+    host = parse_host(acl.host)
+    has_pattern = acl.pattern_type in (Pattern.LITERAL, Pattern.PREFIXED)
+    is_understood = (
+        host is not None
+        and has_pattern
+        and acl.resource_type in _RESOURCES
+        and acl.operation in _OPERATIONS
+        and ":" in acl.principal
+        and acl.permission in (Permission.DENY, Permission.ALLOW)
+    )
+    is_deny = acl.permission != Permission.ALLOW
+    operation = acl.operation if acl.operation in _OPERATIONS else Operation.ALL
+    kinds = [acl.resource_type] if acl.resource_type in _RESOURCES else sorted(_RESOURCES)
+    found = [
+        _Rule(
+            kind,
+            acl.resource_name if has_pattern else WILDCARD,
+            acl.pattern_type if has_pattern else Pattern.LITERAL,
+            acl.principal if ":" in acl.principal else _EVERYONE,
+            WILDCARD if host is None else host,
+            operation if is_deny or is_understood else _NOTHING,
+            is_deny,
+        )
+        for kind in kinds
+    ]
+    return found, is_understood
 
 
 class _Rules:
     """ACLs by resource, and the answers that they gave."""
 
-    __slots__ = ("_lengths", "_literal", "_prefixed", "answers")
+    __slots__ = ("_lengths", "_literal", "_prefixed", "answers", "unclear")
 
     def __init__(self, acls: Iterable[Acl]) -> None:
-        self._literal: dict[tuple[int, str], list[Acl]] = {}
-        self._prefixed: dict[tuple[int, str], list[Acl]] = {}
+        self._literal: dict[tuple[int, str], list[_Rule]] = {}
+        self._prefixed: dict[tuple[int, str], list[_Rule]] = {}
         self.answers: dict[Check, bool] = {}
+        unclear = set[Acl]()
         for acl in acls:
-            table = self._prefixed if acl.pattern_type == Pattern.PREFIXED else self._literal
-            host = host_text(acl.host)
-            found = acl if host == acl.host else _at_host(acl, host)
-            table.setdefault((acl.resource_type, acl.resource_name), []).append(found)
+            rules, is_understood = _rules_of(acl)
+            if not is_understood:
+                unclear.add(acl)
+            for rule in rules:
+                table = self._prefixed if rule.pattern_type == Pattern.PREFIXED else self._literal
+                table.setdefault((rule.resource_type, rule.resource_name), []).append(rule)
+        self.unclear = frozenset(unclear)
+        """Those that are not understood."""
         lengths: dict[int, set[int]] = {}
         for kind, name in self._prefixed:
             lengths.setdefault(kind, set()).add(len(name))
         self._lengths = {kind: sorted(found) for kind, found in lengths.items()}
 
-    def of(self, kind: Resource, name: str) -> Iterator[Acl]:
-        """Yield the ACLs for a resource."""
+    def of(self, kind: Resource, name: str) -> Iterator[_Rule]:
+        """Yield the rules for a resource."""
         yield from self._literal.get((kind, name), ())
         if name != WILDCARD:
             yield from self._literal.get((kind, WILDCARD), ())
@@ -167,37 +219,25 @@ class _Rules:
                 return
             yield from self._prefixed.get((kind, name[:length]), ())
 
-    def all_of(self, kind: Resource) -> Iterator[Acl]:
-        """Yield the ACLs for all resources of a type."""
+    def all_of(self, kind: Resource) -> Iterator[_Rule]:
+        """Yield the rules for all resources of a type."""
         for table in (self._literal, self._prefixed):
             for (resource_type, _), acls in table.items():
                 if resource_type == kind:
                     yield from acls
 
 
-def _at_host(acl: Acl, host: str) -> Acl:
-    return Acl(
-        acl.resource_type,
-        acl.resource_name,
-        acl.pattern_type,
-        acl.principal,
-        host,
-        acl.operation,
-        acl.permission,
-    )
-
-
-def _covers(acl: Acl, operation: Operation) -> bool:
+def _covers(acl: _Rule, operation: Operation) -> bool:
     if acl.operation in (operation, Operation.ALL):
         return True
-    if acl.permission != Permission.ALLOW:
+    if acl.is_deny:
         return False
     if operation == Operation.DESCRIBE:
         return acl.operation in IMPLIES_DESCRIBE
     return operation == Operation.DESCRIBE_CONFIGS and acl.operation in IMPLIES_DESCRIBE_CONFIGS
 
 
-def _is_dominated(acl: Acl, denied: set[tuple[int, str]]) -> bool:
+def _is_dominated(acl: _Rule, denied: set[tuple[int, str]]) -> bool:
     """Whether all that an ACL allows is denied."""
     name = acl.resource_name
     if acl.pattern_type == Pattern.LITERAL:

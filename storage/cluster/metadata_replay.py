@@ -24,9 +24,11 @@ from offsetfs.protocol.metadata_records import (
 )
 from offsetfs.storage.cluster import cluster_metadata, security_records
 from offsetfs.storage.cluster.cluster_image import ClusterImage
+from offsetfs.storage.cluster.security_image import UNREADABLE_ACL
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records.format.batch import Batch
 
+_ACL_RECORDS = (AccessControlEntryRecord.__name__, RemoveAccessControlEntryRecord.__name__)
 _REPLAYED = frozenset(
     each.__name__
     for each in (
@@ -49,7 +51,7 @@ _REPLAYED = frozenset(
 def replay(image: ClusterImage, batch: Batch, offset_min: int) -> StorageError | None:
     """Apply the records of a batch from `offset_min` on; return the first error of one that cannot be read.
 
-    Records of unknown types have no effect.
+    Records of unknown types have no effect. One of an ACL that cannot be read leaves an ACL that denies everything.
     """
     failure = None
     for record in batch.records():
@@ -60,8 +62,17 @@ def replay(image: ClusterImage, batch: Batch, offset_min: int) -> StorageError |
         except cluster_metadata.UnknownRecordType:
             continue
         except InvalidMessage as error:
+            if _may_be_acl(record.value):
+                image.security.set_acl(record.offset.to_bytes(16, "big"), UNREADABLE_ACL)
             failure = failure or StorageError(f"a metadata record: {error}", path=batch.path, offset=record.offset)
     return failure
+
+
+def _may_be_acl(value: bytes) -> bool:
+    try:
+        return cluster_metadata.read_head(value).name in _ACL_RECORDS
+    except InvalidMessage:
+        return True
 
 
 def _replay_one(image: ClusterImage, value: bytes) -> None:

@@ -34,6 +34,9 @@ class Acl:
     permission: int
 
 
+UNREADABLE_ACL = Acl(0, "*", 0, "", "", 0, 0)
+"""Stands for a record of an ACL that cannot be read. It denies everything (`broker/authorization/authorizer.py`)."""
+
 Credentials = Mapping[tuple[str, int], ScramCredential]
 """By user and mechanism."""
 Acls = Mapping[bytes, Acl]

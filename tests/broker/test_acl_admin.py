@@ -32,7 +32,7 @@ ACLS = [
     acl(Operation.READ, Resource.TOPIC, "or", pattern=Pattern.PREFIXED, permission=Permission.DENY),
     acl(Operation.READ, Resource.TOPIC, "*"),
     acl(Operation.READ, Resource.GROUP, "orders"),
-    acl(Operation.ALTER),
+    acl(Operation.ALTER, host="10.0.0.0/8"),
 ]
 """Filters select them by their numbers."""
 
@@ -113,6 +113,8 @@ async def test_a_change_is_durable_and_has_an_effect_at_once(guarded: Authorized
         (acl(Operation.ANY, Resource.TOPIC, "x"), "Invalid operation 1"),
         (acl(Operation.READ, Resource.TOPIC, "x", permission=Permission.ANY), "Invalid permissionType 1"),
         (acl(Operation.READ, Resource.TOPIC, "x", principal="alice"), "Could not parse principal from `alice`"),
+        (acl(Operation.READ, Resource.TOPIC, "x", host="10.0.0.0/33"), "Invalid host '10.0.0.0/33': give an address"),
+        (acl(Operation.READ, Resource.TOPIC, "x", host="build.example.com"), "Invalid host 'build.example.com'"),
     ],
 )
 async def test_an_acl_that_kafka_does_not_accept_is_refused(

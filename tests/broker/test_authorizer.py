@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetfs.broker.authorization.authorizer import Authorizer, host_text
+from offsetfs.broker.authorization.acl_hosts import host_text
+from offsetfs.broker.authorization.authorizer import Authorizer
 from offsetfs.broker.operations import Operation, Pattern, Permission, Resource
+from offsetfs.storage.cluster.security_image import UNREADABLE_ACL
 from offsetfs.storage.security import Acl, SecurityImage
 
 pytestmark = pytest.mark.unit
@@ -101,6 +103,97 @@ def test_an_address_has_one_text() -> None:
     assert authorizer.allows(ALICE, "::1", Operation.READ, Resource.TOPIC, "orders")
 
 
+# --- hosts (KIP-1276) ------------------------------------------------------------------------------------------------
+
+
+def allows_from(client: str, acls: Sequence[Acl]) -> bool:
+    return Authorizer(image_of(acls)).allows(ALICE, client, Operation.READ, Resource.TOPIC, "orders")
+
+
+def test_a_range_of_addresses_is_compared_as_kafka_4_4_compares_it() -> None:
+    for host, within, without in [
+        ("10.0.0.0/8", "10.200.3.4", "11.0.0.1"),
+        ("10.1.2.3/8", "10.200.3.4", "11.0.0.1"),  # the bits behind the range are not looked at
+        ("010.0.0.0/8", "10.0.0.0", "8.0.0.1"),  # decimal
+        ("10.0.0.7/32", "10.0.0.7", "10.0.0.8"),
+        ("10.0.0.6/31", "10.0.0.6", "10.0.0.8"),
+        ("0.0.0.0/0", "255.255.255.255", "2001:db8::1"),
+        ("2001:db8::/32", "2001:db8:ffff::1", "2001:db9::1"),
+        ("2001:0DB8:0::/032", "2001:db8::", "10.0.0.1"),
+        ("fe80::/10", "fe80::1%eth0", "fec0::1"),
+        ("::/0", "2001:db8::1", "10.0.0.1"),
+    ]:
+        allow, deny = acl(Operation.READ, host=host), acl(Operation.READ, host=host, permission=Permission.DENY)
+        everybody = acl(Operation.READ)
+        assert allows_from(within, [allow]) and not allows_from(without, [allow]), host
+        assert not allows_from(within, [everybody, deny]) and allows_from(without, [everybody, deny]), host
+        any_of = Authorizer(image_of([allow]))
+        assert any_of.allows_on_any(ALICE, within, Operation.READ, Resource.TOPIC), host
+        assert not any_of.allows_on_any(ALICE, without, Operation.READ, Resource.TOPIC), host
+
+
+UNCLEAR_HOSTS = [
+    "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/+8", "10.0.0/8", "300.0.0.0/8", "10.0.0.0/8/8", "10.0.0.0/", "/8", " 10.0.0.0/8",
+    "2001:db8::/129", "2001:db8::/x", "::ffff:10.0.0.0/104", "fe80::1%eth0/64", "2001:db8:/32", "10.0.0.0/255.0.0.0",
+    "10.0.0.1-10.0.0.9", "10.0.0.*", "build.example.com", "localhost", "", "10.0.0.0/8\n", "１０.0.0.0/8",
+]  # fmt: skip
+
+
+def unclear_acls(permission: Permission) -> list[Acl]:
+    fields = Resource.TOPIC, "orders", Pattern.LITERAL, ALICE, "*", Operation.READ, permission
+    found = [Acl(*fields[:4], host, *fields[5:]) for host in UNCLEAR_HOSTS]
+    found += [Acl(kind, *fields[1:]) for kind in (-1, 0, 1, 8, 127)]
+    found += [Acl(*fields[:2], pattern, *fields[3:]) for pattern in (-1, 0, 1, 2, 5, 127)]
+    found += [Acl(*fields[:3], principal, *fields[4:]) for principal in ("", "alice", "*")]
+    found += [Acl(*fields[:5], operation, fields[6]) for operation in (-1, 0, 1, 16, 127)]
+    return found
+
+
+@pytest.mark.expect_log("cannot be understood")
+@pytest.mark.security("An ACL that cannot be understood allows nothing, and denies all that it could mean if it denies.")
+def test_an_acl_that_cannot_be_understood_denies() -> None:
+    everything = acl(Operation.ALL, "*")
+    for each in unclear_acls(Permission.DENY):
+        assert not allows_from(HERE, [everything, each]), each
+    for each in unclear_acls(Permission.ALLOW):
+        assert not allows_from(HERE, [each]), each
+        assert not Authorizer(image_of([each])).allows_on_any(ALICE, HERE, Operation.READ, Resource.TOPIC), each
+        assert allows_from(HERE, [everything, each]), each  # it takes nothing away
+        is_open = Authorizer(image_of([each]), allows_without_acl=True)
+        assert not is_open.allows(ALICE, HERE, Operation.READ, Resource.TOPIC, "orders"), each
+    for permission in (-1, 0, 1, 4, 127):
+        each = Acl(Resource.TOPIC, "orders", Pattern.LITERAL, ALICE, "*", Operation.READ, permission)
+        assert not allows_from(HERE, [everything, each]), each
+
+
+@pytest.mark.expect_log("cannot be understood")
+def test_a_record_of_an_acl_that_cannot_be_read_denies_everything() -> None:
+    authorizer = Authorizer(image_of([acl(Operation.ALL, "*")]), {BOB})
+    authorizer.update(image_of([acl(Operation.ALL, "*"), UNREADABLE_ACL]))
+    assert not authorizer.allows(ALICE, HERE, Operation.READ, Resource.TOPIC, "orders")
+    assert authorizer.allows(BOB, HERE, Operation.READ, Resource.TOPIC, "orders")  # a super user
+
+
+@pytest.mark.expect_log("cannot be understood")
+def test_an_acl_that_cannot_be_understood_denies_nothing_else() -> None:
+    everything = acl(Operation.ALL, "*", principal="User:*")
+    deny = acl(Operation.READ, host="build.example.com", permission=Permission.DENY)
+    authorizer = Authorizer(image_of([everything, deny]))
+    assert authorizer.allows(ALICE, HERE, Operation.WRITE, Resource.TOPIC, "orders")
+    assert authorizer.allows(ALICE, HERE, Operation.READ, Resource.TOPIC, "other")
+    assert authorizer.allows(BOB, HERE, Operation.READ, Resource.TOPIC, "orders")
+    assert not authorizer.allows(ALICE, HERE, Operation.READ, Resource.TOPIC, "orders")
+
+
+@pytest.mark.expect_log("cannot be understood")
+def test_each_acl_that_cannot_be_understood_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    unclear = image_of([acl(Operation.READ, host="build.example.com", permission=Permission.DENY)])
+    Authorizer(unclear).update(unclear)
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "an ACL cannot be understood, and denies all that it could mean"
+    ]
+
+
 def test_thousands_of_acls_cost_microseconds() -> None:
     acls = [acl(Operation.READ, f"topic-{number}", principal=f"User:{number}") for number in range(5000)]
     acls += [acl(Operation.READ, f"p{number}-", pattern=Pattern.PREFIXED) for number in range(5000)]
@@ -140,7 +233,7 @@ ACLS = st.lists(
         NAMES,
         st.sampled_from([Pattern.LITERAL, Pattern.PREFIXED]),
         st.sampled_from([ALICE, BOB, "User:*"]),
-        st.sampled_from(["*", HERE, "10.0.0.1"]),
+        st.sampled_from(["*", HERE, "10.0.0.1", "127.0.0.0/8", "10.0.0.0/8"]),
         st.sampled_from(list(Operation)[1:]),
         st.sampled_from([Permission.DENY, Permission.ALLOW]),
     ),
@@ -163,7 +256,7 @@ def naive(acls: Sequence[Acl], principal: str, operation: Operation, name: str, 
     ]
     if not of_topic:
         return is_open
-    mine = [each for each in of_topic if each.principal in (principal, "User:*") and each.host in ("*", HERE)]
+    mine = [each for each in of_topic if each.principal in (principal, "User:*") and each.host in ("*", HERE, "127.0.0.0/8")]
     if any(each.permission == Permission.DENY and each.operation in (operation, Operation.ALL) for each in mine):
         return False
     enough = {*implied.get(operation, {operation}), Operation.ALL}

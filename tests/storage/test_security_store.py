@@ -19,6 +19,7 @@ from offsetfs.storage import LogDirectory
 from offsetfs.storage.checkpoint import SECURITY_FILE
 from offsetfs.storage.cluster import cluster_metadata, metadata_log
 from offsetfs.storage.cluster.metadata_log import MetadataLog
+from offsetfs.storage.cluster.security_image import UNREADABLE_ACL
 from offsetfs.storage.errors import InheritedSecurity, InvalidSecurityFile, ReadOnlyLog
 from offsetfs.storage.records.format.batch import build
 from offsetfs.storage.security import (
@@ -198,6 +199,19 @@ def test_those_of_the_cluster_are_read_only(tmp_path: Path) -> None:
         with pytest.raises(InheritedSecurity, match="in the metadata log of the cluster"):
             store.change([acl_record(b"o" * 16, READS_ORDERS), change])
     assert not (tmp_path / SECURITY_FILE).exists()
+
+
+@pytest.mark.parametrize("frame", [b"\x01\x12\x09\xff", b"\x01\x13\x00\xff", b"\x02\x12\x00"])
+def test_a_record_of_an_acl_that_cannot_be_read_denies_everything(tmp_path: Path, frame: bytes) -> None:
+    clock = FakeClock()
+    directory, log = cluster_of(tmp_path, clock)
+    store = SecurityStore.open(os.fspath(tmp_path), log)
+    before = len(store.image.acls)
+    directory.append([frame])  # while a broker runs: of a newer version, damaged, in another frame
+    clock.advance(1000 * metadata_log.CHECK_INTERVAL_S)
+    store.refresh()
+    assert store.problem is not None and len(store.image.acls) == before + 1
+    assert UNREADABLE_ACL in store.image.acls.values()
 
 
 def test_a_damaged_metadata_log_is_a_problem(tmp_path: Path) -> None:
