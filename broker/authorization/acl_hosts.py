@@ -4,6 +4,8 @@
     10.0.0.7        one address; IPv6 may be written in any way
     10.0.0.0/8      the addresses with the same first bits; those behind them are not looked at
     2001:db8::/32   the same of IPv6; no IPv4 client is in it, as in Kafka
+
+A name of a host means nothing to a broker: it compares addresses.
 """
 
 from __future__ import annotations

@@ -86,8 +86,8 @@ class _Wanted:
 )
 @click.option("--allow-principal", "allowed", multiple=True, metavar="USER", help="May do it, such as User:alice.")
 @click.option("--deny-principal", "denied", multiple=True, metavar="USER", help="May not do it; has precedence.")
-@click.option("--allow-host", "allowed_hosts", multiple=True, metavar="HOST", help="Only from this address or range (10.0.0.0/8).")
-@click.option("--deny-host", "denied_hosts", multiple=True, metavar="HOST", help="Only from this address or range (10.0.0.0/8).")
+@click.option("--allow-host", "allowed_hosts", multiple=True, metavar="HOST", help="Only from this address or range.")
+@click.option("--deny-host", "denied_hosts", multiple=True, metavar="HOST", help="Only from this address or range.")
 @click.option(
     "--operation",
     "operations",
