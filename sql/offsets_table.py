@@ -48,7 +48,7 @@ def committed_offsets(directory: LogDirectory) -> pa.Table:
 
 
 def _newest_commits(directory: LogDirectory) -> Iterator[tuple[str, str, int, int, str, int]]:
-    found: dict[tuple[str, TopicPartition], CommittedOffset] = {}
+    found: dict[tuple[str, TopicPartition], tuple[int, CommittedOffset]] = {}
     for name in directory.partitions():
         if name.topic != OFFSETS_TOPIC:
             continue
@@ -59,13 +59,16 @@ def _newest_commits(directory: LogDirectory) -> Iterator[tuple[str, str, int, in
             for change in replay.advance(_STEP_BYTES):
                 if not isinstance(change, CommitChange):
                     continue
+                name_of_commit = change.group, change.partition
+                if name_of_commit in found and found[name_of_commit][0] > change.at:
+                    continue  # a transaction that ended after a later commit
                 if change.commit is None:
-                    found.pop((change.group, change.partition), None)
+                    found.pop(name_of_commit, None)
                 else:
-                    found[change.group, change.partition] = change.commit
+                    found[name_of_commit] = change.at, change.commit
             if replay.is_complete:
                 break
-    for (group, partition), commit in found.items():
+    for (group, partition), (_, commit) in found.items():
         yield group, partition.topic, partition.partition, commit.offset, commit.metadata, commit.timestamp * 1000
 
 

@@ -64,7 +64,7 @@ class GroupAdmin:
         group, stored = self._table.live.get(name), self._table.stored(name)
         if group is not None:
             return _classic(group, version)
-        if stored.offsets and not stored.newer:
+        if self._table.committed(name) and not stored.newer:
             return m.DescribeGroupsResponseDescribedGroup(group_id=name, group_state=GroupState.EMPTY)
         found = m.DescribeGroupsResponseDescribedGroup(group_id=name, group_state=GroupState.DEAD)
         if version >= 6:

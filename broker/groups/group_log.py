@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from offsetfs.broker.coordinator_log import CoordinatorLog, KeyValue, Shard
@@ -95,6 +95,10 @@ def group_record(group: str, value: GroupMetadataValue | None) -> KeyValue:
     return group_key(group), None if value is None else group_value(value)
 
 
+def _replays(shards: Iterable[_Shard]) -> Iterator[OffsetsReplay]:
+    return (each.replay for each in shards if isinstance(each.replay, OffsetsReplay))
+
+
 class GroupLog(CoordinatorLog[StoredGroup, Change]):
     """Reads and writes `__consumer_offsets` of one directory."""
 
@@ -112,10 +116,13 @@ class GroupLog(CoordinatorLog[StoredGroup, Change]):
         """Return when the partition of a group was loaded."""
         return max((each.loaded_s or 0.0 for each in self._shards_of(group)), default=0.0)
 
-    def pending_commits(self, group: str) -> set[tuple[str, TopicPartition]]:
-        """Return the commits of open transactions in the group's partition."""
-        replays = [each.replay for each in self._shards_of(group)]
-        return {commit for each in replays if isinstance(each, OffsetsReplay) for commit in each.pending_commits()}
+    def pending_commits(self, group: str) -> set[TopicPartition]:
+        """Return the partitions that open transactions commit offsets of a group for."""
+        return {commit for each in _replays(self._shards_of(group)) for commit in each.pending_commits(group)}
+
+    def pending_groups(self) -> set[str]:
+        """Return the groups that open transactions commit offsets of."""
+        return {name for each in _replays(self._shards.values()) for name in each.pending_groups()}
 
     def _begin_replay(self, log: Log) -> OffsetsReplay:
         return OffsetsReplay(log)
@@ -139,6 +146,8 @@ class GroupLog(CoordinatorLog[StoredGroup, Change]):
         stored = shard.states.get(change.group) or StoredGroup()
         if isinstance(change, CommitChange):
             stored.note_commit(change if own_offset is None else change._replace(at=own_offset))
+            if own_offset is not None and change.commit is None and shard.replay is not None:
+                shard.replay.discard_staged(commit_key(change.group, change.partition))
         elif isinstance(change, ClassicGroupChange):
             stored.metadata = change.value
             # In a writing process no other coordinator writes groups: later ones that are read are our own.

@@ -47,6 +47,8 @@ class GroupOffsets:
         self._forgetting = trio.Lock()
         self._outdated: dict[tuple[str, TopicPartition], CommittedOffset] = {}
         """Commits of deleted partitions, by group and partition, whose deletion is not stored yet."""
+        self._outdated_staged: set[tuple[str, TopicPartition]] = set()
+        """The same of open transactions."""
 
     # --- OffsetCommit ------------------------------------------------------------------------------------------------
 
@@ -163,6 +165,9 @@ class GroupOffsets:
 
         def make() -> list[Change]:
             self._check_in_transaction(request)
+            if any((each.group, each.partition) in self._outdated_staged for each in changes):
+                # The deletion of what the transaction of a deleted topic has committed would take this away.
+                raise GroupError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return [each for each in changes if self._table.directory.has(each.partition)]
 
         if not request.group_id:
@@ -295,7 +300,7 @@ class GroupOffsets:
     def _deleted(self, request: m.OffsetDeleteRequest) -> tuple[list[m.OffsetDeleteResponseTopic], list[Change]]:
         topics, changes = list[m.OffsetDeleteResponseTopic](), list[Change]()
         group = self._table.live.get(request.group_id) or self._table.consumer(request.group_id)
-        known = self._table.stored(request.group_id).offsets
+        known = set(self._table.committed(request.group_id))
         for topic in (each for each in request.topics if each.partitions):
             is_read = group is not None and group.is_subscribed(topic.name) and bool(group.members)
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
@@ -327,7 +332,7 @@ class GroupOffsets:
             if self._gone:
                 await self._table.current_all()
                 self._outdate()
-            for name in sorted({group for group, _ in self._outdated}):
+            for name in sorted({group for group, _ in (*self._outdated, *self._outdated_staged)}):
                 await self._forget_group(name)
 
     async def forget_topic(self, partitions: Iterable[TopicPartition]) -> None:
@@ -341,6 +346,7 @@ class GroupOffsets:
             for partition, commit in self._table.stored(name).offsets.items():
                 if partition in deleted:
                     self._outdated[name, partition] = commit
+            self._outdated_staged.update((name, each) for each in self._table.unstable(name) & deleted)
 
     async def _forget_group(self, name: str) -> None:
         try:
@@ -352,14 +358,17 @@ class GroupOffsets:
             )  # fmt: skip
         else:
             self._outdated = {key: commit for key, commit in self._outdated.items() if key[0] != name}
+            self._outdated_staged = {key for key in self._outdated_staged if key[0] != name}
 
     def _deletions(self, name: str) -> list[Change]:
         """Return the deletions of a group's commits of deleted partitions, unless later commits have replaced them."""
-        return [
-            CommitChange(name, partition, None, 0)
+        stored = {
+            partition
             for partition, commit in self._table.stored(name).offsets.items()
             if self._outdated.get((name, partition)) is commit
-        ]
+        }
+        staged = {each for each in self._table.unstable(name) if (name, each) in self._outdated_staged}
+        return [CommitChange(name, each, None, 0) for each in sorted(stored | staged)]
 
     async def _settled(self) -> None:
         """Return when commits that are stored now cannot be taken for those of a deleted partition of their name."""
@@ -373,10 +382,14 @@ class GroupOffsets:
             return offsets
         return {each: commit for each, commit in offsets.items() if self._outdated.get((name, each)) is not commit}
 
+    @property
+    def _has_outdated(self) -> bool:
+        return bool(self._outdated or self._outdated_staged or self._gone)
+
     async def forget_deleted(self) -> None:
         """Delete the commits of partitions that are deleted, until cancelled."""
         while True:
-            with trio.move_on_after(_FORGET_RETRY_S) if self._outdated or self._gone else trio.CancelScope():
+            with trio.move_on_after(_FORGET_RETRY_S) if self._has_outdated else trio.CancelScope():
                 await self._has_deleted.wait()
             self._has_deleted = trio.Event()
             try:

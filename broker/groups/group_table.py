@@ -67,11 +67,14 @@ class GroupTable:
 
     def names(self) -> list[str]:
         """Return all groups, sorted."""
-        return sorted({*self.live, *(name for name, _ in self._log.states())})
+        return sorted({*self.live, *(name for name, _ in self._log.states()), *self._log.pending_groups()})
 
     def is_known(self, name: str) -> bool:
-        """Return whether there is a group, or an id of a member that has not joined."""
-        return name in self.live or self._log.find(name) is not None
+        """Return whether there is a group, or an id of a member that has not joined.
+
+        A group is there, as in Kafka, from the first offset that a transaction commits, before the transaction ends.
+        """
+        return name in self.live or self._log.find(name) is not None or bool(self.unstable(name))
 
     def has_newer_members(self, name: str) -> bool:
         """Return whether a group has members of a newer protocol: they may have partitions assigned."""
@@ -89,7 +92,11 @@ class GroupTable:
 
     def unstable(self, name: str) -> set[TopicPartition]:
         """Return the partitions for which open transactions commit an offset of the group."""
-        return {partition for group, partition in self._log.pending_commits(name) if group == name}
+        return self._log.pending_commits(name)
+
+    def committed(self, name: str) -> list[TopicPartition]:
+        """Return the partitions that a group has offsets of, those that open transactions commit included, sorted."""
+        return sorted({*self.stored(name).offsets, *self.unstable(name)})
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
@@ -191,7 +198,7 @@ class GroupTable:
     def deletions(self, name: str) -> list[Change]:
         """Return the deletion of everything that is stored of a group."""
         stored = self.stored(name)
-        changes: list[Change] = [CommitChange(name, each, None, 0) for each in stored.offsets]
+        changes: list[Change] = [CommitChange(name, each, None, 0) for each in self.committed(name)]
         changes += newer_deletions(name, stored.newer)
         if stored.metadata is not None:
             changes.append(ClassicGroupChange(name, None))

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from offsetfs.storage.coordinators.staged_records import StagedRecords
 from offsetfs.storage.coordinators.topic_replay import Limits, OmissionReport, PartitionReplay, StateBudget
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.partition.log import Log
@@ -61,9 +62,14 @@ class ChangesReplay(Generic[C]):
         self._replay.reached = end
         return True
 
-    def pending(self) -> list[Record]:
-        """Return the records of open transactions, which do not count yet."""
-        return self._replay.pending()
+    def discard_staged(self, key: bytes) -> None:
+        """As `PartitionReplay.discard_staged`, for an own record, which is not read."""
+        self._replay.discard_staged(key)
+
+    @property
+    def staged(self) -> StagedRecords:
+        """The records of open transactions, which do not count yet."""
+        return self._replay.staged
 
 
 class _Changes(Generic[C]):

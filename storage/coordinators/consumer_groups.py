@@ -19,6 +19,7 @@ from offsetfs.protocol import kafka_reader
 from offsetfs.protocol.codec import InvalidMessage
 from offsetfs.protocol.schemas import record_schemas
 from offsetfs.storage.coordinators import group_state
+from offsetfs.storage.coordinators.staged_records import partition_name
 from offsetfs.storage.coordinators.topic_replay import (
     STEP_BYTES,
     Limits,
@@ -101,11 +102,16 @@ class ConsumerGroups:
         return sorted(found) if mine else None
 
     def committed_to(self, partition: TopicPartition, *, nowait: bool = False) -> list[str]:
-        """Return the groups that have a commit for a partition, sorted, as of the last `refresh`."""
-        topic = partition.topic.encode()
-        rest = len(topic).to_bytes(2, "big") + topic + partition.partition.to_bytes(4, "big")
+        """Return the groups that have a commit for a partition, sorted, as of the last `refresh`.
+
+        Commits of open transactions are among them.
+        """
+        rest = partition_name(partition)
+        # First, because a commit that is staged now may be stored a moment later.
+        with self._replay.staged(nowait=nowait) as staged:
+            found = {group for each in staged for group in each.groups() if each.has(group, rest)}
         with self._replay.states(nowait=nowait) as states:
-            found = {
+            found |= {
                 group
                 for state in states
                 for group, commits in state.commits.items()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from offsetfs.protocol import kafka_reader
+from offsetfs.protocol.codec import InvalidMessage
 from offsetfs.storage.coordinators.changes_replay import ChangesReplay
-from offsetfs.storage.coordinators.group_records import Change, CommitChange, change_of
+from offsetfs.storage.coordinators.group_records import Change, change_of
+from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 
@@ -14,14 +17,21 @@ class OffsetsReplay(ChangesReplay[Change]):
     def __init__(self, log: Log) -> None:
         super().__init__(log, change_of)
 
-    def pending_commits(self) -> set[tuple[str, TopicPartition]]:
-        """Return groups and partitions that open transactions commit offsets for."""
+    def pending_commits(self, group: str) -> set[TopicPartition]:
+        """Return the partitions that open transactions commit offsets of a group for."""
         found = set()
-        for record in self.pending():
+        for name in self.staged.partitions(group.encode()):
             try:
-                change = change_of(record)
-            except ValueError:
+                found.add(_partition(name))
+            except (InvalidMessage, InvalidName):
                 continue
-            if isinstance(change, CommitChange):
-                found.add((change.group, change.partition))
         return found
+
+    def pending_groups(self) -> set[str]:
+        """Return the groups that open transactions commit offsets of."""
+        return {name for each in self.staged.groups() if (name := each.decode(errors="replace")).encode() == each}
+
+
+def _partition(name: bytes) -> TopicPartition:
+    read, _ = kafka_reader.reader("OffsetCommitKey", 0)(memoryview(b"\0\0" + name), 0)
+    return TopicPartition(read.topic, read.partition)

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Generic, Protocol, TypeVar
 
+from offsetfs.storage.coordinators.staged_records import StagedRecords
 from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.errors import UNREADABLE, StorageError, WouldBlock
-from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.names import OFFSETS_TOPIC, TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.log_reader import RAW, LogReader, OnError
 from offsetfs.storage.partition.producers import ABORT, COMMIT, end_marker
@@ -128,6 +129,12 @@ class TopicReplay(Generic[S]):
         with self._locked(nowait):
             yield [replay.state for replay in self._replays.values()]
 
+    @contextlib.contextmanager
+    def staged(self, *, nowait: bool) -> Iterator[list[StagedRecords]]:
+        """Yield the records of open transactions as of the last `refresh`; they do not change during the block."""
+        with self._locked(nowait):
+            yield [replay.staged for replay in self._replays.values()]
+
     def refresh(self, limits: Limits, *, nowait: bool = False, bytes_max: int = STEP_BYTES) -> bool:
         """Process records that were appended since, about `bytes_max` of them; return whether all are processed.
 
@@ -192,16 +199,13 @@ class PartitionReplay(Generic[S]):
         self.state = state
         self.budget = budget
         self.reached = log.log_start_offset
+        self.staged = StagedRecords(has_commits=log.partition.topic == OFFSETS_TOPIC)
+        """The records of open transactions, which do not count yet."""
         self._on_damage = on_damage
-        self._pending: dict[int, list[Record]] = {}
 
     @property
     def is_complete(self) -> bool:
         return self.reached >= self.log.next_offset
-
-    def pending(self) -> list[Record]:
-        """Return the records of open transactions, which do not count yet."""
-        return [record for records in self._pending.values() for record in records]
 
     def advance(self, bytes_max: int) -> int:
         """Process about `bytes_max` bytes of the log; return the number of bytes."""
@@ -236,14 +240,33 @@ class PartitionReplay(Generic[S]):
         except UNREADABLE as error:
             self._damaged(error)
             return
-        # Records of open transactions are held, so they count against the same limit: a transaction that never ends
-        # must not fill the memory.
         if header.is_transactional:
-            if self.budget.reserve(len(records)):
-                self._pending.setdefault(header.producer_id, []).extend(records)
+            self._stage(header.producer_id, records)
             return
         for record in records:
-            self.state.apply(record)
+            self.apply(record)
+
+    def apply(self, record: Record) -> None:
+        """Process a record that counts at once. The tombstone of a commit counts for open transactions, too."""
+        if record.value is None:
+            self.discard_staged(record.key)
+        self.state.apply(record)
+
+    def discard_staged(self, key: bytes | None) -> None:
+        """Remove the commits of open transactions that a tombstone with this key takes away."""
+        self.budget.release(self.staged.discard(key))
+
+    def _stage(self, producer_id: int, records: list[Record]) -> None:
+        # Records of open transactions are held, so they count against the same limit: a transaction that never ends
+        # must not fill the memory.
+        if not self.budget.reserve(len(records)):
+            return
+        for record in records:
+            if self.staged.is_removal(record):
+                self.budget.release(1)
+                self.apply(record)
+            elif not self.staged.add(producer_id, record):
+                self.budget.release(1)
 
     def _damaged(self, error: StorageError) -> None:
         self.log.note_damage(error)
@@ -253,9 +276,9 @@ class PartitionReplay(Generic[S]):
         # An emptied control batch of a compacted topic ends nothing any more: its transaction has no records left.
         if marker is None or marker[0] not in (ABORT, COMMIT):
             return
-        pending = self._pending.pop(producer_id, [])
-        self.budget.release(len(pending))
-        for record in pending if marker[0] == COMMIT else ():
+        staged = self.staged.end(producer_id)
+        self.budget.release(len(staged))
+        for record in staged if marker[0] == COMMIT else ():
             self.state.apply(record)
 
 

@@ -10,16 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cleaner import sealed_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyed_logs import Keyed, keyed
+from planted_logs import marker
 
 import offsetfs
 from offsetfs.arrow.record_batches import record_batches
 from offsetfs.sql.session import SqlError, SqlSession
 from offsetfs.sql.topic_table import Scan
 from offsetfs.storage import BatchSlice, LogDirectory, TopicPartition
+from offsetfs.storage.coordinators import CommittedOffset, commit_key, commit_value
 from offsetfs.storage.errors import CorruptBatch
+from offsetfs.storage.partition.producers import COMMIT
+from offsetfs.storage.records.format.batch import build
 
 pytestmark = pytest.mark.unit
 
@@ -307,6 +312,26 @@ def test_offsets_of_groups_are_a_table() -> None:
     directory.close()
     assert ("keyed", 0, 10, "") in rows
     assert ("codec-lz4", 0, 123, "") in rows
+
+
+def test_a_transaction_that_ends_does_not_replace_a_later_commit(tmp_path: Path) -> None:
+    """Two transactions stage offsets, and end behind a later commit."""
+    with closing(LogDirectory.open(str(tmp_path))) as directory:
+        log = directory.create_partition(TopicPartition("__consumer_offsets", 0))
+        for offset, producer_id in ((10, 7), (20, 8), (30, -1)):
+            value = commit_value(CommittedOffset(offset, -1, "", 1000))
+            sequence: dict[str, Any] = {
+                "producer_id": producer_id,
+                "producer_epoch": 0,
+                "base_sequence": 0,
+                "transactional": True,
+            }
+            record = commit_key("g", TopicPartition("t", 0)), value, (), 1000
+            log.append(sealed_of(bytes(build([record], **(sequence if producer_id >= 0 else {})))))
+        for producer_id in (7, 8):
+            log.append(marker(producer_id, COMMIT))
+    with closing(LogDirectory.open(str(tmp_path), read_only=True)) as directory, SqlSession(directory) as session:
+        assert list(session.run('SELECT "offset" FROM __consumer_offsets').rows) == [(30,)]
 
 
 def test_topics_that_are_created_later_are_found(tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from cleaner import compacted
 
 from offsetfs.storage.coordinators import consumer_groups
 from offsetfs.storage.coordinators.consumer_groups import ConsumerGroups, Lag
@@ -151,6 +153,62 @@ def test_what_a_transaction_commits_counts_when_it_ends(log: Log, groups: Consum
     log.append(batch((key(b"g"), value(6))))
     log.append(marker(1, COMMIT))
     assert offsets(groups) == {"orders-0": 6} | {"orders-2": 4}
+
+
+# --- tombstones and open transactions --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("staged", "removed"), [(0, 1), (1, 0), (1, 1)])
+def test_a_tombstone_takes_away_what_open_transactions_have_staged(
+    log: Log, groups: ConsumerGroups, staged: int, removed: int
+) -> None:
+    log.append(batch((key(b"g", kind=staged), value(1)), (key(b"g", partition=1), value(1)), producer_id=1))
+    log.append(batch((key(b"g"), value(2)), producer_id=2))
+    log.append(batch((key(b"g", kind=removed), None)))
+    assert groups.refresh() and groups.committed_to(ORDERS) == []
+    log.append(batch((key(b"g"), value(3)), producer_id=3))
+    assert groups.refresh() and groups.committed_to(ORDERS) == ["g"]  # staged later: it counts when it is committed
+    for producer_id in (1, 2):
+        log.append(marker(producer_id, COMMIT))
+    assert offsets(groups) == {"orders-1": 1}
+    log.append(marker(3, COMMIT))
+    assert offsets(groups) == {"orders-0": 3, "orders-1": 1}
+
+
+def test_a_tombstone_in_a_transaction_counts_at_once(log: Log, groups: ConsumerGroups) -> None:
+    """As in OffsetMetadataManager.replay, which does not ask for the producer of a tombstone."""
+    log.append(batch((key(b"g"), value(1))))
+    log.append(batch((key(b"g"), value(2)), (key(b"g"), None), producer_id=1))
+    assert offsets(groups) is None
+    log.append(marker(1, ABORT))
+    assert offsets(groups) is None
+
+
+def test_staged_commits_that_are_gone_use_no_memory(
+    log: Log, groups: ConsumerGroups, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer_groups, "COMMITS_MAX", 2)
+    for _ in range(3):
+        log.append(batch((key(b"g"), value(1)), (key(b"g"), value(2)), producer_id=1))  # the second one replaces
+        log.append(batch((key(b"g"), value(3)), producer_id=2))
+        log.append(batch((key(b"g"), None)))
+        log.append(batch((key(b"g"), value(4)), (key(b"g", partition=1), value(5)), producer_id=1))
+        log.append(marker(1, ABORT))
+    assert offsets(groups) is None and said == []
+
+
+CASES = Path(__file__).parent / "cases"
+
+
+@pytest.mark.parametrize("is_cleaned", [False, True])
+def test_a_log_of_a_broker_with_a_tombstone_in_a_transaction(tmp_path: Path, is_cleaned: bool) -> None:
+    path = tmp_path / "__consumer_offsets-0"
+    path.mkdir()
+    shutil.copy(CASES / "consumer-offsets-staged-tombstone-commit.log", path / f"{0:020d}.log")
+    if is_cleaned:
+        compacted(tmp_path, TopicPartition("__consumer_offsets", 0))
+    groups = ConsumerGroups(LogDirectory.open(str(tmp_path), read_only=True), print)
+    assert offsets(groups, b"c") is None and offsets(groups, b"a") == {"t-0": 15}
 
 
 UNKNOWN: dict[str, tuple[bytes | None, bytes | None, str]] = {
