@@ -1,7 +1,7 @@
 """The records of open transactions in a coordinator's topic, which count when their transaction commits.
 
-Of the commits of one transaction for a partition the last one is kept. A tombstone of that commit takes it away from all
-transactions: what a group or a topic has lost does not come back with a transaction that ends later. Follows
+Of the commits of one transaction for a partition the last one is kept. A tombstone takes commits of its key away from
+all transactions: what a group or a topic has lost does not come back with a transaction that ends later. Follows
 OffsetMetadataManager.replay of Kafka 4.2 (`openTransactions`).
 """
 
