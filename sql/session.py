@@ -3,18 +3,21 @@
     orders                 the records of a topic: the columns of Spark's source, `key_text`, `value_text`, `value_json`
     __consumer_offsets     the committed offsets of consumer groups
 
-The tables are views over `TopicTable`. Nothing is written into the log directory. DuckDB loads no extension from the
-network; larger results than its memory limit are spilled into a temporary directory.
+The tables are views over `TopicTable`. Nothing is written into the log directory (`file_access`). DuckDB loads no
+extension; larger results than its memory limit are spilled into a temporary directory.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
+import os
 import re
 import shutil
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -22,9 +25,9 @@ from types import TracebackType
 
 import duckdb
 
+from offsetfs.sql.file_access import FileAccess, FileRefused
 from offsetfs.sql.offsets_table import OffsetsTable
 from offsetfs.sql.topic_table import Scan, ScanContext, TopicTable
-from offsetfs.sql.written_paths import WriteCheck, WriteRefused
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.coordinators import OFFSETS_TOPIC
 from offsetfs.storage.errors import StorageError
@@ -36,6 +39,7 @@ _COLUMNS = (
 )
 
 _FETCH_ROWS = 2048
+_BLOCK_BYTES = 1 << 20
 
 _LISTED_MAX = 10
 """How many topics a message names."""
@@ -57,6 +61,8 @@ _NO_COMMANDS = (
     "commands that begin with a backslash are those of the prompt; SHOW TABLES and DESCRIBE TOPIC are statements"
 )
 _HINT_OF_WRITES = "topics can only be read here; offsetfs append, delete-records and delete change them"
+_HINT_OF_SETTINGS = "statements change no setting by which DuckDB may write into the log directory"
+_HINT_OF_EXTENSIONS = "extensions are native code, which may write into the log directory"
 _WRITES = re.compile(
     r"is not an table|is of type View|Can only (delete from|update) base table|Can only modify view", re.IGNORECASE
 )
@@ -83,15 +89,23 @@ class QueryResult:
 class SqlSession:
     """Runs statements over an open log directory. One thread at a time. Ctrl-C ends a statement: KeyboardInterrupt."""
 
-    def __init__(self, directory: LogDirectory, *, isolation: str = "read_uncommitted", skips_damage: bool = False):
-        """`SqlError` if the directory for temporary files is in the log directory.
+    def __init__(
+        self,
+        directory: LogDirectory,
+        *,
+        isolation: str = "read_uncommitted",
+        skips_damage: bool = False,
+        files: Sequence[str] | None = None,
+    ):
+        """`SqlError` if one of `files`, or the directory for temporary files, is at, in or above the log directory.
 
         `isolation`: whether records of open and aborted transactions are shown, as `LogReader` takes it.
 
         `skips_damage`: leave out batches that cannot be read, and collect their errors in `damage`.
+
+        `files`: directories and files that statements may read and write, as `FileAccess` takes them.
         """
         self._directory = directory
-        self._writes = WriteCheck(directory.path)
         self.damage: list[StorageError] = []
         self._context = ScanContext(
             directory,
@@ -99,16 +113,22 @@ class SqlSession:
             damage=self.damage if skips_damage else None,
         )
         try:
-            self._writes.check_file(tempfile.gettempdir())
-        except WriteRefused as error:
+            self._files = FileAccess(directory.path, files)
+        except FileRefused as error:
+            raise SqlError(str(error)) from error
+        try:
+            self._files.check_file(tempfile.gettempdir())
+        except FileRefused as error:
             raise SqlError(f"{error}: set TMPDIR to another directory") from error
-        self._spill = tempfile.mkdtemp(prefix="offsetfs-sql-")
+        self._spill = os.path.realpath(tempfile.mkdtemp(prefix="offsetfs-sql-"))
         config: dict[str, str | bool | int | float | list[str]] = {
             "temp_directory": self._spill,
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
+            "allow_persistent_secrets": False,
         }
         self._connection = duckdb.connect(config=config)
+        self._files.apply(self._connection, self._spill)
         self._known: dict[str, str] = {}  # the topic of each table
         self.refresh()
 
@@ -180,7 +200,6 @@ class SqlSession:
 
         The rows are computed as they are taken, which raises the same errors.
         """
-        self._check_writes(statement, parameters or {})
         plain = _explained_statement(self._connection, statement)
         if plain is not None:
             return self._explain(statement, plain, parameters)
@@ -195,32 +214,20 @@ class SqlSession:
         return self._connection.extract_statements(statement)[0].type
 
     def check_output(self, path: str) -> None:
-        """Raise `SqlError` for a path in the log directory: COPY would replace a segment of that name."""
+        """Raise `SqlError` for a path in the log directory: the rows would replace a segment of that name."""
         try:
-            self._writes.check_file(path)
-        except WriteRefused as error:
+            self._files.check_file(path)
+        except FileRefused as error:
             raise SqlError(str(error)) from error
 
-    def _check_writes(self, statement: str, parameters: Mapping[str, object]) -> None:
-        """Raise `SqlError` for a statement that may write at, in or above the log directory."""
-        try:
-            home = None
-            if "~" in statement or any("~" in str(each) for each in parameters.values()):
-                found = self._connection.execute("SELECT current_setting('home_directory')").fetchone()
-                home = None if found is None else str(found[0])
-            self._writes.check_statement(statement, parameters, home)
-        except duckdb.Error as error:
-            raise self._explained(error, statement) from error
-        except WriteRefused as error:
-            raise SqlError(str(error)) from error
+    def copy(
+        self, statement: str, parameters: Mapping[str, object] | None, options: str, write: Callable[[bytes], object]
+    ) -> None:
+        """Hand the rows of a query to `write`, as DuckDB's COPY writes them with `options` such as `FORMAT csv`.
 
-    def copy(self, statement: str, parameters: Mapping[str, object] | None, path: str, options: str) -> None:
-        """Write the rows of a query into a file, by DuckDB's COPY with `options` such as `FORMAT csv`.
-
-        Bytes are written as text where they are UTF-8, except in Parquet. Raises as `run`; `SqlError` for a statement
-        that is no query.
+        Bytes are written as text where they are UTF-8, except in Parquet. Raises as `run` and as `write`; `SqlError`
+        for a statement that is no query. `write` is called in another thread.
         """
-        self._check_writes(statement, parameters or {})
         if self._kind_of(statement) != duckdb.StatementType.SELECT:
             raise SqlError("only the rows of a query can be written in this format; --format table takes any statement")
         query = statement.rstrip().rstrip(";")
@@ -233,8 +240,9 @@ class SqlSession:
             ]
             columns = ", ".join(_places(len(names)))
             query = f"SELECT {', '.join(texts)} FROM ({query}\n) AS query({columns})"  # behind a comment, a line ends
-        target = path.replace("'", "''")
-        self._execute(f"COPY ({query}\n) TO '{target}' ({options}, USE_TMP_FILE false)", parameters).fetchall()
+        with _forwarding(os.path.join(self._spill, "rows"), write) as pipe:
+            target = pipe.replace("'", "''")
+            self._execute(f"COPY ({query}\n) TO '{target}' ({options}, USE_TMP_FILE false)", parameters).fetchall()
 
     def _explain(self, statement: str, plain: str, parameters: Mapping[str, object] | None) -> QueryResult:
         """Return DuckDB's plan, and what the scans of the statement read; they end at once but for ANALYZE."""
@@ -307,9 +315,9 @@ class SqlSession:
             error, duckdb.ParserException | duckdb.CatalogException | duckdb.BinderException
         ):
             return SqlError(f"{text}\n\n{unquoted} is a topic; write {quoted(unquoted)} with quotes")
-        if isinstance(error, duckdb.CatalogException) and "Table with name" in text:
+        if isinstance(error, duckdb.CatalogException) and re.search("Table with name .* does not exist", text):
             name = text.split("Table with name ", 1)[1].split(" does not exist", 1)[0]
-            near = difflib.get_close_matches(name, self._known, n=3, cutoff=0.5)
+            near = self._alike(name) or difflib.get_close_matches(name, self._known, n=3, cutoff=0.5)
             known = f"did you mean {' or '.join(map(quoted, near))}?" if near else _listing(self.tables())
             where = text.split("\n\n", 1)[1] if "\n\n" in text else ""
             return SqlError(f"there is no topic {name}; {known}" + (f"\n\n{where}" if where else ""))
@@ -321,7 +329,19 @@ class SqlSession:
             text += f"\n\n{_HINT_OF_BYTES}"
         elif _WRITES.search(text) is not None:
             text += f"\n\n{_HINT_OF_WRITES}"
+        elif "the configuration has been locked" in text:
+            text += f"\n\n{_HINT_OF_SETTINGS}"
+        elif "extensions is disabled" in text:
+            text += f"\n\n{_HINT_OF_EXTENSIONS}"
+        elif isinstance(error, duckdb.PermissionException):
+            what = text.partition(" - file system")[0]
+            text = f"{what}: statements may use {self._files.described()}; --files names more"
         return SqlError(text)
+
+    def _alike(self, table: str) -> list[str]:
+        """Return the tables of topics that differ from a name in case, or in the number behind it, only."""
+        name = table.partition("~")[0].lower()
+        return sorted(each for each, topic in self._known.items() if topic.lower() == name)
 
     def _unquoted_topic(self, message: str, statement: str) -> str | None:
         """Return a topic that a wrong statement has without the quotes that its name needs."""
@@ -338,19 +358,50 @@ class SqlSession:
 def _table_names(topics: Collection[str]) -> dict[str, str]:
     """Return the topic of each table.
 
-    Names of DuckDB have no case. Topics whose names differ in nothing else get a number: `Orders~1`, `orders~2`. No
-    topic has such a name.
+    Names of DuckDB have no case. Topics whose names differ in nothing else get a number that depends on the name alone,
+    so that no name moves to another topic when one is created or deleted: the bits of the letters that are capital,
+    `orders~0`, `Orders~1`, `oRders~2`. No topic has such a name.
     """
-    alike: dict[str, list[str]] = {}
-    for topic in sorted(topics):
-        alike.setdefault(topic.lower(), []).append(topic)
-    found: dict[str, str] = {}
-    for names in alike.values():
-        if len(names) == 1:
-            found[names[0]] = names[0]
+    alike = Counter(each.lower() for each in topics)
+    return {(each if alike[each.lower()] == 1 else f"{each}~{_capitals(each):x}"): each for each in topics}
+
+
+def _capitals(topic: str) -> int:
+    return sum(1 << place for place, letter in enumerate(topic) if letter.isupper())
+
+
+@contextlib.contextmanager
+def _forwarding(path: str, write: Callable[[bytes], object]) -> Iterator[str]:
+    """Yield a named pipe; what is written into it goes to `write`, in another thread. Raises what `write` raises.
+
+    Statements may write in the directory for temporary files only, so DuckDB does not open the file of the rows itself.
+    """
+    os.mkfifo(path, 0o600)
+    source = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    end = os.open(path, os.O_WRONLY)  # until it is closed, the pipe has no end
+    os.set_blocking(source, True)
+    with ThreadPoolExecutor(1, "output") as executor:
+        running = executor.submit(_forward, source, write)
+        try:
+            yield path
+        except Exception:  # EPIPE after a failure of `write`, which is the one to report
+            os.close(end)
+            running.result()
+            raise
+        except BaseException:
+            os.close(end)
+            raise
         else:
-            found.update((f"{name}~{number}", name) for number, name in enumerate(names, 1))
-    return found
+            os.close(end)
+            running.result()
+        finally:
+            os.unlink(path)
+
+
+def _forward(source: int, write: Callable[[bytes], object]) -> None:
+    with open(source, "rb", buffering=0) as pipe:  # if it ends early, DuckDB gets EPIPE
+        while block := pipe.read(_BLOCK_BYTES):
+            write(block)
 
 
 def _as_text(value: str, kind: str) -> str:

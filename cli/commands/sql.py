@@ -33,7 +33,6 @@ _COPY_OPTIONS = {
 }
 _TABLE = "table"
 _FORMATS_OF_ENDINGS = {"jsonl": "ndjson", "txt": _TABLE, "": _TABLE}
-_BLOCK_BYTES = 1 << 20
 
 
 @click.command("sql", short_help="Query topics with SQL.")
@@ -58,6 +57,13 @@ _BLOCK_BYTES = 1 << 20
     "--output", "-o", metavar="FILE", type=click.Path(), help="A file for the rows, replaced when all are in it."
 )
 @click.option(
+    "--files",
+    metavar="PATH",
+    type=click.Path(),
+    multiple=True,
+    help="A directory or file that statements may read and write; default the working directory.",
+)
+@click.option(
     "--isolation",
     type=click.Choice(("read_uncommitted", "read_committed")),
     default="read_uncommitted",
@@ -78,6 +84,7 @@ def command(
     texts: tuple[str, ...],
     output_format: str | None,
     output: str | None,
+    files: tuple[str, ...],
     isolation: str,
     damage: str,
 ) -> int:
@@ -121,7 +128,7 @@ def command(
         raise Failure(str(error)) from error
     with contextlib.closing(directory):
         try:
-            session = SqlSession(directory, isolation=isolation, skips_damage=damage == "skip")
+            session = SqlSession(directory, isolation=isolation, skips_damage=damage == "skip", files=files or None)
         except SqlError as error:
             raise Failure(str(error), WRONG_CALL) from error
         with session:
@@ -245,13 +252,13 @@ def _run(
                     for line in _lines(session, statement, used):
                         target.write(line + "\n")
             else:
-                with _progress(session):
-                    session.copy(statement, used, path, _COPY_OPTIONS[output_format])
+                with open(path, "wb") as rows:
+                    _copy(session, statement, used, _COPY_OPTIONS[output_format], rows, output)
     elif output_format == _TABLE:
         for line in _lines(session, statement, used):
             click.echo(line)
     else:
-        _copy_through_pipe(session, statement, used, _COPY_OPTIONS[output_format], sys.stdout.buffer, "standard output")
+        _copy(session, statement, used, _COPY_OPTIONS[output_format], sys.stdout.buffer, "standard output")
 
 
 def _is_special(output: str) -> bool:
@@ -272,7 +279,7 @@ def _write_special(
     try:
         with open(output, "wb") as target:
             if output_format != _TABLE:
-                _copy_through_pipe(session, statement, parameters, _COPY_OPTIONS[output_format], target, output)
+                _copy(session, statement, parameters, _COPY_OPTIONS[output_format], target, output)
                 return
             for line in _lines(session, statement, parameters):
                 target.write(line.encode() + b"\n")
@@ -306,7 +313,7 @@ def _lines(
     return iter(()) if first is None else itertools.chain((first,), lines)
 
 
-def _copy_through_pipe(
+def _copy(
     session: SqlSession,
     statement: str,
     parameters: Mapping[str, object],
@@ -314,35 +321,17 @@ def _copy_through_pipe(
     target: IO[bytes],
     name: str,
 ) -> None:
-    """Write rows into an open file through a pipe: DuckDB would truncate a file that is opened by its name."""
-    read, write = os.pipe()
-    failures: list[OSError] = []
-
-    def forward() -> None:
+    def write(block: bytes) -> None:
         try:
-            with open(read, "rb", buffering=0) as source:  # if it ends early, DuckDB gets EPIPE
-                while block := source.read(_BLOCK_BYTES):
-                    target.write(block)
-                target.flush()
+            target.write(block)
+            target.flush()
+        except BrokenPipeError as error:  # the reader has what it wants, as head(1)
+            raise click.exceptions.Exit(SYSTEM) from error
         except OSError as error:
-            failures.append(error)
+            raise Failure(f"{name}: {error.strerror or error}", of_output(error)) from error
 
-    forwarding = threading.Thread(target=forward, name="output")
-    forwarding.start()
-    failure: Exception | None = None
-    try:
-        session.copy(statement, parameters, f"/dev/fd/{write}", options)
-    except Exception as error:  # EPIPE after a failure of `forward`, which is the one to report
-        failure = error
-    finally:
-        os.close(write)
-        forwarding.join()
-    for each in failures:
-        if isinstance(each, BrokenPipeError):  # the reader has what it wants, as head(1)
-            raise click.exceptions.Exit(SYSTEM)
-        raise Failure(f"{name}: {each.strerror or each}", SYSTEM) from each
-    if failure is not None:
-        raise failure
+    with _progress(session):
+        session.copy(statement, parameters, options, write)
 
 
 @contextlib.contextmanager
@@ -362,9 +351,8 @@ def _replaced(output: str) -> Iterator[str]:
     except OSError as error:
         raise Failure(f"{output}: {error.strerror or error}", of_output(error)) from error
     finally:
-        for each in path, os.path.join(os.path.dirname(path), f"tmp_{os.path.basename(path)}"):  # DuckDB's own
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(each)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
 
 
 def _prompt(session: SqlSession, log_directory: str, parameters: Mapping[str, object]) -> None:
