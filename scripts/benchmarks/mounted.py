@@ -25,6 +25,9 @@ sys.path.append(str(ROOT / "tests" / "fixtures"))
 import kafka_tools  # noqa: E402  (they lie where the tests find them)
 from kafka_broker import KafkaBroker  # noqa: E402
 
+KAFKA_VERSION = "4.1.0"
+"""The Kafka of the figures in the page."""
+
 AS_STARTED_BY_KAFKA = (
     "java",
     "-Xmx1G",
@@ -115,6 +118,6 @@ def _foreground(command: list[str], mount_point: Path, name: str) -> Iterator[Mo
 @contextlib.contextmanager
 def broker(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[KafkaBroker]:
     """Run a real Kafka broker."""
-    with KafkaBroker(folder, settings=settings) as started:
+    with KafkaBroker(folder, settings=settings, version=KAFKA_VERSION) as started:
         yield started
         started.close()

@@ -15,6 +15,7 @@ from bench import Bench
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from kafka_broker import KafkaBroker
 from measuring import Contender, Measure, Peer, Row, times_as_fast
+from mounted import KAFKA_VERSION
 from running_broker import decoded, framed
 from scram_client import ScramClient
 from served import served
@@ -44,7 +45,8 @@ def logins_of_ours(bench: Bench) -> Iterator[str]:
 @contextlib.contextmanager
 def logins_of_kafka(bench: Bench) -> Iterator[str]:
     """The same of Kafka, a broker apart."""
-    with KafkaBroker(bench.new("kafka-logins"), settings=brokers.SETTINGS, mechanisms=[MECHANISM]) as broker:
+    folder = bench.new("kafka-logins")
+    with KafkaBroker(folder, settings=brokers.SETTINGS, mechanisms=[MECHANISM], version=KAFKA_VERSION) as broker:
         _add_user(broker.address)
         yield broker.login_address
 

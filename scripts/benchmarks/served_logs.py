@@ -193,7 +193,8 @@ def perf_in(record_bytes: int) -> Work:
         def measure(number: int) -> float:
             with server.topic(bench.new("perf").name) as topic:
                 words = ("--topic", topic, "--num-records", str(bench.count), "--record-size", str(record_bytes))
-                properties = ("--throughput", "-1", "--producer-props", f"bootstrap.servers={server.address}", "acks=1")
+                address = f"bootstrap.servers={server.address}"
+                properties = ("--throughput", "-1", "--command-property", address, "acks=1")
                 text = _java("org.apache.kafka.tools.ProducerPerformance", *words, *properties)
                 count, rate = re.findall(r"(\d+) records sent, ([\d.]+) records/sec", text)[-1]
                 assert int(count) == bench.count, text

@@ -12,6 +12,7 @@ from bench import Bench
 from certificates import Authority
 from kafka_broker import KafkaBroker
 from measuring import Contender, Goal, Peer, Row, times_as_fast, times_as_long
+from mounted import KAFKA_VERSION
 from served import served
 from served_logs import KAFKA, OURS, Server, Work, kcat_in, kcat_out, server_cpu
 
@@ -65,7 +66,7 @@ def tls_of_kafka(bench: Bench) -> Server:
     def make() -> Server:
         files = _files(bench)
         tls = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(files.keystore)}
-        broker = KafkaBroker(bench.new("kafka-tls"), settings=brokers.SETTINGS, tls=tls)
+        broker = KafkaBroker(bench.new("kafka-tls"), settings=brokers.SETTINGS, tls=tls, version=KAFKA_VERSION)
         bench.until_the_end.enter_context(broker)
         return TlsServer(broker.address, broker.pid, broker.log_dir, broker.tls_address, files.trusted)
 

@@ -76,7 +76,7 @@ def kafka_cleaner(codec: str) -> Opened:
         def measure(number: int) -> float:
             copy = _copy(codec, number)
             change = ("--alter", "--topic", copy.topic, "--add-config", "cleanup.policy=compact")
-            broker.tool("kafka.admin.ConfigCommand", *change)
+            broker.tool("org.apache.kafka.tools.ConfigCommand", *change)
             figure = brokers.cleaned_seconds(broker, copy)
             assert keyed.records_left(broker.log_dir, copy) == keys
             return figure
@@ -183,9 +183,9 @@ def dump_log_segments(*options: str) -> Opened:
     def opened(bench: Bench) -> Iterator[Measure]:
         segments = sorted((bench.filled(logs.PRODUCER_BATCH_BYTES) / str(PARTITION)).glob("*.log"))
         files = ",".join(map(str, segments))
-        command = kafka_tools.java(
-            "kafka.tools.DumpLogSegments", *options, "--files", files, log_level="warn", log_target="SYSTEM_ERR"
-        )
+        words = ("kafka.tools.DumpLogSegments", *options, "--files", files)
+        version = mounted.KAFKA_VERSION
+        command = kafka_tools.java(*words, log_level="warn", log_target="SYSTEM_ERR", version=version)
         yield lambda number: seconds(_QUIETLY, *command)
 
     return opened

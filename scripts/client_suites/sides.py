@@ -38,6 +38,8 @@ Side = Literal["kafka", "offsetfs"]
 SIDES: tuple[Side, ...] = get_args(Side)
 SETTINGS = {"auto.create.topics.enable": "true", "num.partitions": "4"}
 """What the suites expect of a broker: librdkafka's default scenario, and a topic that is created when it is used."""
+KAFKA_VERSION = "4.1.0"
+"""The newest that all suites know."""
 SCRAM_USERS = {SCRAM_256_USER: ScramMechanism.SCRAM_SHA_256, SCRAM_512_USER: ScramMechanism.SCRAM_SHA_512}
 REPORTS = r"authentication|TLS|login|ignored|no effect"
 """What `serve` logs of clients that fail to connect, as tests of logins and certificates do."""
@@ -61,7 +63,10 @@ def running_broker(
     if side == "kafka":
         settings["advertised.listeners"] = ",".join(f"{each}://{address}" for each, address in advertised.items())
         others: dict[str, str] = {protocol: addresses[protocol] for protocol in listeners.secured}
-        with KafkaBroker(folder, log_dir=log_directory, settings=settings, others=others, port=ports["PLAINTEXT"]):
+        port = ports["PLAINTEXT"]
+        with KafkaBroker(
+            folder, log_dir=log_directory, settings=settings, others=others, port=port, version=KAFKA_VERSION
+        ):
             _add_users(broker, listeners)
             yield broker
     else:

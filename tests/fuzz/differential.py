@@ -1,4 +1,4 @@
-"""Generated requests to a Kafka 4.1 and to `offsetfs serve` for some time: differential.py [SECONDS] [--seed N].
+"""Generated requests to a Kafka 4.4 and to `offsetfs serve` for some time: differential.py [SECONDS] [--seed N].
 
 Prints each difference that docs/evidence/differences.md does not accept, with the requests of its session. Ends with 0
 if there is none.

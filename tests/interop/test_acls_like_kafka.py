@@ -1,4 +1,4 @@
-"""ACLs: each request needs the same as in Kafka 4.1, and the ACLs of a cluster apply in its directory."""
+"""ACLs: each request needs the same as in Kafka 4.4, and the ACLs of a cluster apply in its directory."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_a_broker_goes_on_where_we_stopped_with_every_codec(kafka: KafkaBroker) 
         expected = b"".join(b"=%s\n" % line for line in theirs.splitlines()) + in_print(ours(codec))
         assert consumed(kafka, f"t-{codec}") == expected
         kafka.produce(f"t-{codec}", b"last\n")
-    text = kafka.console_consume("t-zstd", "--property", "print.key=true", count=501)
+    text = kafka.console_consume("t-zstd", "--formatter-property", "print.key=true", count=501)
     assert text.splitlines()[-1] == "null\tlast" and f"key-399\t{'zstd 00399 ' * 8}" in text
     kafka.stop()
 

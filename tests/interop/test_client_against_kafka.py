@@ -1,4 +1,4 @@
-"""The client of clusters against Kafka 4.1: metadata, coordinators, logins by SCRAM and TLS."""
+"""The client of clusters against Kafka 4.4: metadata, coordinators, logins by SCRAM and TLS."""
 
 from __future__ import annotations
 

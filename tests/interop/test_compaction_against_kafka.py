@@ -95,7 +95,9 @@ def produce_with_kafka(kafka: KafkaBroker) -> None:
         kafka.produce("real", gone, "-K", "=", "-Z", "-z", codec)
         part = b"".join(lines.splitlines(keepends=True)[: 5 * number + 1])
         kafka.produce("real", part, "-K", "=", "-X", f"transactional.id=t-{number % 3}")
-    kafka.console_produce("real", "a:1\nb:2\na:3\n", "--property", "parse.key=true", "--property", "key.separator=:")
+    kafka.console_produce(
+        "real", "a:1\nb:2\na:3\n", "--reader-property", "parse.key=true", "--reader-property", "key.separator=:"
+    )
 
 
 def write(path: Path, part: int) -> None:

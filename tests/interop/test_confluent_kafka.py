@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka 2) against Kafka 4.1 and against `offsetfs serve`: the same results from both."""
+"""confluent-kafka (librdkafka 2) against Kafka 4.4 and against `offsetfs serve`: the same results from both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members of consumer groups (KIP-848) join, change their protocol and leave: the same with Kafka 4.1 and `serve`.
+"""Members of consumer groups (KIP-848) join, change their protocol and leave: the same with Kafka 4.4 and `serve`.
 
 `serve` is also killed amid rebalances.
 """

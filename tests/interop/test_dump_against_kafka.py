@@ -30,6 +30,9 @@ from offsetfs.storage.records.format import batch
 
 pytestmark = pytest.mark.interop
 
+VERSION = "4.1.0"
+"""The Kafka whose tool `dump` equals."""
+
 GOLDEN = Path(__file__).parents[1] / "golden"
 BROKERS = sorted(path.name for path in GOLDEN.glob("kafka-*/"))
 KINDS = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
@@ -44,7 +47,7 @@ Compare = Callable[[Sequence[str], Sequence[str], DumpOptions], int]
 @pytest.fixture(scope="module")
 def compare() -> Iterator[Compare]:
     """Compares the two dumps of files with options, as `compare_dumps` does."""
-    with JavaTools() as java:
+    with JavaTools(VERSION) as java:
         yield partial(compare_dumps, java)
 
 
@@ -416,12 +419,13 @@ def test_control_records_are_explained_as_by_kafka(compare: Compare, tmp_path: P
     assert compare([str(path)], ["--print-data-log"], DEEP) == 0
 
 
-def test_the_internal_topics_of_a_running_broker_are_decoded_as_by_kafka(compare: Compare, kafka: KafkaBroker) -> None:
-    kafka.create_topic("orders", partitions=2, configs={"retention.ms": "-1"})
-    kafka.produce("orders", b"a\nb\n")
-    kafka.kcat("-G", "billing", "-e", "-q", "orders", "-X", "auto.offset.reset=earliest")
-    kafka.console_consume("orders", "--group", "newer", "--consumer-property", "group.protocol=consumer", count=2)
-    kafka.stop()
+def test_the_internal_topics_of_a_running_broker_are_decoded_as_by_kafka(compare: Compare, tmp_path: Path) -> None:
+    with KafkaBroker(tmp_path / "kafka", version=VERSION) as kafka:
+        kafka.create_topic("orders", partitions=2, configs={"retention.ms": "-1"})
+        kafka.produce("orders", b"a\nb\n")
+        kafka.kcat("-G", "billing", "-e", "-q", "orders", "-X", "auto.offset.reset=earliest")
+        kafka.console_consume("orders", "--group", "newer", "--command-property", "group.protocol=consumer", count=2)
+        kafka.stop()
     offsets = sorted(str(path) for path in kafka.log_dir.glob("__consumer_offsets-*/*.log"))
     assert _same_with(compare, "--offsets-decoder", offsets) > 0
     metadata = sorted(str(path) for path in (kafka.folder / "metadata").rglob("*.log"))

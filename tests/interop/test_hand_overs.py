@@ -1,4 +1,7 @@
-"""A log directory that `offsetfs serve` and Kafka 4.1 have in turn, ten times: records, producers and groups go on."""
+"""A log directory that `offsetfs serve` and Kafka have in turn, ten times: records, producers and groups go on.
+
+Brokers of older versions have it once, and are mirrored.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 from kafka_broker import KafkaBroker
+from mirror_process import MirrorProcess, batches_of
 from served import served
 
 pytestmark = [pytest.mark.interop, pytest.mark.long]
@@ -18,6 +23,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.long]
 ROUNDS = 10
 PARTITIONS = 3
 SECONDS_MAX = 60
+OLDER = ("4.1.0", "3.6.2")
 GROUPS = {"all": 90, "some": 31}
 """Groups, and how many records each reads in each life of a broker, of 90 that are written."""
 
@@ -104,6 +110,27 @@ def test_ten_hand_overs_between_a_broker_of_kafka_and_ours(kafka: KafkaBroker) -
     with served(kafka.log_dir) as broker:
         history.check(broker.address)
     assert [len(each) for each in history.written] == [30 * (2 * ROUNDS + 1)] * PARTITIONS
+
+
+@pytest.mark.parametrize("version", OLDER)
+def test_an_older_broker_goes_on_with_what_serve_wrote_and_is_mirrored(version: str, tmp_path: Path) -> None:
+    history = History()
+    with KafkaBroker(tmp_path / "kafka", version=version) as kafka:
+        kafka.create_topic("orders", partitions=PARTITIONS)
+        history.live(kafka.address, "at first")
+        kafka.stop()
+        with served(kafka.log_dir) as broker:
+            history.live(broker.address, "ours")
+        kafka.start()
+        assert kafka.complaints() == []
+        assert complaints_of_coordinators(kafka) == []
+        history.live(kafka.address, "theirs")
+        mirror = MirrorProcess(kafka.address, tmp_path / "mirror", "--topic", "orders")
+        done = mirror.once()
+        assert (done.returncode, done.stderr) == (0, "")
+        kafka.stop()
+    for number in range(PARTITIONS):
+        assert batches_of(mirror.path / f"orders-{number}") == batches_of(kafka.log_dir / f"orders-{number}")
 
 
 def complaints_of_coordinators(kafka: KafkaBroker) -> list[str]:

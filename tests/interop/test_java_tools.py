@@ -1,4 +1,4 @@
-"""Kafka's command line tools, and so its Java clients, against Kafka 4.1 and `offsetfs serve`: the same output."""
+"""Kafka's command line tools, and so its Java clients, against Kafka 4.4 and `offsetfs serve`: the same output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.interop
 
 SECONDS_MAX = 60
 
-CONFIGS = "kafka.admin.ConfigCommand"
+CONFIGS = "org.apache.kafka.tools.ConfigCommand"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 TOPICS = "org.apache.kafka.tools.TopicCommand"
@@ -124,14 +124,21 @@ def test_kafka_topics(tools: Tools) -> None:
 def test_console_producer_and_consumer(tools: Tools) -> None:
     topic = ["--topic", "java-console"]
     tools.run(TOPICS, "--create", *topic)
-    parsed = ["--property", "parse.key=true", "--property", "parse.headers=true", "--property", "null.marker=NULL"]
+    parsed = [
+        "--reader-property",
+        "parse.key=true",
+        "--reader-property",
+        "parse.headers=true",
+        "--reader-property",
+        "null.marker=NULL",
+    ]
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         lines = f"h:{codec}\tkey\tvalue {codec}\nh:1\tkey\tNULL\n"
         tools.run(PRODUCER, *topic, "--compression-codec", codec, *parsed, lines=lines)
     shown = [
         word
         for each in ("key", "headers", "offset", "partition", "epoch")
-        for word in ("--property", f"print.{each}=true")
+        for word in ("--formatter-property", f"print.{each}=true")
     ]
     begin = [*topic, "--from-beginning"]
     assert {
@@ -161,7 +168,7 @@ def test_console_producer_and_consumer(tools: Tools) -> None:
 def test_console_consumers_of_both_protocols(tools: Tools) -> None:
     """The group is a consumer group after the first run, and a classic one after the second."""
     topic, group = ["--topic", "java-newer"], ["--group", "java-newer"]
-    newer = ["--consumer-property", "group.protocol=consumer"]
+    newer = ["--command-property", "group.protocol=consumer"]
     tools.run(TOPICS, "--create", *topic)
     tools.run(PRODUCER, *topic, lines="".join(f"{number}\n" for number in range(4)))
 
@@ -320,8 +327,8 @@ def test_kafka_consumer_groups(tools: Tools) -> None:
 def test_kafka_get_offsets(tools: Tools) -> None:
     topic = ["--topic", "java-offsets"]
     tools.run(TOPICS, "--create", *topic, "--partitions", "2")
-    tools.run(PRODUCER, *topic, "--property", "parse.key=true", lines="a\t1\na\t2\n")
-    tools.run(PRODUCER, *topic, "--property", "parse.key=true", lines="a\t3\n")
+    tools.run(PRODUCER, *topic, "--reader-property", "parse.key=true", lines="a\t1\na\t2\n")
+    tools.run(PRODUCER, *topic, "--reader-property", "parse.key=true", lines="a\t3\n")
     times = ["-1", "-2", "-3", "-4", "-5", "latest", "earliest", "max-timestamp", "earliest-local", "latest-tiered"]
     found = {time: tools.run(OFFSETS, *topic, "--time", time) for time in [*times, "0", "4000000000000"]}
     ends, starts = ["java-offsets:0:3", "java-offsets:1:0"], ["java-offsets:0:0", "java-offsets:1:0"]
@@ -404,9 +411,8 @@ def test_kafka_broker_api_versions(tools: Tools) -> None:
 def test_performance_tools(tools: Tools, cluster: Cluster) -> None:
     load = ("--topic", "java-load", "--num-records", "2000", "--record-size", "100", "--throughput", "-1")
     tools.run(TOPICS, "--create", "--topic", "java-load")
-    sent = tools.run_with(
-        "--producer-props", f"bootstrap.servers={cluster.address}", "org.apache.kafka.tools.ProducerPerformance", *load
-    )
+    address = f"bootstrap.servers={cluster.address}"
+    sent = tools.run_with("--command-property", address, "org.apache.kafka.tools.ProducerPerformance", *load)
     words = ("--topic", "java-load", "--messages", "2000", "--group", "java-load", "--timeout", f"{SECONDS_MAX}000")
     got = tools.run("org.apache.kafka.tools.ConsumerPerformance", *words)
     assert (sent[-1].split(",")[0], got[-1].split(", ")[4]) == ("2000 records sent", "2000")

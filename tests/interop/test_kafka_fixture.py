@@ -44,7 +44,8 @@ def test_kafkas_own_tools_read_and_write(kafka_module: KafkaBroker) -> None:
     kafka.console_produce("tools", "a\nb\nc\n")
     kafka.produce("tools", b"k=v\n", "-K", "=", "-H", "h=1")
     assert (
-        kafka.console_consume("tools", "--property", "print.key=true", count=4) == "null\ta\nnull\tb\nnull\tc\nk\tv\n"
+        kafka.console_consume("tools", "--formatter-property", "print.key=true", count=4)
+        == "null\ta\nnull\tb\nnull\tc\nk\tv\n"
     )
     assert kafka.consume("tools", "-f", "%o %k %h %s\n", "-o", "3") == b"3 k h=1 v\n"
     files = sorted((kafka.log_dir / "tools-0").glob("*.log"))

@@ -1,4 +1,4 @@
-"""kcat (librdkafka 2.0) against Kafka 4.1 and against `offsetfs serve`: the same output from both."""
+"""kcat (librdkafka 2.0) against Kafka 4.4 and against `offsetfs serve`: the same output from both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logins of real clients by each mechanism, and credentials that go from Kafka 4.1 to `offsetfs serve` and back."""
+"""Logins of real clients by each mechanism, and credentials that go from Kafka 4.4 to `offsetfs serve` and back."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ USER, PASSWORD = "alice", "pass, word=1"
 SESSION_MS = 1500
 """A client authenticates again after 85 % or 90 % of it, and may do so once a second."""
 
-CONFIGS = "kafka.admin.ConfigCommand"
+CONFIGS = "org.apache.kafka.tools.ConfigCommand"
 PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
@@ -244,16 +244,16 @@ def test_the_console_tools_of_java_log_in(secured: Secured, java: JavaTools, tmp
     address = secured.unsecured if mechanism == "OAUTHBEARER" else secured.logins
     file, topic = properties(tmp_path, mechanism), f"java-{mechanism}"
     common = ["--bootstrap-server", address, "--topic", topic]
-    java.run(PRODUCER, *common, "--producer.config", file, lines="one\ntwo\n")
+    java.run(PRODUCER, *common, "--command-config", file, lines="one\ntwo\n")
     words = ["--from-beginning", "--max-messages", "2", "--timeout-ms", "30000"]
-    assert java.run(CONSUMER, *common, "--consumer.config", file, *words) == "one\ntwo\n"
+    assert java.run(CONSUMER, *common, "--command-config", file, *words) == "one\ntwo\n"
 
 
 def test_java_authenticates_again_before_its_session_ends(secured: Secured, java: JavaTools, tmp_path: Path) -> None:
     mechanism = "SCRAM-SHA-256"
     before = secured.count(mechanism, "succeeded")
     file = properties(tmp_path, mechanism, {"bootstrap.servers": secured.short_sessions})
-    words = ["--num-records", "50", "--record-size", "10", "--throughput", "20", "--producer.config", file]
+    words = ["--num-records", "50", "--record-size", "10", "--throughput", "20", "--command-config", file]
     assert java.run(PERFORMANCE, "--topic", "secured", *words).startswith("50 records sent")
     assert secured.count(mechanism, "succeeded") >= before + 3
     assert secured.count(mechanism, "expired") == 0

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from kafka_tools import JARS
 
 from offsetfs.storage.settings.broker_settings import is_broker_setting
 
@@ -12,8 +13,7 @@ pytestmark = pytest.mark.interop
 
 
 def test_kafkas_own_list_of_names_is_known(tmp_path: Path) -> None:
-    """Kafka 4.1 itself is asked for the names of its settings."""
-    jars = Path(__file__).parents[2] / ".cache" / "kafka-4.1.0" / "libs"
+    """Kafka itself is asked for the names of its settings."""
     source = tmp_path / "Names.java"
     source.write_text(
         "public class Names { public static void main(String[] words) {"
@@ -21,6 +21,6 @@ def test_kafkas_own_list_of_names_is_known(tmp_path: Path) -> None:
     )
     java = shutil.which("java")
     assert java is not None
-    done = subprocess.run([java, "-cp", f"{jars}/*", source], capture_output=True, text=True, check=True)
+    done = subprocess.run([java, "-cp", f"{JARS}/*", source], capture_output=True, text=True, check=True)
     names = done.stdout.split()
     assert len(names) > 300 and [name for name in names if not is_broker_setting(name)] == []

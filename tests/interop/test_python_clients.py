@@ -1,4 +1,4 @@
-"""aiokafka and kafka-python, which have the protocol in Python: the same from Kafka 4.1 and `offsetfs serve`."""
+"""aiokafka and kafka-python, which have the protocol in Python: the same from Kafka 4.4 and `offsetfs serve`."""
 
 from __future__ import annotations
 

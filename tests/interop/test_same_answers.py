@@ -1,4 +1,4 @@
-"""The same requests to Kafka 4.1 and to `offsetfs serve` have the same answers, field by field.
+"""The same requests to Kafka 4.4 and to `offsetfs serve` have the same answers, field by field.
 
 The requests are those of real clients, recorded at a proxy in front of a Kafka, those of `admin_requests`, and
 generated ones. What may differ is in docs/evidence/differences.md.
@@ -57,7 +57,7 @@ def recording(broker: Served, tmp_path_factory: pytest.TempPathFactory) -> list[
             proxy.target = ("127.0.0.1", kafka.port)
             for client in CLIENTS:
                 proxy.client = client.__name__
-                client(Cluster("kafka-4.1", address))
+                client(Cluster("kafka", address))
     return proxy.events
 
 

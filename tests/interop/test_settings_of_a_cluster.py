@@ -24,7 +24,7 @@ def test_settings_that_a_cluster_has_hold_for_the_directory_of_its_stopped_broke
         broker.create_topic("users", configs={"cleanup.policy": "compact"})
         broker.create_topic("plain")
         words = ("--alter", "--entity-type", "brokers", "--entity-default", "--add-config", "log.roll.ms=7200000")
-        broker.tool("kafka.admin.ConfigCommand", *words)
+        broker.tool("org.apache.kafka.tools.ConfigCommand", *words)
         for topic in ("orders", "plain"):
             broker.produce(topic, b"one\ntwo\n")
         broker.stop()

@@ -1,4 +1,4 @@
-"""Static members of a group restart, are replaced and expire: the same with Kafka 4.1 and `offsetfs serve`."""
+"""Static members of a group restart, are replaced and expire: the same with Kafka 4.4 and `offsetfs serve`."""
 
 from __future__ import annotations
 

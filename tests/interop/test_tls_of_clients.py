@@ -195,5 +195,5 @@ def test_the_console_tools_of_java_with_pem_files(secured: Secured, tmp_path: Pa
     common = ["--bootstrap-server", secured.certificates, "--topic", f"{OF_SUBJECT}java"]
     words = ["--from-beginning", "--max-messages", "2", "--timeout-ms", "30000", "--group", f"{OF_SUBJECT}java"]
     with JavaTools() as java:
-        java.run(PRODUCER, *common, "--producer.config", str(file), lines="one\ntwo\n")
-        assert java.run(CONSUMER, *common, "--consumer.config", str(file), *words) == "one\ntwo\n"
+        java.run(PRODUCER, *common, "--command-config", str(file), lines="one\ntwo\n")
+        assert java.run(CONSUMER, *common, "--command-config", str(file), *words) == "one\ntwo\n"

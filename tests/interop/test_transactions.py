@@ -1,4 +1,4 @@
-"""Transactions of unmodified clients, against Kafka 4.1 and against `offsetfs serve`."""
+"""Transactions of unmodified clients, against Kafka 4.4 and against `offsetfs serve`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log directory with open and committed transactions that Kafka 4.1 and `offsetfs serve` have in turn."""
+"""A log directory with open and committed transactions that Kafka 4.4 and `offsetfs serve` have in turn."""
 
 from __future__ import annotations
 

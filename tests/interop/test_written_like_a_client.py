@@ -56,7 +56,7 @@ def test_keys_and_commits_are_where_kafkas_clients_put_them(kafka: KafkaBroker, 
     kafka.create_topic("theirs", PARTITIONS)
     kafka.create_topic("ours", PARTITIONS)
     lines = "".join(f"{key}\t{number}\n" for number, key in enumerate(keys()))
-    kafka.console_produce("theirs", lines, "--property", "parse.key=true")
+    kafka.console_produce("theirs", lines, "--reader-property", "parse.key=true")
     kafka.console_consume("theirs", "--group", "billing", count=len(keys()))
     assert len(described(kafka, "billing")) == PARTITIONS
     kafka.stop()

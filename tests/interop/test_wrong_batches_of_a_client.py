@@ -1,4 +1,4 @@
-"""Wrong batches get the error codes of a real Kafka 4.1."""
+"""Wrong batches get the error codes of a real Kafka 4.4."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark's own Kafka source and sink with Kafka 4.1 and with `offsetfs serve`: the same rows from both."""
+"""Spark's own Kafka source and sink with Kafka 4.4 and with `offsetfs serve`: the same rows from both."""
 
 from __future__ import annotations
 
