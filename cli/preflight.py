@@ -18,7 +18,13 @@ from offsetfs.cli.mounts import daemon_registry, retention_warnings
 from offsetfs.cli.mounts.serving_daemon import daemon_of, user_name
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mount_at, mount_holding, resolved
 from offsetfs.storage import TopicPartition
-from offsetfs.storage.directory import MARKER_FILES, MIRROR_FILE, check_log_directory, has_meta_properties
+from offsetfs.storage.directory import (
+    MARKER_FILES,
+    MIRROR_FILE,
+    check_log_directory,
+    has_meta_properties,
+    split_paths,
+)
 from offsetfs.storage.errors import InvalidName, NotALogDirectory, counted
 from offsetfs.storage.segments import parse_segment_name
 
@@ -40,6 +46,7 @@ AUTOMOUNT_TYPE = "autofs"
 WARNINGS_MAX = 5
 _PARTITION_FILES = ("partition.metadata", "leader-epoch-checkpoint")
 _IGNORED_ENTRIES = (".lock", "lost+found")
+_REMOTE_INDEX_CACHE = "remote-log-index-cache"  # Kafka's RemoteIndexCache, beside the partitions
 _TRANSIENT_SUFFIXES = ("-delete", "-stray", "-future")  # Kafka's suffixes of partitions that are being deleted or moved
 
 
@@ -132,6 +139,7 @@ def check_directory(path: str, *, read_only: bool, may_be_empty: bool, may_begin
     """
     if is_archive(path):
         return _check_archive(path, read_only=read_only)
+    check_single(path)
     check_not_mounted(path)
     needed = os.R_OK | os.X_OK | (0 if read_only else os.W_OK)
     if os.path.isdir(path) and not read_only:
@@ -153,6 +161,14 @@ def check_directory(path: str, *, read_only: bool, may_be_empty: bool, may_begin
     if not any(name in MARKER_FILES for name in entries) and not all(name in _IGNORED_ENTRIES for name in entries):
         _check_any_segment(path, [name for name in directories if _is_partition(name)])
     return _warnings(path, [name for name in directories if not _is_known(name)])
+
+
+def check_single(path: str) -> None:
+    """Check that LOGDIR of a command that takes one log directory is not a list. `Failure`."""
+    several = split_paths(path)
+    if len(several) > 1:
+        cause = f"{path}: names {len(several)} log directories, and this command takes one"
+        raise Failure(f"{cause}; run it for each", WRONG_CALL)
 
 
 def check_mirror(path: str) -> None:
@@ -264,7 +280,9 @@ def _is_directory(path: str) -> bool:
 
 
 def _is_known(name: str) -> bool:
-    return name.startswith(".") or name in _IGNORED_ENTRIES or name.endswith(_TRANSIENT_SUFFIXES) or _is_partition(name)
+    if name.startswith(".") or name in (*_IGNORED_ENTRIES, _REMOTE_INDEX_CACHE):
+        return True
+    return name.endswith(_TRANSIENT_SUFFIXES) or _is_partition(name)
 
 
 def _is_partition(name: str) -> bool:

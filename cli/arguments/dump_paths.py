@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from offsetfs.cli.arguments import archives
 from offsetfs.cli.arguments.named_partitions import partitions_of
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
-from offsetfs.cli.preflight import check_not_mounted
+from offsetfs.cli.preflight import check_not_mounted, check_single
 from offsetfs.fs.mounting.mount_table import mount_holding, resolved
 from offsetfs.storage import TopicPartition, files
 from offsetfs.storage.errors import InvalidName
@@ -61,6 +61,7 @@ def _of_topic(directory: str, name: str) -> list[str]:
 
 def _files(path: str, chosen: list[str], suffixes: Sequence[str]) -> list[str]:
     if not archives.exists(path):
+        check_single(path)
         raise Failure(f"{path}: no such file or directory")
     if not archives.is_directory(path):
         return [path]

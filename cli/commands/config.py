@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import click
 
 from offsetfs.cli import preflight
+from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.arguments.settings_file import parsed_options, settings_options
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.cli.mounts.serving_daemon import daemon_of
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage import TopicPartition
-from offsetfs.storage.directory import SettingLayers, has_meta_properties, setting_layers
+from offsetfs.storage.directory import (
+    SettingLayers,
+    has_meta_properties,
+    metadata_directory_among,
+    setting_layers,
+)
 from offsetfs.storage.errors import InvalidConfig, InvalidName, StorageError
 from offsetfs.storage.settings import (
     BROKER_SETTING_NAMES,
@@ -54,51 +61,68 @@ def command(
     offsetfs config ~/logs orders
     offsetfs config ~/logs orders retention.ms=86400000 segment.bytes=268435456
     offsetfs config ~/logs orders cleanup.policy=compact,delete retention.ms=
+    offsetfs config /disk1/kafka,/disk2/kafka orders
     offsetfs config /var/lib/kafka/data orders --config /etc/kafka/server.properties
 
     Exit codes: 1 wrong call or permissions, an unknown setting or an illegal value; 2 system error.
     """
-    read_only = not changes
-    preflight.check_directory(log_directory, read_only=read_only, may_be_empty=True)
+    paths = log_directories(log_directory)
+    for path in paths:
+        preflight.check_directory(path, read_only=not changes, may_be_empty=True)
     try:
-        options = _options(log_directory, texts)
-        layers = _layers(log_directory, options)
-        settings = TopicSettings(os.path.realpath(log_directory), inherited=layers.inherited())
-        if read_only and settings.problem is not None:
-            click.echo(f"offsetfs config: warning: {printable(str(settings.problem))}", err=True)
+        settings = {path: _opened(path, paths, texts, log_directory) for path in paths}
         if topic is None:
-            _show_topics(log_directory, settings, as_json)
-        elif changes:
-            _change(log_directory, settings, topic, changes)
+            _show_topics(settings, as_json)
+            return DONE
+        having = _having(log_directory, paths, topic)
+        if changes:
+            _change([settings[path].topics for path in having], topic, changes)
+            _warn_of_brokers(having)
         else:
-            _check_topic(log_directory, topic)
-            _show(_with_origins(settings, layers, topic), as_json)
-            _report_without_effect([*options.without_effect, *layers.problems])
+            # As in a mount of several directories, the first directory that has the topic says how it is set.
+            _show_topic(settings[having[0]], topic, as_json)
     except StorageError as error:
         raise Failure(str(error), WRONG_CALL) from error
     return DONE
 
 
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """The settings of one log directory: those of its topics, and those that they inherit."""
+
+    topics: TopicSettings
+    layers: SettingLayers
+    options: MountOptions
+
+
+def _opened(path: str, paths: Sequence[str], texts: tuple[str, ...], log_directory: str) -> _Settings:
+    options = _options(path, texts, log_directory)
+    layers = _layers(path, paths, options)
+    return _Settings(TopicSettings(os.path.realpath(path), inherited=layers.inherited()), layers, options)
+
+
 # --- changing --------------------------------------------------------------------------------------------------------
 
 
-def _change(log_directory: str, settings: TopicSettings, topic: str, changes: tuple[str, ...]) -> None:
-    _check_topic(log_directory, topic)
+def _change(directories: Sequence[TopicSettings], topic: str, changes: tuple[str, ...]) -> None:
+    """Change the topic in each directory that has it; what is illegal is refused in the first one."""
     wanted: dict[str, str | None] = {}
     for change in changes:
         name, equals, value = change.partition("=")
         if not equals:
             raise Failure(f"{change}: give NAME=VALUE, or NAME= to remove a setting", WRONG_CALL)
         _want(wanted, name, value)
-    try:
-        settings.change(topic, wanted)
-    except (
-        InvalidConfig
-    ) as error:  # the message of the error names the settings file, but the value is from this command line
-        raise Failure(error.reason, WRONG_CALL) from error
-    if has_meta_properties(log_directory):
+    for settings in directories:
+        try:
+            settings.change(topic, wanted)
+        except InvalidConfig as error:  # its message names the settings file, but the value is of this command line
+            raise Failure(error.reason, WRONG_CALL) from error
+
+
+def _warn_of_brokers(paths: Sequence[str]) -> None:
+    for path in filter(has_meta_properties, paths):
         click.echo(
-            f"offsetfs config: warning: {log_directory} belongs to a broker, which does not read these settings; "
+            f"offsetfs config: warning: {path} belongs to a broker, which does not read these settings; "
             "only offsetfs uses them",
             err=True,
         )
@@ -125,39 +149,40 @@ def _report_without_effect(names: Sequence[str]) -> None:
         click.echo(f"offsetfs config: {name}: has no effect here", err=True)
 
 
-def _options(log_directory: str, texts: tuple[str, ...]) -> MountOptions:
-    """Return the options of this call, preceded by the settings of the mount that serves the directory."""
-    daemon = daemon_of(log_directory)
+def _options(path: str, texts: tuple[str, ...], log_directory: str) -> MountOptions:
+    """Return the options of this call, preceded by the settings of the mount that serves the directory at `path`."""
+    daemon = daemon_of(path)
     if daemon is None:
-        return parsed_options(texts)
+        return parsed_options(texts, log_directory)
     named = daemon.options.items()
     of_mount = [
         f'{name}="{value}"' for name, value in named if name in TOPIC_SETTING_NAMES or name in BROKER_SETTING_NAMES
     ]
     if "config" in daemon.options and os.path.exists(daemon.options["config"]):
         of_mount.insert(0, f'config="{daemon.options["config"]}"')
-    return parsed_options((*of_mount, *texts))
+    return parsed_options((*of_mount, *texts), log_directory)
 
 
-def _layers(log_directory: str, options: MountOptions) -> SettingLayers:
-    path = os.path.realpath(log_directory)
+def _layers(path: str, paths: Sequence[str], options: MountOptions) -> SettingLayers:
     return setting_layers(
-        path,
-        options.metadata_log_directory,
+        os.path.realpath(path),
+        options.metadata_log_directory or metadata_directory_among(paths),
         broker=options.all_broker_settings,
         is_broker_known=options.config_file is not None,
         given=options.topic_defaults,
     )
 
 
-def _check_topic(log_directory: str, topic: str) -> None:
-    topics = _topics(log_directory)
-    if topic in topics:
-        return
+def _having(log_directory: str, paths: Sequence[str], topic: str) -> list[str]:
+    """Return the directories that have partitions of the topic; `Failure` if there is none."""
+    topics = {path: _topics(path) for path in paths}
+    having = [path for path in paths if topic in topics[path]]
+    if having:
+        return having
     if "=" in topic:
         raise Failure(f"{topic}: give the topic first: offsetfs config {log_directory} TOPIC {topic}", WRONG_CALL)
     of_partition = topic.rpartition("-")[0]
-    if of_partition in topics and os.path.isdir(os.path.join(log_directory, topic)):
+    if any(of_partition in topics[path] and os.path.isdir(os.path.join(path, topic)) for path in paths):
         raise Failure(f"{topic} is a partition; settings belong to its topic, {of_partition}", WRONG_CALL)
     raise Failure(f"{topic}: {log_directory} has no such topic", WRONG_CALL)
 
@@ -175,15 +200,26 @@ def _topics(log_directory: str) -> set[str]:
 # --- showing ---------------------------------------------------------------------------------------------------------
 
 
-def _with_origins(settings: TopicSettings, layers: SettingLayers, topic: str) -> dict[str, tuple[str, str]]:
+def _show_topic(settings: _Settings, topic: str, as_json: bool) -> None:
+    _warn_of_problem(settings.topics)
+    _show(_with_origins(settings, topic), as_json)
+    _report_without_effect([*settings.options.without_effect, *settings.layers.problems])
+
+
+def _warn_of_problem(settings: TopicSettings) -> None:
+    if settings.problem is not None:
+        click.echo(f"offsetfs config: warning: {printable(str(settings.problem))}", err=True)
+
+
+def _with_origins(settings: _Settings, topic: str) -> dict[str, tuple[str, str]]:
     """Return value and origin of each setting, by name."""
     origins = (
-        (OF_TOPIC, settings.of(topic)),
-        (OF_CLUSTER, layers.cluster.get(topic, {})),
-        (OF_MOUNT, layers.given),
-        (OF_BROKER, layers.broker),
+        (OF_TOPIC, settings.topics.of(topic)),
+        (OF_CLUSTER, settings.layers.cluster.get(topic, {})),
+        (OF_MOUNT, settings.layers.given),
+        (OF_BROKER, settings.layers.broker),
     )
-    values = settings.config_of(topic).properties()
+    values = settings.topics.config_of(topic).properties()
 
     def origin(name: str) -> str:
         return next((origin for origin, named in origins if name in named), OF_KAFKA)
@@ -200,11 +236,15 @@ def _show(found: Mapping[str, tuple[str, str]], as_json: bool) -> None:
         click.echo(f"{name:{widths[0]}}  {value:{widths[1]}}  {origin}")
 
 
-def _show_topics(log_directory: str, settings: TopicSettings, as_json: bool) -> None:
-    own = {topic: dict(sorted(settings.of(topic).items())) for topic in sorted(_topics(log_directory))}
+def _show_topics(directories: Mapping[str, _Settings], as_json: bool) -> None:
+    own: dict[str, dict[str, str]] = {}
+    for path, settings in directories.items():
+        _warn_of_problem(settings.topics)
+        for topic in sorted(_topics(path)):
+            own.setdefault(topic, dict(sorted(settings.topics.of(topic).items())))
     if as_json:
-        click.echo(json.dumps(own, indent=1))
+        click.echo(json.dumps(dict(sorted(own.items())), indent=1))
         return
-    for topic, properties in own.items():
+    for topic, properties in sorted(own.items()):
         text = " ".join(f"{name}={value}" for name, value in properties.items())
         click.echo(f"{topic}: {text or 'no settings of its own'}")

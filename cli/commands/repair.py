@@ -57,6 +57,7 @@ def command(log_directory: str, dry_run: bool, as_json: bool) -> int:
     from offsetfs.cli.terminal.progress import bytes_progress, recovery_progress
     from offsetfs.storage.verify import carry_out_repair, plan_repair
 
+    preflight.check_single(log_directory)
     preflight.check_not_mounted(log_directory)
     try:
         with bytes_progress("Checking") as on_progress:

@@ -31,7 +31,7 @@ from offsetfs.library.formatting import duration, size
 from offsetfs.storage import LogDirectories, LogDirectory, TopicPartition, files
 from offsetfs.storage.directory import MirrorFile, split_paths
 from offsetfs.storage.errors import StorageError, counted, sentence
-from offsetfs.storage.maintenance import kept_files
+from offsetfs.storage.maintenance import dirty_range, kept_files
 
 ASKED_MAX = 100
 """How many damaged partitions a mount is asked about: each may take two seconds where it does not answer."""
@@ -52,7 +52,7 @@ def command(directory: str | None, shows_all: bool, as_json: bool) -> int:
     For each mount: log directory, mount point, ro or rw, process, start time (UTC), the bytes that are not on disk yet,
     and the options that differ from the defaults. If a directory has more partitions than fit on a screen, each topic
     has one line, and so has each partition with damage or with records that a recovery cut; --all shows every
-    partition.
+    partition, and of compacted ones what the next compaction would process.
 
     If offsetfs serve serves LOGDIR, its addresses are shown; if offsetfs mirror writes it, how far it is behind.
     For the directory of a mirror the cluster is shown, also while no process mirrors it.
@@ -177,6 +177,8 @@ def _partition(directory: LogDirectories, partition: TopicPartition, met: list[d
         log = directory.log(partition)
     except (StorageError, OSError) as error:
         return {**answer, "error": sentence(error)}
+    holder = directory.directory_of(partition)
+    compaction = dirty_range(holder, log)
     places = [(each.path, each.position, each.reason) for each in log.damage]
     places += [(each["path"], each["position"], each["reason"]) for each in met]
     unique = {(path, position): (path, position, reason) for path, position, reason in places}.values()
@@ -187,7 +189,8 @@ def _partition(directory: LogDirectories, partition: TopicPartition, met: list[d
         "high_watermark": log.high_watermark,
         "size_bytes": log.size_bytes,
         "segments": len(log.snapshot()),
-        "log_directory": directory.directory_of(partition).path,
+        "log_directory": holder.path,
+        "compaction": None if compaction is None else compaction.fields(),
         "damage": [f"{path}: position {position}: {reason}" for path, position, reason in unique],
         "cut": kept_files(log.path),
     }
@@ -217,7 +220,7 @@ def _text(answer: dict[str, Any], shows_all: bool) -> str:
 
 def _partition_lines(partitions: list[dict[str, Any]], shows_all: bool) -> list[str]:
     if shows_all or len(partitions) <= PARTITIONS_SHOWN:
-        return _columns([("PARTITION", *_HEADINGS), *map(_row, partitions)])
+        return _columns([("PARTITION", *_HEADINGS), *(_row(each, shows_all) for each in partitions)])
     topics: dict[str, list[dict[str, Any]]] = {}
     for each in partitions:
         topics.setdefault(each["topic"], []).append(each)
@@ -271,13 +274,22 @@ def _lag_text(mount: dict[str, Any]) -> str:
     return f"{size(mount['unsynced_bytes'])} not on disk for {duration(mount['unsynced_age_seconds'])}{faults}"
 
 
-def _row(partition: dict[str, Any]) -> tuple[str, ...]:
+def _row(partition: dict[str, Any], shows_compaction: bool = False) -> tuple[str, ...]:
     name = f"{partition['topic']}-{partition['partition']}"
     if "error" in partition:
         return (name, "", "", "", "", partition["error"])
     numbers = (str(partition[key]) for key in ("log_start_offset", "next_offset", "size_bytes", "segments"))
     kept = [f"a recovery cut {name} (offsetfs dump reads it)" for name in partition["cut"]]
-    return (name, *numbers, "; ".join([*partition["damage"], *kept, *_mirror_notes(partition.get("mirror"))]))
+    compaction = [_compaction_text(partition["compaction"])] if shows_compaction and partition["compaction"] else []
+    notes = [*partition["damage"], *kept, *_mirror_notes(partition.get("mirror")), *compaction]
+    return (name, *numbers, "; ".join(notes))
+
+
+def _compaction_text(found: dict[str, Any]) -> str:
+    dirty, uncleanable = found["first_dirty_offset"], found["first_uncleanable_offset"]
+    if dirty >= uncleanable:
+        return f"clean below offset {dirty}"
+    return f"{found['dirty_ratio']:.0%} dirty, offsets {dirty} to {uncleanable - 1}"
 
 
 def _mirror_notes(mirror: dict[str, Any] | None) -> list[str]:

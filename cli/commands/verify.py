@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,13 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import is_archive
+from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.arguments.named_partitions import partitions_of
 from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.terminal.findings import found
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.storage import TopicPartition
+from offsetfs.storage.directory import split_paths
 from offsetfs.storage.errors import InvalidName, NotALogDirectory, UnknownPartition, counted, sentence
 from offsetfs.storage.segments import parse_segment_name
 from offsetfs.storage.verify import DAMAGE, NOTICE, Finding
@@ -60,6 +62,7 @@ def command(paths: tuple[str, ...], as_json: bool, strict: bool, inflate_max: in
     offsetfs verify s3://backup/kafka
     offsetfs verify s3://backup/kafka orders-0
     offsetfs verify /var/lib/kafka/data orders-0 orders-1
+    offsetfs verify /disk1/kafka,/disk2/kafka orders
     offsetfs verify --json /var/lib/kafka/data/orders-0
 
     Exit codes: 0 nothing found, 1 findings (or a wrong call), 2 a directory could not be read.
@@ -72,11 +75,12 @@ def command(paths: tuple[str, ...], as_json: bool, strict: bool, inflate_max: in
         severities[finding.severity] += 1
         click.echo(json.dumps(finding.fields()) if as_json else str(finding))
 
-    for path in paths:
+    wanted = selection(paths)
+    for path in wanted:
         preflight.check_not_mounted(path)
     begun = time.monotonic()
     try:
-        tally = _verify(selection(paths), report, inflate_max << 20)
+        tally = _verify(wanted, report, inflate_max << 20)
     except (NotALogDirectory, UnknownPartition) as error:
         raise Failure(str(error), SYSTEM) from error
     except OSError as error:  # 1, the code of a missing permission elsewhere, means damage here
@@ -143,31 +147,45 @@ def _verify(wanted: Selection, report: Callable[[Finding], None], inflated_bytes
 
 
 def selection(paths: tuple[str, ...]) -> Selection:
-    """Resolve the arguments. Names without a slash after a log directory select topics and partitions of it."""
+    """Resolve the arguments. Names without a slash after LOGDIR select topics and partitions of its directories."""
     named: dict[str, list[TopicPartition]] = {}
     whole: dict[str, bool] = {}
-    directory = None
+    directories: list[str] = []
     for path in paths:
         partition = _parsed(os.path.basename(os.path.abspath(path)))
-        of_topic = _of_topic(directory, path)
-        if directory is not None and os.sep not in path and (partition is not None or of_topic):
-            named[directory] += of_topic if partition is None else of_topic or [partition]
-            whole[directory] = False
+        chosen = _chosen(directories, path, partition) if os.sep not in path else {}
+        if chosen:
+            for directory in directories:
+                named[directory] += chosen.get(directory, [])
+                whole[directory] = False
         elif partition is not None and _is_partition(path):
             parent = _same(named, os.path.dirname(path.rstrip(os.sep)) or os.curdir)
             named.setdefault(parent, []).append(partition)
-        elif directory is not None and not os.path.isdir(path):
-            raise Failure(f"{path}: {directory} has no such topic or partition", WRONG_CALL)
+        elif directories and not os.path.exists(path) and len(split_paths(path)) == 1:
+            raise Failure(f"{path}: {','.join(directories)} has no such topic or partition", WRONG_CALL)
         else:
-            directory = _same(named, path)
-            named.setdefault(directory, [])
-            whole.setdefault(directory, True)
-    return {path: None if whole.get(path) else list(dict.fromkeys(wanted)) for path, wanted in named.items()}
+            directories = [_same(named, each) for each in log_directories(path)]
+            for directory in directories:
+                named.setdefault(directory, [])
+                whole.setdefault(directory, True)
+    found = {path: None if whole.get(path) else list(dict.fromkeys(wanted)) for path, wanted in named.items()}
+    return {path: wanted for path, wanted in found.items() if wanted is None or wanted}
 
 
-def _of_topic(directory: str | None, name: str) -> list[TopicPartition]:
+def _chosen(
+    directories: Sequence[str], name: str, partition: TopicPartition | None
+) -> Mapping[str, list[TopicPartition]]:
+    """Return the partitions that `name` selects in each directory; a partition that is nowhere, in the first one."""
+    of_topic = {directory: _of_topic(directory, name) for directory in directories}
+    if any(of_topic.values()) or partition is None:
+        return {directory: found for directory, found in of_topic.items() if found}
+    having = [each for each in directories if os.path.isdir(os.path.join(each, name))] or directories[:1]
+    return {directory: [partition] for directory in having}
+
+
+def _of_topic(directory: str, name: str) -> list[TopicPartition]:
     """Return the partitions of a topic of the directory; empty if `name` is the directory of a partition."""
-    if directory is None or not os.path.isdir(directory) or os.path.isdir(os.path.join(directory, name)):
+    if not os.path.isdir(directory) or os.path.isdir(os.path.join(directory, name)):
         return []
     return [partition for partition in partitions_of(directory) if partition.topic == name]
 

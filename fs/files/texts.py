@@ -19,7 +19,7 @@ from offsetfs.fs.naming.inodes import pack
 from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Opened, Opening
 from offsetfs.fs.partitions import MountedPartition
-from offsetfs.storage import AnyLogDirectory, Log, LogView, TopicPartition
+from offsetfs.storage import AnyLogDirectory, Log, LogView, maintenance
 from offsetfs.storage.errors import StorageError, WouldBlock
 from offsetfs.storage.settings import DEFAULTS
 
@@ -131,8 +131,8 @@ def partition_texts(mount: MountContext, partition: MountedPartition) -> dict[in
 
     async def info() -> bytes:
         described = await mount.executor.answer(describe, partition.view)
-        paths = await mount.executor.in_thread(lambda: _paths(mount.directory, partition.name))
-        return (json.dumps({**described, **paths}, indent=2) + "\n").encode()
+        further = await mount.executor.in_thread(lambda: _in_directory(mount.directory, log))
+        return (json.dumps({**described, **further}, indent=2) + "\n").encode()
 
     def text(fixed: Kind, content: Content) -> Text:
         return Text(mount, partition.inode(fixed), content, lambda: log.modified_ns)
@@ -143,10 +143,15 @@ def partition_texts(mount: MountContext, partition: MountedPartition) -> dict[in
     }
 
 
-def _paths(directory: AnyLogDirectory, partition: TopicPartition) -> dict[str, object]:
-    """Return the directory of a partition's log, and that of its copy while it moves to another directory."""
-    future = directory.future_of(partition)
-    return {"path": os.path.join(directory.directory_of(partition).path, str(partition)), "future": future}
+def _in_directory(directory: AnyLogDirectory, log: Log) -> dict[str, object]:
+    """Return what the directory knows of a log: its compaction, its path, and that of its copy while it moves."""
+    holder, future = directory.directory_of(log.partition), directory.future_of(log.partition)
+    found = maintenance.dirty_range(holder, log)
+    return {
+        "compaction": None if found is None else found.fields(),
+        "path": os.path.join(holder.path, str(log.partition)),
+        "future": future,
+    }
 
 
 def describe(view: LogView, *, nowait: bool = False) -> dict[str, object]:

@@ -40,6 +40,14 @@ class DirtyRange:
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
+    def fields(self) -> dict[str, object]:
+        """Return what `info` and `status` show, under the names of Kafka's LogToClean; the ratio is 0 to 1."""
+        return {
+            "first_dirty_offset": self.first_dirty,
+            "first_uncleanable_offset": self.first_uncleanable,
+            "dirty_ratio": round(self.ratio, 3),
+        }
+
     @property
     def is_due(self) -> bool:
         """Whether a round is worthwhile or required."""

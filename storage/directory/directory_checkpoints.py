@@ -111,13 +111,13 @@ class DirectoryCheckpoints:
 
         It may lie beyond the log end or below its start.
         """
+        if self._read_only:
+            self._reload(CLEANER_OFFSETS)
         return self._offsets[CLEANER_OFFSETS].get(partition)
 
     def is_cleaned(self, partition: TopicPartition) -> bool:
         """Whether a cleaner has compacted the partition, so that its topic is a compacted one."""
-        if self._read_only:
-            self._reload(CLEANER_OFFSETS)
-        return partition in self._offsets[CLEANER_OFFSETS]
+        return self.cleaner_offset(partition) is not None
 
     # --- changing them; on disk after return -------------------------------------------------------------------------
 

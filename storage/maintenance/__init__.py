@@ -9,7 +9,7 @@ from offsetfs.storage.lazy_names import lazy_names
 if TYPE_CHECKING:
     from offsetfs.storage.directory.hand_over import HandOverResult, hand_over
     from offsetfs.storage.maintenance.background_tasks import BackgroundTasks, TaskQueue, TaskResult
-    from offsetfs.storage.maintenance.maintenance_plan import plan_maintenance
+    from offsetfs.storage.maintenance.maintenance_plan import dirty_range, plan_maintenance
     from offsetfs.storage.maintenance.partition_copy import (
         CompactedCopy,
         DirtyPartition,
@@ -33,6 +33,7 @@ __all__ = [
     "begin_compaction",
     "compact_copy",
     "convert_log",
+    "dirty_range",
     "hand_over",
     "has_old_format",
     "install_compacted",
@@ -54,6 +55,7 @@ __getattr__ = lazy_names(
         "begin_compaction": "maintenance.partition_copy",
         "compact_copy": "maintenance.partition_copy",
         "convert_log": "partition.convert",
+        "dirty_range": "maintenance.maintenance_plan",
         "hand_over": "directory.hand_over",
         "has_old_format": "partition.convert",
         "install_compacted": "maintenance.partition_copy",

@@ -69,7 +69,10 @@ class TaskResult:
         if self.error is not None:
             return f"{subject}{self.task} failed: {self.error}"
         if self.records_before is not None and self.records_before == self.records_after and not self.bytes_freed:
-            return f"{subject}nothing freed: compaction found no duplicate keys"
+            merged = (
+                f"merged small segments, {self.segments_removed} fewer" if self.segments_removed else "nothing freed"
+            )
+            return f"{subject}{merged}: compaction found no duplicate keys"
         said = [f"removed {counted(self.segments_removed, 'segment')}"] if self.segments_removed else []
         said.append(f"freed {counted(self.bytes_freed, 'byte')}")
         if self.records_before is not None:

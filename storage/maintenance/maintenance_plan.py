@@ -56,10 +56,20 @@ def _retention(directory: LogDirectory, log: Log) -> Iterator[PlannedTask]:
         )
 
 
-def _compaction(directory: LogDirectory, log: Log, now: bool) -> Iterator[PlannedTask]:
+def dirty_range(directory: LogDirectory, log: Log) -> DirtyRange | None:
+    """Return what the next compaction of a log would process; None if its topic is not known to be compacted.
+
+    Costs as `find_dirty_range`.
+    """
     if not (log.config.is_compacted and directory.knows_policy(log.partition.topic)):
+        return None
+    return find_dirty_range(log, directory.cleaner_offset(log.partition), directory.cautious_clock.now_ms())
+
+
+def _compaction(directory: LogDirectory, log: Log, now: bool) -> Iterator[PlannedTask]:
+    found = dirty_range(directory, log)
+    if found is None:
         return
-    found = find_dirty_range(log, directory.cleaner_offset(log.partition), directory.cautious_clock.now_ms())
     active = log.snapshot().active
     is_due = found.is_due or (now and (found.cleanable_bytes > 0 or active.size > 0))
     if is_due:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -87,6 +88,22 @@ def test_now_rolls_what_is_compacted_so_that_all_of_it_is(log: str, capsys: pyte
     assert run(["clean", log, "--now", "users-0"]) == exit_codes.DONE
     assert "kept 1 of 3 records" in capsys.readouterr().out
     assert (offsets(log, ORDERS), offsets(log, USERS)) == ([0, 1, 2], [2])
+
+
+def test_status_shows_what_the_next_compaction_would_process(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def shown() -> dict[str, dict[str, Any] | None]:
+        assert run(["status", log, "--json"]) == exit_codes.DONE
+        return {each["topic"]: each["compaction"] for each in json.loads(capsys.readouterr().out)["partitions"]}
+
+    dirty = {"first_dirty_offset": 0, "first_uncleanable_offset": 2, "dirty_ratio": 1.0}
+    assert shown() == {"orders": None, "users": dirty}
+    assert run(["status", log, "--all"]) == exit_codes.DONE
+    assert "100% dirty, offsets 0 to 1" in capsys.readouterr().out
+    run(["clean", log])
+    capsys.readouterr()
+    assert shown()["users"] == {"first_dirty_offset": 2, "first_uncleanable_offset": 2, "dirty_ratio": 0.0}
+    assert run(["status", log, "--all"]) == exit_codes.DONE
+    assert "clean below offset 2" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", [[], ["--now"]])

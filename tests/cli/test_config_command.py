@@ -171,3 +171,71 @@ def test_what_is_wrong_in_a_server_properties_is_refused(
         assert sentence in capsys.readouterr().err, command
     assert run(["clean", log, "--config", "/nowhere/x"]) == exit_codes.WRONG_CALL
     assert "config=/nowhere/x: No such file or directory" in capsys.readouterr().err
+
+
+# --- several log directories -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Two directories, of which each has a partition of orders, and one has users."""
+    for name, topics in (("disk1", ["orders"]), ("disk2", ["orders", "users"])):
+        (tmp_path / name).mkdir()
+        for topic in topics:
+            assert run(["create", str(tmp_path / name), topic]) == 0
+    capsys.readouterr()
+    return f"{tmp_path}/disk1,{tmp_path}/disk2"
+
+
+def test_settings_of_several_directories_are_shown_and_changed(disks: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", disks, "orders", "retention.ms=500"]) == exit_codes.DONE
+    assert run(["config", disks, "users", "segment.bytes=1000"]) == exit_codes.DONE
+    assert run(["config", disks]) == exit_codes.DONE
+    assert capsys.readouterr().out.splitlines() == ["orders: retention.ms=500", "users: segment.bytes=1000"]
+    for path in disks.split(","):
+        assert shown(path, capsys, "orders")["retention.ms"] == {"value": "500", "origin": "topic"}
+    assert shown(disks, capsys, "users")["segment.bytes"]["value"] == "1000"
+
+
+def test_log_dirs_of_a_server_properties_stand_for_its_directories(
+    disks: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text(f"log.dirs={disks}\nlog.retention.ms=700\n")
+    assert shown(str(properties), capsys, "users")["retention.ms"] == {"value": "700", "origin": "broker"}
+    assert run(["verify", str(properties), "orders"]) == exit_codes.DONE
+    assert capsys.readouterr().out.startswith("2 partitions, ")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["sql", "{}", "SHOW TABLES"],
+        ["clean", "{}"],
+        ["serve", "{}"],
+        ["delete", "{}", "orders"],
+        ["delete-records", "{}", "orders-0:1"],
+        ["truncate", "{}", "orders-0", "1"],
+        ["repair", "{}"],
+        ["dump", "{}"],
+        ["archive", "{}", "s3://bucket/kafka"],
+        ["table", "sync", "{}", "sqlite:///rows.db"],
+        ["restore", "{}", "127.0.0.1:9"],
+        ["users", "{}"],
+        ["acls", "{}"],
+        ["create", "{}", "further"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_command_for_one_directory_refuses_several_in_one_sentence(
+    command: list[str], disks: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([word.format(disks) for word in command]) == exit_codes.WRONG_CALL
+    assert capsys.readouterr().err.endswith("names 2 log directories, and this command takes one; run it for each\n")
+
+
+def test_verify_selects_in_each_of_several_directories(disks: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for names, count in (([], 3), (["orders"], 2), (["users"], 1), (["users-0"], 1), (["orders-0"], 2)):
+        assert run(["verify", disks, *names]) == exit_codes.DONE
+        assert capsys.readouterr().out.startswith(f"{count} partition")
+    assert run(["verify", disks, "nothing"]) == exit_codes.WRONG_CALL

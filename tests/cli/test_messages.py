@@ -74,6 +74,11 @@ def test_a_compaction_that_frees_nothing_reports_that() -> None:
     assert str(done) == "users-0: nothing freed: compaction found no duplicate keys"
 
 
+def test_a_compaction_that_merges_segments_alone_reports_that() -> None:
+    done = TaskResult("compaction", TopicPartition("users", 0), 6, 0, 9, 9, ("ratio",))
+    assert str(done) == "users-0: merged small segments, 6 fewer: compaction found no duplicate keys"
+
+
 def test_verify_counts_one_notice_as_one(log: Path, said: Said) -> None:
     (log / ".kafka_cleanshutdown").unlink()
     code, out, _ = said("verify", log)

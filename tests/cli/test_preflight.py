@@ -103,6 +103,12 @@ def test_what_is_not_there_or_no_directory_is_no_log_directory(tmp_path: Path) -
             check(tmp_path / name)
 
 
+def test_the_index_cache_of_tiered_storage_causes_no_warning(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").touch()
+    (tmp_path / "remote-log-index-cache").mkdir()
+    assert preflight.check_directory(str(tmp_path), read_only=True, may_be_empty=True) == []
+
+
 def test_directories_that_are_no_partitions_are_reported_in_groups(tmp_path: Path) -> None:
     make(tmp_path, "orders-0/" + SEGMENT, *(f"stranger{number}/" for number in range(9)))
     warnings = check(tmp_path)
