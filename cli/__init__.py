@@ -130,7 +130,7 @@ def root_command() -> None:
     offsetfs serve ~/logs
 
     Exit codes of all commands: 0 done, 1 wrong call or permissions, 2 system error, 4 internal error, 8 interrupted, 32
-    refused or failed. The help of a command states what differs.
+    refused or failed, 141 the reader of a pipe closed it. The help of a command states what differs.
     """
 
 
@@ -180,13 +180,18 @@ def run(arguments: Sequence[str], program: click.Command = root_command, name: s
     except (click.Abort, KeyboardInterrupt):
         return failed("interrupted", exit_codes.INTERRUPTED)
     except _ReaderGone:
-        return exit_codes.SYSTEM
+        return exit_codes.OUTPUT_CLOSED
     except OSError as error:
         return failed(_os_sentence(error), exit_codes.of_os_error(error))
+    except MemoryError:  # pyarrow's is derived from it; names nothing that could be freed
+        return failed(_OUT_OF_MEMORY, exit_codes.SYSTEM)
     except Exception as error:
         traceback.print_exc()
         return failed(f"internal error: {error!r}", exit_codes.INTERNAL)
     return code if isinstance(code, int) else exit_codes.DONE
+
+
+_OUT_OF_MEMORY = "out of memory: raise the limit of this process (ulimit -v, a container's memory), or ask for less"
 
 
 def _verb(arguments: Sequence[str]) -> str:

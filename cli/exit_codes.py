@@ -2,7 +2,7 @@
 
 0  done               4  internal error (a bug)  32  the mount, umount or other operation failed
 1  wrong call         8  interrupted by the user
-2  system error
+2  system error          141  the reader of a pipe closed it, as of cat(1)
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ WRONG_CALL = 1
 SYSTEM = 2
 INTERNAL = 4
 INTERRUPTED = 8
+OUTPUT_CLOSED = 128 + 13
+"""The reader of standard output closed the pipe, as head(1) does: what a shell returns for a program that SIGPIPE
+ends, so that scripts with `pipefail` treat every program of a pipe the same."""
 FAILED = 32
 """The arguments were correct, but the operation failed or was refused."""
 

@@ -77,6 +77,7 @@ def check(log_directories: Sequence[str], mount_point: str, options: MountOption
 
 def check_mount(mount_point: str, options: MountOptions) -> list[str]:
     """Check the mount point and the permission to mount; return warnings. Or `Failure`."""
+    check_descriptors()
     check_mount_point(mount_point)
     check_fuse(FUSE_DEVICE)
     check_capability(CAPABILITIES)
@@ -104,6 +105,16 @@ def check_directories(paths: Sequence[str], *, read_only: bool, may_be_empty: bo
     if not checked.paths:
         raise failures[0]
     return checked
+
+
+def check_descriptors() -> None:
+    """Raise the limit of open files as far as this process may. `Failure` if that is not enough for a server."""
+    from offsetfs.fs.mounting import descriptor_limits
+
+    limit = descriptor_limits.raise_limit()
+    if limit < descriptor_limits.MINIMUM:
+        cause = f"{limit} open files are allowed, and at least {descriptor_limits.MINIMUM} are needed"
+        raise Failure(f"{cause}; raise the limit, for example with ulimit -n 1024", SYSTEM)
 
 
 def check_mount_point(path: str) -> None:

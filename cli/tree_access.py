@@ -22,7 +22,7 @@ from offsetfs.cli import preflight
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.arguments.named_partitions import parse_partition, partitions_of, shortened
 from offsetfs.cli.arguments.settings_file import parsed_options
-from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.exit_codes import DONE, FAILED, OUTPUT_CLOSED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.terminal.directory_warnings import print_directory_warnings
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.cli.terminal.progress import Line, recovery_progress
@@ -157,7 +157,7 @@ def _run(
     try:
         run(directory, options, all_of_it, output.progress)
     except OutputClosed:
-        return SYSTEM
+        return OUTPUT_CLOSED
     except Unsaved as error:
         for sentence in error.sentences:
             output.print_error(sentence)

@@ -14,7 +14,7 @@ import click
 
 from offsetfs import __version__
 from offsetfs.cli.arguments.dump_paths import expanded, listed
-from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.exit_codes import DONE, FAILED, OUTPUT_CLOSED, WRONG_CALL, Failure
 from offsetfs.fs.naming.grammar import parse_time
 from offsetfs.storage.dump import (
     BYTES_MAX,
@@ -113,7 +113,7 @@ def command(
     try:
         return _dump(_parts(chosen, wanted, options))
     except _OutputClosed:
-        return SYSTEM
+        return OUTPUT_CLOSED
 
 
 def _dump(parts: Iterable[tuple[str, DumpOptions]]) -> int:

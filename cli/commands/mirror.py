@@ -198,11 +198,10 @@ def _mirror(log_directory: str, source: MirrorSource, metrics: Address | None) -
 
     from offsetfs.cli.terminal.progress import open_for_writing
     from offsetfs.client.errors import ClientError
-    from offsetfs.fs.mounting import descriptor_limits
     from offsetfs.mirror.errors import MirrorError
     from offsetfs.mirror.process import mirror
 
-    descriptor_limits.raise_limit()  # each partition needs some, and 1,024 is the usual limit
+    preflight.check_descriptors()  # each partition needs some, and 1,024 is the usual limit
     try:
         directory = open_for_writing(log_directory)
     except LogDirectoryLocked as error:

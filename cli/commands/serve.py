@@ -173,7 +173,6 @@ def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool, is_br
     from offsetfs.broker.listener_settings import ListenerSettings
     from offsetfs.broker.server import serve
     from offsetfs.cli.terminal.progress import recovery_progress
-    from offsetfs.fs.mounting import descriptor_limits
     from offsetfs.storage import LogDirectory
 
     server, listeners = loaded.server, list[Listener]()
@@ -182,7 +181,7 @@ def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool, is_br
         holder = None if read_only else LogDirectory.holder(log_directory)
         if holder is not None:
             raise LogDirectoryLocked(f"in use by process {holder}", path=log_directory, pid=holder)
-        descriptor_limits.raise_limit()  # each connection needs one, and 1,024 is the usual limit
+        preflight.check_descriptors()  # each connection needs one, and 1,024 is the usual limit
         # Before the recovery, which may take long.
         listeners = open_listeners(server.listeners, "--listen HOST:PORT")
         if server.metrics_listener is not None:

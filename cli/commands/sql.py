@@ -18,7 +18,7 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached
-from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure, of_output
+from offsetfs.cli.exit_codes import DONE, FAILED, OUTPUT_CLOSED, SYSTEM, WRONG_CALL, Failure, of_output
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.storage.errors import StorageError, counted, sentence
 
@@ -156,11 +156,15 @@ def _ending_at_sigterm() -> Iterator[None]:
 
 
 def _check_packages() -> None:
+    name = ""
     try:
-        for each in ("duckdb", "numpy", "pyarrow"):
-            importlib.import_module(each)
-    except ImportError as error:
+        for name in ("duckdb", "numpy", "pyarrow"):
+            importlib.import_module(name)
+    except ModuleNotFoundError as error:
         raise Failure(f"{error.name} is missing: pip install 'offsetfs[sql]'", SYSTEM) from error
+    except ImportError as error:  # a library that does not fit this machine, or its memory
+        reason = str(error).strip().partition("\n")[0]
+        raise Failure(f"{name} cannot be loaded: {reason}", SYSTEM) from error
 
 
 def _parameters(texts: tuple[str, ...]) -> dict[str, object]:
@@ -326,7 +330,7 @@ def _copy(
             target.write(block)
             target.flush()
         except BrokenPipeError as error:  # the reader has what it wants, as head(1)
-            raise click.exceptions.Exit(SYSTEM) from error
+            raise click.exceptions.Exit(OUTPUT_CLOSED) from error
         except OSError as error:
             raise Failure(f"{name}: {error.strerror or error}", of_output(error)) from error
 
@@ -358,7 +362,7 @@ def _replaced(output: str) -> Iterator[str]:
 def _prompt(session: SqlSession, log_directory: str, parameters: Mapping[str, object]) -> None:
     try:
         from offsetfs.cli.sql.prompt import SqlPrompt
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise Failure(f"{error.name} is missing: pip install 'offsetfs[sql]'", SYSTEM) from error
 
     def run(statement: str, is_expanded: bool) -> None:

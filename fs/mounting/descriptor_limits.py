@@ -18,6 +18,9 @@ BASE = 24
 PER_PARTITION = 3
 """Log, offset index and time index of the active segment; a sealed segment that is read has as many."""
 
+MINIMUM = 64
+"""Below it a mount or a server would start, and then refuse what it is asked for."""
+
 _RESERVE_MAX = 32
 _UNLIMITED = 1 << 20
 

@@ -161,4 +161,4 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(golden: Path) -> None:
         process.stdout.read(10)
         process.stdout.close()
         assert process.stderr.read() == b""
-    assert process.returncode == exit_codes.SYSTEM
+    assert process.returncode == exit_codes.OUTPUT_CLOSED

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 
+import click
 import pytest
 
 from offsetfs.archive.store_errors import MissingBucket
-from offsetfs.cli import exit_codes
+from offsetfs.cli import exit_codes, run
 from offsetfs.cli.arguments.archives import exit_code
+from offsetfs.fs.mounting import descriptor_limits
 
 pytestmark = pytest.mark.unit
 
@@ -54,3 +57,32 @@ def test_a_missing_permission_is_a_wrong_call_for_every_command() -> None:
         assert exit_codes.of_os_error(OSError(number, os.strerror(number))) == code
         assert exit_codes.of_output(OSError(number, os.strerror(number))) == code
     assert exit_codes.of_output(FileNotFoundError(errno.ENOENT, "No such file or directory")) == exit_codes.WRONG_CALL
+
+
+# --- short of what the system gives ----------------------------------------------------------------------------------
+
+
+def test_a_command_that_runs_out_of_memory_ends_with_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    @click.command()
+    def hungry() -> None:
+        raise MemoryError
+
+    assert run([], hungry, "hungry") == exit_codes.SYSTEM
+    assert capsys.readouterr().err == (
+        "hungry: out of memory: raise the limit of this process (ulimit -v, a container's memory), or ask for less\n"
+    )
+
+
+@pytest.mark.parametrize("verb", ["mount", "serve"])
+def test_a_server_that_may_open_few_files_does_not_start(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(descriptor_limits, "raise_limit", lambda: 20)
+    assert run(["create", str(tmp_path), "orders"]) == exit_codes.DONE
+    arguments = {
+        "mount": [str(tmp_path), str(tmp_path)],
+        "serve": [str(tmp_path), "--listen", "127.0.0.1:0"],
+    }
+    assert run([verb, *arguments[verb]]) == exit_codes.SYSTEM
+    cause = "20 open files are allowed, and at least 64 are needed; raise the limit, for example with ulimit -n 1024"
+    assert capsys.readouterr().err == f"offsetfs {verb}: {cause}\n"

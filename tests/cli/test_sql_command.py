@@ -506,5 +506,5 @@ def test_a_reader_that_ends_early_ends_the_statement(logs: str) -> None:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == b"range\n"
         process.stdout.close()
-        assert process.wait(timeout=60) == exit_codes.SYSTEM
+        assert process.wait(timeout=60) == exit_codes.OUTPUT_CLOSED
         assert process.stderr.read() == b""

@@ -172,7 +172,7 @@ def test_damage_that_is_skipped_is_reported(said: Said, log: str, tmp_path: Path
 def test_a_reader_that_has_seen_enough_ends_it_quietly(log: str) -> None:
     command = f"{sys.executable} -m offsetfs cat {log} orders-0/values orders-0/values | head -c 0"
     done = subprocess.run(["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"], capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (exit_codes.SYSTEM, b"")
+    assert (done.returncode, done.stderr) == (exit_codes.OUTPUT_CLOSED, b"")
 
 
 # --- append ----------------------------------------------------------------------------------------------------------
@@ -471,7 +471,7 @@ def test_an_offset_of_a_whole_topic_is_refused(said: Said, log: str, path: str) 
 def test_a_follower_ends_when_its_reader_is_gone(log: str) -> None:
     following = Following(log, "orders-0/follow@98.ndjson")
     assert [json.loads(line)["offset"] for line in following.lines(2)] == [98, 99]
-    assert following.end() == (exit_codes.SYSTEM, "")
+    assert following.end() == (exit_codes.OUTPUT_CLOSED, "")
 
 
 @pytest.mark.unit
