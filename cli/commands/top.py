@@ -57,7 +57,7 @@ def command(target: str, once: bool, interval_s: float) -> int:
 
     \b
     NEXT         the offset that the next record gets
-    IN           records and bytes appended in a second
+    IN           records and bytes appended in a second; with -o ro those of the broker, in bytes of the files
     OUT          bytes read in a second; reads from the page cache of the kernel are not counted
     NOT ON DISK  bytes accepted and not synced yet, and LAG, for how long
     FOLLOWERS    open follow files
@@ -228,8 +228,19 @@ def rows(before: Sample, now: Sample) -> list[Row]:
     found = []
     for name, values in now.partitions.items():
         changed = rates(before.partitions.get(name, {}), values, seconds)
+        if now.labels.get("mode") == "ro":
+            changed |= _appended_by_others(before.partitions.get(name, values), values, seconds)
         found.append((-changed["appended_bytes"] - changed["read_bytes"], name, _row(name, values, changed)))
     return [row for _, _, row in sorted(found)]
+
+
+def _appended_by_others(before: Values, now: Values, seconds: float) -> Values:
+    """Return what grew in a log that another process writes, such as a broker: a read-only mount appends nothing."""
+    grown = rates(before, now, seconds)
+    return {
+        "appended_records": grown.get("log_next_offset", 0.0),
+        "appended_bytes": grown.get("log_size_bytes", 0.0),
+    }
 
 
 def _row(name: str, values: Values, changed: Values) -> Row:

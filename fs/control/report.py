@@ -6,6 +6,7 @@ The report contains only partitions that were used since the mount started. The 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.reporting.counters import PartitionCounts, TaskCounts
 from offsetfs.fs.reporting.errors import name_of
 from offsetfs.storage import TopicPartition
+from offsetfs.storage.errors import StorageError
 
 if TYPE_CHECKING:  # a mount without a broker does without its modules
     from offsetfs.fs.companion import CompanionReport
@@ -161,6 +163,8 @@ class Reporter:
         self, used: list[tuple[TopicPartition, PartitionCounts]], names: set[TopicPartition]
     ) -> list[PartitionReport]:
         counters, found = self._mount.counters, []
+        if self._mount.directory.read_only:
+            await self._mount.executor.in_thread(lambda: self._refresh([name for name, _ in used]))
         for index, (name, counts) in enumerate(used):
             if name not in names and not counts.followers:
                 counters.forget(name)  # a broker or `offsetfs delete` has removed it
@@ -171,6 +175,14 @@ class Reporter:
         if counters.others != PartitionCounts():
             found.append(PartitionReport(None, dataclasses.replace(counters.others)))
         return found
+
+    def _refresh(self, names: list[TopicPartition]) -> None:
+        """Load what another process appended, since reads alone do so otherwise; two stat calls a partition."""
+        for name in names:
+            log = self._mount.directory.opened(name)
+            if log is not None:
+                with contextlib.suppress(StorageError, OSError):  # readers report it, with its place
+                    log.refresh()
 
     def _partition(self, name: TopicPartition, counts: PartitionCounts) -> PartitionReport:
         accumulator, copied = self._accumulators.known(name), dataclasses.replace(counts)

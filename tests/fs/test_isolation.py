@@ -154,6 +154,14 @@ def within(seconds: float, condition: Callable[[], bool]) -> bool:
     return True
 
 
+def test_metrics_of_a_read_only_mount_follow_what_another_process_appends(log: Log, mount: Any, tmp_path: Path) -> None:
+    mounted = mount(tmp_path / "log", "ro").path
+    log.append(data(1, b"one"))
+    assert within(5, lambda: (mounted / "orders-0" / "next").read_text() == "1\n")
+    log.append(data(1, b"two", b"three"))  # no file of the partition is read again
+    assert within(5, lambda: 'topic="orders"} 3.0' in (mounted / ".offsetfs" / "metrics").read_text())
+
+
 def test_what_is_open_is_not_there_yet_and_appears_with_its_commit(log: Log, mount: Any, tmp_path: Path) -> None:
     log.append(data(1, b"one", b"two"))
     partition = mount(tmp_path / "log", "ro,isolation=read_committed").path / "orders-0"

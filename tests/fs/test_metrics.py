@@ -321,6 +321,18 @@ def test_top_shows_rates_between_two_looks() -> None:
     assert others == ("(others)", "", "0", "0 B", "0 B", "-", "-", "0")
 
 
+def test_top_of_a_read_only_mount_shows_what_another_process_appends() -> None:
+    before = replace(REPORT, is_read_only=True)
+    first, *others = before.partitions
+    assert first.log is not None
+    log = replace(first.log, next_offset=first.log.next_offset + 4_000, size_bytes=first.log.size_bytes + 80_000)
+    now = replace(before, partitions=(replace(first, log=log), *others))
+    row, _ = top.rows(sampled(before, 10.0), sampled(now, 12.0))
+    assert row[2:4] == ("2 k", "40 kB")
+    new, _ = top.rows(sampled(replace(before, partitions=tuple(others)), 10.0), sampled(now, 12.0))
+    assert new[2:4] == ("0", "0 B"), "what was there before the first sample was not appended since"
+
+
 def test_top_shows_the_busiest_partition_first() -> None:
     busy = PartitionReport(TopicPartition("zebras", 0), PartitionCounts(read_bytes=5_000))
     now = replace(REPORT, partitions=(*REPORT.partitions, busy))
