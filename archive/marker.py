@@ -41,7 +41,7 @@ def above(store: ObjectStore) -> str | None:
 def put(store: ObjectStore) -> None:
     """Mark an empty place as an archive; nothing for an archive. OSError ENOTEMPTY if something else is there.
 
-    Errors as of `check`.
+    OSError ENOTSUP if the store replaces objects where it is asked to create one. Errors as of `check`.
     """
     if not store.exists(NAME):
         found = next(iter(store.children()), None)
@@ -49,5 +49,23 @@ def put(store: ObjectStore) -> None:
             reason = f"is no archive, and holds {found!r}; give an empty prefix, or the URL of an archive"
             raise OSError(errno.ENOTEMPTY, reason, store.url)
         # Of two archivers that begin at the same moment one creates it, and both find it.
-        store.create(NAME, encoded({"kind": _KIND}))
+        store.create(NAME, _content())
     check(store)
+    _check_conditions(store)
+
+
+def _check_conditions(store: ObjectStore) -> None:
+    """Create the mark, which is there, again: a store that ignores conditions of a write would replace it.
+
+    Two archivers in such a store would replace each other's states, and both end with success. One request.
+    """
+    if store.create(NAME, _content()):
+        reason = (
+            "the store ignores conditional writes (If-None-Match), so that two archivers would replace each other's "
+            "states; use a store, or a version of it, that has them"
+        )
+        raise OSError(errno.ENOTSUP, reason, store.url)
+
+
+def _content() -> bytes:
+    return encoded({"kind": _KIND})

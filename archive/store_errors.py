@@ -23,6 +23,9 @@ _UNKNOWN = (
 )
 _NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError")
 _DENIED = ("403", "AccessDenied", "AuthorizationFailure", "AuthorizationPermissionMismatch", "AccountIsDisabled")
+_NOT_IMPLEMENTED = ("NotImplemented", "501")
+"""How a service answers a header that it does not know, such as If-None-Match or a checksum of botocore."""
+
 _PERMISSION = re.compile(r"\bstorage\.[a-z]+\.[a-zA-Z]+")  # as Google Cloud Storage names it in its message
 
 _CALLS = {
@@ -81,6 +84,12 @@ def as_os_error(error: Exception, url: str, call: str, timeout_s: float) -> OSEr
         permission = _PERMISSION.search(str(error))
         needed = operation or (permission[0] if permission else _CALLS[call])
         return OSError(errno.EACCES, f"access denied; the credentials need the permission for {needed}", url)
+    if code in _NOT_IMPLEMENTED:
+        remedy = (
+            "use a newer version of the store, with conditional writes (If-None-Match); where it refuses checksums "
+            "alone, set AWS_REQUEST_CHECKSUM_CALCULATION=when_required"
+        )
+        return OSError(errno.ENOTSUP, f"the store refuses a header of {operation or _CALLS[call]}: {remedy}", url)
     if is_wrong_checksum(error):
         return OSError(errno.EIO, "the object is damaged: its bytes do not match their checksum", url)
     if code in ("416", "InvalidRange"):

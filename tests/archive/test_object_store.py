@@ -13,8 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import s3_server
 from cloud_servers import CloudServer
+from s3_faults import NOT_IMPLEMENTED, Rule, S3Faults
 from s3_server import S3Server
 
+from offsetfs.archive import marker
 from offsetfs.archive.numbered_documents import NumberedDocuments, decoded, encoded
 from offsetfs.archive.object_store import ObjectInfo, ObjectStore, StoreSettings
 
@@ -247,3 +249,39 @@ def test_folder_markers_of_consoles_are_left_out_of_listings(cloud_store: Object
     assert list(cloud_store.children("orders-0")) == ["segments"]
     assert "" not in cloud_store.children()
     assert not any("/" in name for name in cloud_store.children())
+
+
+# --- stores without conditional writes -------------------------------------------------------------------------------
+
+
+class _IgnoringStore(ObjectStore):
+    """A store that takes If-None-Match and replaces the object all the same, as older services do."""
+
+    def create(self, key: str, data: bytes) -> bool:
+        self.put(key, data)
+        return True
+
+
+def test_a_store_that_ignores_conditions_is_refused_also_where_an_archive_is(store: ObjectStore) -> None:
+    ignoring = _IgnoringStore(store.url, store.settings)
+    for _ in range(2):  # a new archive, and one that is there
+        with pytest.raises(OSError, match="ignores conditional writes") as refused:
+            marker.put(ignoring)
+        assert (refused.value.errno, refused.value.filename) == (errno.ENOTSUP, store.url)
+    marker.put(store)
+    marker.check(store)
+
+
+def test_a_mark_is_made_once_in_each_kind_of_store(cloud_store: ObjectStore) -> None:
+    marker.put(cloud_store)
+    content = cloud_store.read(marker.NAME)
+    marker.put(cloud_store)
+    assert cloud_store.read(marker.NAME) == content
+
+
+def test_a_store_that_does_not_know_a_header_is_named_with_a_remedy(store: ObjectStore, faults: S3Faults) -> None:
+    faults.inject(Rule(NOT_IMPLEMENTED, ("PUT",)))
+    strict = ObjectStore(store.url, StoreSettings(timeout_s=10, endpoint=faults.endpoint))
+    with pytest.raises(OSError, match=r"refuses a header.*AWS_REQUEST_CHECKSUM_CALCULATION") as refused:
+        strict.create("state", b"{}")
+    assert refused.value.errno == errno.ENOTSUP

@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -47,6 +47,22 @@ SEED = bytes(range(16))
 @pytest.fixture
 def small(tmp_path: Path) -> SmallLog:
     return SmallLog(tmp_path / "log", FakeClock(1_000_000))
+
+
+@pytest.fixture(autouse=True)
+def closed_tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close the tables that a test leaves open, as the end of its process would: SQLite reports them otherwise."""
+    stores: list[KeyStore] = []
+
+    class Recorded(KeyStore):
+        def __init__(self, path: str) -> None:
+            super().__init__(path)
+            stores.append(self)
+
+    monkeypatch.setattr(key_table, "KeyStore", Recorded)
+    yield
+    for store in stores:
+        store.close()
 
 
 def append(log: Log, *keys: bytes | None, value: bytes | None = b"v") -> None:
