@@ -68,13 +68,15 @@ Login = Callable[[Ask], Awaitable[int]]
 class _Waiting:
     """A request whose response has not arrived."""
 
-    __slots__ = ("arrived", "correlation_id", "data")
+    __slots__ = ("arrived", "correlation_id", "data", "has_wrong_response")
 
     def __init__(self, correlation_id: int) -> None:
         self.correlation_id = correlation_id
         self.arrived = trio.Event()
         self.data: memoryview | None = None
         """The response without its size; None if the connection has failed."""
+        self.has_wrong_response = False
+        """Whether the connection has failed because of the response to this request."""
 
 
 class BrokerConnection:
@@ -151,6 +153,8 @@ class BrokerConnection:
             while self._failure is None:
                 self._deliver(await self._receive())
         except ClientError as error:
+            if self._waiting:
+                self._waiting[0].has_wrong_response = True
             self._fail(error)
         finally:
             self.close()
@@ -234,7 +238,7 @@ class BrokerConnection:
         """Return the response to a request when it is there; ClientError."""
         await waiting.arrived.wait()
         if waiting.data is None:
-            raise self._renewed()
+            raise self._renewed(is_own=waiting.has_wrong_response)
         return waiting.data
 
     def _timed_out(self, message: ProtocolMessage, timeout_ms: int) -> RequestTimedOut:
@@ -323,6 +327,7 @@ class BrokerConnection:
         """Give a response to the request that waits longest; InvalidResponse."""
         if not self._waiting:
             raise InvalidResponse(f"{self}: a response without a request")
+        self._waiting[0].has_wrong_response = True  # until it is known to be the right one
         self._check_id(data, self._waiting[0].correlation_id)
         self._is_answered = True
         waiting = self._waiting.popleft()
@@ -383,9 +388,14 @@ class BrokerConnection:
             each.arrived.set()
         self._waiting.clear()
 
-    def _renewed(self) -> ClientError:
-        """Return the cause of the failure as an error of its own: several tasks may raise it."""
+    def _renewed(self, *, is_own: bool = False) -> ClientError:
+        """Return the cause of the failure as an error of its own: several tasks may raise it.
+
+        A wrong response is an error of its request alone (`is_own`). The others may be repeated.
+        """
         assert self._failure is not None
+        if isinstance(self._failure, InvalidResponse) and not is_own:
+            return Disconnected(f"{self}: the connection was closed after the response to another request")
         return type(self._failure)(*self._failure.args)
 
 

@@ -7,6 +7,7 @@ partition    one partition: its offsets, its source broker, its error
 fetcher      one broker: requests to Fetch, and the appends of their responses
 groups       committed offsets of consumer groups
 session      incremental fetch sessions (KIP-227)
+single_fetch records at one offset, in a request of their own
 positions    offsets by time, ends of leader epochs
 process      a process that mirrors: signals, background tasks, the end
 status       what a running mirror shows to other processes

@@ -22,14 +22,15 @@ from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.connection import BrokerConnection
 from offsetfs.client.errors import ClientError, Disconnected, KafkaError, ResponseTooLarge, error_name
 from offsetfs.mirror.partition import UNKNOWN, MirroredPartition
-from offsetfs.mirror.session import TOPIC_IDS_VERSION, SourceSession
+from offsetfs.mirror.session import TOPIC_IDS_VERSION, Asked, SessionRequest, SourceSession
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import NO_ID
 from offsetfs.runtime.loop_appends import LoopAppends
 from offsetfs.runtime.rate_limit import RateLimit
 from offsetfs.runtime.threads import in_thread_or_here
-from offsetfs.storage.errors import StorageError, sentence
+from offsetfs.storage.errors import OffsetGap, StorageError, sentence
+from offsetfs.storage.names import OFFSET_MAX
 from offsetfs.storage.records import LastBatch, last_whole_batch
 
 WAIT_MS = 500
@@ -43,6 +44,9 @@ THROTTLED_S_MAX = 10.0
 LOOP_BYTES_MAX = 64 << 10
 """A response of up to so many bytes is appended on the event loop: that takes some 0.1 ms, and the way to a thread and
 back takes 0.4 ms, more when other processes use the processor."""
+
+GAPS_REPORTED = 10
+"""How many gaps of a partition are reported each by itself."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -108,6 +112,9 @@ class FetcherOwner(Protocol):
     def metadata_is_old(self) -> None:
         """Ask for the leaders again, soon."""
 
+    def may_have_gaps(self, partition: MirroredPartition) -> bool:
+        """Whether it is on record that offsets without records are no loss."""
+
     def appended(self, partition: MirroredPartition, count: int) -> None:
         """Count bytes that were appended."""
 
@@ -127,6 +134,12 @@ class Fetched:
     offset: int
     records: memoryview
     last: LastBatch
+    begins_by: int | None = None
+    """The offset at which the records begin at the latest; None: gaps are no loss."""
+    known_gap_end: int = UNKNOWN
+    """Where the records may begin as well, because an earlier response has said so, too."""
+    crosses_gap: bool = False
+    """Whether they did, once they are appended."""
 
 
 class NodeFetcher:
@@ -140,7 +153,8 @@ class NodeFetcher:
         self._connection: BrokerConnection | None = None
         self._wake = trio.Event()
         self._alone = list[MirroredPartition]()
-        """After a response that is too large: partitions to fetch one by one, to find that with the batch."""
+        """Partitions to fetch one by one, without a session: after a response that is too large, to find that with the
+        batch, and after offsets without records, to learn whether the source has none."""
         self._loop_appends = LoopAppends()
         self.appending = trio.Lock()
         """Held while batches of this broker are appended."""
@@ -163,7 +177,8 @@ class NodeFetcher:
             self._wake = trio.Event()
             now = trio.current_time()
             partitions = [each for each in self._owner.partitions_of(self.node) if each.can_fetch(now)]
-            if self._alone:
+            is_single = bool(self._alone)
+            if is_single:
                 one = self._alone.pop()
                 partitions = [one] if one in partitions else []
                 self._wake.set()
@@ -173,7 +188,7 @@ class NodeFetcher:
                 continue
             await self._owner.rate.wait()
             try:
-                fetched = await self._fetch(partitions)
+                fetched = await self._fetch(partitions, is_single=is_single)
             except ClientError as error:
                 await self._failed(partitions, error)
                 continue
@@ -198,7 +213,7 @@ class NodeFetcher:
             self._owner.changed(each)
         await trio.sleep(PAUSE_S)
 
-    async def _fetch(self, partitions: Sequence[MirroredPartition]) -> list[Fetched]:
+    async def _fetch(self, partitions: Sequence[MirroredPartition], *, is_single: bool) -> list[Fetched]:
         """Return the batches of the next response; ClientError."""
         connection = await self._client.connection(self.node)
         if connection is not self._connection:
@@ -211,11 +226,12 @@ class NodeFetcher:
             partitions,
             version,
             bytes_max=bytes_max,
-            wait_ms=0 if self._alone else WAIT_MS,
+            wait_ms=0 if is_single else WAIT_MS,
             rack=self._client.properties.client_rack,
+            is_single=is_single,
         )
         try:
-            response = await connection.request(request, max_version=version)
+            response = await connection.request(request.message, max_version=version)
         except Disconnected:
             self._session.restart()
             raise
@@ -228,40 +244,41 @@ class NodeFetcher:
             return []
         self._owner.node_answered(self.node)
         self._session.taken(response.session_id)
-        fetched = self._take(partitions, response)
+        fetched = self._take(request, response, is_single=is_single)
         if not fetched and response.throttle_time_ms > 0:
             await trio.sleep(min(response.throttle_time_ms / 1000, THROTTLED_S_MAX))
         return fetched
 
-    def _take(self, partitions: Sequence[MirroredPartition], response: Any) -> list[Fetched]:
+    def _take(self, request: SessionRequest, response: Any, *, is_single: bool) -> list[Fetched]:
+        """Return the batches of a response, at the offsets that its own request has asked for."""
         fetched, size, with_error = list[Fetched](), 0, set[MirroredPartition]()
         for topic, number, data in data_of(response):
+            records = records_of(data)
+            size += len(records)  # also those that are not taken: others may have had no place beside them
             found = self._owner.by_name(topic.topic, topic.topic_id, number)
-            if found is None or found.node != self.node:
+            asked = None if found is None else request.asked.get(found)
+            if found is None or asked is None or found.node != self.node:
                 continue
-            offset, _, _, generation = self._session.asked(found)
-            if generation != found.generation:
+            if asked.generation != found.generation:
                 continue  # asked for before the partition was moved
             if data.error_code:
                 with_error.add(found)
-            records = records_of(data)
-            size += len(records)
-            one = self._take_partition(found, data, offset, records)
+            one = self._take_partition(found, data, asked.position, records)
             if one is not None:
+                one.known_gap_end = found.gap_end if is_single else UNKNOWN
                 fetched.append(one)
         self._owner.rate.take(size)
         if not size and response.throttle_time_ms <= 0:  # a quota empties responses, of brokers since 2.0 (KIP-219)
-            for each in partitions:
+            for each, asked in request.asked.items():
                 if each not in with_error and each.can_fetch(trio.current_time()):
-                    self._note_end(each)
+                    self._note_end(each, asked)
         return fetched
 
-    def _note_end(self, partition: MirroredPartition) -> None:
+    def _note_end(self, partition: MirroredPartition, asked: Asked) -> None:
         """Record that the source sends no more records: its last offsets may be without any."""
-        offset, _, _, generation = self._session.asked(partition)
-        was_asked_at_end = generation == partition.generation and offset == partition.end == partition.position
-        if was_asked_at_end and partition.high_watermark >= partition.stop_at:
-            partition.empty_at = offset
+        is_at_end = asked.position == partition.end == partition.position
+        if is_at_end and asked.generation == partition.generation and partition.high_watermark >= partition.stop_at:
+            partition.empty_at = asked.position
             self._owner.changed(partition)
 
     def _take_partition(self, found: MirroredPartition, data: Any, offset: int, records: memoryview) -> Fetched | None:
@@ -287,10 +304,11 @@ class NodeFetcher:
             found.stop(f"the source sent {len(records)} bytes at offset {offset} that are no whole batch")
             self._owner.changed(found)
             return None
-        if found.position == offset:
-            found.position = max(last.next_offset, offset)
+        if found.position == offset and offset <= last.next_offset <= OFFSET_MAX:  # else the append finds out
+            found.position = last.next_offset
             found.position_epoch = last.leader_epoch
-        return Fetched(found, found.generation, offset, records, last)
+        begins_by = None if self._owner.may_have_gaps(found) else found.end
+        return Fetched(found, found.generation, offset, records, last, begins_by)
 
     def _take_error(self, found: MirroredPartition, code: int) -> None:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -333,16 +351,32 @@ class NodeFetcher:
             return
         found.end = max(found.log.next_offset, found.end)
         found.empty_at, found.empty_since = UNKNOWN, math.inf
+        self._note_gap(fetched)
         self._owner.appended(found, result)
         found.note_lag(trio.current_time())
         if found.end < fetched.last.next_offset:  # the batches behind a damaged one: the next response begins with it
             found.restart(found.end)
         found.failure = ""
-        if found.is_complete:
+        if found.is_at_stop:
             self._owner.changed(found)
+
+    def _note_gap(self, fetched: Fetched) -> None:
+        found, first = fetched.partition, fetched.offset
+        if fetched.crosses_gap:
+            found.gaps += 1
+        if fetched.crosses_gap and found.gaps <= GAPS_REPORTED:
+            more = "; further gaps are not reported" if found.gaps == GAPS_REPORTED else ""
+            text = f"the source has no records from {first} to {found.gap_end - 1}, also when it is asked again"
+            self._owner.report(found, f"{text}; it goes on behind them{more}")
+        found.gap_end = UNKNOWN
 
     def _not_appended(self, found: MirroredPartition, error: Exception) -> None:
         found.restart(max(found.log.next_offset, found.end))
+        if isinstance(error, OffsetGap) and error.offset is not None:
+            found.gap_end = error.offset
+            if found not in self._alone:
+                self._alone.append(found)
+            return
         if not isinstance(error, OSError) or error.errno not in _FULL:
             found.stop(sentence(error))
         else:
@@ -367,10 +401,23 @@ def _append(fetched: Sequence[Fetched]) -> list[int | Exception]:
     results = list[int | Exception]()
     for each in fetched:
         try:
-            results.append(each.partition.log.append_replicated(each.records))
+            results.append(_append_one(each))
         except (StorageError, OSError, MemoryError) as error:
             results.append(error)
     return results
+
+
+def _append_one(fetched: Fetched) -> int:
+    """Append batches; a gap before them only if the source has told of the same one before."""
+    log = fetched.partition.log
+    try:
+        return log.append_replicated(fetched.records, begins_by=fetched.begins_by)
+    except OffsetGap as gap:
+        if gap.offset is None or gap.offset != fetched.known_gap_end:
+            raise
+        done = log.append_replicated(fetched.records, begins_by=gap.offset)
+        fetched.crosses_gap = True
+        return done
 
 
 def data_of(response: Any) -> Iterator[tuple[Any, int, Any]]:

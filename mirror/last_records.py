@@ -15,12 +15,10 @@ from itertools import islice
 
 from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.errors import ClientError
-from offsetfs.mirror.fetcher import MOVED, data_of, records_of
-from offsetfs.mirror.partition import UNKNOWN, MirroredPartition
+from offsetfs.mirror.fetcher import MOVED
+from offsetfs.mirror.partition import MirroredPartition
 from offsetfs.mirror.positions import OnFailure
-from offsetfs.mirror.session import LEADER_EPOCH_VERSION, TOPIC_IDS_VERSION
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.message import NO_ID
+from offsetfs.mirror.single_fetch import records_at
 from offsetfs.runtime.threads import in_thread_or_here
 from offsetfs.storage import Batch, read_batch
 from offsetfs.storage.errors import StorageError
@@ -103,33 +101,14 @@ async def _fetched(
     client: ClusterClient, leader: int, own: Mapping[MirroredPartition, Batch]
 ) -> dict[MirroredPartition, memoryview | None]:
     """Return what the leader has at the last offset of each batch, b"" if it has nothing; None: it says later."""
-    connection = await client.connection(leader)
-    has_ids = all(each.topic_id != NO_ID for each in own)
-    version = connection.version_of(m.FetchRequest, max_version=None if has_ids else TOPIC_IDS_VERSION - 1)
-    topics: dict[str, m.FetchRequestFetchTopic] = {}
-    for each, batch in own.items():
-        topic = topics.setdefault(each.name.topic, m.FetchRequestFetchTopic(each.name.topic, each.topic_id, []))
-        topic.partitions.append(
-            m.FetchRequestFetchPartition(
-                partition=each.name.partition,
-                current_leader_epoch=each.leader_epoch if version >= LEADER_EPOCH_VERSION else UNKNOWN,
-                fetch_offset=batch.header.last_offset,
-                partition_max_bytes=batch.header.size,
-            )
-        )
-    size = sum(each.header.size for each in own.values())
-    request = m.FetchRequest(max_bytes=size, min_bytes=1, session_epoch=-1, topics=[*topics.values()])
-    response = await connection.request(request, max_version=version)
-    by_name = {(each.name.topic, each.name.partition): each for each in own}
-    by_id = {(each.topic_id, each.name.partition): each for each in own}
-    found: dict[MirroredPartition, memoryview | None]
-    found = dict.fromkeys(own, None if response.error_code in MOVED else _NOTHING)
-    for topic, number, data in data_of(response):
-        one = by_name.get((topic.topic, number)) or by_id.get((bytes(topic.topic_id), number))
-        if one is not None and data.error_code:
-            found[one] = None if data.error_code in MOVED else _NOTHING
-        elif one is not None:
-            found[one] = records_of(data)
+    offsets = {each: batch.header.last_offset for each, batch in own.items()}
+    answers = await records_at(client, leader, offsets, {each: batch.header.size for each, batch in own.items()})
+    found: dict[MirroredPartition, memoryview | None] = dict.fromkeys(own, _NOTHING)
+    for each, answer in answers.items():
+        if isinstance(answer, int):
+            found[each] = None if answer in MOVED else _NOTHING
+        else:
+            found[each] = answer
     return found
 
 

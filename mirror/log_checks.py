@@ -11,18 +11,22 @@ from functools import partial
 
 import trio
 
-from offsetfs.client.errors import error_name
+from offsetfs.client.errors import ClientError, error_name
 from offsetfs.mirror import last_records, positions, timing
 from offsetfs.mirror.fetcher import NodeFetcher, is_passing
 from offsetfs.mirror.last_records import Comparison
 from offsetfs.mirror.options import EARLIEST, LATEST, OnGap
 from offsetfs.mirror.partition import UNKNOWN, MirroredPartition
 from offsetfs.mirror.positions import OffsetQuery, OnFailure, SourceOffset
+from offsetfs.mirror.single_fetch import records_at
 from offsetfs.mirror.state import MirrorState
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import Log
 from offsetfs.storage.errors import StorageError, sentence
+
+_PROBE_BYTES = 1 << 20
+"""What is asked for where nothing is expected. Brokers before 0.10.1 send no batch that is larger, but a part of it."""
 
 
 class LogChecks:
@@ -38,6 +42,8 @@ class LogChecks:
         await self._check([each for each in active() if not each.is_checked and each.leader != UNKNOWN], fetchers)
         await self._find_range([each for each in active() if each.is_out_of_range])
         await self._confirm_ends([each for each in active() if each.empty_at != UNKNOWN])
+        at_stop = [each for each in active() if each.is_checked and each.is_at_stop and not each.is_confirmed]
+        await self._confirm([each for each in at_stop if each.leader != UNKNOWN])
 
     async def _check(self, unchecked: Sequence[MirroredPartition], fetchers: Iterable[NodeFetcher]) -> None:
         """Cut what the leader does not have, of partitions that nothing is appended to meanwhile."""
@@ -59,6 +65,11 @@ class LogChecks:
 
     async def _compare_ends(self, found: Sequence[MirroredPartition]) -> None:
         """Stop partitions whose last records are others than those of the source; the rest are checked."""
+        for each, result in (await self._compared(found)).items():
+            each.is_checked = result is Comparison.EQUAL
+
+    async def _compared(self, found: Sequence[MirroredPartition]) -> last_records.Results:
+        """Compare last records; partitions of another log are stopped."""
         compared = await last_records.compare(self._state.client, found, self._on_failure)
         for each, result in compared.items():
             if isinstance(result, int):
@@ -71,8 +82,7 @@ class LogChecks:
                 )
             elif result is Comparison.NO_ANSWER:
                 self._state.asks_again = True
-            else:
-                each.is_checked = True
+        return compared
 
     async def _is_prefix(self, asked: OffsetQuery, answer: SourceOffset | None) -> bool:
         """Cut what the source lost in an election; return whether the leader epochs of log and leader now agree."""
@@ -111,7 +121,7 @@ class LogChecks:
         await self._truncate(found, cut)
         # Further back the logs may differ, too: then the epoch that is the last one now is compared.
         is_compared = answer.epoch >= asked.value or found.position_epoch in (UNKNOWN, answer.epoch)
-        return is_compared and not found.is_stopped
+        return is_compared and not found.is_stopped and found.leader != UNKNOWN
 
     def _stop_before_end(self, found: MirroredPartition, end: int) -> None:
         path = self._state.directory.path
@@ -130,6 +140,8 @@ class LogChecks:
             self._state.stop(found, sentence(error))
             return
         found.restart(found.log.next_offset)
+        if self._state.options.once:  # it may end before `stop_at` now: as if it had not begun, the end is asked for
+            found.leader, self._state.asks_again = UNKNOWN, True
         self._state.report(found, f"the source lost the records from {offset} to {end - 1}; they are cut here, too")
 
     async def _find_range(self, outside: Sequence[MirroredPartition]) -> None:
@@ -168,10 +180,42 @@ class LogChecks:
                 self._state.asks_again = True
             elif at != each.end:
                 continue
-            elif answer.offset <= at:  # also a broker that does not know the question
-                each.end = max(each.end, int(each.stop_at))
-            else:
+            elif answer.offset > at:
                 self._wait_for_remote(each)
+            elif await self._has_nothing(each, at):  # also a broker that does not know the question of the local start
+                each.end = max(each.end, int(each.stop_at))
+
+    async def _has_nothing(self, found: MirroredPartition, offset: int) -> bool:
+        """Ask the leader for this partition alone; return whether it has no records from `offset` on."""
+        try:
+            answers = await records_at(self._state.client, found.leader, {found: offset}, {found: _PROBE_BYTES})
+        except ClientError as error:
+            self._on_failure(found.leader, error)
+            return False
+        answer = answers.get(found)
+        return not isinstance(answer, int) and answer is not None and not answer and found.end == offset
+
+    async def _confirm(self, found: Sequence[MirroredPartition]) -> None:
+        """With `once`: compare partitions that are at their end with that of the source, and the last records of both.
+
+        The source may have lost records meanwhile, in an unclean election.
+        """
+        asked = [OffsetQuery(each.name, each.leader, each.leader_epoch, LATEST) for each in found]
+        ends = await positions.offsets_at(self._state.client, asked, self._on_failure) if asked else {}
+        compared = list[MirroredPartition]()
+        for each in found:
+            end = ends.get(each.name)
+            if not self._state.is_answered(each, end):
+                continue
+            assert end is not None
+            if end.offset < each.log.next_offset:  # a leader may not yet know that its followers have them
+                here = f"before the end here, {each.log.next_offset}"
+                self._state.note_error(each, f"the source ends at offset {end.offset}, {here}")
+                continue
+            each.note_answer()
+            compared.append(each)
+        for each, result in (await self._compared(compared)).items():
+            each.is_confirmed = result is Comparison.EQUAL
 
     def _wait_for_remote(self, found: MirroredPartition) -> None:
         now = trio.current_time()

@@ -57,6 +57,8 @@ class Mirror:
         self._upkeep = Upkeep(state)
         self._fetchers: dict[int, NodeFetcher] = {}
         self._nursery: trio.Nursery | None = None
+        self._is_answered = False
+        """Whether the source has said once which topics it has."""
         self._failing_since: float | None = None
         self._local_failure = ""
         self._groups: GroupMirror | None = None
@@ -138,7 +140,7 @@ class Mirror:
     @property
     def is_complete(self) -> bool:
         """Whether nothing is left to do with `once`."""
-        is_ready = self._state.options.once and self._topics.is_ready
+        is_ready = self._state.options.once and self._is_answered and self._topics.is_ready
         return is_ready and all(each.is_complete for each in self._state.partitions.values())
 
     @property
@@ -164,7 +166,10 @@ class Mirror:
                 next_refresh = trio.current_time() + timing.REFRESH_S
                 await trio.sleep(timing.REFRESH_PAUSE_S)
                 continue
-            is_waiting = any(not each.is_checked or each.is_out_of_range for each in self._state.active())
+            is_waiting = any(
+                not each.is_checked or each.is_out_of_range or (each.is_at_stop and not each.is_confirmed)
+                for each in self._state.active()
+            )
             with trio.move_on_after(timing.RECHECK_S if is_waiting else next_refresh - now):
                 await self._state.wake.wait()
 
@@ -214,6 +219,9 @@ class Mirror:
     def metadata_is_old(self) -> None:
         self._state.metadata_is_old()
 
+    def may_have_gaps(self, partition: MirroredPartition) -> bool:
+        return self._state.directory.is_cleaned(partition.name)
+
     def appended(self, partition: MirroredPartition, count: int) -> None:
         self._upkeep.appended(partition, count)
 
@@ -261,3 +269,4 @@ class Mirror:
         await self._starts.begin([each for each in self._state.active() if each.leader == UNKNOWN], metadata)
         self._leaders.follow(metadata)
         await self._topics.note_gone(metadata, known)
+        self._is_answered = True

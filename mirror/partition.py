@@ -45,8 +45,14 @@ class MirroredPartition:
     """With `once`: the offset at which the partition is complete."""
     empty_at: int = UNKNOWN
     """With `once`: the offset from which on the source has sent nothing, up to `stop_at`. UNKNOWN: none."""
+    is_confirmed: bool = False
+    """With `once`: whether the source, asked at the end, still has what is here."""
     empty_since: float = math.inf
     """Since when the source sends nothing although it has records at `end`, in its remote storage."""
+    gap_end: int = UNKNOWN
+    """Where the records of the last response begin, if that is behind `end`: the source is asked again."""
+    gaps: int = 0
+    """How many such gaps were confirmed."""
     wait_until: float = 0.0
     passing_error: str = ""
     """What the source answers instead of records, for a reason that may pass."""
@@ -72,7 +78,12 @@ class MirroredPartition:
     @property
     def is_complete(self) -> bool:
         """Whether nothing is left to do with `once`."""
-        return self.is_stopped or (self.is_checked and self.end >= self.stop_at)
+        return self.is_stopped or (self.is_checked and self.is_at_stop and self.is_confirmed)
+
+    @property
+    def is_at_stop(self) -> bool:
+        """Whether all is here that the source had when the mirror began, with `once`."""
+        return self.end >= self.stop_at
 
     @property
     def lag(self) -> int:
@@ -103,13 +114,14 @@ class MirroredPartition:
 
     def can_fetch(self, now: float) -> bool:
         """Whether records can be asked for at `now`."""
-        is_ready = self.is_checked and not self.is_out_of_range and not self.is_complete
+        is_ready = self.is_checked and not (self.is_out_of_range or self.is_at_stop or self.is_stopped)
         return is_ready and self.wait_until <= now
 
     def restart(self, end: int) -> None:
         """Continue at `end`, where the log ends now; earlier requests do not count."""
         self.generation += 1
         self.end = self.position = end
+        self.is_confirmed = False
         # Not the latest epoch of the log: that may be one whose records could not be written.
         self.position_epoch = self.log.epoch_of(self.log.next_offset - 1) if self.log.size_bytes else UNKNOWN
 

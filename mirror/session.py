@@ -7,7 +7,8 @@ Brokers before 1.1 have no sessions: each request has all partitions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from offsetfs.mirror.partition import UNKNOWN, MirroredPartition
 from offsetfs.protocol import messages as m
@@ -19,8 +20,28 @@ FETCHED_EPOCH_VERSION = 12
 TOPIC_IDS_VERSION = 13
 _EPOCH_MAX = 2**31 - 1
 
-Asked = tuple[int, int, int, int]
-"""Position, its epoch, leader epoch, generation."""
+_FINAL_EPOCH = -1
+"""Asks for a response without a session, and ends that of the id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request had for one partition."""
+
+    position: int
+    position_epoch: int
+    leader_epoch: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRequest:
+    """A request, and what it asks for: its response is about these partitions at these positions, whatever has happened
+    to them, and to the session, before the response arrives.
+    """
+
+    message: m.FetchRequest
+    asked: Mapping[MirroredPartition, Asked]
 
 
 class SourceSession:
@@ -38,43 +59,51 @@ class SourceSession:
         self._known = {}
 
     def request(
-        self, partitions: Iterable[MirroredPartition], version: int, *, bytes_max: int, wait_ms: int, rack: str
-    ) -> m.FetchRequest:
-        """Return the next request, for these partitions at their positions."""
+        self,
+        partitions: Iterable[MirroredPartition],
+        version: int,
+        *,
+        bytes_max: int,
+        wait_ms: int,
+        rack: str,
+        is_single: bool = False,
+    ) -> SessionRequest:
+        """Return the next request, for these partitions at their positions; `is_single`: without a session."""
         if version != self._version:
             self.restart()
             self._version = version
+        has_session = version >= SESSIONS_VERSION and not is_single
+        session_id, epoch = self._id, self._epoch if has_session else _FINAL_EPOCH
+        if not has_session:
+            self.restart()
         wanted = {each: _asked(each) for each in partitions}
         changed = [each for each, asked in wanted.items() if self._known.get(each) != asked]
         gone = [each for each in self._known if each not in wanted]
-        self._known = wanted if version >= SESSIONS_VERSION else {}
-        return m.FetchRequest(
+        self._known = wanted if has_session else {}
+        message = m.FetchRequest(
             replica_id=-1,
             max_wait_ms=wait_ms,
             min_bytes=1,
             max_bytes=bytes_max,
-            session_id=self._id,
-            session_epoch=self._epoch if version >= SESSIONS_VERSION else -1,
+            session_id=session_id,
+            session_epoch=epoch,
             topics=_topics(changed, version, bytes_max),
             forgotten_topics_data=_forgotten(gone),
             rack_id=rack if version >= RACK_VERSION else "",
         )
-
-    def asked(self, partition: MirroredPartition) -> Asked:
-        """Return what the last request had for a partition."""
-        return self._known.get(partition) or _asked(partition)
+        return SessionRequest(message, wanted)
 
     def taken(self, session_id: int) -> None:
         """Record the session id of a response without an error."""
-        self._id = session_id
-        if not session_id:  # the broker has no space for a session
+        if not session_id or self._id not in (0, session_id):  # no space for a session, or another one's response
             self.restart()
-        else:
-            self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
+            return
+        self._id = session_id
+        self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
 
 
 def _asked(partition: MirroredPartition) -> Asked:
-    return partition.position, partition.position_epoch, partition.leader_epoch, partition.generation
+    return Asked(partition.position, partition.position_epoch, partition.leader_epoch, partition.generation)
 
 
 def _topics(partitions: Iterable[MirroredPartition], version: int, bytes_max: int) -> list[m.FetchRequestFetchTopic]:

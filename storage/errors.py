@@ -97,6 +97,13 @@ class OffsetOutOfRange(StorageError):
         self.next_offset = next_offset
 
 
+class OffsetGap(StorageError):
+    """Batches of another log would leave offsets without records, which the error's offset is behind.
+
+    Cure: ask the other log again; if the offsets are missing there, allow the gap.
+    """
+
+
 class CorruptBatch(StorageError):
     """The checksum does not match the bytes.
 

@@ -312,13 +312,16 @@ class Log:
                 self._producers.note(sealed)
             return appended
 
-    def append_replicated(self, data: Buffer) -> int:
+    def append_replicated(self, data: Buffer, *, begins_by: int | None = None) -> int:
         """Append batches that another log has, as they are: offsets, leader epochs, control batches, format.
 
         `data` is what a Fetch response has: a batch that ends below the log end is skipped, one that is cut at the end
         is left out; gaps are allowed. Returns how many bytes of `data` are done with. After return they are in the
         segment files, not yet on disk (`flush`). An empty log begins with the first batch, if that contains its end;
         its log start stays, durably.
+
+        `begins_by`: no gap is allowed before a batch; the first one begins at this offset at the latest, if that is
+        behind the log end. Batches before a gap are appended; `OffsetGap` is raised when the gap comes first.
 
         Batches before a damaged one are appended; `CorruptBatch` or `MalformedBatch` is raised when it is the first.
         Other errors as of `append`: then a number of whole batches may be in the log, and `next_offset` shows it.
@@ -328,7 +331,7 @@ class Log:
         before = self.next_offset
         try:
             with self._lock:
-                return self._append_replicated(view)
+                return self._append_replicated(view, begins_by)
         finally:
             if self.next_offset > before:
                 if start is not None:
@@ -352,12 +355,14 @@ class Log:
         self.truncate_fully(max(header.base_offset, 0))
         return log_start_offset
 
-    def _append_replicated(self, data: memoryview) -> int:
+    def _append_replicated(self, data: memoryview, begins_by: int | None) -> int:
         self._check_writable()
         begin = position = replicated_batches.first_new(data, self.next_offset, self.path)
         while position < len(data):
             try:
                 rows = replicated_batches.next_rows(data, position, self.next_offset, self.path)
+                if rows is not None and begins_by is not None:
+                    rows = replicated_batches.before_gap(rows, max(begins_by, self.next_offset), self.path)
             except StorageError:
                 if position > begin:
                     break

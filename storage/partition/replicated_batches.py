@@ -11,7 +11,7 @@ UnifiedLog.appendAsFollower and analyzeAndValidateRecords.
 
 from __future__ import annotations
 
-from offsetfs.storage.errors import MalformedBatch, StorageError
+from offsetfs.storage.errors import MalformedBatch, OffsetGap, StorageError
 from offsetfs.storage.names import OFFSET_MAX
 from offsetfs.storage.records.columns.row_walk import Rows
 from offsetfs.storage.records.format import chain
@@ -64,3 +64,25 @@ def next_rows(data: memoryview, position: int, next_offset: int, path: str) -> R
         reason = f"the source sent a batch of offsets {header.base_offset} to {header.last_offset}"
         raise MalformedBatch(f"{reason}, but the log ends at {next_offset}", path=path, offset=header.base_offset)
     return Rows(chain.row(position, header), data, 0, header)
+
+
+def before_gap(rows: Rows, next_offset: int, path: str) -> Rows:
+    """Return the batches that continue at `next_offset` without a gap; `OffsetGap` if the first one is behind it."""
+    first = _first_offset(rows)
+    if first > next_offset:
+        raise OffsetGap(f"the source sent no records from {next_offset} to {first - 1}", path=path, offset=first)
+    # Batches do not overlap, so that there is no gap where they have as many offsets as lie between both ends.
+    if sum(rows.column(chain.LAST_OFFSET_DELTA)) + len(rows) == rows.next_offset - rows.base_offset:
+        return rows
+    bases, ends = rows.column(chain.BASE_OFFSET), rows.next_offsets()
+    return rows.part(0, next(number for number in range(1, len(rows)) if bases[number] > ends[number - 1]))
+
+
+def _first_offset(rows: Rows) -> int:
+    _, header, data = rows.batch(0)
+    if not header.is_wrapper:
+        return rows.base_offset
+    try:
+        return read_batch(data).base_offset
+    except StorageError:  # appended as it is, like other batches whose records cannot be read
+        return 0

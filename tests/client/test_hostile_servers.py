@@ -9,10 +9,17 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
+import trio.testing
 
 from offsetfs.client.connect import connect
 from offsetfs.client.connection import BrokerConnection
-from offsetfs.client.errors import ClientError, Disconnected, InvalidResponse, RequestTimedOut, UnsupportedByBroker
+from offsetfs.client.errors import (
+    ClientError,
+    Disconnected,
+    InvalidResponse,
+    RequestTimedOut,
+    UnsupportedByBroker,
+)
 from offsetfs.client.properties import ClientProperties
 from offsetfs.protocol import codec
 from offsetfs.protocol import messages as m
@@ -239,3 +246,30 @@ async def test_a_cancelled_request_leaves_the_connection_usable() -> None:
         assert scope.cancelled_caught
         assert (await connection.request(m.ListGroupsRequest())).groups == []
         connection.close()
+
+
+async def test_a_wrong_response_is_an_error_of_its_own_request_alone() -> None:
+    async def serve(stream: trio.SocketStream) -> None:
+        await negotiated(stream)
+        await request_of(stream)
+        await stream.send_all(struct.pack(">i", 1 << 30))
+        await trio.sleep(60)
+
+    errors = list[ClientError]()
+
+    async def ask(connection: BrokerConnection) -> None:
+        try:
+            await connection.request(m.ListGroupsRequest())
+        except ClientError as error:
+            errors.append(error)
+
+    with trio.fail_after(20):
+        async with served(serve) as address, trio.open_nursery() as nursery:
+            connection = await connect(address, PROPERTIES, response_bytes_max=1 << 20)
+            async with trio.open_nursery() as requests:
+                for _ in range(3):
+                    requests.start_soon(ask, connection)
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.start_soon(connection.run)
+    assert sorted(type(each).__name__ for each in errors) == ["Disconnected", "Disconnected", "ResponseTooLarge"]
+    assert all(each.is_retriable for each in errors if isinstance(each, Disconnected))

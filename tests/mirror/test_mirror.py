@@ -205,10 +205,10 @@ async def test_a_full_disk_stops_its_partition_and_the_others_go_on(
 ) -> None:
     real, has_space = Log.append_replicated, threading.Event()
 
-    def append_replicated(log: Log, data: memoryview) -> int:
+    def append_replicated(log: Log, data: memoryview, **options: int) -> int:
         if log.partition == ORDERS and not has_space.is_set():
             raise OSError(errno.ENOSPC, "No space left on device")
-        return real(log, data)
+        return real(log, data, **options)
 
     monkeypatch.setattr(Log, "append_replicated", append_replicated)
     monkeypatch.setattr(fetcher, "DISK_FULL_PAUSE_S", 0.05)
@@ -270,9 +270,9 @@ async def test_small_responses_are_appended_on_the_event_loop(
     seen = set[int]()
     real = Log.append_replicated
 
-    def append_replicated(log: Log, data: memoryview) -> int:
+    def append_replicated(log: Log, data: memoryview, **options: int) -> int:
         seen.add(threading.get_ident())
-        return real(log, data)
+        return real(log, data, **options)
 
     monkeypatch.setattr(Log, "append_replicated", append_replicated)
     append(source.log(ORDERS), b"x" * size)
@@ -343,6 +343,31 @@ async def test_what_the_source_lost_in_an_unclean_election_is_cut(
     assert events == ["orders-0: the source lost the records from 2 to 3; they are cut here, too"]
     assert bytes_of(directory.log(ORDERS)) == bytes_of(log)
     assert directory.log(ORDERS).epochs.entries == log.epochs.entries
+
+
+async def test_once_ends_when_an_election_cuts_the_source_meanwhile(
+    running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, before = source.log(ORDERS), list[int]()
+    for value in (b"a", b"b", b"c", b"d"):
+        append(log, value)
+    await mirrored(running, directory)
+    log.truncate_to(2)
+    log.epochs.assign(1, 2)
+    append(log, b"other")
+
+    def change(request: Any, response: Any) -> None:
+        if isinstance(request, m.ListOffsetsRequest) and not before:
+            for topic in response.topics:
+                for each in topic.partitions:
+                    if topic.name == "orders" and each.offset == 3:
+                        before.append(each.offset)
+                        each.offset = 4
+
+    change_responses(monkeypatch, change)
+    events = await mirrored(running, directory)
+    assert (before, events) == ([3], ["orders-0: the source lost the records from 2 to 3; they are cut here, too"])
+    assert bytes_of(directory.log(ORDERS)) == bytes_of(log)
 
 
 async def test_records_that_are_gone_without_an_election_stop_the_partition(
@@ -715,6 +740,94 @@ async def test_once_ends_with_an_error_when_remote_storage_sends_nothing_for_lon
     change_responses(monkeypatch, change)
     events = await mirrored(running, directory)
     assert len(events) == 1 and events[0].startswith("orders-0: the source has sent no records from offset 0 on for ")
+
+
+@pytest.mark.promise(
+    "`offsetfs mirror --once` ends without an error only if the mirror has all records that "
+    "the cluster had at the start."
+)
+async def test_a_response_that_lacks_records_leaves_no_gap(
+    running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for value in (b"a", b"b", b"c"):
+        append(source.log(ORDERS), value)
+    changed = list[int]()
+
+    def change(request: Any, response: Any) -> None:
+        if isinstance(request, m.FetchRequest) and not changed:
+            for topic in response.responses:
+                for each in topic.partitions:
+                    if each.records:
+                        changed.append(len(each.records))
+                        each.records = each.records[len(each.records) // 3 :]
+
+    change_responses(monkeypatch, change)
+    assert await mirrored(running, directory) == []
+    assert changed and bytes_of(directory.log(ORDERS)) == bytes_of(source.log(ORDERS))
+
+
+async def test_a_gap_that_the_source_has_is_reported(
+    running: Running, source: LogDirectory, directory: LogDirectory
+) -> None:
+    for base in (0, 10, 30):
+        source.log(ORDERS).append_replicated(keyed(base, Keyed(0, b"key", b"value")))
+    events = await mirrored(running, directory)
+    assert [each.partition(",")[0] for each in events] == [
+        "orders-0: the source has no records from 1 to 9",
+        "orders-0: the source has no records from 11 to 29",
+    ]
+    assert bytes_of(directory.log(ORDERS)) == bytes_of(source.log(ORDERS))
+
+
+async def test_once_compares_its_end_with_that_of_the_source(
+    running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(source.log(ORDERS), b"a")
+    append(source.log(ORDERS), b"b")
+    monkeypatch.setattr(timing, "PATIENCE_S", 0.2)
+
+    def change(request: Any, response: Any) -> None:
+        if isinstance(request, m.ListOffsetsRequest) and directory.log(ORDERS).next_offset == 2:
+            for topic in response.topics:
+                for each in topic.partitions:
+                    each.offset = min(each.offset, 1)
+
+    change_responses(monkeypatch, change)
+    (event,) = await mirrored(running, directory)
+    assert event.startswith("orders-0: the source ends at offset 1, before the end here, 2; ")
+
+
+@pytest.mark.parametrize("base", [2**63 - 1, 2**63 - 2, 2**62, -(2**63)])
+async def test_a_batch_at_an_impossible_offset_stops_its_partition_and_the_others_go_on(
+    base: int, running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(source.log(ORDERS), b"a")
+    append(source.log(ORDERS), b"b", b"c")
+    append(source.log(USERS), b"one")
+    monkeypatch.setattr(timing, "PATIENCE_S", 0.2)
+    one = source.log(ORDERS).snapshot().active.size
+
+    def change(request: Any, response: Any) -> None:
+        if not isinstance(request, m.FetchRequest):
+            return
+        for topic in response.responses:
+            for each in topic.partitions:
+                if each.records and len(each.records) == one:
+                    cut = 12 + int.from_bytes(each.records[8:12], "big")
+                    data = bytearray(each.records)
+                    data[cut : cut + 8] = base.to_bytes(8, "big", signed=True)
+                    each.records = bytes(data)
+                elif each.records and each.records[:8] == (1).to_bytes(8, "big"):
+                    each.records = base.to_bytes(8, "big", signed=True) + bytes(each.records[8:])
+
+    change_responses(monkeypatch, change)
+    events = await mirrored(running, directory)
+    assert directory.log(USERS).next_offset == 1
+    if base == 2**62:
+        assert events[0].startswith("orders-0: the source has no records from 1 to ")
+    else:
+        assert len(events) == 1 and events[0].startswith("orders-0: ") and str(base) in events[0]
+        assert directory.log(ORDERS).next_offset == 1
 
 
 ARCHIVE = MirrorOptions(once=True, keep=True)
