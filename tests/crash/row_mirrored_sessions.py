@@ -155,7 +155,7 @@ ROW = Row(
     "mirrored_sessions",
     "a source gives, refuses and forgets fetch sessions, and cuts and damages responses; the mirror's disk is full",
     play,
-    seeds_in_ci=range(12),
+    seeds_in_ci=range(6),
     goal=50_000,
     unit="appends",
     promises=(
