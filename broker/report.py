@@ -105,7 +105,7 @@ class BrokerReporter:
                 if partition not in ends:
                     ends[partition] = self._end(partition)
                 end = ends[partition]
-                if end is None:
+                if end is None or committed < 0:  # below 0: no offset is committed
                     continue
                 key = (group.name, partition.topic)
                 if key not in lags and len(lags) >= LAGS_MAX:

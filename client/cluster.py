@@ -23,9 +23,10 @@ import trio
 
 from offsetfs.client.connect import connect, connect_any
 from offsetfs.client.connection import RESPONSE_BYTES_MAX, BrokerConnection
-from offsetfs.client.errors import ClientError, KafkaError, NoBrokerAnswers, check_code
+from offsetfs.client.errors import ClientError, NoBrokerAnswers, check_code
 from offsetfs.client.metadata import ClusterMetadata, ClusterNode, cluster_metadata, metadata_request
 from offsetfs.client.properties import ClientProperties
+from offsetfs.client.retries import repeated
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.message import ProtocolMessage
 from offsetfs.runtime.addresses import Address, address_text
@@ -206,16 +207,9 @@ class ClusterClient:
     async def coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> int:
         """Return the node id of the coordinator of a group, or of a transactional id; ClientError.
 
-        Waits up to `request.timeout.ms` for a coordinator that is not available yet.
+        Waits up to `default.api.timeout.ms` for a coordinator that is not available yet.
         """
-        end_s = trio.current_time() + self.properties.request_timeout_ms / 1000
-        while True:
-            try:
-                return await self._found_coordinator(key, kind)
-            except KafkaError as error:
-                if not error.is_retriable or trio.current_time() >= end_s:
-                    raise
-            await trio.sleep(self.properties.retry_backoff_ms / 1000)
+        return await repeated(lambda: self._found_coordinator(key, kind), self.properties)
 
     async def _found_coordinator(self, key: str, kind: CoordinatorKind) -> int:
         connection = await self._any_connection()

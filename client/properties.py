@@ -29,6 +29,7 @@ _MS = IntegerType(0, INT_MAX)
 _KINDS: Mapping[str, SettingType] = {
     "security.protocol": ChoiceType(tuple(SecurityProtocol)),
     "request.timeout.ms": IntegerType(1, INT_MAX),
+    "default.api.timeout.ms": IntegerType(1, INT_MAX),
     "socket.connection.setup.timeout.ms": IntegerType(1, INT_MAX),
     "reconnect.backoff.ms": _MS,
     "reconnect.backoff.max.ms": _MS,
@@ -71,6 +72,8 @@ class ClientProperties:
     client_id: str = "offsetfs"
     client_rack: str = ""
     request_timeout_ms: int = 30_000
+    default_api_timeout_ms: int = 60_000
+    """How long a request is repeated after errors that may pass."""
     socket_connection_setup_timeout_ms: int = 10_000
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1_000

@@ -7,19 +7,28 @@ from typing import TypeVar
 
 import trio
 
-from offsetfs.client.errors import ClientError
+from offsetfs.client.errors import ClientError, RequestTimedOut
 from offsetfs.client.properties import ClientProperties
 
 Answer = TypeVar("Answer")
 
 
 async def repeated(request: Callable[[], Awaitable[Answer]], properties: ClientProperties) -> Answer:
-    """Return the answer; a retriable ClientError is tried again for up to `request.timeout.ms`, and raised then."""
-    end_s = trio.current_time() + properties.request_timeout_ms / 1000
-    while True:
-        try:
-            return await request()
-        except ClientError as error:
-            if not error.is_retriable or trio.current_time() >= end_s:
-                raise
-        await trio.sleep(properties.retry_backoff_ms / 1000)
+    """Return the answer; a retriable ClientError is tried again for `default.api.timeout.ms` in all, and raised then.
+
+    `request` finds leader, controller or coordinator again each time. Requests in it may be repeated themselves: the
+    limit of the outermost one holds.
+    """
+    failure: ClientError | None = None
+    with trio.move_on_after(properties.default_api_timeout_ms / 1000):
+        while True:
+            try:
+                return await request()
+            except ClientError as error:
+                if not error.is_retriable:
+                    raise
+                failure = error
+            await trio.sleep(properties.retry_backoff_ms / 1000)
+    raise failure or RequestTimedOut(
+        f"no answer within {properties.default_api_timeout_ms} ms (default.api.timeout.ms)"
+    )

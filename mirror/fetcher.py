@@ -29,8 +29,8 @@ from offsetfs.protocol.message import NO_ID
 from offsetfs.runtime.loop_appends import LoopAppends
 from offsetfs.runtime.rate_limit import RateLimit
 from offsetfs.runtime.threads import in_thread_or_here
+from offsetfs.storage import OFFSET_MAX
 from offsetfs.storage.errors import OffsetGap, StorageError, sentence
-from offsetfs.storage.names import OFFSET_MAX
 from offsetfs.storage.records import LastBatch, last_whole_batch
 
 WAIT_MS = 500
@@ -408,7 +408,7 @@ def _append(fetched: Sequence[Fetched]) -> list[int | Exception]:
 
 
 def _append_one(fetched: Fetched) -> int:
-    """Append batches; a gap before them only if the source has told of the same one before."""
+    """Append batches; a gap before them only if an earlier response had the same one."""
     log = fetched.partition.log
     try:
         return log.append_replicated(fetched.records, begins_by=fetched.begins_by)

@@ -22,7 +22,7 @@ from functools import partial
 import trio
 
 from offsetfs.client.cluster import ClusterClient
-from offsetfs.client.errors import ClientError, error_name
+from offsetfs.client.errors import ClientError, KafkaError, error_name
 from offsetfs.client.metadata import TopicInfo
 from offsetfs.mirror import timing, topics
 from offsetfs.mirror.options import MirrorOptions
@@ -118,6 +118,9 @@ class SettingsMirror:
         for each in response.results:
             if each.resource_name not in names:
                 continue
+            failure = KafkaError(each.error_code, f"the settings of {each.resource_name}")
+            if failure.is_retriable and each.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise failure
             if each.error_code:
                 remedy = _DESCRIBE_CONFIGS if each.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else ""
                 refused[each.resource_name] = f"{error_name(each.error_code)}{remedy}"

@@ -2,6 +2,7 @@
 
 topic_plan     topics of the directory compared with those of the cluster
 partition_source   the records of a partition as batches of a producer
+limits         what the cluster would refuse of the records
 translation    source offsets into those of the cluster
 partition_target   batches of a partition that are queued or in flight
 producing      requests of Produce to the leaders

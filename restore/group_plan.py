@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.errors import KafkaError, check_code
+from offsetfs.client.retries import repeated
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.restore.topic_plan import RestoreRefused
@@ -52,7 +54,9 @@ def groups_of(
     for raw in groups.names():
         name = raw.decode(errors="replace")
         if name.encode() == raw and any(pattern.fullmatch(name) for pattern in patterns):
-            commits = {each.partition: each.offset for each in groups.commits(raw) or [] if each.partition in restored}
+            # A commit of -1 or below means that there is none, as for Kafka's coordinator.
+            known = [each for each in groups.commits(raw) or [] if each.offset >= 0]
+            commits = {each.partition: each.offset for each in known if each.partition in restored}
             if commits:
                 found.append(GroupPlan(name, commits))
     return found
@@ -61,23 +65,26 @@ def groups_of(
 async def check_groups(client: ClusterClient, plans: Sequence[GroupPlan]) -> None:
     """Raise RestoreRefused if offsets cannot be committed for a group, or it has some already; ClientError."""
     for plan in plans:
-        node = await client.coordinator(plan.name)
-        described = await client.request(
-            m.DescribeGroupsRequest([plan.name]), node=node, max_version=DESCRIBE_VERSION_MAX
+        await repeated(partial(_check_group, client, plan), client.properties)
+
+
+async def _check_group(client: ClusterClient, plan: GroupPlan) -> None:
+    node = await client.coordinator(plan.name)
+    described = await client.request(m.DescribeGroupsRequest([plan.name]), node=node, max_version=DESCRIBE_VERSION_MAX)
+    group = described.groups[0]
+    check_code(group.error_code, f"group {plan.name}")
+    if group.group_state not in _WITHOUT_MEMBERS:
+        raise RestoreRefused(
+            f"group {plan.name} has members in the cluster; stop its consumers, or leave the group out of --groups"
         )
-        group = described.groups[0]
-        check_code(group.error_code, f"group {plan.name}")
-        if group.group_state not in _WITHOUT_MEMBERS:
-            raise RestoreRefused(
-                f"group {plan.name} has members in the cluster; stop its consumers, or leave the group out of --groups"
-            )
-        rows = [m.OffsetFetchRequestTopic(topic, indexes) for topic, indexes in _by_topic(plan.commits).items()]
-        fetched = await client.request(m.OffsetFetchRequest(plan.name, rows), node=node, max_version=FETCH_VERSION_MAX)
-        check_code(fetched.error_code, f"group {plan.name}")
-        for partition, row in _rows(fetched):
-            if row.committed_offset >= 0:
-                remedy = "delete them there, or leave the group out of --groups"
-                raise RestoreRefused(f"group {plan.name} has offsets for {partition} in the cluster; {remedy}")
+    rows = [m.OffsetFetchRequestTopic(topic, indexes) for topic, indexes in _by_topic(plan.commits).items()]
+    fetched = await client.request(m.OffsetFetchRequest(plan.name, rows), node=node, max_version=FETCH_VERSION_MAX)
+    check_code(fetched.error_code, f"group {plan.name}")
+    for partition, row in _rows(fetched):
+        check_code(row.error_code, f"group {plan.name}: {partition}")
+        if row.committed_offset >= 0:
+            remedy = "delete them there, or leave the group out of --groups"
+            raise RestoreRefused(f"group {plan.name} has offsets for {partition} in the cluster; {remedy}")
 
 
 async def commit(client: ClusterClient, plan: GroupPlan, translated: Mapping[TopicPartition, Mapping[int, int]]) -> int:
@@ -94,15 +101,17 @@ async def commit(client: ClusterClient, plan: GroupPlan, translated: Mapping[Top
         )
         for topic, indexes in _by_topic(offsets).items()
     ]
-    node = await client.coordinator(plan.name)
-    response = await client.request(
-        m.OffsetCommitRequest(plan.name, topics=topics), node=node, max_version=NAMES_VERSION_MAX
-    )
+    await repeated(partial(_commit, client, m.OffsetCommitRequest(plan.name, topics=topics)), client.properties)
+    return len(offsets)
+
+
+async def _commit(client: ClusterClient, request: m.OffsetCommitRequest) -> None:
+    node = await client.coordinator(request.group_id)
+    response = await client.request(request, node=node, max_version=NAMES_VERSION_MAX)
     for partition, row in _rows(response):
         if row.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
             raise KafkaError(row.error_code, "the group has members; stop its consumers")
         check_code(row.error_code, str(partition))
-    return len(offsets)
 
 
 def _by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:

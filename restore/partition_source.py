@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from offsetfs.restore.limits import LimitCheck
 from offsetfs.storage import READ_COMMITTED, Log, LogReader
 from offsetfs.storage.records import BatchProducer, ProducedBatch, produced_batch
 
@@ -38,6 +39,11 @@ class PartitionSource:
             if size >= CHUNK_BYTES:
                 break
         return found
+
+    def check(self, check: LimitCheck) -> None:
+        """Show all batches to a check of the limits of the cluster; for a source that is not sent."""
+        for each in self._produced(BatchProducer(0, 0)):
+            check.take(each)
 
     def _produced(self, producer: BatchProducer) -> Iterator[ProducedBatch]:
         sequence = 0

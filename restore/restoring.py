@@ -7,6 +7,7 @@ far each one came. Offsets of groups are committed for partitions that are compl
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,17 +18,31 @@ from offsetfs.client.errors import ClientError, check_code
 from offsetfs.client.retries import repeated
 from offsetfs.protocol import messages as m
 from offsetfs.restore.group_plan import GroupPlan, check_groups, commit, groups_of
+from offsetfs.restore.limits import LimitCheck, limits_of
 from offsetfs.restore.partition_source import PartitionSource
 from offsetfs.restore.partition_target import PartitionTarget
 from offsetfs.restore.producing import PartitionProducing
-from offsetfs.restore.topic_plan import RestoreRefused, TopicPlan, compare, complete, create, end_offsets, topics_of
+from offsetfs.restore.topic_plan import (
+    RestoreRefused,
+    TopicPlan,
+    compare,
+    complete,
+    create,
+    delete,
+    end_offsets,
+    topics_of,
+    without_refused_settings,
+)
 from offsetfs.restore.translation import OffsetTranslation
 from offsetfs.runtime.rate_limit import RateLimit
 from offsetfs.storage import Log, LogDirectory, LogView, TopicPartition
+from offsetfs.storage.errors import StorageError, sentence
 from offsetfs.storage.records import BatchProducer
 
 OnProgress = Callable[[int, int], None]
 """Called with the bytes that are restored, and all of them."""
+
+_STRICT = "nothing was changed; leave these settings out (-o NAME=), or all that are refused, without --strict-settings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +62,8 @@ class RestoreOptions:
     into_existing: bool = False
     bytes_per_second: int = 0
     """At most; 0: no limit."""
+    strict_settings: bool = False
+    """Whether a setting that the cluster does not know or refuses ends the restore, and is not left out."""
     dry_run: bool = False
 
 
@@ -81,6 +98,8 @@ class RestoreResult:
     partitions: Sequence[RestoredPartition]
     groups: Sequence[RestoredGroup]
     bytes_total: int
+    problems: Sequence[str] = ()
+    """What was not done, or with `dry_run` would not be: a sentence each."""
 
 
 async def restore(
@@ -93,7 +112,7 @@ async def restore(
 ) -> RestoreResult:
     """Restore a log directory; RestoreRefused, ClientError, StorageError, OSError before anything has changed.
 
-    `on_omission`: called with a sentence for records of groups that cannot be read.
+    `on_omission`: called with a sentence for records of groups that cannot be read, and settings that are left out.
     """
     plans = topics_of(directory, options.topics, options.settings)
     if not plans:
@@ -104,10 +123,15 @@ async def restore(
     await check_groups(client, groups)
     sources = await trio.to_thread.run_sync(_sources, directory, partitions, options)
     total = await trio.to_thread.run_sync(lambda: sum(each.size_bytes() for each in sources.values()))
-    await create(client, plans, options.replication_factor, validate_only=options.dry_run)
+    plans, left_out = await without_refused_settings(client, plans, options.replication_factor)
+    if left_out and options.strict_settings:
+        raise RestoreRefused("\n".join([*left_out, _STRICT]))
+    for each in left_out:
+        on_omission(each)
     if options.dry_run:
         wanted = [RestoredGroup(each.name, len(each.commits), None) for each in groups]
-        return RestoreResult(plans, (), wanted, total)
+        return RestoreResult(plans, (), wanted, total, await _problems(client, plans, sources))
+    await create(client, plans, options.replication_factor)
     ends = await end_offsets(client, partitions)
     targets = [_target(client, each, groups, ends[each]) for each in partitions]
     progress = _Progress(on_progress, total)
@@ -116,9 +140,38 @@ async def restore(
     )
     await producing.produce((each, sources[each.partition]) for each in targets)
     translated = {each.partition: each.translation.finish(each.end_offset) for each in targets if each.error is None}
-    await complete(client, plans)
+    problems = await _complete(client, plans, targets)
     restored_groups = [await _restored_group(client, each, translated) for each in groups]
-    return RestoreResult(plans, [_restored(each) for each in targets], restored_groups, total)
+    return RestoreResult(plans, [_restored(each) for each in targets], restored_groups, total, problems)
+
+
+async def _complete(client: ClusterClient, plans: Sequence[TopicPlan], targets: Sequence[PartitionTarget]) -> list[str]:
+    """Delete new topics of which nothing could be restored, and finish the others; return what was not done."""
+    failed = {each.partition.topic for each in targets if each.error is not None}
+    failed -= {each.partition.topic for each in targets if each.end_offset > 0}
+    deleted = await delete(client, [each.name for each in plans if not each.exists and each.name in failed])
+    problems = [f"{each}: it is deleted again, because nothing could be restored" for each in deleted]
+    try:
+        await complete(client, [each for each in plans if each.name not in deleted])
+    except ClientError as error:
+        problems.append(str(error))
+    return problems
+
+
+async def _problems(
+    client: ClusterClient, plans: Sequence[TopicPlan], sources: Mapping[TopicPartition, PartitionSource]
+) -> list[str]:
+    """Return what the cluster would refuse of the records; reads all of them."""
+    limits, exist = await limits_of(client, plans), {each.name for each in plans if each.exists}
+    now_ms, found = int(time.time() * 1000), list[str]()
+    for partition, source in sources.items():
+        check = LimitCheck(partition, limits[partition.topic], now_ms)
+        try:
+            await trio.to_thread.run_sync(source.check, check)
+        except (StorageError, OSError) as error:
+            found.append(f"{partition}: {sentence(error)}")
+        found += check.problems(exists=partition.topic in exist)
+    return found
 
 
 def _sources(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -51,7 +52,8 @@ _ADDRESSES = re.compile(r"[^/,]+:[0-9]+(,[^/,]+:[0-9]+)*")
     help="Of new topics; default that of the cluster.",
 )
 @click.option("--into-existing", is_flag=True, help="Append to topics that have records.")
-@click.option("--dry-run", is_flag=True, help="Check everything, and change nothing.")
+@click.option("--strict-settings", is_flag=True, help="Refuse if the cluster refuses a setting; else it is left out.")
+@click.option("--dry-run", is_flag=True, help="Check everything, also all records, and change nothing.")
 @click.option("--rate", metavar="BYTES", help="At most so many bytes per second, such as 20M.")
 @click.option("--config", metavar="FILE", type=click.Path(), help="client.properties, as Java's tools take it.")
 @store_options
@@ -66,6 +68,7 @@ def command(
     options: tuple[str, ...],
     replication_factor: int | None,
     into_existing: bool,
+    strict_settings: bool,
     dry_run: bool,
     rate: str | None,
     config: str | None,
@@ -90,7 +93,9 @@ def command(
     last run of offsetfs archive before this time has left it, by the clock of the machine where that ran. Started again
     with the same options after a crash, it continues. A partition that LOGDIR has is refused.
 
-    TIME is in UTC (2026-11-21T13:05, @1795253676, -15m). A topic with LogAppendTime gets that setting at the end.
+    TIME is in UTC (2026-11-21T13:05, @1795253676, -15m). A topic with LogAppendTime gets that setting at the end; the
+    restored records keep their times, as those of CreateTime. A setting that the cluster does not know or refuses is
+    left out, with a line. --dry-run reads all records, and names those that the cluster would refuse.
 
     \b
     offsetfs restore ~/mirror broker1:9092 --dry-run
@@ -103,7 +108,7 @@ def command(
     say how far each partition came.
     """
     if is_archive(source):
-        if groups or options or replication_factor or into_existing or dry_run or rate or config:
+        if groups or options or replication_factor or into_existing or strict_settings or dry_run or rate or config:
             raise Failure(f"{source}: from an archive only --topic, --from, --to and --as-of apply", WRONG_CALL)
         selection = _selection(names, start, end, as_of)
         return _restore_archive(source, target, selection, timeout_s, endpoint)
@@ -111,8 +116,13 @@ def command(
         raise Failure(f"--as-of: {source} is no archive; write its URL, such as s3://BUCKET/PREFIX", WRONG_CALL)
     log_directory, addresses = source, broker_addresses(target)
     wanted = _options(names, start, end, groups, options)
-    wanted = _with(
-        wanted, replication_factor, bytes_per_second("--rate", rate), into_existing=into_existing, dry_run=dry_run
+    wanted = replace(
+        wanted,
+        replication_factor=replication_factor,
+        bytes_per_second=bytes_per_second("--rate", rate),
+        into_existing=into_existing,
+        strict_settings=strict_settings,
+        dry_run=dry_run,
     )
     properties = client_properties(config)
     preflight.check_directory(log_directory, read_only=True, may_be_empty=False)
@@ -187,20 +197,6 @@ def _options(
     )
 
 
-def _with(
-    options: RestoreOptions, replication_factor: int | None, rate: int, *, into_existing: bool, dry_run: bool
-) -> RestoreOptions:
-    from dataclasses import replace
-
-    return replace(
-        options,
-        replication_factor=replication_factor,
-        bytes_per_second=rate,
-        into_existing=into_existing,
-        dry_run=dry_run,
-    )
-
-
 def _time(option: str, text: str | None) -> int | None:
     if text is None:
         return None
@@ -256,7 +252,9 @@ def _report(result: RestoreResult, *, dry_run: bool) -> bool:
     failed = [each for each in result.partitions if each.error is not None]
     for each in failed:
         _warn(_failed_text(each))
-    return not failed and all(group.error is None for group in result.groups)
+    for text in result.problems:
+        _warn(text)
+    return not failed and not result.problems and all(group.error is None for group in result.groups)
 
 
 def _group_text(group: RestoredGroup) -> str:

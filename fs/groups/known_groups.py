@@ -109,7 +109,7 @@ class Groups:
 
     def _lag(self, group: bytes, *, nowait: bool) -> bytes:
         commits, progress = self.engine.lag(group, nowait=nowait), self._progress(group, nowait)
-        tables = [_of_commits(commits)] if commits or not progress else []
+        tables = [lag_table(commits)] if commits or not progress else []
         return b"".join([*tables, _of_shares(progress)] if progress else tables)
 
     def _progress(self, group: bytes, nowait: bool) -> list[ShareProgress]:
@@ -126,12 +126,16 @@ def _step(engine: ConsumerGroups | ShareGroups, *, nowait: bool) -> bool:
     return engine.refresh(nowait=nowait)
 
 
-def _of_commits(lags: list[Lag]) -> bytes:
+def lag_table(lags: list[Lag]) -> bytes:
     """Return the lines of `lag` for a group that commits offsets."""
-    rows = [
-        (str(partition), committed, end, None if end is None else end - committed) for partition, committed, end in lags
-    ]
+    rows = [_row_of(*each) for each in lags]
     return _table(("PARTITION", "COMMITTED", "END", "LAG"), rows)
+
+
+def _row_of(partition: TopicPartition, committed: int, end: int | None) -> tuple[str, *tuple[int | None, ...]]:
+    if committed < 0:  # no offset, as for Kafka's coordinator and its tools
+        return str(partition), None, end, None
+    return str(partition), committed, end, None if end is None else end - committed
 
 
 def _of_shares(progress: list[ShareProgress]) -> bytes:

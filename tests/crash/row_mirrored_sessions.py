@@ -156,7 +156,7 @@ ROW = Row(
     "a source gives, refuses and forgets fetch sessions, and cuts and damages responses; the mirror's disk is full",
     play,
     seeds_in_ci=range(6),
-    goal=50_000,
+    goal=25_000,
     unit="appends",
     promises=(
         "A mirrored partition has the batches of its source, byte for byte, at the same offsets.",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import trio
+from changed_responses import change_responses
+from keyed_logs import Keyed, keyed
 from replicated_logs import TIME, add, add_transaction
 from running_broker import Running
 
@@ -30,7 +33,9 @@ from offsetfs.storage.coordinators import (
     commit_value,
 )
 from offsetfs.storage.directory import MirroredTopic, MirrorFile
+from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.records.format.batch import Batch, build
+from offsetfs.storage.records.format.batch_header import seal_checksum
 
 pytestmark = pytest.mark.unit
 
@@ -51,16 +56,22 @@ def orders(source: LogDirectory) -> Log:
     return log
 
 
-async def restored(running: Running, source: LogDirectory, **options: Any) -> RestoreResult:
+async def restored(
+    running: Running,
+    source: LogDirectory,
+    said: list[str] | None = None,
+    properties: ClientProperties = QUICK,
+    **options: Any,
+) -> RestoreResult:
     progress: list[int] = []
-    async with ClusterClient([running.address], QUICK) as client:
+    async with ClusterClient([running.address], properties) as client:
         with trio.fail_after(20):
             return await restore(
                 client,
                 source,
                 RestoreOptions(**options),
                 on_progress=lambda done, _: progress.append(done),
-                on_omission=pytest.fail,
+                on_omission=pytest.fail if said is None else said.append,
             )
 
 
@@ -187,16 +198,143 @@ async def test_a_topic_with_records_is_refused_and_nothing_is_changed(
     assert [value for _, _, value, *_ in shown(cluster.log(ORDERS))] == [b"a", b"b", b"c", b"d", b"e", b"f", b"g"] * 2
 
 
-@pytest.mark.parametrize("settings", [{"no.such.setting": "1"}, {"retention.ms": "soon"}])
-@pytest.mark.promise("A restore into a cluster changes nothing there before all its checks have passed.")
-async def test_no_topic_is_created_if_the_cluster_refuses_one(
-    settings: dict[str, str], running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
+REFUSED = {"no.such.setting": "1", "retention.ms": "soon", "other.unknown": "2", "segment.bytes": "1048576"}
+
+
+async def test_settings_that_the_cluster_refuses_are_left_out_with_a_line_each(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
 ) -> None:
     add(source.create_partition(TopicPartition("users", 0)), 0, b"u")
-    source.set_mirror(MirrorFile("c", "b:9092", {"users": MirroredTopic("", settings)}))
-    with pytest.raises(KafkaError, match="users: "):
-        await restored(running, source)
+    source.set_mirror(MirrorFile("c", "b:9092", {"users": MirroredTopic("", REFUSED)}))
+    said = list[str]()
+    result = await restored(running, source, said)
+    assert result.problems == [] and cluster.log(TopicPartition("users", 0)).next_offset == 1
+    assert cluster.settings_of("users") == {"segment.bytes": "1048576"}
+    assert sorted(each.partition(" is left out: ")[0] for each in said) == [
+        "users: no.such.setting=1",
+        "users: other.unknown=2",
+        "users: retention.ms=soon",
+    ]
+
+
+@pytest.mark.promise("A restore into a cluster changes nothing there before all its checks have passed.")
+async def test_with_strict_settings_all_refused_ones_are_named_and_nothing_is_created(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
+) -> None:
+    add(source.create_partition(TopicPartition("users", 0)), 0, b"u")
+    source.set_mirror(MirrorFile("c", "b:9092", {"users": MirroredTopic("", REFUSED)}))
+    with pytest.raises(RestoreRefused) as caught:
+        await restored(running, source, strict_settings=True)
+    assert all(each in str(caught.value) for each in ("no.such.setting=1", "other.unknown=2", "retention.ms=soon"))
     assert cluster.partitions() == []
+
+
+async def test_a_refused_setting_that_the_cluster_does_not_name_is_found(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def change(request: Any, response: Any) -> None:
+        if isinstance(request, m.CreateTopicsRequest):
+            for each in response.topics:
+                each.error_message = None
+
+    change_responses(monkeypatch, change)
+    said = list[str]()
+    await restored(running, source, said, settings={"no.such.setting": "1"})
+    assert said == ["orders: no.such.setting=1 is left out: INVALID_CONFIG"]
+    assert cluster.settings_of("orders") == {"retention.ms": "-1", "max.message.bytes": "500000"}
+
+
+async def test_a_new_topic_of_which_nothing_could_be_restored_is_deleted_again(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
+) -> None:
+    add(source.create_partition(TopicPartition("large", 0), {"max.message.bytes": "1000"}), 0, b"l" * 5000)
+    source.create_partition(TopicPartition("void", 0))
+    result = await restored(running, source)
+    assert result.problems == ["large: it is deleted again, because nothing could be restored"]
+    assert {each.topic for each in cluster.partitions()} == {"orders", "void"}
+
+
+async def test_a_dry_run_names_what_the_cluster_would_refuse_of_the_records(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
+) -> None:
+    for name, settings in (("large", {"max.message.bytes": "1000"}), ("late", {"message.timestamp.after.max.ms": "5"})):
+        source.create_partition(TopicPartition(name, 0), settings)
+    add(source.log(TopicPartition("large", 0)), 0, b"small")
+    add(source.log(TopicPartition("large", 0)), 1, b"l" * 5000)
+    later = int(time.time() * 1000) + 86_400_000
+    for offset, stamp in enumerate((TIME, later, later + 5)):
+        batch = build([(None, b"t", (), stamp)], base_offset=offset)
+        source.log(TopicPartition("late", 0)).append_replicated(bytes(batch))
+    cluster.create_partition(TopicPartition("old", 0), {"message.timestamp.before.max.ms": "5"})
+    add(source.create_partition(TopicPartition("old", 0)), 0, b"o", b"p")
+    result = await restored(running, source, dry_run=True)
+    large, late, old = result.problems
+    assert large.startswith(
+        "large-0: 1 batches larger than max.message.bytes=1000, the first at offset 1; give -o max."
+    )
+    after = (
+        "late-0: 2 records with times beyond message.timestamp.after.max.ms=5, the first at offset 1; give -o message."
+    )
+    assert late.startswith(after)
+    before = "old-0: 2 records with times beyond message.timestamp.before.max.ms=5, the first at offset 0; set message."
+    assert old.startswith(before)
+    assert cluster.partitions() == [TopicPartition("old", 0)]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR])
+async def test_a_coordinator_that_loads_or_moves_is_waited_for(
+    code: ErrorCode,
+    running: Running,
+    cluster: LogDirectory,
+    source: LogDirectory,
+    orders: Log,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    commit(source, "g", orders=1)
+    failing = {m.DescribeGroupsRequest: 2, m.OffsetFetchRequest: 2, m.OffsetCommitRequest: 2, m.CreateTopicsRequest: 2}
+
+    def change(request: Any, response: Any) -> None:
+        if not failing.get(type(request)):
+            return
+        failing[type(request)] -= 1
+        if isinstance(request, m.DescribeGroupsRequest):
+            response.groups[0].error_code = code
+        elif isinstance(request, m.OffsetFetchRequest):
+            response.error_code = code
+        elif isinstance(request, m.OffsetCommitRequest):
+            response.topics[0].partitions[0].error_code = code
+        elif isinstance(request, m.CreateTopicsRequest):
+            response.topics[0].error_code = ErrorCode.NOT_CONTROLLER
+
+    change_responses(monkeypatch, change)
+    result = await restored(running, source, groups=[ALL])
+    assert [(each.offsets, each.error) for each in result.groups] == [(1, None)]
+    assert set(failing.values()) == {0}
+
+
+async def test_a_coordinator_that_never_loads_ends_the_restore_within_one_time_limit(
+    running: Running, source: LogDirectory, orders: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(source, "g", orders=1)
+
+    def change(request: Any, response: Any) -> None:
+        if isinstance(request, m.DescribeGroupsRequest):
+            response.groups[0].error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    change_responses(monkeypatch, change)
+    properties = replace(QUICK, default_api_timeout_ms=200)
+    with pytest.raises(KafkaError, match="COORDINATOR_LOAD_IN_PROGRESS: group g"):
+        await restored(running, source, properties=properties, groups=[ALL])
+
+
+@pytest.mark.parametrize("offset", [-1, -2])
+async def test_a_commit_below_0_is_none(
+    offset: int, running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
+) -> None:
+    commit(source, "g", orders=offset)
+    commit(source, "h", orders=1)
+    result = await restored(running, source, groups=[ALL])
+    assert [(each.name, each.offsets) for each in result.groups] == [("h", 1)]
 
 
 async def test_a_group_that_has_offsets_there_is_refused(
@@ -243,6 +381,19 @@ async def test_a_partition_that_fails_does_not_stop_the_others(
     failed, whole = result.partitions
     assert isinstance(failed.error, KafkaError) and failed.error.code == ErrorCode.MESSAGE_TOO_LARGE
     assert (failed.records, failed.last_offset, failed.end_offset) == (1, 0, 1)
+    assert (whole.records, whole.error) == (7, None)
+
+
+async def test_a_time_that_no_new_batch_can_have_ends_its_partition_with_the_offset(
+    running: Running, source: LogDirectory, orders: Log
+) -> None:
+    early = source.create_partition(TopicPartition("early", 0))
+    batch = bytearray(keyed(0, Keyed(0, b"k", b"v", -1), last_delta=3))
+    batch[27:43] = (-5).to_bytes(8, "big", signed=True) * 2  # base and largest time
+    seal_checksum(batch)
+    early.append_replicated(batch)
+    failed, whole = (await restored(running, source)).partitions
+    assert isinstance(failed.error, MalformedBatch) and failed.error.offset == 0
     assert (whole.records, whole.error) == (7, None)
 
 

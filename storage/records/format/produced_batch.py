@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.records.format.batch import Batch, build
 from offsetfs.storage.records.format.batch_header import (
     APPEND_TIME_FLAG,
@@ -21,7 +22,7 @@ from offsetfs.storage.records.format.batch_header import (
     seal_checksum,
     write_header,
 )
-from offsetfs.storage.units import Offset
+from offsetfs.storage.units import NO_TIMESTAMP, Offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,10 @@ def produced_batch(
     records = [each for each in batch.records() if first <= each.offset < stop] if header.count else []
     if not records:
         return None
+    for each in records:
+        if each.timestamp < NO_TIMESTAMP:
+            reason = f"a record with the time {each.timestamp}, which no new batch can have"
+            raise MalformedBatch(reason, path=batch.path, offset=each.offset)
     data = build(
         [(each.key, each.value, each.headers, each.timestamp) for each in records],
         codec=header.codec_name,
