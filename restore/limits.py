@@ -32,7 +32,7 @@ _OF_BROKERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TopicLimits:
     """The limits of a topic; infinite where there is none, or it is not known."""
 
     batch_bytes: float = math.inf
@@ -49,7 +49,7 @@ class _Found:
     needed: int
 
 
-async def limits_of(client: ClusterClient, plans: Sequence[TopicPlan]) -> dict[str, Limits]:
+async def limits_of(client: ClusterClient, plans: Sequence[TopicPlan]) -> dict[str, TopicLimits]:
     """Return the limits of topics, also of those that are not created yet; ClientError.
 
     Where the user may not see the settings, no limit is known.
@@ -83,19 +83,19 @@ async def _described(
     return await repeated(ask, client.properties)
 
 
-def _limits(settings: Mapping[str, str]) -> Limits:
+def _limits(settings: Mapping[str, str]) -> TopicLimits:
     def number(name: str) -> float:
         text = settings.get(name, "")
         return math.inf if not text.isdecimal() or int(text) == _UNBOUNDED else int(text)
 
     either = number(_EITHER)
-    return Limits(number(_SIZE), min(number(_BEFORE), either), min(number(_AFTER), either))
+    return TopicLimits(number(_SIZE), min(number(_BEFORE), either), min(number(_AFTER), either))
 
 
 class LimitCheck:
     """What one partition has that its topic in the cluster would refuse."""
 
-    def __init__(self, partition: TopicPartition, limits: Limits, now_ms: int) -> None:
+    def __init__(self, partition: TopicPartition, limits: TopicLimits, now_ms: int) -> None:
         self._partition = partition
         self._limits = limits
         self._now_ms = now_ms

@@ -198,6 +198,17 @@ async def test_a_topic_with_records_is_refused_and_nothing_is_changed(
     assert [value for _, _, value, *_ in shown(cluster.log(ORDERS))] == [b"a", b"b", b"c", b"d", b"e", b"f", b"g"] * 2
 
 
+@pytest.mark.promise("A restore into a cluster changes nothing there before all its checks have passed.")
+async def test_no_topic_is_created_if_the_cluster_refuses_one(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
+) -> None:
+    add(source.create_partition(TopicPartition("a.b", 0)), 0, b"u")
+    cluster.create_partition(TopicPartition("a_b", 0))
+    with pytest.raises(KafkaError, match=r"INVALID_TOPIC_EXCEPTION: a\.b: "):
+        await restored(running, source)
+    assert cluster.partitions() == [TopicPartition("a_b", 0)]
+
+
 REFUSED = {"no.such.setting": "1", "retention.ms": "soon", "other.unknown": "2", "segment.bytes": "1048576"}
 
 
