@@ -56,7 +56,7 @@ class BeginTransactionRecord(ProtocolMessage):
 
 
 class BrokerRegistrationChangeRecord(ProtocolMessage):
-    __slots__ = ("broker_epoch", "broker_id", "fenced", "in_controlled_shutdown", "log_dirs")
+    __slots__ = ("broker_epoch", "broker_id", "cordoned_log_dirs", "fenced", "in_controlled_shutdown", "log_dirs")
 
     def __init__(
         self,
@@ -65,12 +65,14 @@ class BrokerRegistrationChangeRecord(ProtocolMessage):
         fenced: int = 0,
         in_controlled_shutdown: int = 0,
         log_dirs: list[bytes] = NEW,
+        cordoned_log_dirs: list[bytes] | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
         self.fenced = fenced
         self.in_controlled_shutdown = in_controlled_shutdown
         self.log_dirs = [] if log_dirs is NEW else log_dirs
+        self.cordoned_log_dirs = cordoned_log_dirs
 
 
 class ClearElrRecord(ProtocolMessage):
@@ -292,6 +294,7 @@ class RegisterBrokerRecord(ProtocolMessage):
     __slots__ = (
         "broker_epoch",
         "broker_id",
+        "cordoned_log_dirs",
         "end_points",
         "features",
         "fenced",
@@ -314,6 +317,7 @@ class RegisterBrokerRecord(ProtocolMessage):
         fenced: bool = True,
         in_controlled_shutdown: bool = False,
         log_dirs: list[bytes] = NEW,
+        cordoned_log_dirs: list[bytes] | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.is_migrating_zk_broker = is_migrating_zk_broker
@@ -325,6 +329,7 @@ class RegisterBrokerRecord(ProtocolMessage):
         self.fenced = fenced
         self.in_controlled_shutdown = in_controlled_shutdown
         self.log_dirs = [] if log_dirs is NEW else log_dirs
+        self.cordoned_log_dirs = cordoned_log_dirs
 
 
 class ControllerEndpoint(ProtocolMessage):
@@ -418,6 +423,13 @@ class UnregisterBrokerRecord(ProtocolMessage):
     def __init__(self, broker_id: int = 0, broker_epoch: int = 0) -> None:
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
+
+
+class UnregisterControllerRecord(ProtocolMessage):
+    __slots__ = ("controller_id",)
+
+    def __init__(self, controller_id: int = 0) -> None:
+        self.controller_id = controller_id
 
 
 class UserScramCredentialRecord(ProtocolMessage):

@@ -9,6 +9,18 @@ from __future__ import annotations
 from offsetfs.protocol.message import NEW, NO_ID, ProtocolMessage
 
 
+class AbortedTxn(ProtocolMessage):
+    __slots__ = ("first_offset", "last_offset", "last_stable_offset", "producer_id")
+
+    def __init__(
+        self, producer_id: int = 0, first_offset: int = 0, last_offset: int = 0, last_stable_offset: int = 0
+    ) -> None:
+        self.producer_id = producer_id
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.last_stable_offset = last_stable_offset
+
+
 class ConsumerGroupCurrentMemberAssignmentKey(ProtocolMessage):
     __slots__ = (
         "group_id",
@@ -21,11 +33,14 @@ class ConsumerGroupCurrentMemberAssignmentKey(ProtocolMessage):
 
 
 class ConsumerGroupCurrentMemberAssignmentValueTopicPartitions(ProtocolMessage):
-    __slots__ = ("partitions", "topic_id")
+    __slots__ = ("assignment_epochs", "partitions", "topic_id")
 
-    def __init__(self, topic_id: bytes = NO_ID, partitions: list[int] = NEW) -> None:
+    def __init__(
+        self, topic_id: bytes = NO_ID, partitions: list[int] = NEW, assignment_epochs: list[int] | None = NEW
+    ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is NEW else partitions
+        self.assignment_epochs = [] if assignment_epochs is NEW else assignment_epochs
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(ProtocolMessage):
@@ -235,10 +250,14 @@ class ConsumerGroupTargetAssignmentMetadataKey(ProtocolMessage):
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(ProtocolMessage):
-    __slots__ = ("assignment_epoch",)
+    __slots__ = (
+        "assignment_epoch",
+        "assignment_timestamp",
+    )
 
-    def __init__(self, assignment_epoch: int = 0) -> None:
+    def __init__(self, assignment_epoch: int = 0, assignment_timestamp: int = 0) -> None:
         self.assignment_epoch = assignment_epoch
+        self.assignment_timestamp = assignment_timestamp
 
 
 class ConsumerProtocolAssignmentTopicPartition(ProtocolMessage):
@@ -286,6 +305,13 @@ class ConsumerProtocolSubscription(ProtocolMessage):
         self.owned_partitions = [] if owned_partitions is NEW else owned_partitions
         self.generation_id = generation_id
         self.rack_id = rack_id
+
+
+class ControlRecordTypeSchema(ProtocolMessage):
+    __slots__ = ("type",)
+
+    def __init__(self, type: int = 0) -> None:
+        self.type = type
 
 
 class DefaultPrincipalData(ProtocolMessage):
@@ -598,10 +624,14 @@ class ShareGroupTargetAssignmentMetadataKey(ProtocolMessage):
 
 
 class ShareGroupTargetAssignmentMetadataValue(ProtocolMessage):
-    __slots__ = ("assignment_epoch",)
+    __slots__ = (
+        "assignment_epoch",
+        "assignment_timestamp",
+    )
 
-    def __init__(self, assignment_epoch: int = 0) -> None:
+    def __init__(self, assignment_epoch: int = 0, assignment_timestamp: int = 0) -> None:
         self.assignment_epoch = assignment_epoch
+        self.assignment_timestamp = assignment_timestamp
 
 
 class ShareSnapshotKey(ProtocolMessage):
@@ -628,6 +658,7 @@ class ShareSnapshotValueStateBatch(ProtocolMessage):
 class ShareSnapshotValue(ProtocolMessage):
     __slots__ = (
         "create_timestamp",
+        "delivery_complete_count",
         "leader_epoch",
         "snapshot_epoch",
         "start_offset",
@@ -642,6 +673,7 @@ class ShareSnapshotValue(ProtocolMessage):
         state_epoch: int = 0,
         leader_epoch: int = 0,
         start_offset: int = 0,
+        delivery_complete_count: int = -1,
         create_timestamp: int = 0,
         write_timestamp: int = 0,
         state_batches: list[ShareSnapshotValueStateBatch] = NEW,
@@ -650,6 +682,7 @@ class ShareSnapshotValue(ProtocolMessage):
         self.state_epoch = state_epoch
         self.leader_epoch = leader_epoch
         self.start_offset = start_offset
+        self.delivery_complete_count = delivery_complete_count
         self.create_timestamp = create_timestamp
         self.write_timestamp = write_timestamp
         self.state_batches = [] if state_batches is NEW else state_batches
@@ -677,18 +710,20 @@ class ShareUpdateValueStateBatch(ProtocolMessage):
 
 
 class ShareUpdateValue(ProtocolMessage):
-    __slots__ = ("leader_epoch", "snapshot_epoch", "start_offset", "state_batches")
+    __slots__ = ("delivery_complete_count", "leader_epoch", "snapshot_epoch", "start_offset", "state_batches")
 
     def __init__(
         self,
         snapshot_epoch: int = 0,
         leader_epoch: int = 0,
         start_offset: int = 0,
+        delivery_complete_count: int = -1,
         state_batches: list[ShareUpdateValueStateBatch] = NEW,
     ) -> None:
         self.snapshot_epoch = snapshot_epoch
         self.leader_epoch = leader_epoch
         self.start_offset = start_offset
+        self.delivery_complete_count = delivery_complete_count
         self.state_batches = [] if state_batches is NEW else state_batches
 
 
@@ -719,11 +754,14 @@ class StreamsGroupCurrentMemberAssignmentKey(ProtocolMessage):
 
 
 class StreamsGroupCurrentMemberAssignmentValueTaskIds(ProtocolMessage):
-    __slots__ = ("partitions", "subtopology_id")
+    __slots__ = ("assignment_epochs", "partitions", "subtopology_id")
 
-    def __init__(self, subtopology_id: str = "", partitions: list[int] = NEW) -> None:
+    def __init__(
+        self, subtopology_id: str = "", partitions: list[int] = NEW, assignment_epochs: list[int] | None = NEW
+    ) -> None:
         self.subtopology_id = subtopology_id
         self.partitions = [] if partitions is NEW else partitions
+        self.assignment_epochs = [] if assignment_epochs is NEW else assignment_epochs
 
 
 class StreamsGroupCurrentMemberAssignmentValue(ProtocolMessage):
@@ -790,7 +828,7 @@ class StreamsGroupMemberMetadataValueEndpoint(ProtocolMessage):
         self.port = port
 
 
-class KeyValue(ProtocolMessage):
+class StreamsGroupMemberMetadataValueKeyValue(ProtocolMessage):
     __slots__ = (
         "key",
         "value",
@@ -824,7 +862,7 @@ class StreamsGroupMemberMetadataValue(ProtocolMessage):
         topology_epoch: int = 0,
         process_id: str = "",
         user_endpoint: StreamsGroupMemberMetadataValueEndpoint | None = None,
-        client_tags: list[KeyValue] = NEW,
+        client_tags: list[StreamsGroupMemberMetadataValueKeyValue] = NEW,
     ) -> None:
         self.instance_id = instance_id
         self.rack_id = rack_id
@@ -844,15 +882,42 @@ class StreamsGroupMetadataKey(ProtocolMessage):
         self.group_id = group_id
 
 
+class LastAssignmentConfig(ProtocolMessage):
+    __slots__ = (
+        "key",
+        "value",
+    )
+
+    def __init__(self, key: str = "", value: str = "") -> None:
+        self.key = key
+        self.value = value
+
+
 class StreamsGroupMetadataValue(ProtocolMessage):
     __slots__ = (
         "epoch",
+        "failed_description_topology_epoch",
+        "last_assignment_configs",
         "metadata_hash",
+        "stored_description_topology_epoch",
+        "validated_topology_epoch",
     )
 
-    def __init__(self, epoch: int = 0, metadata_hash: int = 0) -> None:
+    def __init__(
+        self,
+        epoch: int = 0,
+        metadata_hash: int = 0,
+        validated_topology_epoch: int = -1,
+        last_assignment_configs: list[LastAssignmentConfig] | None = NEW,
+        stored_description_topology_epoch: int = -1,
+        failed_description_topology_epoch: int = -1,
+    ) -> None:
         self.epoch = epoch
         self.metadata_hash = metadata_hash
+        self.validated_topology_epoch = validated_topology_epoch
+        self.last_assignment_configs = [] if last_assignment_configs is NEW else last_assignment_configs
+        self.stored_description_topology_epoch = stored_description_topology_epoch
+        self.failed_description_topology_epoch = failed_description_topology_epoch
 
 
 class StreamsGroupTargetAssignmentMemberKey(ProtocolMessage):
@@ -900,10 +965,14 @@ class StreamsGroupTargetAssignmentMetadataKey(ProtocolMessage):
 
 
 class StreamsGroupTargetAssignmentMetadataValue(ProtocolMessage):
-    __slots__ = ("assignment_epoch",)
+    __slots__ = (
+        "assignment_epoch",
+        "assignment_timestamp",
+    )
 
-    def __init__(self, assignment_epoch: int = 0) -> None:
+    def __init__(self, assignment_epoch: int = 0, assignment_timestamp: int = 0) -> None:
         self.assignment_epoch = assignment_epoch
+        self.assignment_timestamp = assignment_timestamp
 
 
 class StreamsGroupTopologyKey(ProtocolMessage):
@@ -941,7 +1010,7 @@ class StreamsGroupTopologyValueTopicInfo(ProtocolMessage):
         self.topic_configs = [] if topic_configs is NEW else topic_configs
 
 
-class CopartitionGroup(ProtocolMessage):
+class StreamsGroupTopologyValueCopartitionGroup(ProtocolMessage):
     __slots__ = ("repartition_source_topics", "source_topic_regex", "source_topics")
 
     def __init__(
@@ -955,7 +1024,7 @@ class CopartitionGroup(ProtocolMessage):
         self.repartition_source_topics = [] if repartition_source_topics is NEW else repartition_source_topics
 
 
-class Subtopology(ProtocolMessage):
+class StreamsGroupTopologyValueSubtopology(ProtocolMessage):
     __slots__ = (
         "copartition_groups",
         "repartition_sink_topics",
@@ -974,7 +1043,7 @@ class Subtopology(ProtocolMessage):
         state_changelog_topics: list[StreamsGroupTopologyValueTopicInfo] = NEW,
         repartition_sink_topics: list[str] = NEW,
         repartition_source_topics: list[StreamsGroupTopologyValueTopicInfo] = NEW,
-        copartition_groups: list[CopartitionGroup] = NEW,
+        copartition_groups: list[StreamsGroupTopologyValueCopartitionGroup] = NEW,
     ) -> None:
         self.subtopology_id = subtopology_id
         self.source_topics = [] if source_topics is NEW else source_topics
@@ -991,7 +1060,7 @@ class StreamsGroupTopologyValue(ProtocolMessage):
         "subtopologies",
     )
 
-    def __init__(self, epoch: int = 0, subtopologies: list[Subtopology] = NEW) -> None:
+    def __init__(self, epoch: int = 0, subtopologies: list[StreamsGroupTopologyValueSubtopology] = NEW) -> None:
         self.epoch = epoch
         self.subtopologies = [] if subtopologies is NEW else subtopologies
 

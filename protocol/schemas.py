@@ -1,6 +1,6 @@
 """The schemas of Kafka's messages, which `scripts/protocol-schemas` extracts from Kafka's own files.
 
-`schemas.json` has one or two layouts for each message: that of Kafka 4.1, and that of Kafka 2.8 for versions that
+`schemas.json` has one or two layouts for each message: that of Kafka 4.4, and that of Kafka 2.8 for versions that
 Kafka 4 removed, because clients of the last ten years send them. A field is there in versions `versions`, as a tagged
 field (KIP-482) in versions `tagged`, and may be null in versions `nullable`; all of them are ranges with both ends.
 

@@ -179,28 +179,32 @@ class GroupOffsets:
 
     def _check_in_transaction(self, request: m.TxnOffsetCommitRequest) -> None:
         """As OffsetMetadataManager.validateTransactionalOffsetCommit: old producers send no member."""
-        is_of_member = request.generation_id >= 0 or bool(request.member_id) or request.group_instance_id is not None
+        is_of_member = (
+            request.generation_id_or_member_epoch >= 0
+            or bool(request.member_id)
+            or request.group_instance_id is not None
+        )
         group, consumers = self._table.live.get(request.group_id), self._table.consumer(request.group_id)
         if group is None and consumers is not None:
             self._check_consumer_in_transaction(consumers, request, is_of_member=is_of_member)
         elif group is None:
             if self._table.has_newer_members(request.group_id) and is_of_member:
                 raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
-            if request.generation_id >= 0:
+            if request.generation_id_or_member_epoch >= 0:
                 raise GroupError(ErrorCode.ILLEGAL_GENERATION)
-        elif is_of_member and (request.generation_id >= 0 or group.state != GroupState.EMPTY):
+        elif is_of_member and (request.generation_id_or_member_epoch >= 0 or group.state != GroupState.EMPTY):
             member = group.member(request.member_id, request.group_instance_id)
-            group.check_generation(request.generation_id)
+            group.check_generation(request.generation_id_or_member_epoch)
             member.seen_s = trio.current_time()
 
     @staticmethod
     def _check_consumer_in_transaction(
         group: ConsumerGroup, request: m.TxnOffsetCommitRequest, *, is_of_member: bool
     ) -> None:
-        if not is_of_member or (request.generation_id < 0 and not group.members):
+        if not is_of_member or (request.generation_id_or_member_epoch < 0 and not group.members):
             return
         try:
-            group.check_epoch(request.member_id, request.generation_id)
+            group.check_epoch(request.member_id, request.generation_id_or_member_epoch)
         except GroupError as error:  # clients of TxnOffsetCommit do not know the other code
             is_stale = error.code == ErrorCode.STALE_MEMBER_EPOCH
             raise GroupError(ErrorCode.ILLEGAL_GENERATION if is_stale else error.code) from None

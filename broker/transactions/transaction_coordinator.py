@@ -250,7 +250,7 @@ class TransactionCoordinator:
                 m.TxnOffsetCommitResponsePartition(each, unknown if self.partition(topic.name, each) is None else code)
                 for each in (named.partition_index for named in topic.partitions)
             ]
-            response.topics.append(m.TxnOffsetCommitResponseTopic(topic.name, codes))
+            response.topics.append(m.TxnOffsetCommitResponseTopic(topic.name, partitions=codes))
         return response
 
     # --- appends of clients ------------------------------------------------------------------------------------------

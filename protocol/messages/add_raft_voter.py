@@ -15,7 +15,7 @@ class AddRaftVoterRequestListener(ProtocolMessage):
 
 
 class AddRaftVoterRequest(ProtocolMessage):
-    __slots__ = ("cluster_id", "listeners", "timeout_ms", "voter_directory_id", "voter_id")
+    __slots__ = ("ack_when_committed", "cluster_id", "listeners", "timeout_ms", "voter_directory_id", "voter_id")
 
     def __init__(
         self,
@@ -24,12 +24,14 @@ class AddRaftVoterRequest(ProtocolMessage):
         voter_id: int = 0,
         voter_directory_id: bytes = NO_ID,
         listeners: list[AddRaftVoterRequestListener] = NEW,
+        ack_when_committed: bool = True,
     ) -> None:
         self.cluster_id = cluster_id
         self.timeout_ms = timeout_ms
         self.voter_id = voter_id
         self.voter_directory_id = voter_directory_id
         self.listeners = [] if listeners is NEW else listeners
+        self.ack_when_committed = ack_when_committed
 
 
 class AddRaftVoterResponse(ProtocolMessage):

@@ -9,11 +9,21 @@ class ApiVersionsRequest(ProtocolMessage):
     __slots__ = (
         "client_software_name",
         "client_software_version",
+        "cluster_id",
+        "node_id",
     )
 
-    def __init__(self, client_software_name: str = "", client_software_version: str = "") -> None:
+    def __init__(
+        self,
+        client_software_name: str = "",
+        client_software_version: str = "",
+        cluster_id: str | None = None,
+        node_id: int = -1,
+    ) -> None:
         self.client_software_name = client_software_name
         self.client_software_version = client_software_version
+        self.cluster_id = cluster_id
+        self.node_id = node_id
 
 
 class ApiVersion(ProtocolMessage):

@@ -9,6 +9,7 @@ class BrokerHeartbeatRequest(ProtocolMessage):
     __slots__ = (
         "broker_epoch",
         "broker_id",
+        "cordoned_log_dirs",
         "current_metadata_offset",
         "offline_log_dirs",
         "want_fence",
@@ -23,6 +24,7 @@ class BrokerHeartbeatRequest(ProtocolMessage):
         want_fence: bool = False,
         want_shut_down: bool = False,
         offline_log_dirs: list[bytes] = NEW,
+        cordoned_log_dirs: list[bytes] | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
@@ -30,6 +32,7 @@ class BrokerHeartbeatRequest(ProtocolMessage):
         self.want_fence = want_fence
         self.want_shut_down = want_shut_down
         self.offline_log_dirs = [] if offline_log_dirs is NEW else offline_log_dirs
+        self.cordoned_log_dirs = cordoned_log_dirs
 
 
 class BrokerHeartbeatResponse(ProtocolMessage):

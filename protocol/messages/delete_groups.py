@@ -13,11 +13,12 @@ class DeleteGroupsRequest(ProtocolMessage):
 
 
 class DeletableGroupResult(ProtocolMessage):
-    __slots__ = ("error_code", "group_id")
+    __slots__ = ("error_code", "error_message", "group_id")
 
-    def __init__(self, group_id: str = "", error_code: int = 0) -> None:
+    def __init__(self, group_id: str = "", error_code: int = 0, error_message: str | None = None) -> None:
         self.group_id = group_id
         self.error_code = error_code
+        self.error_message = error_message
 
 
 class DeleteGroupsResponse(ProtocolMessage):

@@ -45,13 +45,7 @@ class DescribeLogDirsTopic(ProtocolMessage):
 
 
 class DescribeLogDirsResult(ProtocolMessage):
-    __slots__ = (
-        "error_code",
-        "log_dir",
-        "topics",
-        "total_bytes",
-        "usable_bytes",
-    )
+    __slots__ = ("error_code", "is_cordoned", "log_dir", "topics", "total_bytes", "usable_bytes")
 
     def __init__(
         self,
@@ -60,12 +54,14 @@ class DescribeLogDirsResult(ProtocolMessage):
         topics: list[DescribeLogDirsTopic] = NEW,
         total_bytes: int = -1,
         usable_bytes: int = -1,
+        is_cordoned: bool = False,
     ) -> None:
         self.error_code = error_code
         self.log_dir = log_dir
         self.topics = [] if topics is NEW else topics
         self.total_bytes = total_bytes
         self.usable_bytes = usable_bytes
+        self.is_cordoned = is_cordoned
 
 
 class DescribeLogDirsResponse(ProtocolMessage):

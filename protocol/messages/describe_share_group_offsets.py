@@ -32,19 +32,21 @@ class DescribeShareGroupOffsetsRequest(ProtocolMessage):
 
 
 class DescribeShareGroupOffsetsResponsePartition(ProtocolMessage):
-    __slots__ = ("error_code", "error_message", "leader_epoch", "partition_index", "start_offset")
+    __slots__ = ("error_code", "error_message", "lag", "leader_epoch", "partition_index", "start_offset")
 
     def __init__(
         self,
         partition_index: int = 0,
         start_offset: int = 0,
         leader_epoch: int = 0,
+        lag: int = -1,
         error_code: int = 0,
         error_message: str | None = None,
     ) -> None:
         self.partition_index = partition_index
         self.start_offset = start_offset
         self.leader_epoch = leader_epoch
+        self.lag = lag
         self.error_code = error_code
         self.error_message = error_message
 

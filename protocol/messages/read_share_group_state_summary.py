@@ -35,7 +35,15 @@ class ReadShareGroupStateSummaryRequest(ProtocolMessage):
 
 
 class ReadShareGroupStateSummaryResponsePartitionResult(ProtocolMessage):
-    __slots__ = ("error_code", "error_message", "leader_epoch", "partition", "start_offset", "state_epoch")
+    __slots__ = (
+        "delivery_complete_count",
+        "error_code",
+        "error_message",
+        "leader_epoch",
+        "partition",
+        "start_offset",
+        "state_epoch",
+    )
 
     def __init__(
         self,
@@ -45,6 +53,7 @@ class ReadShareGroupStateSummaryResponsePartitionResult(ProtocolMessage):
         state_epoch: int = 0,
         leader_epoch: int = 0,
         start_offset: int = 0,
+        delivery_complete_count: int = -1,
     ) -> None:
         self.partition = partition
         self.error_code = error_code
@@ -52,6 +61,7 @@ class ReadShareGroupStateSummaryResponsePartitionResult(ProtocolMessage):
         self.state_epoch = state_epoch
         self.leader_epoch = leader_epoch
         self.start_offset = start_offset
+        self.delivery_complete_count = delivery_complete_count
 
 
 class ReadStateSummaryResult(ProtocolMessage):

@@ -33,23 +33,20 @@ class AcknowledgeTopic(ProtocolMessage):
 
 
 class ShareAcknowledgeRequest(ProtocolMessage):
-    __slots__ = (
-        "group_id",
-        "member_id",
-        "share_session_epoch",
-        "topics",
-    )
+    __slots__ = ("group_id", "is_renew_ack", "member_id", "share_session_epoch", "topics")
 
     def __init__(
         self,
         group_id: str | None = None,
         member_id: str | None = "",
         share_session_epoch: int = 0,
+        is_renew_ack: bool = False,
         topics: list[AcknowledgeTopic] = NEW,
     ) -> None:
         self.group_id = group_id
         self.member_id = member_id
         self.share_session_epoch = share_session_epoch
+        self.is_renew_ack = is_renew_ack
         self.topics = [] if topics is NEW else topics
 
 
@@ -96,18 +93,27 @@ class ShareAcknowledgeResponseNodeEndpoint(ProtocolMessage):
 
 
 class ShareAcknowledgeResponse(ProtocolMessage):
-    __slots__ = ("error_code", "error_message", "node_endpoints", "responses", "throttle_time_ms")
+    __slots__ = (
+        "acquisition_lock_timeout_ms",
+        "error_code",
+        "error_message",
+        "node_endpoints",
+        "responses",
+        "throttle_time_ms",
+    )
 
     def __init__(
         self,
         throttle_time_ms: int = 0,
         error_code: int = 0,
         error_message: str | None = None,
+        acquisition_lock_timeout_ms: int = 0,
         responses: list[ShareAcknowledgeTopicResponse] = NEW,
         node_endpoints: list[ShareAcknowledgeResponseNodeEndpoint] = NEW,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
+        self.acquisition_lock_timeout_ms = acquisition_lock_timeout_ms
         self.responses = [] if responses is NEW else responses
         self.node_endpoints = [] if node_endpoints is NEW else node_endpoints

@@ -49,11 +49,13 @@ class ShareFetchRequest(ProtocolMessage):
         "batch_size",
         "forgotten_topics_data",
         "group_id",
+        "is_renew_ack",
         "max_bytes",
         "max_records",
         "max_wait_ms",
         "member_id",
         "min_bytes",
+        "share_acquire_mode",
         "share_session_epoch",
         "topics",
     )
@@ -68,6 +70,8 @@ class ShareFetchRequest(ProtocolMessage):
         max_bytes: int = 2147483647,
         max_records: int = 0,
         batch_size: int = 0,
+        share_acquire_mode: int = 0,
+        is_renew_ack: bool = False,
         topics: list[ShareFetchRequestFetchTopic] = NEW,
         forgotten_topics_data: list[ShareFetchRequestForgottenTopic] = NEW,
     ) -> None:
@@ -79,6 +83,8 @@ class ShareFetchRequest(ProtocolMessage):
         self.max_bytes = max_bytes
         self.max_records = max_records
         self.batch_size = batch_size
+        self.share_acquire_mode = share_acquire_mode
+        self.is_renew_ack = is_renew_ack
         self.topics = [] if topics is NEW else topics
         self.forgotten_topics_data = [] if forgotten_topics_data is NEW else forgotten_topics_data
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsetfs.protocol.message import NEW, ProtocolMessage
+from offsetfs.protocol.message import NEW, NO_ID, ProtocolMessage
 
 
 class TxnOffsetCommitRequestPartition(ProtocolMessage):
@@ -22,19 +22,19 @@ class TxnOffsetCommitRequestPartition(ProtocolMessage):
 
 
 class TxnOffsetCommitRequestTopic(ProtocolMessage):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
+    __slots__ = ("name", "partitions", "topic_id")
 
-    def __init__(self, name: str = "", partitions: list[TxnOffsetCommitRequestPartition] = NEW) -> None:
+    def __init__(
+        self, name: str = "", topic_id: bytes = NO_ID, partitions: list[TxnOffsetCommitRequestPartition] = NEW
+    ) -> None:
         self.name = name
+        self.topic_id = topic_id
         self.partitions = [] if partitions is NEW else partitions
 
 
 class TxnOffsetCommitRequest(ProtocolMessage):
     __slots__ = (
-        "generation_id",
+        "generation_id_or_member_epoch",
         "group_id",
         "group_instance_id",
         "member_id",
@@ -50,7 +50,7 @@ class TxnOffsetCommitRequest(ProtocolMessage):
         group_id: str = "",
         producer_id: int = 0,
         producer_epoch: int = 0,
-        generation_id: int = -1,
+        generation_id_or_member_epoch: int = -1,
         member_id: str = "",
         group_instance_id: str | None = None,
         topics: list[TxnOffsetCommitRequestTopic] = NEW,
@@ -59,7 +59,7 @@ class TxnOffsetCommitRequest(ProtocolMessage):
         self.group_id = group_id
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
-        self.generation_id = generation_id
+        self.generation_id_or_member_epoch = generation_id_or_member_epoch
         self.member_id = member_id
         self.group_instance_id = group_instance_id
         self.topics = [] if topics is NEW else topics
@@ -74,13 +74,13 @@ class TxnOffsetCommitResponsePartition(ProtocolMessage):
 
 
 class TxnOffsetCommitResponseTopic(ProtocolMessage):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
+    __slots__ = ("name", "partitions", "topic_id")
 
-    def __init__(self, name: str = "", partitions: list[TxnOffsetCommitResponsePartition] = NEW) -> None:
+    def __init__(
+        self, name: str = "", topic_id: bytes = NO_ID, partitions: list[TxnOffsetCommitResponsePartition] = NEW
+    ) -> None:
         self.name = name
+        self.topic_id = topic_id
         self.partitions = [] if partitions is NEW else partitions
 
 

@@ -18,7 +18,7 @@ class WriteShareGroupStateRequestStateBatch(ProtocolMessage):
 
 
 class WriteShareGroupStateRequestPartitionData(ProtocolMessage):
-    __slots__ = ("leader_epoch", "partition", "start_offset", "state_batches", "state_epoch")
+    __slots__ = ("delivery_complete_count", "leader_epoch", "partition", "start_offset", "state_batches", "state_epoch")
 
     def __init__(
         self,
@@ -26,12 +26,14 @@ class WriteShareGroupStateRequestPartitionData(ProtocolMessage):
         state_epoch: int = 0,
         leader_epoch: int = 0,
         start_offset: int = 0,
+        delivery_complete_count: int = -1,
         state_batches: list[WriteShareGroupStateRequestStateBatch] = NEW,
     ) -> None:
         self.partition = partition
         self.state_epoch = state_epoch
         self.leader_epoch = leader_epoch
         self.start_offset = start_offset
+        self.delivery_complete_count = delivery_complete_count
         self.state_batches = [] if state_batches is NEW else state_batches
 
 

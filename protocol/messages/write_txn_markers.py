@@ -17,7 +17,14 @@ class WritableTxnMarkerTopic(ProtocolMessage):
 
 
 class WritableTxnMarker(ProtocolMessage):
-    __slots__ = ("coordinator_epoch", "producer_epoch", "producer_id", "topics", "transaction_result")
+    __slots__ = (
+        "coordinator_epoch",
+        "producer_epoch",
+        "producer_id",
+        "topics",
+        "transaction_result",
+        "transaction_version",
+    )
 
     def __init__(
         self,
@@ -26,12 +33,14 @@ class WritableTxnMarker(ProtocolMessage):
         transaction_result: bool = False,
         topics: list[WritableTxnMarkerTopic] = NEW,
         coordinator_epoch: int = 0,
+        transaction_version: int = 0,
     ) -> None:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.transaction_result = transaction_result
         self.topics = [] if topics is NEW else topics
         self.coordinator_epoch = coordinator_epoch
+        self.transaction_version = transaction_version
 
 
 class WriteTxnMarkersRequest(ProtocolMessage):

@@ -87,7 +87,7 @@ async def test_a_wrong_setting_of_a_new_topic_is_reported_before_a_wrong_assignm
 async def test_offsets_of_unknown_partitions_are_unknown_whatever_the_producer(running: Running) -> None:
     """They had the error of the transaction."""
     offsets = [m.TxnOffsetCommitRequestPartition(each, 1) for each in (0, 9)]
-    topics = [m.TxnOffsetCommitRequestTopic("t", offsets), m.TxnOffsetCommitRequestTopic("t")]
+    topics = [m.TxnOffsetCommitRequestTopic("t", partitions=offsets), m.TxnOffsetCommitRequestTopic("t")]
     found = await running.send(28, "TxnOffsetCommit", 3, m.TxnOffsetCommitRequest("tx", "g", 5, 0, topics=topics))
     assert [[each.error_code for each in topic.partitions] for topic in found.topics] == [[49, 3]]
 
@@ -157,7 +157,7 @@ async def test_wrong_filters_of_quotas_are_refused(
 
 
 async def test_an_empty_group_is_looked_at_before_the_transaction_of_its_offsets(running: Running) -> None:
-    topics = [m.TxnOffsetCommitRequestTopic("t", [m.TxnOffsetCommitRequestPartition(0, 1)])]
+    topics = [m.TxnOffsetCommitRequestTopic("t", partitions=[m.TxnOffsetCommitRequestPartition(0, 1)])]
     asked = m.TxnOffsetCommitRequest("tx", "", 5, 0, topics=topics)
     found = await running.send(28, "TxnOffsetCommit", 3, asked)
     assert found.topics[0].partitions[0].error_code == 24

@@ -62,9 +62,9 @@ IN_KAFKA_PYTHON = sorted(set(schema_names()) & set(classes()) - {"ApiVersionsRes
 @pytest.mark.long
 @pytest.mark.parametrize("name", IN_KAFKA_PYTHON)
 def test_kafka_python_reads_our_bytes_and_writes_the_same(name: str) -> None:
-    """For the versions of Kafka 4: kafka-python does not have the others."""
+    """For the versions of Kafka 4 that kafka-python has."""
     first, last = schema(name).layouts[0].versions
-    for version in range(first, last + 1):
+    for version in range(first, min(last, classes()[name].max_version) + 1):
         if (name, version) == ("ApiVersionsResponse", 1):
             continue
         for seed in range(3):
