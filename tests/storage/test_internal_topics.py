@@ -1,4 +1,4 @@
-"""The records of Kafka's internal topics: every type of Kafka 4.1, by Kafka's own schemas."""
+"""The records of Kafka's internal topics: every type of Kafka 4.4, by Kafka's own schemas."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ TYPES = {
     "__consumer_offsets": {*range(9), *range(10, 18), *range(19, 24)},
     "__transaction_state": {0},
     "__share_group_state": {0, 1},
-    "__cluster_metadata": {*range(6), *range(7, 13), 14, 15, *range(17, 29)},
+    "__cluster_metadata": {*range(6), *range(7, 13), 14, 15, *range(17, 30)},
 }
-"""Those that DumpLogSegments of Kafka 4.1 decodes; tests/interop/test_dump_against_kafka.py tries each number."""
+"""Those that DumpLogSegments of Kafka 4.4 decodes; tests/interop/test_dump_against_kafka.py tries each number."""
 
 
 @pytest.mark.parametrize("topic", TYPES)
