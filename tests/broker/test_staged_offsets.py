@@ -43,7 +43,7 @@ PRODUCER = 7
 
 async def stage(groups: Groups, offset: int, producer_id: int = PRODUCER) -> None:
     """Commit an offset of t-0 in a transaction."""
-    topic = m.TxnOffsetCommitRequestTopic("t", [m.TxnOffsetCommitRequestPartition(0, offset)])
+    topic = m.TxnOffsetCommitRequestTopic("t", partitions=[m.TxnOffsetCommitRequestPartition(0, offset)])
     request = m.TxnOffsetCommitRequest("tx", "g", producer_id, 0, topics=[topic])
     response = await groups.coordinator.offsets.commit_in_transaction(request, ProducerEpoch(producer_id, 0))
     assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
@@ -135,7 +135,7 @@ async def test_a_transaction_waits_until_the_offsets_of_a_deleted_topic_are_gone
     await stage(groups, 20)
     groups.error = OSError(errno.ENOSPC, "no space left")
     await offsets.forget([T])
-    topic = m.TxnOffsetCommitRequestTopic("t", [m.TxnOffsetCommitRequestPartition(0, 1)])
+    topic = m.TxnOffsetCommitRequestTopic("t", partitions=[m.TxnOffsetCommitRequestPartition(0, 1)])
     request = m.TxnOffsetCommitRequest("tx", "g", PRODUCER, 0, topics=[topic])
     with pytest.raises(GroupError) as refused:
         await offsets.commit_in_transaction(request, ProducerEpoch(PRODUCER, 0))
