@@ -67,6 +67,11 @@ def is_internal(path: str) -> bool:
     return os.path.basename(path).rpartition("-")[0] in INTERNAL_TOPICS
 
 
+def is_metadata(path: str) -> bool:
+    """Return whether the last component of `path` is the partition of a cluster's metadata."""
+    return os.path.basename(path).rpartition("-")[0] == METADATA_TOPIC
+
+
 def parse_kept_name(name: str) -> tuple[int, int] | None:
     """Return base offset and byte position where a recovery cut what the file `name` keeps; None for other names."""
     match = _KEPT.match(name)

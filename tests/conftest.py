@@ -63,17 +63,39 @@ def lasting_copy(golden_copy: Path) -> Path:
     return golden_copy
 
 
+def _unpack(archive: str, to: Path) -> None:
+    with tarfile.open(GOLDEN / archive) as packed:
+        if hasattr(tarfile, "data_filter"):
+            packed.extractall(to, filter="data")
+        else:
+            packed.extractall(to)
+
+
+@pytest.fixture(scope="session")
+def golden_44(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log directory of a Kafka 4.4 broker that was stopped cleanly, as `golden`; not to be changed.
+
+    Beside it is `kafka-4.4-tier`, what the broker has put into its remote storage.
+    """
+    place = tmp_path_factory.mktemp("golden")
+    _unpack("kafka-4.4.tar.xz", place)
+    return place / "kafka-4.4"
+
+
+@pytest.fixture
+def formatted(tmp_path: Path) -> Path:
+    """Directories after `kafka-storage format --standalone` of 4.1 and 4.4, and after a first run of a 4.4 broker."""
+    _unpack("kafka-formatted.tar.xz", tmp_path)
+    return tmp_path / "formatted"
+
+
 @pytest.fixture
 def unclean_copy(tmp_path: Path) -> Path:
     """A copy to write to of two partitions and the checkpoints of a broker that was killed.
 
     The index files of the active segments are as long as Kafka allocates them, 10 MiB of mostly holes.
     """
-    with tarfile.open(GOLDEN / "kafka-4.1-unclean.tar.xz") as archive:
-        if hasattr(tarfile, "data_filter"):
-            archive.extractall(tmp_path, filter="data")
-        else:
-            archive.extractall(tmp_path)
+    _unpack("kafka-4.1-unclean.tar.xz", tmp_path)
     return tmp_path / "kafka-4.1-unclean"
 
 

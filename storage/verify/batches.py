@@ -15,6 +15,7 @@ from offsetfs.storage.errors import DecompressionLimit, MalformedBatch, StorageE
 from offsetfs.storage.partition.producers import ABORT, COMMIT
 from offsetfs.storage.records.format.batch import MAGIC, Batch
 from offsetfs.storage.records.format.batch_header import APPEND_TIME_FLAG, BatchHeader
+from offsetfs.storage.records.format.record import Record
 from offsetfs.storage.records.format.record_row import COLUMNS, OFFSET_DELTA, TIMESTAMP_DELTA
 
 Fault = tuple[str, str]
@@ -88,12 +89,13 @@ def _header(batch: Batch) -> list[Fault | None]:
 
 
 def _control(batch: Batch, count: int) -> Fault | None:
-    if count > 1:
-        return "control-record", f"{count} records in a control batch"
+    """The end of a transaction is alone in its batch; records of the quorum share one, as voters with its leader."""
     try:
-        marker(batch)
+        kinds = [_marker(record)[0] for record in batch.records()]
     except StorageError as error:
         return "control-record", error.reason
+    if count > 1 and not {ABORT, COMMIT}.isdisjoint(kinds):
+        return "control-record", f"{count} records in a control batch with the end of a transaction"
     return None
 
 
@@ -103,9 +105,11 @@ def marker(batch: Batch) -> tuple[int, int] | None:
     Raises `MalformedBatch`.
     """
     records = batch.records()
-    if not records:
-        return None
-    key, value = records[0].key or b"", records[0].value or b""
+    return _marker(records[0]) if records else None
+
+
+def _marker(record: Record) -> tuple[int, int]:
+    key, value = record.key or b"", record.value or b""
     if len(key) < 4:
         raise MalformedBatch(f"a control record with a key of {len(key)} bytes")
     kind = int.from_bytes(key[2:4], "big", signed=True)

@@ -43,6 +43,7 @@ class PartitionFiles:
     logs: list[int] = field(default_factory=list)
     snapshots: list[int] = field(default_factory=list)
     indexes: set[tuple[int, str]] = field(default_factory=set)
+    has_metadata_snapshot: bool = False
 
     @classmethod
     def classify(cls, path: str, report: Report, *, is_live: bool) -> PartitionFiles:
@@ -74,7 +75,9 @@ class PartitionFiles:
         elif _CUT.match(suffix):
             size = files.status(reporter.path).st_size
             reporter.notice("cut", f"{counted(size, 'byte')} that recovery took from the log and kept")
-        elif name not in _BESIDE and not _METADATA_FILE.match(name):
+        elif _METADATA_FILE.match(name):
+            self.has_metadata_snapshot |= name.endswith(".checkpoint")
+        elif name not in _BESIDE:
             under_way = next((meaning for ending, meaning in _UNFINISHED.items() if name.endswith(ending)), None)
             if under_way is None:
                 reporter.notice("foreign-file", "belongs to no partition and is ignored")

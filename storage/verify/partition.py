@@ -54,6 +54,8 @@ class PartitionCheck:
         """Verify everything. Raises OSError if the directory cannot be read at all."""
         self._tally.partitions += 1
         found = PartitionFiles.classify(self.path, self._report, is_live=self._at.is_live)
+        if not found.logs and found.has_metadata_snapshot:  # as `kafka-storage format` leaves it
+            return
         if not found.logs:
             self._reporter().damage("no-log", "has no .log file; the next writer creates an empty one")
             return
@@ -102,7 +104,9 @@ class PartitionCheck:
 
     def _indexes(self, base: int, following: int | None, found: PartitionFiles) -> list[IndexCheck]:
         """Open the indexes that exist. Their entries are counted now, before the log is read."""
-        padded = following is None and (self._at.is_live or not self._at.is_clean)
+        # KafkaRaftLog never trims the indexes of its active segment
+        trimmed = self._at.is_clean and not self._at.is_live and not names.is_metadata(self.path)
+        padded = following is None and not trimmed
         checks: list[IndexCheck] = []
         for suffix in INDEXES:
             if (base, suffix) not in found.indexes:

@@ -149,7 +149,8 @@ class Verification:
 
     def _check_directory(self, *, is_clean: bool, is_live: bool, offsets: dict[str, dict[TopicPartition, int]]) -> None:
         """Report faults of the directory's own files."""
-        if not is_clean and not is_live:
+        is_unused = bool(self.partitions) and not self._total  # formatted, and no broker has run
+        if not (is_clean or is_live or is_unused):
             meaning = (
                 f"no {CLEAN_SHUTDOWN}: the last writer did not close it; "
                 "the next writer will check what was not yet synced"

@@ -89,6 +89,17 @@ def test_what_is_worth_knowing_of_a_closed_directory_is_a_notice(release: str, k
     assert {finding.severity for finding in found} <= {NOTICE}
 
 
+def test_nothing_is_found_in_the_directory_of_kafka_4_4(golden_44: Path) -> None:
+    """The indexes of the active segment of a metadata log keep their zeros after a clean end."""
+    assert findings_of(golden_44) == []
+
+
+@pytest.mark.parametrize("name", ["kafka-4.1", "kafka-4.4", "kafka-4.4-run"])
+def test_nothing_is_found_after_a_format_for_a_standalone_controller(formatted: Path, name: str) -> None:
+    """A snapshot without a log; then the voters in one control batch with their first leader."""
+    assert findings_of(formatted / name) == []
+
+
 def test_a_killed_broker_leaves_padded_indexes_and_no_damage(unclean_copy: Path) -> None:
     found = findings_of(unclean_copy)
     assert {finding.kind for finding in found} == {"not-closed", "unknown-partition"}
