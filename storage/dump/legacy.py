@@ -15,7 +15,7 @@ from offsetfs.storage.dump.batches import FoundBatch
 from offsetfs.storage.dump.records import inflated
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.records.compression.compression import CODECS
-from offsetfs.storage.records.compression.lz4_descriptor import with_right_checksum
+from offsetfs.storage.records.compression.lz4_frame import with_right_checksum
 from offsetfs.storage.records.format.batch_header import CODEC_MASK, LOG_OVERHEAD, BatchHeader, Buffer
 from offsetfs.storage.records.format.record import LOG_APPEND_TIME
 from offsetfs.storage.reference.dump import LONG_MIN, wrapped

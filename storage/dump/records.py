@@ -6,13 +6,12 @@ because Kafka decompresses and reads it completely first. `legacy` has the older
 
 from __future__ import annotations
 
-import zlib
 from array import array
 from dataclasses import dataclass
 
 from offsetfs.storage.dump.batches import FoundBatch
 from offsetfs.storage.errors import MalformedBatch, StorageError
-from offsetfs.storage.records.compression.compression import CODECS, decompress
+from offsetfs.storage.records.compression.compression import decompress
 from offsetfs.storage.records.format import codec, varint
 from offsetfs.storage.records.format.batch import PAYLOAD_BYTES_MAX
 from offsetfs.storage.records.format.batch_header import APPEND_TIME_FLAG, HEADER_SIZE, BatchHeader, Buffer
@@ -26,9 +25,6 @@ from offsetfs.storage.records.format.record_row import (
     VALUE_SIZE,
 )
 from offsetfs.storage.reference.dump import LONG_MIN, wrapped
-
-_GZIP = CODECS.index("gzip")
-_GZIP_WINDOW_BITS = 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +104,8 @@ def _open(header: BatchHeader, data: memoryview) -> FoundRecords:
 
 
 def inflated(codec_id: int, data: Buffer) -> bytes | bytearray:
-    """Return the decompressed data. As in Java, bytes after the end of a gzip stream are ignored."""
-    try:
-        return decompress(codec_id, data, PAYLOAD_BYTES_MAX)
-    except MalformedBatch:
-        if codec_id != _GZIP:
-            raise
-        inflater = zlib.decompressobj(_GZIP_WINDOW_BITS)
-        try:
-            first = inflater.decompress(data, PAYLOAD_BYTES_MAX)
-        except zlib.error:
-            first = b""
-        if not inflater.eof:
-            raise
-        return first
+    """Return the decompressed data."""
+    return decompress(codec_id, data, PAYLOAD_BYTES_MAX)
 
 
 def rows_before_damage(payload: Buffer, count: int) -> array[int]:

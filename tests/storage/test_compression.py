@@ -27,6 +27,7 @@ from offsetfs.storage.records.compression.compression import (
     compress,
     decompress,
 )
+from offsetfs.storage.records.compression.lz4_frame import header_checksum
 
 pytestmark = pytest.mark.unit
 
@@ -210,8 +211,9 @@ def test_zstd_frames_behind_each_other_are_read() -> None:
 @pytest.mark.parametrize("name", COMPRESSING)
 def test_a_stream_cut_anywhere_is_refused(name: str) -> None:
     stream = compress(name, NOISE[:300] + HELLO * 20)
-    # Without its first 16 bytes whole, a snappy stream is not known for one and fails as a bare block.
-    cuts = [cut for cut in range(len(stream)) if not (name == "snappy" and cut == 16)]
+    # Without its first 16 bytes whole, a snappy stream is not known for one and fails as a bare block. Less than the
+    # size of a block behind them is its end.
+    cuts = [cut for cut in range(len(stream)) if not (name == "snappy" and 16 <= cut < 20)]
     for cut in cuts:
         with pytest.raises(MalformedBatch):
             decompress(CODECS.index(name), stream[:cut], MIB)
@@ -223,9 +225,65 @@ def lz4_frame_with(flags: int, block_descriptor: int = 0x40) -> bytes:
     return bytes(stream)
 
 
+def gzip_with_header_checksum(error: int) -> bytes:
+    header = b"\x1f\x8b\x08\x02" + bytes(6)
+    return header + struct.pack("<H", zlib.crc32(header) & 0xFFFF ^ error) + compress("gzip", HELLO)[10:]
+
+
+def skippable(size: int) -> bytes:
+    return struct.pack("<II", 0x184D2A57, size) + bytes(size)
+
+
+def lz4_frame_of_another_size() -> bytes:
+    frame = bytearray(lz4.frame.compress(HELLO, block_linked=False, store_size=True))
+    frame[6] ^= 1
+    frame[14] = header_checksum(frame[4:14])
+    return bytes(frame)
+
+
+XERIAL_MAGIC = b"\x82SNAPPY\0"
+SKIPPABLE = skippable(5)
+EMPTY_GZIP = compress("gzip", b"")
+SUMMED_LZ4 = lz4.frame.compress(HELLO, block_linked=False, content_checksum=True)
+
+TAKEN = {
+    "gzip: two members": (GZIP, compress("gzip", HELLO[:3]) + compress("gzip", HELLO[3:])),
+    "gzip: an empty member first": (GZIP, EMPTY_GZIP + compress("gzip", HELLO)),
+    "gzip: zeros behind the end": (GZIP, compress("gzip", HELLO) + bytes(1000)),
+    "gzip: a header without data behind the end": (GZIP, compress("gzip", HELLO) + EMPTY_GZIP[:18]),
+    "gzip: reserved flags": (GZIP, b"\x1f\x8b\x08\xe0" + compress("gzip", HELLO)[4:]),
+    "gzip: a checksum of the header": (GZIP, gzip_with_header_checksum(0)),
+    "gzip: a name and a comment": (GZIP, b"\x1f\x8b\x08\x18" + bytes(6) + b"a\0b\0" + compress("gzip", HELLO)[10:]),
+    "snappy: versions that nobody has": (
+        SNAPPY,
+        XERIAL_MAGIC + struct.pack(">ii", 0, 9) + compress("snappy", HELLO)[16:],
+    ),
+    "snappy: less than a block size behind the end": (SNAPPY, compress("snappy", HELLO) + b"xyz"),
+    "lz4: a wrong content size": (LZ4, lz4_frame_of_another_size()),
+    "lz4: a wrong content checksum": (LZ4, SUMMED_LZ4[:-4] + b"xxxx"),
+    "lz4: a block of nothing instead of the end": (LZ4, compress("lz4", HELLO)[:-4] + struct.pack("<I", 1) + b"\0"),
+    "zstd: a skippable frame first": (ZSTD, SKIPPABLE + compress("zstd", HELLO)),
+    "zstd: a skippable frame last": (ZSTD, compress("zstd", HELLO) + SKIPPABLE),
+    "zstd: a skippable frame that is not whole, last": (ZSTD, compress("zstd", HELLO) + SKIPPABLE[:9]),
+    "zstd: a frame that is not whole, last": (ZSTD, (compress("zstd", HELLO) * 2)[:-2]),
+}
+
+
+@pytest.mark.parametrize(("codec_id", "stream"), TAKEN.values(), ids=TAKEN)
+def test_what_kafkas_readers_take_is_read(codec_id: int, stream: bytes) -> None:
+    assert decompress(codec_id, stream, MIB) == HELLO
+
+
+def test_members_without_data_cost_a_bounded_time() -> None:
+    with pytest.raises(DecompressionLimit, match="blocks"):
+        decompress(GZIP, EMPTY_GZIP * 100_000, 64 * MIB)
+
+
 BROKEN = {
-    "gzip: bytes behind the end": (GZIP, compress("gzip", HELLO) + b"x"),
-    "gzip: a second member": (GZIP, compress("gzip", HELLO) * 2),
+    "gzip: a second member that ends too early": (GZIP, (compress("gzip", HELLO) * 2)[:-1]),
+    "gzip: a wrong size of the second member": (GZIP, (compress("gzip", HELLO) * 2)[:-1] + b"x"),
+    "gzip: a wrong checksum of the header": (GZIP, gzip_with_header_checksum(1)),
+    "gzip: nothing": (GZIP, b""),
     "gzip: a wrong checksum": (GZIP, compress("gzip", HELLO)[:-8] + b"xxxx" + compress("gzip", HELLO)[-4:]),
     "gzip: a bare zlib stream": (GZIP, zlib.compress(HELLO)),
     "gzip: noise": (GZIP, NOISE[:100]),
@@ -246,6 +304,22 @@ BROKEN = {
         LZ4,
         bytes.fromhex("04224d18604082") + struct.pack("<I", 65537) + bytes(65541),
     ),
+    "snappy: a second stream of version 0": (
+        SNAPPY,
+        compress("snappy", HELLO) + XERIAL_MAGIC + struct.pack(">ii", 0, 1),
+    ),
+    "lz4: a wrong checksum of a block": (
+        LZ4,
+        lz4.frame.compress(HELLO, block_linked=False, block_checksum=True)[:-5] + b"x\0\0\0\0",
+    ),
+    "lz4: half a content checksum": (LZ4, lz4.frame.compress(HELLO, block_linked=False, content_checksum=True)[:-2]),
+    "lz4: no end": (LZ4, compress("lz4", HELLO)[:-4]),
+    "zstd: a skippable frame that is not whole": (ZSTD, SKIPPABLE[:-1]),
+    "zstd: a frame that is not whole, 128 KiB behind a whole one": (
+        ZSTD,
+        skippable(131067) + compress("zstd", HELLO)[:-1],
+    ),
+    "zstd: a wrong content checksum": (ZSTD, zstandard.ZstdCompressor(write_checksum=True).compress(HELLO)[:-1] + b"x"),
     "zstd: another magic": (ZSTD, b"\x28\xb5\x2f\xfe" + compress("zstd", HELLO)[4:]),
     "zstd: bytes behind the end": (ZSTD, compress("zstd", HELLO) + b"x"),
     "zstd: a reserved kind of block": (ZSTD, bytes.fromhex("28b52ffd0058") + b"\x07\0\0"),

@@ -17,7 +17,7 @@ from random_batches import message_sets
 from offsetfs.storage.errors import CorruptBatch, DecompressionLimit, MalformedBatch, StorageError, UnsupportedFormat
 from offsetfs.storage.native import message_set as native_message_set
 from offsetfs.storage.records.compression.compression import compress
-from offsetfs.storage.records.compression.lz4_descriptor import header_checksum, with_right_checksum
+from offsetfs.storage.records.compression.lz4_frame import header_checksum, with_right_checksum
 from offsetfs.storage.records.format.batch import Batch, parse_header, read_batch, set_append_time, stamp
 from offsetfs.storage.records.format.codec import COLUMNS
 from offsetfs.storage.records.format.legacy import run_header

@@ -4,7 +4,9 @@
     snappy  snappy-java's stream: 82 "SNAPPY" 00, version 1, compatible 1, then blocks (size, raw snappy); or one bare
             raw block when that beginning is missing
     lz4     one frame of independent blocks of up to 64 KiB, no content size, no checksums: 04224d18 60 40 82
-    zstd    frames without content size and checksum
+    zstd    a frame without content size and checksum
+
+Read is what the Java libraries of Kafka's readers take, which is more: `gzip_stream`, `lz4_frame`, `zstd_stream`.
 
 Inflating stops as soon as the output would pass the bound that the caller passes, or a bound of `inflation` on time and
 blocks: `DecompressionLimit`. Nothing is allocated because the input says so. Bytes that are no such stream, or end too
@@ -15,7 +17,6 @@ same. Follows Kafka's CompressionType and Lz4BlockInputStream, and snappy-java's
 from __future__ import annotations
 
 import struct
-import threading
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,16 +27,16 @@ import lz4.frame
 import zstandard
 
 from offsetfs.storage.errors import MalformedBatch, StorageError, UnsupportedFormat
-from offsetfs.storage.records.compression.inflation import LARGE_BYTES, Inflation
+from offsetfs.storage.records.compression.gzip_stream import gunzip
+from offsetfs.storage.records.compression.inflation import Inflation
+from offsetfs.storage.records.compression.lz4_frame import unlz4
+from offsetfs.storage.records.compression.zstd_stream import unzstd
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """Names by the id that a batch carries in its attributes."""
 
 LEVELS: Final = {"gzip": range(-1, 10), "lz4": range(1, 18), "zstd": range(-131072, 23)}
 """Levels a codec takes. For gzip 0 is not among them, which `Compression` knows."""
-
-_STEP_BYTES = 1 << 20
-"""How much is inflated at once of what is large."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -104,41 +105,15 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
 
 
 def _gunzip(data: Buffer, inflation: Inflation) -> bytes | bytearray:
-    """Inflate one member. A second one is refused: a million empty members would cost a million inflaters."""
-    inflater = zlib.decompressobj(_GZIP_WINDOW_BITS)
-    try:
-        # One byte more than allowed: zlib then also reads the trailer of a stream that fits exactly.
-        inflated: bytes | bytearray = inflater.decompress(data, inflation.first_bytes)
-        inflation.check(len(inflated))
-        if len(inflated) == inflation.first_bytes:
-            inflated = _gunzip_rest(inflater, inflated, inflation)
-    except zlib.error as error:
-        raise MalformedBatch(f"gzip: {error}") from None
-    if not inflater.eof:
-        raise MalformedBatch("gzip: the stream ends too early")
-    # Kafka's producers write one member. A million empty members would each cost an inflater.
-    if inflater.unused_data:
-        raise MalformedBatch(f"gzip: {len(inflater.unused_data)} bytes behind the end")
-    return inflated
-
-
-def _gunzip_rest(inflater: zlib._Decompress, begun: bytes | bytearray, inflation: Inflation) -> bytearray:
-    """Inflate what follows the first `LARGE_BYTES`, in steps."""
-    inflated = bytearray(begun)
-    while not inflater.eof and inflater.unconsumed_tail:
-        inflation.grow(len(inflated) + _STEP_BYTES)
-        inflated += inflater.decompress(
-            inflater.unconsumed_tail, min(_STEP_BYTES, inflation.bytes_max + 1 - len(inflated))
-        )
-        inflation.check(len(inflated))
-    return inflated
+    return gunzip(memoryview(data), inflation)
 
 
 # --- snappy --------------------------------------------------------------------------------------------------------
 
 _XERIAL = struct.Struct(">8sii")
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
-_XERIAL_HEADER = _XERIAL.pack(_XERIAL_MAGIC, 1, 1)
+_XERIAL_VERSION = 1
+_XERIAL_HEADER = _XERIAL.pack(_XERIAL_MAGIC, _XERIAL_VERSION, 1)
 _XERIAL_AGAIN = struct.unpack(">i", _XERIAL_MAGIC[:4])[0]
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _BLOCK_SIZE = struct.Struct(">i")
@@ -160,14 +135,14 @@ def _unsnappy(data: Buffer, inflation: Inflation) -> bytes | bytearray:
         return _unsnappy_block(view, 0, inflation)
     inflated = bytearray()
     position = len(_XERIAL_HEADER)
-    while position < len(view):
+    # snappy-java ends where less than a block size is left.
+    while len(view) - position >= _BLOCK_SIZE.size:
         inflation.count_block()
-        if len(view) - position < _BLOCK_SIZE.size:
-            raise MalformedBatch("snappy: the stream ends within a block size")
         (size,) = _BLOCK_SIZE.unpack_from(view, position)
         # snappy-java allows concatenated streams; a negative size is the magic of the next header.
-        if size == _XERIAL_AGAIN and len(view) - position >= len(_XERIAL_HEADER):
-            position += len(_XERIAL_HEADER)  # a second stream, appended to the first
+        if size == _XERIAL_AGAIN:
+            _check_second_xerial_header(view[position : position + len(_XERIAL_HEADER)])
+            position += len(_XERIAL_HEADER)
             continue
         position += _BLOCK_SIZE.size
         if not 0 <= size <= len(view) - position:
@@ -175,6 +150,16 @@ def _unsnappy(data: Buffer, inflation: Inflation) -> bytes | bytearray:
         inflated += _unsnappy_block(view[position : position + size], len(inflated), inflation)
         position += size
     return inflated
+
+
+def _check_second_xerial_header(header: memoryview) -> None:
+    # snappy-java looks at the version only here. Where the rest of the magic differs it goes on or ends, which depends
+    # on the size of its caller's buffer.
+    if len(header) < len(_XERIAL_HEADER) or header[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        raise MalformedBatch("snappy: a second header that is none")
+    version = _XERIAL.unpack(header)[1]
+    if version < _XERIAL_VERSION:
+        raise MalformedBatch(f"snappy: version {version} of the stream")
 
 
 def _unsnappy_block(block: memoryview, size_before: int, inflation: Inflation) -> bytes:
@@ -194,10 +179,6 @@ def _unsnappy_block(block: memoryview, size_before: int, inflation: Inflation) -
 
 # --- lz4 -----------------------------------------------------------------------------------------------------------
 
-_LZ4_MAGIC = b"\x04\x22\x4d\x18"
-_LZ4_DESCRIPTOR_SIZE_MIN = 7  # magic, FLG, BD, HC
-_LZ4_RATIO_MAX = 255
-_LZ4_BLOCK_BYTES_MAX = 4 << 20
 _LZ4_FAST = 9  # Kafka's default level means the fast compressor, every other level the dense one
 _LZ4_DENSE = range(3, 13)  # liblz4 takes levels below for fast; those above are the same as the last
 
@@ -216,62 +197,12 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
 
 
 def _unlz4(data: Buffer, inflation: Inflation) -> bytes | bytearray:
-    """Inflate one frame; what stands behind its end is not looked at, as in Kafka.
-
-    Kafka's reader does not verify content size and content checksum. No Kafka client writes them,
-    and liblz4 verifies them.
-    """
-    _check_lz4_descriptor(memoryview(data)[:_LZ4_DESCRIPTOR_SIZE_MIN])
-    # The library allocates `bytes_most` at once, so it may be no more than the input could possibly inflate to.
-    bytes_most = min(inflation.first_bytes, _LZ4_RATIO_MAX * len(data) + _LZ4_BLOCK_BYTES_MAX)
-    inflater = lz4.frame.LZ4FrameDecompressor()
-    try:
-        inflated: bytes | bytearray = inflater.decompress(data, bytes_most)
-        inflation.check(len(inflated))
-        if len(inflated) == inflation.first_bytes:
-            inflated = _unlz4_rest(inflater, inflated, inflation)
-    except RuntimeError as error:
-        raise MalformedBatch(f"lz4: {error}") from None
-    if not inflater.eof:
-        raise MalformedBatch("lz4: the stream ends too early")
-    return inflated
-
-
-def _unlz4_rest(inflater: lz4.frame.LZ4FrameDecompressor, begun: bytes | bytearray, inflation: Inflation) -> bytearray:
-    """Inflate what follows the first `LARGE_BYTES`, in steps."""
-    inflated = bytearray(begun)
-    while not inflater.eof and not inflater.needs_input:
-        inflation.grow(len(inflated) + _STEP_BYTES)
-        inflated += inflater.decompress(b"", min(_STEP_BYTES, inflation.bytes_max + 1 - len(inflated)))
-        inflation.check(len(inflated))
-    return inflated
-
-
-def _check_lz4_descriptor(descriptor: memoryview) -> None:
-    if len(descriptor) < _LZ4_DESCRIPTOR_SIZE_MIN or descriptor[:4] != _LZ4_MAGIC:
-        raise MalformedBatch("lz4: no frame")
-    flags = descriptor[4]
-    if flags >> 6 != 1 or flags & 0b11:
-        raise MalformedBatch(f"lz4: frame flags {flags:#04x}")
-    # Kafka's Lz4BlockInputStream refuses dependent blocks as well.
-    if not flags & 0x20:
-        raise MalformedBatch("lz4: blocks that depend on each other")
+    return unlz4(memoryview(data), inflation)
 
 
 # --- zstd ----------------------------------------------------------------------------------------------------------
 
 _ZSTD_LEVEL = 3
-_ZSTD_STEP_BYTES = 1 << 20
-_ZSTD_BLOCK_HEADER_SIZE = 3
-_ZSTD_CHECKSUM_SIZE = 4
-_ZSTD_RUN = 1  # a block that repeats one byte
-_ZSTD_KEPT_WINDOW_BYTES = 4 << 20
-"""Twice what Kafka's default level asks for. Making a decompressor takes as long as inflating 16 KiB."""
-
-_ZSTD_WINDOW_BYTES_MAX = 128 << 20
-"""What the library refuses to exceed, so that no stream gets more."""
-
-_of_thread = threading.local()
 
 
 def _zstd(data: Buffer, level: int | None) -> bytes:
@@ -281,67 +212,7 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
 
 
 def _unzstd(data: Buffer, inflation: Inflation) -> bytes | bytearray:
-    """Inflate all frames in steps of a MiB.
-
-    The one-shot call uses the content size that a frame declares, and its `max_output_size` does not bound the output.
-    """
-    window_bytes = _check_zstd_frames(memoryview(data), inflation)
-    inflation.grow(min(window_bytes, _ZSTD_WINDOW_BYTES_MAX) - _ZSTD_KEPT_WINDOW_BYTES)
-    decompressor, inflated = _decompressor(window_bytes), bytearray()
-    try:
-        with decompressor.stream_reader(data, read_across_frames=True) as reader:
-            while step := reader.read(min(_ZSTD_STEP_BYTES, inflation.bytes_max + 1 - len(inflated))):
-                inflated += step
-                inflation.check(len(inflated))
-                inflation.grow(len(inflated))
-    except zstandard.ZstdError as error:
-        raise MalformedBatch(f"zstd: {error}") from None
-    return bytes(inflated) if len(inflated) <= LARGE_BYTES else inflated
-
-
-def _decompressor(window_bytes: int) -> zstandard.ZstdDecompressor:
-    """Return this thread's, which keeps the memory of the largest window it had; for larger ones a new one."""
-    # A decompressor keeps its largest window. One for a window of 128 MiB in each of 16 threads would take 2 GiB.
-    if window_bytes > _ZSTD_KEPT_WINDOW_BYTES:
-        return zstandard.ZstdDecompressor()
-    if not hasattr(_of_thread, "decompressor"):
-        _of_thread.decompressor = zstandard.ZstdDecompressor()
-    kept: zstandard.ZstdDecompressor = _of_thread.decompressor
-    return kept
-
-
-def _check_zstd_frames(data: memoryview, inflation: Inflation) -> int:
-    """Walk over the block sizes: the stream reader would take a stream that ends too early for a short one.
-
-    Return the bytes of the largest window that a frame asks for.
-    """
-    position = window_bytes = 0
-    while position < len(data) or position == 0:
-        inflation.count_block()
-        try:
-            header = bytes(data[position : position + 18])
-            parameters = zstandard.get_frame_parameters(header)
-            position += zstandard.frame_header_size(header)
-            window_bytes = max(window_bytes, parameters.window_size)
-        except zstandard.ZstdError as error:
-            raise MalformedBatch(f"zstd: {error}") from None
-        position = _zstd_blocks_end(data, position, inflation) + parameters.has_checksum * _ZSTD_CHECKSUM_SIZE
-        if position > len(data):
-            raise MalformedBatch("zstd: the stream ends too early")
-    return window_bytes
-
-
-def _zstd_blocks_end(data: memoryview, position: int, inflation: Inflation) -> int:
-    last = False
-    while not last:
-        inflation.count_block()
-        if len(data) - position < _ZSTD_BLOCK_HEADER_SIZE:
-            raise MalformedBatch("zstd: the stream ends too early")
-        header = int.from_bytes(data[position : position + _ZSTD_BLOCK_HEADER_SIZE], "little")
-        last = bool(header & 1)
-        kind, size = header >> 1 & 0b11, header >> 3
-        position += _ZSTD_BLOCK_HEADER_SIZE + (1 if kind == _ZSTD_RUN else size)
-    return position
+    return unzstd(memoryview(data), inflation)
 
 
 _COMPRESSORS: Final[tuple[Callable[[Buffer, int | None], bytes], ...]] = (_copy, _gzip, _snappy, _lz4, _zstd)

@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch
 from offsetfs.storage.records.compression.compression import CODECS, decompress
-from offsetfs.storage.records.compression.lz4_descriptor import with_right_checksum
+from offsetfs.storage.records.compression.lz4_frame import with_right_checksum
 from offsetfs.storage.records.format import message_set
 from offsetfs.storage.records.format.batch_header import APPEND_TIME_FLAG, KEY_POSITIONS, BatchHeader, Buffer
 from offsetfs.storage.records.format.record import NO_TIMESTAMP_TYPE
