@@ -186,12 +186,34 @@ def read_properties(path: str) -> dict[str, str] | None:
     return dict(_parse_property(path, line) for line in entries if line and line[0] not in "#!")
 
 
+def check_meta_properties(path: str) -> None:
+    """Raise `InvalidCheckpoint` for a `meta.properties` with which no broker starts; none at all is fine."""
+    properties = read_properties(path)
+    if properties is None:
+        return
+    version = properties.get("version")
+    if version is None:
+        raise InvalidCheckpoint("no version: it was cut or zeroed", path=path)
+    if not _INTEGER.match(version) or int(version) not in (0, 1):
+        raise InvalidCheckpoint(f"version {version[:300]!r}, which is neither 0 nor 1", path=path)
+    node, is_required = ("node.id", True) if int(version) else ("broker.id", False)
+    if int(version) and "cluster.id" not in properties:
+        raise InvalidCheckpoint("no cluster.id: it was cut", path=path)
+    if not _INTEGER.match(properties.get(node, "" if is_required else "0")):
+        raise InvalidCheckpoint(f"no number in {node}", path=path)
+    if len(properties.get("directory.id", "-" * _UUID_SIZE)) != _UUID_SIZE:
+        raise InvalidCheckpoint(f"a directory.id of {len(properties['directory.id'])} characters", path=path)
+
+
 def _parse_property(path: str, line: str) -> tuple[str, str]:
     match = _PROPERTY.match(line)
     if match is None:
         raise InvalidCheckpoint(f"{line[:300]!r} is no property", path=path)
     return _unescape(match[1]), _unescape(match[2])
 
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}\Z")
+_UUID_SIZE = 22  # characters: base64 without padding
 
 # Possessive quantifiers (`++`): a long line that does not match would otherwise take quadratic time.
 _PROPERTY = re.compile(r"((?:[^\\=: \t]|\\[^u])++)(?:[ \t]*+(?:[=:][ \t]*+)?)((?:[^\\]|\\[^u])*+)\Z")

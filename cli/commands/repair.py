@@ -125,6 +125,9 @@ def _show_outcome(planned: RepairPlan, outcome: RepairOutcome, as_json: bool) ->
             click.echo(json.dumps({"kind": "done", **asdict(damage)}))
         else:
             click.echo(f"done: {damage.path}, {location}: {damage.reason}")
+    for path in outcome.split:
+        meaning = "was split into segments that can index all their offsets"
+        _line(as_json, "done", path, meaning) if as_json else click.echo(f"done: {path}: {meaning}")
     if outcome.settings_copy is not None:
         meaning = "the damaged settings of topics; set them again (`offsetfs config`) before a mount or `clean`"
         _line(as_json, "settings", outcome.settings_copy, meaning)

@@ -23,6 +23,7 @@ cdef enum:
     APPEND_TIME_BIT = 0x08
     TRANSACTIONAL_BIT = 0x10
     CONTROL_BIT = 0x20
+    NO_TIMESTAMP = -1
 
 
 def valid_until(block, int64_t file_position, array rows not None, Py_ssize_t first, inflated_bytes_max):
@@ -162,7 +163,10 @@ cdef bint records_are_quiet(
             largest = record.timestamp_delta
     if cursor.position != cursor.end or before > row.last_offset_delta:
         return False
-    return row.attributes & APPEND_TIME_BIT or base_timestamp + <uint64_t>largest == <uint64_t>row.max_timestamp
+    if row.attributes & APPEND_TIME_BIT:
+        return True
+    largest = <int64_t>(base_timestamp + <uint64_t>largest)
+    return row.max_timestamp == (largest if largest > NO_TIMESTAMP else NO_TIMESTAMP)
 
 
 cdef inline uint64_t base_timestamp(const uint8_t* batch) noexcept nogil:

@@ -17,6 +17,7 @@ from offsetfs.storage.records.format.batch import MAGIC, Batch
 from offsetfs.storage.records.format.batch_header import APPEND_TIME_FLAG, BatchHeader
 from offsetfs.storage.records.format.record import Record
 from offsetfs.storage.records.format.record_row import COLUMNS, OFFSET_DELTA, TIMESTAMP_DELTA
+from offsetfs.storage.units import NO_TIMESTAMP
 
 Fault = tuple[str, str]
 """The kind of a finding, and its meaning."""
@@ -73,7 +74,8 @@ def _times(batch: Batch, rows: array[int]) -> Fault | None:
     if header.magic == 0 or header.attributes & APPEND_TIME_FLAG or not rows:
         return None
     largest = batch.timestamp_of(max(rows[TIMESTAMP_DELTA::COLUMNS]))
-    if largest == header.max_timestamp:
+    # Brokers count from -1, whatever the records say (MemoryRecordsBuilder, LogValidator).
+    if header.max_timestamp == max(largest, NO_TIMESTAMP):
         return None
     return "max-timestamp", f"the largest timestamp of its records is {largest}, the header says {header.max_timestamp}"
 

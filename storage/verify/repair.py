@@ -62,6 +62,8 @@ class RepairOutcome:
     failed: dict[TopicPartition, str] = field(default_factory=dict)
     indexes: int = 0
     """The number of segments whose indexes were rebuilt, in addition to those that recovery rebuilds."""
+    split: list[str] = field(default_factory=list)
+    """The logs that were replaced with several segments."""
     settings_copy: str | None = None
     """The path of the copy of the damaged settings file."""
 
@@ -128,6 +130,12 @@ def carry_out_repair(plan: RepairPlan, *, on_progress: OnRecovery | None = None)
         opened = (directory.opened(partition) for partition in directory.partitions())
         outcome.damage = [damage for log in opened if log is not None for damage in log.damage]
         outcome.failed |= {partition: str(error) for partition, error in directory.failed.items()}
+        outcome.split = [
+            step.path
+            for partition, partition_plan in plan.partitions.items()
+            for step in partition_plan.steps
+            if step.kind == "split" and partition not in outcome.failed
+        ]
     finally:
         directory.close()
     return outcome

@@ -160,11 +160,15 @@ def _segment(path: str, base: int, log_path: str, pool: FilePool[SegmentFiles]) 
 def _assign_findings(plan: PartitionPlan, findings: Iterable[Finding], logs: _Logs) -> None:
     """Assign each finding to its remedy: an existing step, an index rebuild, or none."""
     cuts = {step.path: step.position or 0 for step in plan.steps if step.kind == "cut"}
+    # Only a segment that is valid but for its span is split.
+    split = {step.path for step in plan.steps if step.kind == "split"}
     recovered_from = next((base_of(step.path) for step in plan.steps if step.kind == "recover"), None)
     to_rebuild: dict[int, set[str]] = {}
     for finding in findings:
         base = base_of(finding.path)
         if finding.path in logs.gone or (finding.path in cuts and (finding.position or 0) >= cuts[finding.path]):
+            continue
+        if finding.kind == "offset-order" and finding.path in split:
             continue
         if finding.kind in CURED_BY_INDEXES and base is not None:
             if recovered_from is None or base < recovered_from:

@@ -33,6 +33,7 @@ from offsetfs.storage.directory.directory_listing import check_log_directory
 from offsetfs.storage.errors import InvalidCheckpoint, InvalidName, StorageError, UnknownPartition
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.format.batch import PAYLOAD_BYTES_MAX
+from offsetfs.storage.recovery.log_loader import belongs_to_partition
 from offsetfs.storage.security.security_file import read_security_file
 from offsetfs.storage.settings.topic_settings import TOPICS, TopicSettings
 from offsetfs.storage.verify.finding import FindingReporter, Report
@@ -138,7 +139,17 @@ class Verification:
 
     def _all_partitions(self) -> list[TopicPartition]:
         parsed = (_parsed(name) for name in files.names(self.path))
-        return sorted(each for each in parsed if each is not None and files.is_directory(self._file(str(each))))
+        return sorted(each for each in parsed if each is not None and self._is_partition(str(each)))
+
+    def _is_partition(self, name: str) -> bool:
+        """Whether the directory is empty, unreadable, or has a file of a partition: `.Trash-1000` has none."""
+        if not files.is_directory(self._file(name)):
+            return False
+        try:
+            found = files.names(self._file(name))
+        except OSError:
+            return True
+        return not found or any(belongs_to_partition(each) for each in found)
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -157,7 +168,7 @@ class Verification:
             )
             FindingReporter(self._report, self.path).notice("not-closed", meaning)
         try:
-            checkpoint.read_properties(self._file(META_PROPERTIES))
+            checkpoint.check_meta_properties(self._file(META_PROPERTIES))
         except InvalidCheckpoint as error:
             FindingReporter(self._report, error.path or self._file(META_PROPERTIES)).damage("checkpoint", error.reason)
         problem = TopicSettings(self.path).problem
@@ -183,8 +194,11 @@ class Verification:
     def _check_name(self, name: str) -> None:
         if name.endswith(".tmp"):
             self._reporter(name).notice("left-over", "a temporary file that was never put in place")
-        elif files.is_directory(self._file(name)) and _parsed(name) is None:
-            if _MOVED.match(name):
+        elif files.is_directory(self._file(name)) and (parsed := _parsed(name)) not in self.partitions:
+            if parsed is not None:
+                meaning = "holds no file of a partition, though a broker takes its name for that of one"
+                self._reporter(name).notice("foreign-directory", meaning)
+            elif _MOVED.match(name):
                 self._reporter(name).notice("left-over", "a partition that a broker set aside; it settles it")
             elif name not in ("remote-log-index-cache", "lost+found"):
                 self._reporter(name).notice(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from planted_logs import batch, plant
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.directory.directory import LogDirectory
@@ -246,3 +247,16 @@ def test_an_offset_that_cannot_be_does_not_keep_indexes_from_being_made(director
     planned = plan_repair(os.fspath(directory))
     carry_out_repair(planned)
     assert {finding.kind for finding in damage_of(directory)} == {"offset-order"}
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_segment_that_is_split_is_sound_afterwards(is_clean: bool, tmp_path: Path) -> None:
+    far = 2**31 + 5
+    batches = [batch(0, b"a", b"b"), batch(far, b"c", b"d"), batch(far + 2, b"e"), batch(2**33, b"f")]
+    log = plant(tmp_path, {0: batches}, is_clean=is_clean) / f"{0:020d}.log"
+    planned = plan_repair(os.fspath(tmp_path))
+    assert planned.is_sound and not planned.is_empty
+    outcome = carry_out_repair(planned)
+    assert (outcome.failed, outcome.split) == ({}, [os.fspath(log)])
+    assert damage_of(tmp_path) == []

@@ -69,6 +69,7 @@ CONTROL = build(
 )
 
 NOT_QUIET = {
+    "a largest time below -1": changed(changed(TWO, 27, ">q", -5000), 35, ">q", -4999),
     "a gap before it": changed(TWO, 0, ">q", 3),
     "an offset too low": changed(TWO, 0, ">q", 1),
     "another leader epoch": changed(TWO, 12, ">i", 4),
@@ -99,7 +100,8 @@ QUIET = {
     "a batch that lost its last records": changed(TWO, 23, ">i", 9),
     "a batch that lost all": changed(TWO[:HEADER_SIZE], 57, ">i", 0),
     "the time of appending, whatever the records say": changed(changed(TWO, 21, ">h", 8), 35, ">q", 1),
-    "a time that wraps": changed(changed(TWO, 27, ">q", 2**63 - 1), 35, ">q", -(2**63) + 1),
+    "a time that wraps": changed(changed(TWO, 27, ">q", 2**63 - 1), 35, ">q", -1),
+    "times below -1": changed(changed(TWO, 27, ">q", -5000), 35, ">q", -1),
 }
 struct.pack_into(">i", QUIET["a batch that lost all"], 8, HEADER_SIZE - 12)
 

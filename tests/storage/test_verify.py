@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from planted_logs import data, marker, sealed_records
+from planted_logs import data, marker, plant, sealed_records
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.directory.directory import LogDirectory
@@ -516,6 +516,58 @@ def test_a_directory_that_is_no_partition_is_a_notice(golden_copy: Path) -> None
     (golden_copy / f"orders-0.{'a' * 32}-delete").mkdir()
     found = {finding.kind for finding in findings_of(golden_copy) if finding.severity == NOTICE}
     assert found == {"foreign-directory", "left-over", "unknown-partition"}
+
+
+def test_a_directory_of_something_else_is_no_partition_whatever_its_name(golden_copy: Path) -> None:
+    before = set(findings_of(golden_copy))
+    trash = golden_copy / ".Trash-1000"
+    (trash / "files").mkdir(parents=True)
+    (found,) = set(findings_of(golden_copy)) - before
+    assert (found.severity, found.kind, found.path) == (NOTICE, "foreign-directory", os.fspath(trash))
+
+
+@pytest.mark.damages
+def test_a_partition_without_a_log_is_damage_beside_foreign_files(golden_copy: Path) -> None:
+    for log in (golden_copy / "epochs-0").glob("*.log"):
+        log.unlink()
+    (golden_copy / "epochs-0" / "notes.txt").write_text("mine")
+    assert "no-log" in {finding.kind for finding in damage_of(golden_copy)}
+
+
+META = f"#\n#Sun Nov 29\ncluster.id=5L6g3nShT-eMCtK--X86sw\nnode.id=1\ndirectory.id={'a' * 22}\nversion=1\n"
+
+
+@pytest.mark.parametrize("content", [META, "version=0\nbroker.id=0\n", "version=0\nbroker.id=0\ncluster.id=x\n"])
+def test_meta_properties_with_which_a_broker_starts_are_no_finding(content: str, golden_copy: Path) -> None:
+    (golden_copy / "meta.properties").write_text(content)
+    assert damage_of(golden_copy) == []
+
+
+BAD_META = {
+    "empty": "",
+    "zeros": "\0" * len(META),
+    "cut behind the cluster": META[:70],
+    "cut before the version": META[:-10],
+    "another version": META.replace("version=1", "version=2"),
+    "no cluster": META.replace("cluster", "clutter"),
+    "no node": META.replace("node.id=1", "node.id="),
+    "half a directory id": META.replace("a" * 22, "a" * 11),
+}
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("content", BAD_META.values(), ids=BAD_META)
+def test_meta_properties_with_which_no_broker_starts_are_damage(content: str, golden_copy: Path) -> None:
+    (golden_copy / "meta.properties").write_text(content)
+    (found,) = damage_of(golden_copy)
+    assert (found.kind, os.path.basename(found.path)) == ("checkpoint", "meta.properties")
+
+
+def test_times_below_minus_one_are_no_damage_as_brokers_write_them(tmp_path: Path) -> None:
+    """The header has the largest timestamp, or -1 where all records have lower ones."""
+    log = (GOLDEN / "times" / "max-timestamp-of-a-broker.log").read_bytes()
+    plant(tmp_path, {0: [log]})
+    assert damage_of(tmp_path) == []
 
 
 def test_a_sealed_index_that_ends_in_zeros_is_a_notice(golden_copy: Path) -> None:

@@ -12,9 +12,9 @@ v0 look at none: `with_right_checksum`. No more of xxHash32 is needed than input
 
 from __future__ import annotations
 
+import functools
 import struct
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import lz4.frame
 
@@ -75,8 +75,7 @@ def _rest(inflater: lz4.frame.LZ4FrameDecompressor, begun: bytes | bytearray, in
     return inflated
 
 
-@dataclass(frozen=True, slots=True)
-class _Header:
+class _Header(NamedTuple):
     flags: int
     block_size: int
     end: int
@@ -149,6 +148,7 @@ def header_checksum(descriptor: Buffer) -> int:
     return _xxhash32_short(bytes(descriptor)) >> 8 & 0xFF
 
 
+@functools.lru_cache(maxsize=64)  # nearly all writers make one and the same header
 def _xxhash32_short(data: bytes) -> int:
     """Return xxHash32 with seed 0 of less than 16 bytes."""
     assert len(data) < 16
