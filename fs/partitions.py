@@ -14,7 +14,7 @@ from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.inodes import NUMBER_MAX, pack
 from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.storage import Log, LogView, TopicPartition
-from offsetfs.storage.errors import InvalidName
+from offsetfs.storage.errors import InvalidName, StorageError
 from offsetfs.storage.segments import Segments
 from offsetfs.storage.views import LineIndexCache
 
@@ -38,6 +38,8 @@ class MountedPartition:
         self.number = number
         self.name = name
         self.anchor = 0
+        self.topic_id: bytes | None = None
+        """The id of the topic; None where the partition has none, as one of Kafka below 2.8. Read by `open`."""
         self.line_index_cache: LineIndexCache | None = None
         """The cache of line indexes of a read-only log. Set when the partition is open."""
         self.listed: tuple[Bounds, int] | None = None
@@ -119,7 +121,14 @@ class MountedPartition:
                 )
                 cache = self._mount.options.cache_directory
                 self.line_index_cache = LineIndexCache(cache, log) if cache is not None and log.read_only else None
+                self.topic_id = await self._mount.executor.in_thread(self._topic_id)
                 self._log = log
+
+    def _topic_id(self) -> bytes | None:
+        try:
+            return self._mount.directory.directory_of(self.name).topic_id(self.name)
+        except (StorageError, OSError):
+            return None  # `verify` reports a damaged one
 
     async def recover(self) -> None:
         """Recover the log if its recovery failed, so that it accepts appends. Raises the error that prevents this.

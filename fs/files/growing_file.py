@@ -9,12 +9,17 @@ is `file.delete.delay.ms`; the segment that it reads at that time, to its end. T
 remains, stat(2) of the name shows the inode number of the old generation: `tail -F` takes a new number for a new file
 and would begin again (decision 0019).
 
+The number that stat(2) shows is made of the topic id, the first offset, and how far the log was compacted. So it is the
+same after the next mount if the file still begins with the same bytes, and another one if its beginning was removed
+while nothing was mounted: programs that remember a file by its inode would continue at a byte of other records.
+
 Growing files bypass the page cache, which would show zeros in place of new records (decision 0023).
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 from dataclasses import dataclass, field
 
 from pyfuse3 import EntryAttributes, FUSEError
@@ -25,7 +30,7 @@ from offsetfs.fs.files.view_handle import ViewHandle
 from offsetfs.fs.files.view_polls import ViewPolls
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.inodes import unpack
-from offsetfs.fs.naming.tree_table import Kind
+from offsetfs.fs.naming.tree_table import KIND_SHIFT, Kind
 from offsetfs.fs.nodes import Opened, Opening
 from offsetfs.fs.options import EIO
 from offsetfs.fs.partitions import MountedPartition
@@ -61,6 +66,7 @@ class GrowingFile:
         self._views: dict[int, PartitionView] = {}
         self._readers: dict[int, int] = {}
         self._stat_generations: dict[int, int] = {}  # the generation whose inode stat(2) returns, if it is another
+        self._stat_inodes: dict[int, int] = {}
         self._building = LineIndexBuilding(
             mount,
             f"{partition.name}/{view_format.name}",
@@ -99,7 +105,7 @@ class GrowingFile:
         entry = self._attributes(number)
         # The kernel identifies the file by the inode of the look-up; this number only reaches stat(2), where `tail -F`
         # compares it (decision 19).
-        entry.st_ino = self._partition.inode(self._kind, self._stat_generation(number))
+        entry.st_ino = self._stat_inodes[self._stat_generation(number)]
         return entry
 
     def _attributes(self, generation: int) -> EntryAttributes:
@@ -124,14 +130,33 @@ class GrowingFile:
                 cache=self._partition.line_index_cache,
             )
             self._views[self._generation] = view
+            self._stat_inodes[self._generation] = self._lasting_inode(view)
         elif not view.is_current:
             in_stat = self._stat_generation(self._generation)
             self._generation += 1
             self._views[self._generation] = view.successor()
+            self._stat_inodes[self._generation] = self._lasting_inode(self._views[self._generation])
             if any(self._stat_generation(generation) == in_stat for generation in self._readers):
                 self._stat_generations[self._generation] = in_stat
             self._forget_unread()
         return self._generation
+
+    def _lasting_inode(self, view: PartitionView) -> int:
+        """Return a number that is the same in each mount, for a file that begins with the same bytes."""
+        topic_id, name = self._partition.topic_id, self._partition.name
+        if topic_id is None:
+            return self._partition.inode(self._kind, self._generation)
+        cleaned = self._mount.directory.directory_of(name).cleaner_offset(name)
+        is_committed_only = self._mount.options.is_committed_only
+        # Compaction moves the checkpoint only after it has replaced the segments, and may replace them twice.
+        attempt = 0
+        while True:
+            beginning = (topic_id, name.partition, is_committed_only, view.start_offset, cleaned, attempt)
+            digest = hashlib.blake2b(repr(beginning).encode(), digest_size=8).digest()
+            inode = self._kind | int.from_bytes(digest, "big") & (1 << KIND_SHIFT) - 1
+            if inode not in self._stat_inodes.values():
+                return inode
+            attempt += 1
 
     def _stat_generation(self, generation: int) -> int:
         return self._stat_generations.get(generation, generation)
@@ -147,6 +172,8 @@ class GrowingFile:
             if generation != self._generation and not self._readers.get(generation):
                 del self._views[generation]
                 self._stat_generations.pop(generation, None)
+        shown = {self._stat_generation(generation) for generation in self._views}
+        self._stat_inodes = {each: inode for each, inode in self._stat_inodes.items() if each in shown}
 
     def known_index(self, segment: Segment) -> LineIndex | None:
         """Return the line index of a segment as far as it was built, for reading only."""
