@@ -254,7 +254,7 @@ TAKEN = {
     "gzip: reserved flags": (GZIP, b"\x1f\x8b\x08\xe0" + compress("gzip", HELLO)[4:]),
     "gzip: a checksum of the header": (GZIP, gzip_with_header_checksum(0)),
     "gzip: a name and a comment": (GZIP, b"\x1f\x8b\x08\x18" + bytes(6) + b"a\0b\0" + compress("gzip", HELLO)[10:]),
-    "snappy: versions that nobody has": (
+    "snappy: versions that no library writes": (
         SNAPPY,
         XERIAL_MAGIC + struct.pack(">ii", 0, 9) + compress("snappy", HELLO)[16:],
     ),

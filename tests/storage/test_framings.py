@@ -31,11 +31,13 @@ def test_a_batch_that_a_broker_took_is_read_verified_and_compacted(log: Path, tm
     Verification(os.fspath(tmp_path), None, report=found.append).run()
     assert {each.kind for each in found} <= {"index-missing"}
     directory = LogDirectory.open(os.fspath(tmp_path))
-    assert [directory.log(PARTITION).batch_at(offset).record(offset) for offset in (0, 59)] == [records[0], records[-1]]
+    batch = directory.log(PARTITION).batch_at(59)
+    assert batch is not None and batch.records() == records
     directory.close()
     compacted = Cleaner(tmp_path / "compacted", {0: [data], 60: []})
     compacted.clean()
-    assert [record.key for record in compacted.log.batch_at(0).records()] == [record.key for record in records]
+    batch = compacted.log.batch_at(0)
+    assert batch is not None and batch.records() == records
     compacted.close()
 
 
