@@ -37,7 +37,7 @@ ROW_BYTES_MIN = 8
 TRUSTED_COUNT_MAX = 1 << 22
 """Records that a header may count without a look at them: protects memory from a header that counts too many."""
 
-_TIME_MIN_MS, _TIME_MAX_MS = -(1 << 63) // 1000 + 1, ((1 << 63) - 1) // 1000
+TIME_MIN_MS, TIME_MAX_MS = -(1 << 63) // 1000 + 1, ((1 << 63) - 1) // 1000
 """The times that Arrow has in microseconds: to the year 294247. Others become the nearest of them."""
 
 _CONSTANT = frozenset(("topic", "partition", "timestampType", CORRUPT))
@@ -146,7 +146,7 @@ def _timestamps(batch: Batch, rows: array[int], kind: pa.DataType) -> pa.Array:
     else:
         milliseconds = _numbers(rows)[:, TIMESTAMP_DELTA] + header.base_timestamp
     # Spark's timestamps count microseconds. Kafka takes any time of a producer: without limits, the product wraps.
-    within = np.maximum(np.minimum(milliseconds, _TIME_MAX_MS), _TIME_MIN_MS)  # np.clip takes ten times as long
+    within = np.maximum(np.minimum(milliseconds, TIME_MAX_MS), TIME_MIN_MS)  # np.clip takes ten times as long
     return _int64(within * 1000, kind)
 
 
@@ -191,7 +191,7 @@ def _from_records(records: list[Record], name: TopicPartition, schema: pa.Schema
         "topic": [name.topic] * len(records),
         "partition": [name.partition] * len(records),
         "offset": [record.offset for record in records],
-        "timestamp": [min(max(record.timestamp, _TIME_MIN_MS), _TIME_MAX_MS) * 1000 for record in records],
+        "timestamp": [min(max(record.timestamp, TIME_MIN_MS), TIME_MAX_MS) * 1000 for record in records],
         "timestampType": [_TIMESTAMP_TYPES.get(record.timestamp_type, -1) for record in records],
         HEADERS: [None] * len(records),
         CORRUPT: [None] * len(records),

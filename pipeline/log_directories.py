@@ -8,6 +8,7 @@ is ambiguous, because its offsets may mean different records: it is refused, unl
 
 from __future__ import annotations
 
+import base64
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -40,6 +41,14 @@ class ScanDirectories:
 
     def log(self, partition: TopicPartition) -> Log:
         """Return one partition. `OptionError` where two directories hold it; raises as `LogDirectory.log`."""
+        return self._holder(partition).log(partition)
+
+    def topic_id(self, partition: TopicPartition) -> str | None:
+        """Return the topic id of a partition, as Kafka prints it; None if there is none. Raises as `log`."""
+        found = self._holder(partition).topic_id(partition)
+        return None if found is None else base64.urlsafe_b64encode(found).decode().rstrip("=")
+
+    def _holder(self, partition: TopicPartition) -> LogDirectory:
         holders = self._holders.get(partition, self._directories[:1])
         # A move between disks that was interrupted leaves two copies; their offsets may differ (decision 24).
         if len(holders) > 1:
@@ -47,7 +56,7 @@ class ScanDirectories:
                 f"{partition} is in {holders[0].path} and in {holders[1].path}:"
                 " load() one of them, or leave the partition out with the options subscribe or assign"
             )
-        return holders[0].log(partition)
+        return holders[0]
 
 
 @contextlib.contextmanager

@@ -20,7 +20,12 @@ from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED
 EARLIEST, LATEST = -2, -1
 """What stands for the two ends of a partition among offsets, in JSON as in here."""
 
+TOPIC_IDS = "~topicIds"
+"""What stands for a topic in the offsets of a checkpoint, and has the ids of the topics. No topic has such a name."""
+
 FAILFAST, PERMISSIVE, DROPMALFORMED = "FAILFAST", "PERMISSIVE", "DROPMALFORMED"
+
+NEAREST, NULL, FAIL = "nearest", "null", "fail"
 
 SPLIT_BYTES = 128 << 20
 """How many bytes of segments one task reads, unless `partitionBytes` says otherwise."""
@@ -57,6 +62,7 @@ _COMMON = (
     "isolation",
     "kafka.isolation.level",
     "mode",
+    "timesBeyondSpark",
     "partitionBytes",
     "cache",
     "cacheSize",
@@ -131,6 +137,8 @@ class ReadOptions:
     has_headers: bool
     is_committed_only: bool
     mode: str
+    times_beyond: str
+    """What becomes of times that Spark cannot hold: NEAREST, NULL or FAIL."""
     access: ArchiveAccess
 
     @property
@@ -160,6 +168,7 @@ class ReadOptions:
             has_headers=given.flag("includeHeaders", False),
             is_committed_only=_is_committed_only(given),
             mode=given.one_of("mode", FAILFAST, (FAILFAST, PERMISSIVE, DROPMALFORMED)),
+            times_beyond=given.one_of("timesBeyondSpark", NEAREST, (NEAREST, NULL, FAIL)),
             access=_access(given),
         )
 
@@ -335,6 +344,8 @@ def _by_partition(given: _Given, name: str, lowest: int) -> ByPartition:
     wrong = f'option {name}: a JSON object is wanted, such as {{"orders":{{"0":23,"1":7}}}}'
     found: ByPartition = {}
     for topic, numbers in _json_object(given, name).items():
+        if topic == TOPIC_IDS:
+            continue  # of a checkpoint
         if not isinstance(numbers, dict):
             raise OptionError(wrong)
         for partition, number in numbers.items():
@@ -369,9 +380,17 @@ def _trigger_delay_ms(given: _Given) -> int:
     text = given.text("maxTriggerDelay")
     if text is None:
         return TRIGGER_DELAY_MAX_MS
+    try:
+        return duration_ms(text)
+    except ValueError:
+        raise OptionError(f"option maxTriggerDelay: {text!r} is no time such as 30s or 15m") from None
+
+
+def duration_ms(text: str) -> int:
+    """Return the milliseconds of a text such as `30s`, `15m`, or `500`; ValueError."""
     found = re.fullmatch(r"([0-9]{1,12})\s*([a-z]*)", text.strip().lower())
     if found is None or found[2] not in _UNITS_MS:
-        raise OptionError(f"option maxTriggerDelay: {text!r} is no time such as 30s or 15m")
+        raise ValueError(text)
     return int(found[1]) * _UNITS_MS[found[2]]
 
 

@@ -18,7 +18,8 @@ from offsetfs.arrow.record_batches import record_batches
 from offsetfs.arrow.schema import CORRUPT
 from offsetfs.pipeline.log_directories import ScanDirectories, opened
 from offsetfs.pipeline.read_options import DROPMALFORMED, FAILFAST, PERMISSIVE, ReadOptions
-from offsetfs.pipeline.scan_range import DataLoss, Range, ends_of
+from offsetfs.pipeline.scan_range import DataLoss, Range, ends_of, is_another
+from offsetfs.pipeline.times import with_times
 from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED, LogReader, TopicPartition
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, UnknownPartition
 
@@ -33,6 +34,9 @@ def scan(ranges: tuple[Range, ...], options: ReadOptions, schema: pa.Schema) -> 
     """
     with opened(options.paths, options.access, ends=ends_of(ranges)) as directory:
         for each in ranges:
+            if is_another(directory.topic_id(each.name), each.topic_id):
+                lose_topic(each.name, options)
+                continue
             yield from _RangeScan(each, options, schema).record_batches(directory)
 
 
@@ -52,6 +56,12 @@ def reader_of(
         on_damage=on_damage,
         on_lost=lambda error: _lost(wanted, error, options),
     )
+
+
+def lose_topic(name: TopicPartition, options: ReadOptions) -> None:
+    """Raise `DataLoss` for a partition of a topic that was created again, unless the query permits losses."""
+    if options.fails_on_data_loss:
+        raise DataLoss(f"{name}: the topic was deleted and created again; failOnDataLoss=false goes on")
 
 
 def log_left_out(name: TopicPartition, error: StorageError) -> None:
@@ -89,7 +99,8 @@ class _RangeScan:
         except UnknownPartition as error:
             _lost(self.range, error, self.options)
             return
-        yield from record_batches(reader.slices(), self.range.name, self.schema, on_fault)
+        found = record_batches(reader.slices(), self.range.name, self.schema, on_fault)
+        yield from with_times(found, self.range.name, self.options.times_beyond)
         if self.faults and self._has_corrupt_rows:
             yield self._corrupt_rows()
 

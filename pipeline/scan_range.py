@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from offsetfs.pipeline.log_directories import ScanDirectories
 from offsetfs.pipeline.read_options import EARLIEST, Bound, ByPartition, OptionError, ReadOptions, Selection
@@ -27,6 +27,8 @@ class Range:
     partition: int
     start: int
     end: int
+    topic_id: str | None = field(default=None, compare=False)
+    """The id of the topic when the range was planned; None: unknown, as in plans of earlier versions."""
 
     @property
     def name(self) -> TopicPartition:
@@ -61,6 +63,11 @@ def selected(directory: ScanDirectories, selection: Selection) -> list[TopicPart
     return [each for each in present if each.topic not in INTERNAL_TOPICS]
 
 
+def is_another(found: str | None, known: str | None) -> bool:
+    """Whether two topic ids are those of different topics; None: unknown."""
+    return found is not None and known is not None and found != known
+
+
 def view_of(directory: ScanDirectories, partition: TopicPartition, options: ReadOptions) -> LogView:
     """Return a partition as the query's isolation level sees it."""
     return LogView(directory.log(partition), is_committed_only=options.is_committed_only)
@@ -78,7 +85,7 @@ def resolve(directory: ScanDirectories, options: ReadOptions) -> list[Range]:
         if start > end and options.fails_on_data_loss:
             raise DataLoss(f"{partition}: reading from offset {start} to {end} is asked for")
         if start < end:
-            ranges.append(Range(partition.topic, partition.partition, start, end))
+            ranges.append(Range(partition.topic, partition.partition, start, end, directory.topic_id(partition)))
     return ranges
 
 

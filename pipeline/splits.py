@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from offsetfs.pipeline.log_directories import ScanDirectories
@@ -56,12 +56,12 @@ def _pieces(directory: ScanDirectories, piece: Piece, size: int) -> Iterator[Pie
         return
     wanted = piece.range
     for start, end, piece_bytes in _range_reader(directory, wanted).cut(size):
-        yield Piece(Range(wanted.topic, wanted.partition, start, end), piece_bytes)
+        yield Piece(replace(wanted, start=start, end=end), piece_bytes)
 
 
 def _cut_by_records(whole: Range, records_max: int) -> Iterator[Range]:
     for start in range(whole.start, whole.end, records_max):
-        yield Range(whole.topic, whole.partition, start, min(start + records_max, whole.end))
+        yield replace(whole, start=start, end=min(start + records_max, whole.end))
 
 
 def _cut_evenly(ranges: list[Range], count_min: int) -> list[Range]:
@@ -82,7 +82,7 @@ def _cut_evenly(ranges: list[Range], count_min: int) -> list[Range]:
 def _in_parts(whole: Range, count: int) -> Iterator[Range]:
     size = whole.end - whole.start
     ends = [whole.start + size * number // count for number in range(count + 1)]
-    return (Range(whole.topic, whole.partition, start, end) for start, end in pairwise(ends) if start < end)
+    return (replace(whole, start=start, end=end) for start, end in pairwise(ends) if start < end)
 
 
 def _packed(pieces: list[Piece], size: int, splits_min: int) -> list[tuple[Range, ...]]:

@@ -1,15 +1,22 @@
 """The stream reader: the offsets of a stream, the end of its next micro-batch, and the tasks of one.
 
-An offset of the stream is a JSON object, `{"orders": {"0": 42}}`, as in Spark's Kafka source. Spark stores it in the
-checkpoint; the only state here is the end at which `availableNow` was requested. A partition that is created later is
-read from its beginning. Without a starting offset a stream begins at the earliest record, because Spark asks again for
-the start if the first batch did not complete, and the latest offset would be another one by then.
+An offset of the stream is a JSON object, `{"orders": {"0": 42}}`, as in Spark's Kafka source, and the topic ids of the
+partitions under a name that no topic has, `"~topicIds": {"orders": {"0": "…"}}`. Spark stores it in the checkpoint; the
+only state here is the end at which `availableNow` was requested. A partition that is created later is read from its
+beginning. Without a starting offset a stream begins at the earliest record, because Spark asks again for the start if
+the first batch did not complete, and the latest offset would be another one by then.
+
+A topic with another id than in the checkpoint was deleted and created again. Its offsets are those of other records:
+the stream ends (`DataLoss`), or with `failOnDataLoss=false` reads the new topic from its beginning. So it does where
+the log ends below the offset of the checkpoint, which has no other explanation if ids are not known.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -23,13 +30,17 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from offsetfs.pipeline.log_directories import ScanDirectories, opened
-from offsetfs.pipeline.read_options import ReadOptions
+from offsetfs.pipeline.read_options import TOPIC_IDS, ReadOptions
 from offsetfs.pipeline.reader import read, splits_of
-from offsetfs.pipeline.scan_range import DataLoss, Range, check_named, selected, start_of, view_of
+from offsetfs.pipeline.scan import lose_topic
+from offsetfs.pipeline.scan_range import DataLoss, Range, check_named, is_another, selected, start_of, view_of
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.errors import UnknownPartition
 
 Offsets = dict[str, dict[str, int]]
+Ids = dict[str, dict[str, str]]
+StreamOffset = dict[str, dict[str, Any]]
+"""An offset of the stream as Spark stores it: offsets, and topic ids under `TOPIC_IDS`."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -39,18 +50,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._now = now
-        self._target: Offsets | None = None
+        self._target: StreamOffset | None = None
         self._triggered: float | None = None  # when a micro-batch was last let go, by `now`
 
-    def initialOffset(self) -> Offsets:
+    def initialOffset(self) -> StreamOffset:
         with opened(self._options.paths, self._options.access) as directory:
             partitions = selected(directory, self._options.selection)
             check_named(partitions, self._options.start, "starting")
-            found: Offsets = {}
-            for each in partitions:
-                start = start_of(view_of(directory, each, self._options), self._options)
-                found.setdefault(each.topic, {})[str(each.partition)] = start
-            return found
+            return _stream_offset(
+                directory,
+                {each: start_of(view_of(directory, each, self._options), self._options) for each in partitions},
+            )
 
     def getDefaultReadLimit(self) -> ReadLimit:
         least, most = self._options.records_per_trigger_min, self._options.records_per_trigger_max
@@ -58,13 +68,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(most)
         return ReadAllAvailable() if least is None else ReadMinRows(least)
 
-    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
-        end = self._target if self._target is not None else self._ends()
+    def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
+        target = self._target if self._target is not None else self._ends()
         with opened(self._options.paths, self._options.access) as directory:
-            begins = self._begins(directory, start, end)
+            begins = self._begins(directory, start, target)
+        end = _offsets(target)
         if self._waits(begins, end, limit):
             return start
-        return _limited(begins, end, limit.max_rows) if isinstance(limit, ReadMaxRows) else _no_less(begins, end)
+        reached = _limited(begins, end, limit.max_rows) if isinstance(limit, ReadMaxRows) else _no_less(begins, end)
+        return _with_ids(reached, target.get(TOPIC_IDS, {}))
 
     def _waits(self, begins: Offsets, end: Offsets, limit: ReadLimit) -> bool:
         """Whether more records must arrive before the next micro-batch: as in Kafka's source not for the first one, and
@@ -82,46 +94,67 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._ends()
 
-    def reportLatestOffset(self) -> Offsets:
+    def reportLatestOffset(self) -> StreamOffset:
         return self._ends()
 
-    def _ends(self) -> Offsets:
-        found: Offsets = {}
+    def _ends(self) -> StreamOffset:
         with opened(self._options.paths, self._options.access) as directory:
-            for each in selected(directory, self._options.selection):
-                end = view_of(directory, each, self._options).end_offset()
-                found.setdefault(each.topic, {})[str(each.partition)] = end
-        return found
+            partitions = selected(directory, self._options.selection)
+            return _stream_offset(
+                directory, {each: view_of(directory, each, self._options).end_offset() for each in partitions}
+            )
 
-    def _begins(self, directory: ScanDirectories, start: Offsets, end: Offsets) -> Offsets:
-        """Return the offset at which each partition of `end` is read next: a new one from its log start.
-
-        A new partition that was deleted since has nothing left to read; `partitions` reports it.
-        """
+    def _begins(self, directory: ScanDirectories, start: StreamOffset, end: StreamOffset) -> Offsets:
+        """Return the offset at which each partition of `end` is read next. `DataLoss` as of the module."""
         begins: Offsets = {}
-        for topic, numbers in end.items():
+        for topic, numbers in _offsets(end).items():
             for number, stop in numbers.items():
-                left = start.get(topic, {}).get(number)
-                if left is None:
-                    try:
-                        left = directory.log(TopicPartition(topic, int(number))).log_start_offset
-                    except UnknownPartition:
-                        left = stop
-                begins.setdefault(topic, {})[number] = left
+                name = TopicPartition(topic, int(number))
+                is_again = is_another(_id_of(end, name), _id_of(start, name))
+                begins.setdefault(topic, {})[number] = self._begin(
+                    directory, name, start.get(topic, {}).get(number), stop, is_again=is_again
+                )
         return begins
 
-    def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+    def _begin(
+        self, directory: ScanDirectories, name: TopicPartition, left: int | None, stop: int, *, is_again: bool
+    ) -> int:
+        """Return where a partition is read next up to `stop`: a new one, and one created again, from its log start.
+
+        One that was deleted since has nothing left to read; `partitions` reports it.
+        """
+        if left is not None and left <= stop and not is_again:
+            return left
+        try:
+            log_start = directory.log(name).log_start_offset
+        except UnknownPartition:
+            return stop
+        if is_again:
+            lose_topic(name, self._options)
+        elif left is not None:
+            self._lose_end(name, left, stop)
+        return min(log_start, stop)
+
+    def _lose_end(self, name: TopicPartition, left: int, end: int) -> None:
+        if self._options.fails_on_data_loss:
+            raise DataLoss(
+                f"{name}: the stream goes on at {left}, and the log ends at {end}: it was cut, or the topic was created"
+                " again; failOnDataLoss=false reads it from its beginning"
+            )
+
+    def partitions(self, start: StreamOffset, end: StreamOffset) -> list[InputPartition]:
         with opened(self._options.paths, self._options.access) as directory:
             begins = self._begins(directory, start, end)
-            self._check_none_is_gone(start, end)
+            self._check_none_is_gone(_offsets(start), end)
             ranges = [
-                self._range(directory, Range(topic, int(number), begins[topic][number], stop))
-                for topic, numbers in sorted(end.items())
+                self._range(directory, Range(topic, int(number), begins[topic][number], stop, _id_of(end, name)))
+                for topic, numbers in sorted(_offsets(end).items())
                 for number, stop in sorted(numbers.items(), key=lambda each: int(each[0]))
+                for name in (TopicPartition(topic, int(number)),)
             ]
             return splits_of(directory, [each for each in ranges if each.start < each.end], self._options)
 
-    def _check_none_is_gone(self, start: Offsets, end: Offsets) -> None:
+    def _check_none_is_gone(self, start: Offsets, end: StreamOffset) -> None:
         for topic, each in start.items():
             for number in each:
                 if number not in end.get(topic, {}):
@@ -137,11 +170,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         `DataLoss` if retention removed records, or if the log was truncated, deleted or created again.
         """
+        nothing = replace(wanted, start=wanted.end)
         try:
             log = directory.log(wanted.name)
         except UnknownPartition:
             self._lose(wanted.name)
-            return Range(wanted.topic, wanted.partition, wanted.end, wanted.end)
+            return nothing
+        if is_another(directory.topic_id(wanted.name), wanted.topic_id):
+            lose_topic(wanted.name, self._options)
+            return nothing
         start = max(wanted.start, log.log_start_offset)
         end = min(wanted.end, log.next_offset)
         if (start > wanted.start or end < wanted.end) and self._options.fails_on_data_loss:
@@ -149,16 +186,42 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{wanted.name}: the stream goes from {wanted.start} to {wanted.end}, and there is {start} to {end};"
                 " failOnDataLoss=false reads what is there"
             )
-        return Range(wanted.topic, wanted.partition, start, max(end, start))
+        return replace(wanted, start=start, end=max(end, start))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read(partition, self._options, self._schema)
 
-    def commit(self, end: Offsets) -> None:
+    def commit(self, end: StreamOffset) -> None:
         """Do nothing: the checkpoint has the offsets."""
 
     def stop(self) -> None:
         """Do nothing: no file is open between calls."""
+
+
+def _stream_offset(directory: ScanDirectories, offsets: Mapping[TopicPartition, int]) -> StreamOffset:
+    """Return an offset of the stream, with the topic ids of its partitions as they are now."""
+    found: Offsets = {}
+    ids: Ids = {}
+    for name, offset in offsets.items():
+        found.setdefault(name.topic, {})[str(name.partition)] = offset
+        topic_id = directory.topic_id(name)
+        if topic_id is not None:
+            ids.setdefault(name.topic, {})[str(name.partition)] = topic_id
+    return _with_ids(found, ids)
+
+
+def _with_ids(offsets: Offsets, ids: Ids) -> StreamOffset:
+    return {**offsets, TOPIC_IDS: ids} if ids else {**offsets}
+
+
+def _offsets(offset: StreamOffset) -> Offsets:
+    return {topic: numbers for topic, numbers in offset.items() if topic != TOPIC_IDS}
+
+
+def _id_of(offset: StreamOffset, name: TopicPartition) -> str | None:
+    """Return the topic id of a partition; None if it has none, or the checkpoint is of an earlier version."""
+    found: str | None = offset.get(TOPIC_IDS, {}).get(name.topic, {}).get(str(name.partition))
+    return found
 
 
 def _no_less(begins: Offsets, end: Offsets) -> Offsets:

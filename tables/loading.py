@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from offsetfs.storage import OFFSET_MAX, Log, LogDirectory, LogReader, TopicPartition
+from offsetfs.storage import INTERNAL_TOPICS, OFFSET_MAX, Log, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records import NO_TIMESTAMP, build_at
 from offsetfs.tables.errors import TableError
@@ -38,7 +38,8 @@ def load_table(
     settings: Mapping[str, str],
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> dict[str, list[int]]:
-    """Load the topics that a pattern matches; return how many records each partition has got by this call.
+    """Load the topics that a pattern matches, a broker's own only if a pattern is their name; return how many records
+    each partition has got by this call.
 
     `settings` are those of the new topics. On disk on return. TableError before anything is changed for topics that
     have records, names that are none, an unfinished load of another table; and at a row that is no record.
@@ -84,11 +85,18 @@ def _wanted(
     found = sorted(
         each
         for each in table.partitions() | progress.keys()
-        if any(pattern.fullmatch(each.topic) for pattern in patterns)
+        if is_wanted(each.topic, patterns)
     )
     if not found:
         raise TableError(f"{table.database.name}: {table.name} has no rows of such a topic")
     return found
+
+
+def is_wanted(topic: str, patterns: Sequence[re.Pattern[str]]) -> bool:
+    """Whether a pattern matches a topic; a broker's own is asked for by its name only."""
+    if topic in INTERNAL_TOPICS:
+        return any(pattern.pattern == topic for pattern in patterns)
+    return any(pattern.fullmatch(topic) for pattern in patterns)
 
 
 def _check(directory: LogDirectory, table: MessagesTable, wanted: Sequence[TopicPartition]) -> Sequence[str]:
@@ -217,6 +225,8 @@ def _bytes_of(value: Any) -> bytes | None:
         return value
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
+    if isinstance(value, str):  # of a literal in a statement: a column of SQLite has no type
+        return value.encode("utf-8", "surrogatepass")
     raise TypeError(f"{type(value).__name__} is no bytes")
 
 

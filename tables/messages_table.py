@@ -22,6 +22,7 @@ from offsetfs.tables.layout import (
     PARTITION,
     PLACE,
     PROGRESS_COLUMNS,
+    TIME,
     TOPIC,
     UUID,
 )
@@ -235,7 +236,13 @@ class MessagesTable:
         for offset, key, payload, headers, time in database.stream(
             statement, (partition.topic, partition.partition, start)
         ):
-            milliseconds = database.milliseconds(time)
+            try:
+                milliseconds = database.milliseconds(time)
+            except (ValueError, TypeError):
+                raise TableError(
+                    f"{self.name}: the row of {partition}, offset {offset} is no record: {TIME} is {time!r}, no number "
+                    "of milliseconds since 1970; change the row, and run it again"
+                ) from None
             yield int(offset), key, payload, headers, -1 if milliseconds is None else milliseconds
 
     def partitions(self) -> set[TopicPartition]:

@@ -128,7 +128,7 @@ class SqliteDatabase:
         return None if value is None else int(value)
 
     def uuid_bytes(self, value: Any) -> bytes:
-        return bytes(value)
+        return bytes(value) if isinstance(value, bytes) else str(value).encode()  # a column has no type
 
     def close(self) -> None:
         with self._reported():

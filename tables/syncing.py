@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from offsetfs.storage import (
-    INTERNAL_TOPICS,
     BatchSlice,
     Log,
     LogDirectory,
@@ -27,6 +26,7 @@ from offsetfs.storage import (
 from offsetfs.storage.errors import StorageError, sentence
 from offsetfs.tables.deletions import RowDeletions
 from offsetfs.tables.errors import SyncRefused, UnstorableRecord
+from offsetfs.tables.loading import is_wanted
 from offsetfs.tables.message_uuids import origin_of
 from offsetfs.tables.messages_table import MessagesTable
 from offsetfs.tables.record_rows import RecordRows, RowSource, record_rows
@@ -163,10 +163,7 @@ class TableSync:
     def _is_wanted(self, partition: TopicPartition) -> bool:
         if partition in self.partitions or partition in self._refused:
             return False
-        topic = partition.topic
-        if topic in INTERNAL_TOPICS:
-            return any(pattern.pattern == topic for pattern in self._options.topics)
-        return any(pattern.fullmatch(topic) for pattern in self._options.topics)
+        return is_wanted(partition.topic, self._options.topics)
 
     def _recreated(self, partition: TopicPartition) -> str:
         name, progress, topic = self._table.sql, self._table.sql_progress, partition.topic

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached
+from offsetfs.cli.arguments.clusters import time_ms
 from offsetfs.cli.arguments.named_partitions import partitions_of, resolve_names
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
-from offsetfs.pipeline.read_options import OptionError, local_path
+from offsetfs.pipeline.read_options import OptionError, duration_ms, local_path
 from offsetfs.storage.directory import split_paths
 
 
@@ -52,6 +53,24 @@ def check_rebuilt(path: str, master: str | None) -> None:
     _check_local(path, "a job that writes")
     if not is_remote(master):
         preflight.check_directory(path, read_only=False, may_be_empty=False)
+
+
+def time_of(option: str, text: str | None) -> int | None:
+    """Return the time of an option in milliseconds since 1970, None without it. `Failure` if it is none."""
+    found = None if text is None else time_ms(text)
+    if text is not None and found is None:
+        raise Failure(f"{option} {text}: is no time such as 2026-11-29T10:00, @1795253676 or -1h", WRONG_CALL)
+    return found
+
+
+def duration_of(option: str, text: str | None) -> int | None:
+    """Return a duration of an option in milliseconds, None without it. `Failure` if it is none."""
+    if text is None:
+        return None
+    try:
+        return duration_ms(text)
+    except ValueError:
+        raise Failure(f"{option} {text}: is no time such as 30s or 15m", WRONG_CALL) from None
 
 
 def _check_local(path: str, use: str) -> None:

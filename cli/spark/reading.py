@@ -29,6 +29,10 @@ FOUND = 1
 """Verify has found damage; the same number as that of `offsetfs verify`."""
 
 
+_COMMITTED = click.option("--committed", is_flag=True, help="Leave out open and aborted transactions.")
+_BY_DATE = click.option("--by-date", is_flag=True, help="Directories topic=…/date=…, by the times of records in UTC.")
+
+
 @click.command("stats", short_help="Count records, bytes, keys and codecs.")
 @click.argument("source", metavar="LOGDIR")
 @spark_session.TOPIC
@@ -160,9 +164,12 @@ def verify(source: str, partitions: tuple[str, ...], master: str | None, conf: t
 
 @click.command("export", short_help="Write records as Parquet, or into a table of a database.")
 @click.argument("source", metavar="LOGDIR")
-@click.argument("destination", metavar="DIRECTORY|jdbc:…")
+@click.argument("destination", metavar="DIRECTORY|URL|jdbc:…")
 @spark_session.TOPIC
-@click.option("--committed", is_flag=True, help="Leave out open and aborted transactions.")
+@_COMMITTED
+@click.option("--from", "start", metavar="TIME", help="From the first record at this time or later.")
+@click.option("--to", "end", metavar="TIME", help="To before the first record at this time or later.")
+@_BY_DATE
 @click.option("--table", metavar="TABLE", help="The table to write in the database.")
 @click.option("--append", is_flag=True, help="Append to an existing table.")
 @spark_session.job
@@ -171,6 +178,9 @@ def export(
     destination: str,
     topics: tuple[str, ...],
     committed: bool,
+    start: str | None,
+    end: str | None,
+    by_date: bool,
     table: str | None,
     append: bool,
     master: str | None,
@@ -179,31 +189,54 @@ def export(
 ) -> int:
     """Write the records of a log directory as Parquet files, a range of offsets each, or into a table of a database.
 
-    Files: started again, it writes the missing files; later, files of the records that were appended since. A table is
-    created; what a failed job has written stays in it. Give Spark the jar of the database driver with --conf.
+    Files: started again, it writes the missing files; later, files of the records that were appended since. With
+    --by-date, and at a URL of Hadoop (s3a://, hdfs://), Spark's own writer makes a new directory. A table is created;
+    what a failed job has written stays in it. Give Spark the jar of the database driver, or of the file system, with
+    --conf.
 
     \b
     offsetfs spark export /var/lib/kafka/data /backup/parquet --topic orders --topic users
+    offsetfs spark export /var/lib/kafka/data s3a://lake/orders --topic orders --by-date --from 2026-11-01
     offsetfs spark export /var/lib/kafka/data 'jdbc:postgresql://db/shop?user=ada' --table orders \\
         --topic orders --conf spark.jars=postgresql-42.7.4.jar
     """
     is_database = destination.startswith("jdbc:")
     if is_database != (table is not None) or (append and not is_database):
         raise Failure("--table belongs to a destination that begins with jdbc:, and --append to a table", WRONG_CALL)
+    if is_database and by_date:
+        raise Failure("--by-date divides files, and a table has none", WRONG_CALL)
+    start_ms, end_ms = spark_arguments.time_of("--from", start), spark_arguments.time_of("--to", end)
     spark_arguments.check_source(source, master, topics)
     isolation = "read_committed" if committed else "read_uncommitted"
     with spark_session.open_session(master, conf, as_json) as spark:
         if table is not None:
             from offsetfs.pipeline.jobs.export_table import export_table
 
-            written = export_table(spark, source, destination, table, topics, isolation=isolation, is_to_append=append)
+            written = export_table(
+                spark,
+                source,
+                destination,
+                table,
+                topics,
+                isolation=isolation,
+                is_to_append=append,
+                start_ms=start_ms,
+                end_ms=end_ms,
+            )
             spark_session.print_result(
                 dataclasses.asdict(written), f"{counted(written.records, 'record')} into {table}", as_json
             )
             return DONE
         from offsetfs.pipeline.jobs.export import export as job
+        from offsetfs.pipeline.jobs.lake import export_lake, hadoop_path, selection
 
-        result = job(spark, source, destination, topics, isolation=isolation)
+        if by_date or hadoop_path(destination) is not None:
+            options = selection(topics, isolation=isolation, start_ms=start_ms, end_ms=end_ms)
+            lake = export_lake(spark, source, destination, options, is_by_date=by_date, compression="zstd")
+            sentence = f"{counted(lake.records, 'record')} into {lake.destination}"
+            spark_session.print_result(dataclasses.asdict(lake), sentence, as_json)
+            return DONE
+        result = job(spark, source, destination, topics, isolation=isolation, start_ms=start_ms, end_ms=end_ms)
     new_files = counted(result.files_made, "new file")
     made = f"{counted(result.records_made, 'record')}, {size(result.bytes_made)} in {new_files}"
     sentence = f"{made}; {counted(result.files, 'file')} in all"
@@ -229,30 +262,57 @@ def _exported(partitions: Sequence[PartitionExported]) -> list[tuple[str, ...]]:
 
 @click.command("tail", short_help="Copy new records as they arrive, to Parquet or the console.")
 @click.argument("source", metavar="LOGDIR")
-@click.argument("destination", metavar="[DIRECTORY]", required=False)
+@click.argument("destination", metavar="[DIRECTORY|URL]", required=False)
 @spark_session.TOPIC
+@click.option(
+    "--from", "start", metavar="WHEN", default="earliest", help="The first start: earliest (default), latest or a time."
+)
+@_COMMITTED
+@click.option("--trigger", metavar="DURATION", help="A batch so often, such as 30s; default one after the other.")
+@_BY_DATE
 @click.option("--once", is_flag=True, help="Copy the records that are there now, and end.")
 @spark_session.job
 def tail(
     source: str,
     destination: str | None,
     topics: tuple[str, ...],
+    start: str,
+    committed: bool,
+    trigger: str | None,
+    by_date: bool,
     once: bool,
     master: str | None,
     conf: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Copy records as they arrive, until interrupted. Started again, it continues where it was.
+    """Copy records as they arrive, until interrupted. Started again, it continues where it was. A URL is one of Hadoop.
 
     \b
     offsetfs spark tail /var/lib/kafka/data /lake/orders --topic orders
+    offsetfs spark tail /var/lib/kafka/data s3a://lake/orders --topic orders --by-date --trigger 1m --committed
     offsetfs spark tail /var/lib/kafka/data --topic orders --once
     """
+    if once and trigger is not None:
+        raise Failure("--trigger is for a stream that goes on, and --once ends it: give one of them", WRONG_CALL)
+    is_end = start in ("earliest", "latest")
+    start_ms = None if is_end else spark_arguments.time_of("--from", start)
+    trigger_ms = spark_arguments.duration_of("--trigger", trigger)
     spark_arguments.check_source(source, master, topics)
     with spark_session.open_session(master, conf, as_json, has_bar=False) as spark:
         from offsetfs.pipeline.jobs.tail import tail as job
 
-        result = job(spark, source, destination, topics, is_once=once)
+        result = job(
+            spark,
+            source,
+            destination,
+            topics,
+            starting_offsets=start if is_end else "earliest",
+            start_ms=start_ms,
+            isolation="read_committed" if committed else "read_uncommitted",
+            is_once=once,
+            trigger_ms=trigger_ms,
+            is_by_date=by_date,
+        )
     spark_session.print_result(
         dataclasses.asdict(result),
         f"{counted(result.records, 'record')} in {counted(result.batches, 'batch', 'batches')}",

@@ -14,14 +14,15 @@ import functools
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from offsetfs.pipeline.jobs.lake import selection
 from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_visible, spread
 from offsetfs.pipeline.log_directories import opened
 from offsetfs.pipeline.read_options import ReadOptions, local_path
 from offsetfs.pipeline.scan import scan
-from offsetfs.pipeline.scan_range import Range, resolve
+from offsetfs.pipeline.scan_range import Range, is_another, resolve
 from offsetfs.pipeline.splits import cut
 from offsetfs.storage import files
 
@@ -65,12 +66,16 @@ def export(
     isolation: str = "read_uncommitted",
     compression: str = "zstd",
     bytes_per_file: int | None = None,
+    start_ms: int | None = None,
+    end_ms: int | None = None,
 ) -> ExportResult:
-    """Write a log directory, or some topics of it, as Parquet files. Raises `OptionError`, `JobFailed`, OSError."""
-    wanted = {"subscribe": ",".join(topics)} if topics else {}
+    """Write a log directory, or some topics of it, as Parquet files. Raises `OptionError`, `JobFailed`, OSError.
+
+    `start_ms`, `end_ms`: as of `lake.selection`.
+    """
     size = {"partitionBytes": str(bytes_per_file)} if bytes_per_file else {}
-    base = {"path": source, "includeHeaders": "true", "isolation": isolation}
-    options = ReadOptions.parse({**base, **wanted, **size})
+    wanted = selection(topics, isolation=isolation, start_ms=start_ms, end_ms=end_ms)
+    options = ReadOptions.parse({"path": source, **wanted, **size})
     destination = local_path(destination, "the destination of export")
     os.makedirs(destination, exist_ok=True)
     planned = _plan(options, destination)
@@ -106,25 +111,39 @@ def _plan(options: ReadOptions, destination: str) -> list[Range]:
     """
     path = os.path.join(destination, MANIFEST)
     manifest = _manifest(path)
-    if manifest and (manifest["source"], manifest["isolation"]) != (options.path, options.is_committed_only):
-        raise JobFailed(f"{destination} holds an export of another directory or isolation level: {manifest['source']}")
+    times = [options.start.timestamp_ms, options.end.timestamp_ms]
+    described = {"source": options.path, "isolation": options.is_committed_only, "times": times}
+    if manifest and {"times": [None, None], **manifest, "files": ()} != {**described, "files": ()}:
+        raise JobFailed(
+            f"{destination} holds an export of another directory, isolation level or range of times: "
+            f"{manifest['source']}"
+        )
     planned = [Range(**each) for each in manifest.get("files", ())]
     ends: dict[tuple[str, int], int] = {}
     for each in planned:
         ends[each.topic, each.partition] = max(each.end, ends.get((each.topic, each.partition), 0))
     with opened(options.paths, options.access) as directory:
-        new = [
-            Range(each.topic, each.partition, max(each.start, ends.get((each.topic, each.partition), 0)), each.end)
-            for each in resolve(directory, options)
-        ]
+        resolved = resolve(directory, options)
+        _check_same_topics(planned, resolved, destination)
+        new = [replace(each, start=max(each.start, ends.get((each.topic, each.partition), 0))) for each in resolved]
         new = [each for each in new if each.start < each.end]
         pieces = [cut(directory, [each], splits_min=1, bytes_per_split=options.bytes_per_split) for each in new]
         planned += [each for tasks in pieces for ranges in tasks for each in ranges]
     if new or not manifest:
-        described = {"source": options.path, "isolation": options.is_committed_only}
         content = {**described, "files": [asdict(each) for each in planned]}
         files.replace_file(path, json.dumps(content, indent=1).encode())
     return planned
+
+
+def _check_same_topics(planned: Sequence[Range], new: Sequence[Range], destination: str) -> None:
+    """Raise `JobFailed` if a topic was created again since: its offsets are those of other records."""
+    known = {each.name: each.topic_id for each in planned}
+    for each in new:
+        if is_another(each.topic_id, known.get(each.name)):
+            raise JobFailed(
+                f"{destination} holds records of {each.topic} before the topic was deleted and created again;"
+                " export into another directory"
+            )
 
 
 def _manifest(path: str) -> dict[str, Any]:

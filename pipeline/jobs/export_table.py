@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from offsetfs.pipeline.jobs.lake import selection
 from offsetfs.pipeline.jobs.workers import JobFailed, check_visible
 from offsetfs.pipeline.read_options import ReadOptions
 
@@ -51,16 +52,19 @@ def export_table(
     isolation: str = "read_uncommitted",
     is_to_append: bool = False,
     properties: Mapping[str, str] = _NOTHING,
+    start_ms: int | None = None,
+    end_ms: int | None = None,
 ) -> TableResult:
     """Write a log directory, or some of its topics, into a table, which is created; committed on return.
+
+    `start_ms`, `end_ms`: as of `lake.selection`.
 
     `properties` are passed to Spark's JDBC writer (`user`, `password`, `batchsize`, …). Raises `OptionError`,
     `JobFailed` (also if the table exists, without `is_to_append`), and what Spark raises for an error of the database.
     """
     from pyspark.sql import Observation, functions
 
-    wanted = {"subscribe": ",".join(topics)} if topics else {}
-    given = {"includeHeaders": "true", "isolation": isolation, **wanted}
+    given = selection(topics, isolation=isolation, start_ms=start_ms, end_ms=end_ms)
     for path in ReadOptions.parse({**given, "path": source}).paths:
         check_visible(spark, path)
     counted = Observation()

@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from offsetfs.pipeline.jobs.lake import explained, hadoop_path, partitioned, selection
 from offsetfs.pipeline.jobs.workers import JobFailed
 from offsetfs.pipeline.log_directories import opened
-from offsetfs.pipeline.read_options import ReadOptions, local_path
+from offsetfs.pipeline.read_options import ReadOptions, location
 from offsetfs.pipeline.scan_range import selected
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter
 
 CHECKPOINT = "_checkpoint"
 
@@ -37,36 +39,56 @@ def tail(
     topics: Sequence[str] = (),
     *,
     starting_offsets: str = "earliest",
+    start_ms: int | None = None,
+    isolation: str = "read_uncommitted",
     is_once: bool = False,
+    trigger_ms: int | None = None,
+    is_by_date: bool = False,
     records_per_batch_max: int | None = None,
 ) -> TailResult:
     """Copy new records until the stream is stopped; with `is_once`, copy the present ones and return.
 
-    Without a destination records are printed. Raises `OptionError`, `NotALogDirectory`, `JobFailed`, and the error that
-    ends the stream.
+    Without a destination records are printed; it may be a path of Hadoop (see `lake`). `trigger_ms`: a micro-batch so
+    often, instead of one after the other. `start_ms` counts before `starting_offsets`, both only at the first start.
+    Raises `OptionError`, `NotALogDirectory`, `JobFailed`, and the error that ends the stream.
     """
-    options = {"startingOffsets": starting_offsets, "includeHeaders": "true"}
-    if topics:
-        options["subscribe"] = ",".join(topics)
+    options = {"startingOffsets": starting_offsets, **selection(topics, isolation=isolation, start_ms=start_ms)}
     if records_per_batch_max is not None:
         options["maxOffsetsPerTrigger"] = str(records_per_batch_max)
     known = ReadOptions.parse({**options, "path": source}, is_stream=True)
     with opened(known.paths, known.access) as directory:
         selected(directory, known.selection)  # or a sentence, where a stream would end with a stack
     frame = spark.readStream.format("offsetfs").options(**options).load(known.path)
-    if destination is None:
-        text = ("topic", "partition", "offset", "timestamp", "cast(key AS string) key", "cast(value AS string) value")
-        writer = frame.selectExpr(*text).writeStream.format("console").option("truncate", "false")
-    else:
-        path = local_path(destination, "the destination of tail")
-        if os.path.exists(path) and not os.path.isdir(path):
-            raise JobFailed(f"{destination} is not a directory")
-        writer = frame.writeStream.format("parquet").option("path", path)
-        writer = writer.option("checkpointLocation", os.path.join(path, CHECKPOINT))
-    query = (writer.trigger(availableNow=True) if is_once else writer).start()
+    writer = _console(frame) if destination is None else _parquet(frame, destination, is_by_date=is_by_date)
+    if is_once:
+        writer = writer.trigger(availableNow=True)
+    elif trigger_ms is not None:
+        writer = writer.trigger(processingTime=f"{trigger_ms} milliseconds")
+    try:
+        query = writer.start()
+    except Exception as error:
+        raise explained(error, destination or "") or error from None
     try:
         query.awaitTermination()
     finally:
         query.stop()
     progress = [each for each in query.recentProgress if each.numInputRows]
     return TailResult(sum(each.numInputRows for each in progress), len(progress))
+
+
+def _console(frame: DataFrame) -> DataStreamWriter:
+    text = ("topic", "partition", "offset", "timestamp", "cast(key AS string) key", "cast(value AS string) value")
+    return frame.selectExpr(*text).writeStream.format("console").option("truncate", "false")
+
+
+def _parquet(frame: DataFrame, destination: str, *, is_by_date: bool) -> DataStreamWriter:
+    path = hadoop_path(destination)
+    if path is None:
+        path = location(destination)
+        if os.path.exists(path) and not os.path.isdir(path):
+            raise JobFailed(f"{destination} is not a directory")
+    if is_by_date:
+        frame, columns = partitioned(frame, is_by_date=True)
+    writer = frame.writeStream.format("parquet").option("path", path)
+    writer = writer.partitionBy(*columns) if is_by_date else writer
+    return writer.option("checkpointLocation", os.path.join(path, CHECKPOINT))

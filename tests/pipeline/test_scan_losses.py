@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 import offsetfs
+from offsetfs.pipeline.jobs.export import _plan
 from offsetfs.pipeline.jobs.stats import _count, _options
+from offsetfs.pipeline.jobs.workers import JobFailed
 from offsetfs.pipeline.log_directories import opened
 from offsetfs.pipeline.read_options import ReadOptions
 from offsetfs.pipeline.scan import scan
@@ -110,3 +112,22 @@ def test_a_damaged_first_header_is_neither_skipped_nor_uncounted(data: Path) -> 
     options = _options(str(data), ())
     (part,) = _count(options, (Range("orders", 0, 0, 80),))["parts"]
     assert (part["records"], part["unreadable"]) == (72, 1)
+
+
+def test_an_export_of_a_topic_that_was_created_again_is_refused(data: Path, tmp_path: Path) -> None:
+    """It skipped as many records as the topic had before."""
+    target = tmp_path / "parquet"
+    target.mkdir()
+    options = ReadOptions.parse({"path": str(data)})
+    (planned,) = _plan(options, str(target))
+    assert (planned.start, planned.end) == (0, 80) and planned.topic_id is not None
+    with offsetfs.open(data, "a") as directory:
+        directory._directory.delete_partition(TopicPartition("orders", 0))
+        (orders,) = directory.create("orders")
+        orders.extend(offsetfs.NewRecord(b"y") for _ in range(100))
+    with pytest.raises(
+        JobFailed, match="before the topic was deleted and created again; export into another directory"
+    ):
+        _plan(options, str(target))
+    with pytest.raises(DataLoss, match="deleted and created again"):
+        list(scan((planned,), options, arrow_schema(schema_of(options))))

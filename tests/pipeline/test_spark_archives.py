@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Callable
@@ -223,6 +224,7 @@ def test_what_writes_refuses_an_archive(spark: Any, archived: Archived, tmp_path
     from offsetfs.pipeline.jobs.reindex import reindex
     from offsetfs.pipeline.jobs.repartition import repartition
     from offsetfs.pipeline.jobs.tail import tail
+    from offsetfs.pipeline.jobs.workers import JobFailed
 
     url, path = archived(logs(tmp_path / "logs", 5)), str(tmp_path / "logs")
     (tmp_path / "lines").write_text("one\n")
@@ -235,11 +237,51 @@ def test_what_writes_refuses_an_archive(spark: Any, archived: Archived, tmp_path
         lambda: import_files(spark, str(tmp_path / "lines"), url, "t", partitions=1),
         lambda: repartition(spark, path, "orders", url, "wide", 2),
         lambda: export(spark, path, url),
-        lambda: tail(spark, path, url, is_once=True),
     ]
     for attempt in attempts:
         with pytest.raises(Exception, match=f"{url}: .* needs a directory that the driver and all executors see"):
             attempt()
+    with pytest.raises(JobFailed, match=r"Spark has no .*: give its jar, for S3 --conf spark.jars.packages="):
+        tail(spark, path, url, is_once=True)
+
+
+def test_export_and_tail_write_to_hdfs_by_date(spark: Any, tmp_path: Path) -> None:
+    from offsetfs.pipeline.jobs.lake import export_lake, selection
+    from offsetfs.pipeline.jobs.tail import tail
+    from offsetfs.pipeline.jobs.workers import JobFailed
+
+    day, begin = 86_400_000, 1_782_864_000_000  # 2026-07-01 in UTC
+    path = tmp_path / "logs"
+    path.mkdir()
+    with offsetfs.open(path, "a", settings={"retention.ms": "-1"}) as data:
+        (orders,) = data.create("orders")
+        for number in range(8):
+            orders.append(b"%d" % number, timestamp=begin + number * day // 2)
+
+    def days(directory: str) -> list[tuple[int, str]]:
+        rows = spark.read.parquet(directory).orderBy("offset").collect()
+        assert {row.topic for row in rows} == {"orders"}
+        return [(row.offset, str(row.date)) for row in rows]
+
+    wanted = [(number, f"2026-07-0{1 + number // 2}") for number in range(8)]
+    with hdfs_cluster.running() as hdfs:
+        hdfs.make_directory("/lake", 0o777)
+        lake = f"hdfs://{hdfs.rpc_address}/lake"
+        options = selection(["orders"], start_ms=begin + day, end_ms=begin + 3 * day)
+        write = functools.partial(export_lake, spark, str(path), is_by_date=True, compression="zstd")
+        assert write(f"{lake}/some", options).records == 4
+        assert days(f"{lake}/some") == wanted[2:6]
+        for taken in f"{lake}/some", str(path):
+            with pytest.raises(JobFailed, match="has files: give a new directory; offsetfs spark tail --once adds"):
+                write(taken, options)
+        assert write(str(tmp_path / "all"), selection([])).records == 8
+        assert days(str(tmp_path / "all")) == wanted
+        follow = functools.partial(tail, spark, str(path), f"{lake}/followed", start_ms=begin + day, is_by_date=True)
+        assert follow(is_once=True).records == 6
+        with offsetfs.open(path, "a") as data:
+            data.partition("orders-0").append(b"8", timestamp=begin)
+        assert follow(is_once=True, isolation="read_committed").records == 1
+        assert days(f"{lake}/followed") == [*wanted[2:], (8, "2026-07-01")]
 
 
 def test_an_archive_in_hdfs_has_the_rows_of_the_directory_and_is_verified(spark: Any, tmp_path: Path) -> None:

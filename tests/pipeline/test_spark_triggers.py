@@ -59,7 +59,7 @@ def test_a_micro_batch_waits_for_the_least_but_not_for_ever(logs: Path) -> None:
     limit = reader.getDefaultReadLimit()
 
     def end(start: int, limit: Any = limit) -> int:
-        return reader.latestOffset({"orders": {"0": start}}, limit)["orders"]["0"]
+        return int(reader.latestOffset({"orders": {"0": start}}, limit)["orders"]["0"])
 
     assert end(0) == 2  # the first is let go at once
     append(logs, 3)
@@ -98,6 +98,119 @@ def test_a_partition_that_was_deleted_before_its_micro_batch_is_a_loss(logs: Pat
     stopping.prepareForTriggerAvailableNow()
     shutil.rmtree(logs / "orders-1")
     assert stopping.latestOffset(start, stopping.getDefaultReadLimit()) == end
+
+
+def stream_reader(logs: Path, **options: str) -> Any:
+    from offsetfs.pipeline.schema import schema_of
+    from offsetfs.pipeline.stream_reader import StreamReader
+
+    parsed = ReadOptions.parse({"path": str(logs), **options}, is_stream=True)
+    return StreamReader(parsed, schema_of(parsed))
+
+
+def planned(reader: Any, start: Any, end: Any) -> list[tuple[int, int]]:
+    return [(each.start, each.end) for split in reader.partitions(start, end) for each in split.ranges]
+
+
+def create_again(logs: Path, count: int, *, has_id: bool = True) -> None:
+    with contextlib.closing(LogDirectory.open(str(logs))) as directory:
+        directory.delete_partition(TopicPartition("orders", 0))
+        directory.create_partition(TopicPartition("orders", 0))
+    append(logs, count)
+    if not has_id:
+        (logs / "orders-0" / "partition.metadata").unlink()
+
+
+@pytest.mark.parametrize("count", [2, 5, 9])
+@pytest.mark.parametrize("has_id", [True, False], ids=["id", "no id"])
+def test_a_topic_that_was_created_again_is_read_from_its_beginning(logs: Path, count: int, has_id: bool) -> None:
+    """A stream stood still until the new log was as long as the old one was, and skipped what it had by then."""
+    from offsetfs.pipeline.scan_range import DataLoss
+
+    if not has_id:
+        (logs / "orders-0" / "partition.metadata").unlink()
+    append(logs, 4)
+    strict, lenient = stream_reader(logs), stream_reader(logs, failOnDataLoss="false")
+    limit = strict.getDefaultReadLimit()
+    start = strict.latestOffset(strict.initialOffset(), limit)
+    assert start["orders"] == {"0": 6}
+    create_again(logs, count, has_id=has_id)
+    end = lenient.latestOffset(start, limit)
+    assert end["orders"] == {"0": count}
+    if count > 6 and not has_id:
+        assert planned(lenient, start, end) == [(6, 9)]  # without ids nothing tells the topics apart
+        return
+    with pytest.raises(DataLoss, match=r"created again.*failOnDataLoss=false"):
+        strict.latestOffset(start, limit)
+    with pytest.raises(DataLoss, match=r"created again.*failOnDataLoss=false"):
+        strict.partitions(start, end)
+    assert planned(lenient, start, end) == [(0, count)]
+    append(logs, 1)
+    assert planned(strict, end, strict.latestOffset(end, limit)) == [(count, count + 1)]
+
+
+def test_micro_batches_of_a_limited_size_take_every_record_of_a_topic_that_was_created_again(logs: Path) -> None:
+    reader = stream_reader(logs, failOnDataLoss="false", maxOffsetsPerTrigger="2")
+    limit = reader.getDefaultReadLimit()
+    start = reader.latestOffset(reader.initialOffset(), limit)
+    create_again(logs, 5)
+    read = []
+    for _ in range(4):
+        end = reader.latestOffset(start, limit)
+        read += planned(reader, start, end)
+        start = end
+    assert read == [(0, 2), (2, 4), (4, 5)]
+
+
+def test_a_topic_that_is_created_again_within_a_micro_batch_is_read_by_the_next_one(logs: Path) -> None:
+    """Between the end and the plan, and between the plan and a task."""
+    from offsetfs.pipeline.scan_range import DataLoss
+
+    strict, lenient = stream_reader(logs), stream_reader(logs, failOnDataLoss="false")
+    start, limit = strict.initialOffset(), strict.getDefaultReadLimit()
+    end = strict.latestOffset(start, limit)
+    (task,) = lenient.partitions(start, end)
+    lenient.prepareForTriggerAvailableNow()
+    create_again(logs, 3)
+    with pytest.raises(DataLoss, match="deleted and created again"):
+        strict.partitions(start, end)
+    assert planned(lenient, start, end) == []
+    with pytest.raises(DataLoss, match="deleted and created again"):
+        list(strict.read(task))
+    assert list(lenient.read(task)) == []
+    assert planned(lenient, end, lenient.latestOffset(end, limit)) == []  # availableNow: of the topic that was there
+    later = stream_reader(logs, failOnDataLoss="false")
+    assert planned(later, end, later.latestOffset(end, limit)) == [(0, 3)]
+
+
+def test_a_checkpoint_without_topic_ids_is_continued(logs: Path) -> None:
+    reader = stream_reader(logs)
+    start: Any = {"orders": {"0": 1}}
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert planned(reader, start, end) == [(1, 2)] and end["~topicIds"]["orders"]["0"]
+    assert ReadOptions.parse({"path": str(logs), "startingOffsets": json.dumps(end)}).start.offsets == {
+        ("orders", 0): 2
+    }
+
+
+def test_a_stream_of_spark_reads_a_topic_that_was_created_again(spark: Any, logs: Path, tmp_path: Path) -> None:
+    def follow(fails: str) -> list[int]:
+        frame = spark.readStream.format("offsetfs").option("failOnDataLoss", fails).load(str(logs)).select("offset")
+        writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start(str(tmp_path / "read"))
+        query.awaitTermination()
+        return [each.numInputRows for each in query.recentProgress if each.numInputRows]
+
+    append(logs, 5)
+    assert follow("true") == [7]
+    create_again(logs, 3)
+    with pytest.raises(Exception, match="deleted and created again; failOnDataLoss=false goes on"):
+        follow("true")
+    assert follow("false") == [3]
+    create_again(logs, 9)
+    assert follow("false") == [9]
+    append(logs, 1)
+    assert follow("true") == [1]
 
 
 def test_a_stream_of_spark_waits_as_well(spark: Any, logs: Path, tmp_path: Path) -> None:

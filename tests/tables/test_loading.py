@@ -199,7 +199,7 @@ def test_an_unfinished_load_of_another_table_is_refused(
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ("payload = 'text'", "str is no bytes"),
+        ("payload = 5", "int is no bytes"),
         ("created_at = -5", "its time is -5 ms, before 1970"),
         ("headers = '{}'", "headers are a list"),
         ('headers = \'[{"key":1,"value":null}]\'', "a header has key or key_b64"),
@@ -245,3 +245,57 @@ def test_the_progress_is_reported(filled: Synced, target: Path) -> None:
     with closing(table.database), closing(LogDirectory.open(str(target))) as directory:
         load_table(directory, table, [re.compile("orders"), ALL], {}, sizes.append)
     assert sizes == sorted(sizes) and sizes[-1] > 0
+
+
+def insert(url: str, values: str) -> None:
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
+        columns = "topic_name, partition_id, message_offset, message_key, payload, created_at, message_uuid"
+        connection.execute(f"INSERT INTO messages ({columns}) VALUES ({values})")
+
+
+def test_internal_topics_are_loaded_only_by_their_name(
+    synced: Synced, log: Log, target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A load of all topics wrote __consumer_offsets, from which a broker takes the groups of its clients."""
+    add(log, 0, b"a")
+    synced.sync()
+    for topic in sorted(INTERNAL_TOPICS):
+        insert(synced.url, f"'{topic}', 0, 0, NULL, x'00', 0, randomblob(16)")
+    for words in ((), ("--topic", ".*"), ("--topic", "__consumer_offset.")):
+        code = load(synced, target, *words)
+        assert code == (32 if words[1:] == ("__consumer_offset.",) else 0)
+        assert not list(target.glob("__*")), words
+        if code == 0:
+            for each in target.glob("orders-*/0*"):
+                each.unlink()
+            cli.run(["delete", str(target), "orders", "--yes"])
+    capsys.readouterr()
+    assert load(synced, target / "named", "--topic", "__consumer_offsets") == 0
+    assert capsys.readouterr().out == "__consumer_offsets: 1 partition, 1 record\n"
+
+
+def test_literal_texts_are_taken_as_their_bytes(
+    synced: Synced, log: Log, target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """INSERT … VALUES ('text') stores text in SQLite, whose columns have no types."""
+    synced.run("--create")
+    insert(synced.url, "'orders', 0, 0, 'schlüssel', '{\"a\": 1}', 1000, randomblob(16)")
+    insert(synced.url, "'orders', 0, 1, '', 'x' || char(0), 1001, 'an id'")
+    assert load(synced, target) == 0
+    expected = [(0, 1000, "schlüssel".encode(), b'{"a": 1}', ()), (1, 1001, b"", b"x\0", ())]
+    assert shown(target, ORDERS) == expected
+    insert(synced.url, "'orders', 1, 0, NULL, 'x', '2026-11-29 12:00:00', randomblob(16)")
+    assert load(synced, target / "other") == 32
+    assert "created_at is '2026-11-29 12:00:00', no number of milliseconds since 1970" in capsys.readouterr().err
+
+
+def test_a_sync_beside_rows_with_literal_ids_is_refused_with_the_reason(
+    synced: Synced, log: Log, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended in an internal error."""
+    synced.run("--create")
+    add(log, 0, b"a")
+    insert(synced.url, "'orders', 0, 0, NULL, 'a', 0, 'an id'")
+    synced.change("DELETE FROM messages_progress")
+    assert synced.run() == 32
+    assert "has another message at offset 0 of orders-0" in capsys.readouterr().err
