@@ -42,6 +42,8 @@ COUNT, COUNT_QUICK = 5_000_000, 3_000
 ROUNDS, ROUNDS_QUICK = 3, 1
 WRITERS = (1, 4, 16)
 FILES = "files"
+QUICK_MAX = 100_000
+"""Below so many messages a run only shows that everything works."""
 
 
 def run(count: int, rounds: int, here: Machine, place: Path | None) -> None:
@@ -56,46 +58,58 @@ def run(count: int, rounds: int, here: Machine, place: Path | None) -> None:
         page.save(place, questions, count, here)
 
 
-def run_query(count: int, rounds: int, here: Machine, place: Path | None) -> None:
-    """Measure the query alone, and put its figures in the place of those that the page has."""
+def run_part(part: str, count: int, rounds: int, here: Machine, place: Path | None) -> None:
+    """Measure the query or the writers alone, and put the figures in the place of those that the page has."""
     folder, messages = Path(tempfile.mkdtemp(prefix="offsetfs-files-or-tables.")), Messages(count)
     try:
         with ExitStack() as stack:
-            files = stack.enter_context(_closing(FilesStore(folder, messages)))
-            server = stack.enter_context(postgres.running({"fsync": "on"}))
-            tables = [
-                stack.enter_context(_closing(PostgresStore(server, files, messages))),
-                stack.enter_context(_closing(SqliteStore(folder, files, messages))),
-            ]
-            for each in (files, *tables):
-                each.load()
-            question = _query([files, *tables], rounds)
+            stores = _stores(folder, messages, stack)
+            if part == "writers":
+                served = ServedFiles(folder, messages, stack)
+                questions = list(_writers(stores, served, _Numbers(stores), rounds, quick=count < QUICK_MAX))
+            else:
+                for each in stores:
+                    each.load()
+                questions = [_query(stores, rounds)]
     finally:
         shutil.rmtree(folder)
     if place is not None:
         before, count_before, machine = page.load(place)
         if count != count_before:
             raise ValueError(f"the page is about {count_before} messages: give --count {count_before}")
-        question = dataclasses.replace(question, run=str(here))
-        page.save(place, [question if each.name == "query" else each for each in before], count, machine)
+        changed = {each.name: dataclasses.replace(each, run=str(here)) for each in questions}
+        page.save(place, [changed.get(each.name, each) for each in before], count, machine)
 
 
-def _measured(folder: Path, messages: Messages, rounds: int, stack: ExitStack) -> Iterator[Question]:
-    quick = messages.count < 100_000
+def _stores(folder: Path, messages: Messages, stack: ExitStack) -> list[Any]:
+    """Return the files, PostgreSQL and SQLite, without messages."""
     files = stack.enter_context(_closing(FilesStore(folder, messages)))
     server = stack.enter_context(postgres.running({"fsync": "on"}))
-    tables = [
+    return [
+        files,
         stack.enter_context(_closing(PostgresStore(server, files, messages))),
         stack.enter_context(_closing(SqliteStore(folder, files, messages))),
     ]
-    stores = [files, *tables]
-    served = ServedFiles(folder, messages, stack)
-    next_number = {each.name: 0 for each in stores}
 
-    def taken(store: Any, count: int) -> range:
-        start = next_number[store.name]
-        next_number[store.name] = start + count
+
+class _Numbers:
+    """The numbers of messages that a store has not got yet."""
+
+    def __init__(self, stores: Sequence[Any]) -> None:
+        self._next = {each.name: 0 for each in stores}
+
+    def take(self, store: Any, count: int) -> range:
+        start = self._next[store.name]
+        self._next[store.name] = start + count
         return range(start, start + count)
+
+
+def _measured(folder: Path, messages: Messages, rounds: int, stack: ExitStack) -> Iterator[Question]:
+    quick = messages.count < QUICK_MAX
+    stores = _stores(folder, messages, stack)
+    files, *tables = stores
+    served = ServedFiles(folder, messages, stack)
+    numbers = _Numbers(stores)
 
     def of_each(ask: Callable[[Any], Any]) -> dict[str, Callable[[], Any]]:
         return {store.name: functools.partial(ask, store) for store in stores}
@@ -104,17 +118,12 @@ def _measured(folder: Path, messages: Messages, rounds: int, stack: ExitStack) -
         found = {store.name: [float(store.bytes_on_disk())] for store in (files, *others, *tables)}
         return _printed(Question(name, messages.count, found))
 
-    singles, batched, each = (5, 2 * BATCH, 3) if quick else (300, 20 * BATCH, 100)
-    yield _asked("append-one", singles, rounds, of_each(lambda store: store.append_one(taken(store, singles))))
-    yield _asked("append-batches", batched, rounds, of_each(lambda store: store.append_batches(taken(store, batched))))
-    for writers in WRITERS:
-        count = writers * each
-        write = functools.partial(_write, writers=writers, each=each, taken=taken)
-        asked: dict[str, Callable[[], Any]] = {
-            **of_each(write),
-            page.SERVED: functools.partial(written_by, served, writers, each, 0),
-        }
-        yield _asked(f"writers-{writers}", count, rounds, asked)
+    singles, batched = (5, 2 * BATCH) if quick else (300, 20 * BATCH)
+    yield _asked("append-one", singles, rounds, of_each(lambda store: store.append_one(numbers.take(store, singles))))
+    yield _asked(
+        "append-batches", batched, rounds, of_each(lambda store: store.append_batches(numbers.take(store, batched)))
+    )
+    yield from _writers(stores, served, numbers, rounds, quick=quick)
     yield _asked("load", messages.count, 1, of_each(lambda store: store.load()), warm=False)
     packed = stack.enter_context(_closing(FilesStore(folder, messages, "zstd")))
     packed.load()
@@ -126,8 +135,20 @@ def _measured(folder: Path, messages: Messages, rounds: int, stack: ExitStack) -
     yield sizes("bytes-after-reclaim")
 
 
-def _write(store: Any, *, writers: int, each: int, taken: Callable[[Any, int], range]) -> None:
-    written_by(store, writers, each, taken(store, writers * each).start)
+def _writers(
+    stores: Sequence[Any], served: ServedFiles, numbers: _Numbers, rounds: int, *, quick: bool
+) -> Iterator[Question]:
+    each = 3 if quick else 100
+    for writers in WRITERS:
+        asked: dict[str, Callable[[], Any]] = {
+            store.name: functools.partial(_write, store, numbers, writers, each) for store in stores
+        }
+        asked[page.SERVED] = functools.partial(written_by, served, writers, each, 0)
+        yield _asked(f"writers-{writers}", writers * each, rounds, asked)
+
+
+def _write(store: Any, numbers: _Numbers, writers: int, each: int) -> None:
+    written_by(store, writers, each, numbers.take(store, writers * each).start)
 
 
 def _read(stores: Sequence[Any], messages: Messages, rounds: int, *, quick: bool) -> Iterator[Question]:

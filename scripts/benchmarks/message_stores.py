@@ -44,6 +44,9 @@ REGIONS = ("north", "east", "south", "west", "center")
 BATCH = 1_000
 """The messages of a batch, each batch on disk before the next."""
 COLUMNS = "message_uuid, topic_name, partition_id, message_offset, message_key, payload, created_at"
+_NEXT_OFFSET = (
+    "(SELECT COALESCE(MAX(message_offset), -1) + 1 FROM small WHERE topic_name = 'small' AND partition_id = 0)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +331,7 @@ class PostgresStore:
     def writer(self, number: int) -> Callable[[range], None]:
         def write(numbers: range) -> None:
             with psycopg.connect(self._url, autocommit=True) as connection:
-                _insert_into_postgres(connection, self._messages, numbers)
+                _add_to_postgres(connection, self._messages, numbers)
 
         return write
 
@@ -340,6 +343,18 @@ def _insert_into_postgres(connection: psycopg.Connection[Any], messages: Message
     statement = f"INSERT INTO small ({COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, to_timestamp(%s / 1000.0))"
     for row in _rows(messages, numbers):
         connection.execute(statement, (row[0].hex(), *row[1:]), prepare=True)
+
+
+def _add_to_postgres(connection: psycopg.Connection[Any], messages: Messages, numbers: range) -> None:
+    """Add messages at the next offsets, which no writer knows beforehand: one transaction each, one after the other.
+
+    The lock is what makes max + 1 right: without it, writers that meet get the same offset, and all but one try again.
+    """
+    statement = f"INSERT INTO small ({COLUMNS}) SELECT %s, %s, %s, {_NEXT_OFFSET}, %s, %s, to_timestamp(%s / 1000.0)"
+    for row in _rows(messages, numbers):
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(1)", prepare=True)
+            connection.execute(statement, (row[0].hex(), *row[1:3], *row[4:]), prepare=True)
 
 
 class SqliteStore:
@@ -415,7 +430,7 @@ class SqliteStore:
     def writer(self, number: int) -> Callable[[range], None]:
         def write(numbers: range) -> None:
             with contextlib.closing(self._connect()) as connection:
-                _insert_into_sqlite(connection, self._messages, numbers, 1)
+                _add_to_sqlite(connection, self._messages, numbers)
 
         return write
 
@@ -428,6 +443,15 @@ def _insert_into_sqlite(connection: sqlite3.Connection, messages: Messages, numb
     for start in range(numbers.start, numbers.stop, batch):
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(statement, _rows(messages, range(start, min(start + batch, numbers.stop))))
+        connection.execute("COMMIT")
+
+
+def _add_to_sqlite(connection: sqlite3.Connection, messages: Messages, numbers: range) -> None:
+    """Add messages at the next offsets, one transaction each."""
+    statement = f"INSERT INTO small ({COLUMNS}) SELECT ?, ?, ?, {_NEXT_OFFSET}, ?, ?, ?"
+    for row in _rows(messages, numbers):
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(statement, (*row[:3], *row[4:]))
         connection.execute("COMMIT")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import os
 import signal
 import sys
@@ -38,7 +39,7 @@ def main() -> int:
     if arguments.list:
         print("\n".join(f"{row.name:<22}{row.what}" for row in ROWS))
         return 0
-    if arguments.rows in ([files_or_tables.NAME], [files_or_tables.NAME, "query"]):
+    if arguments.rows[:1] == [files_or_tables.NAME] and arguments.rows[1:] in ([], ["query"], ["writers"]):
         return _compare_files_and_tables(arguments)
     rows = [row for row in ROWS if _is_wanted(row, arguments)]
     if not rows:
@@ -81,7 +82,8 @@ def _compare_files_and_tables(arguments: argparse.Namespace) -> int:
     count = arguments.count or (files_or_tables.COUNT_QUICK if quick else files_or_tables.COUNT)
     here = machine.this_machine(ROOT)
     print(here)
-    measure_all = files_or_tables.run if arguments.rows[1:] == [] else files_or_tables.run_query
+    part = arguments.rows[1:]
+    measure_all = functools.partial(files_or_tables.run_part, part[0]) if part else files_or_tables.run
     measure_all(count, rounds, here, None if quick else ROOT / "docs" / "evidence")
     return 0
 
