@@ -82,11 +82,7 @@ def _source(table: MessagesTable) -> str:
 def _wanted(
     table: MessagesTable, patterns: Sequence[re.Pattern[str]], progress: Mapping[TopicPartition, TableProgress]
 ) -> list[TopicPartition]:
-    found = sorted(
-        each
-        for each in table.partitions() | progress.keys()
-        if is_wanted(each.topic, patterns)
-    )
+    found = sorted(each for each in table.partitions() | progress.keys() if is_wanted(each.topic, patterns))
     if not found:
         raise TableError(f"{table.database.name}: {table.name} has no rows of such a topic")
     return found

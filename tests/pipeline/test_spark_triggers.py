@@ -138,7 +138,7 @@ def test_a_topic_that_was_created_again_is_read_from_its_beginning(logs: Path, c
     end = lenient.latestOffset(start, limit)
     assert end["orders"] == {"0": count}
     if count > 6 and not has_id:
-        assert planned(lenient, start, end) == [(6, 9)]  # without ids nothing tells the topics apart
+        assert planned(lenient, start, end) == [(6, 9)]  # without ids the topics look the same
         return
     with pytest.raises(DataLoss, match=r"created again.*failOnDataLoss=false"):
         strict.latestOffset(start, limit)
