@@ -26,6 +26,7 @@ from offsetfs.protocol.records import GroupMetadataValue, MemberMetadata
 
 _ID_CHARACTERS_MAX = 8000  # of four bytes at most
 CONSUMER = "consumer"
+_VERSION_SIZE = 2
 """The protocol type of groups of consumers."""
 
 
@@ -180,8 +181,8 @@ class Group:
         for member in self.members.values():
             data = memoryview(member.protocols.get(self.protocol or "", b""))
             try:
-                version = min(max(int.from_bytes(data[:2], "big", signed=True), 0), 3)
-                topics.update(codec.reader("ConsumerProtocolSubscription", version)(data, 2)[0].topics)
+                # As ClassicGroup.computeSubscribedTopics: what a later version has behind the topics may be missing.
+                topics.update(codec.reader("ConsumerProtocolSubscription", 0)(data, _VERSION_SIZE)[0].topics)
             except InvalidMessage:
                 return None
         return frozenset(topics)

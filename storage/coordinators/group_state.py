@@ -111,11 +111,13 @@ def _classic_member(protocol_type: str, member: MemberMetadata) -> dict[str, obj
 
 
 def _client_message(name: str, data: bytes) -> Any:
-    """Return what a consumer wrote; None where it is no such message. Later versions begin as the last known one."""
+    """Return what a consumer wrote; None where it is no such message.
+
+    All versions begin as the first one, which is all that is shown. Some clients leave out what their version has more.
+    """
     try:
-        first, last = schema(name).versions
-        return _read(name, min(max(_NUMBER.unpack_from(data)[0], first), last), data)
-    except (InvalidMessage, error):
+        return _read(name, 0, data)
+    except InvalidMessage:
         return None
 
 

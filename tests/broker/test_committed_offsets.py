@@ -148,6 +148,19 @@ async def test_offsets_of_a_group_expire_after_it_became_empty(aging: Groups, cl
     assert (await aging.committed(), aging.table.names()) == (-1, [])
 
 
+async def test_an_offset_that_no_member_reads_expires_while_the_group_is_stable(aging: Groups, clock: FakeClock) -> None:
+    """Also of members whose subscription says version 1 and has only the fields of version 0."""
+    subscription = b"\0\1" + b"\0\0\0\1\0\5other" + b"\xff\xff\xff\xff"
+    request = join_request()
+    request.protocols = [m.JoinGroupRequestProtocol("range", subscription)]
+    joined = await aging.membership.join(request, 3, "client", "/host")
+    await aging.sync(joined.member_id, joined.generation_id, joined.member_id)
+    assert await aging.commit(3, joined.generation_id, joined.member_id) == ErrorCode.NONE
+    clock.advance(10 * MINUTE_MS)
+    await aging.coordinator.offsets.expire("g")
+    assert (await aging.committed(), aging.group.state) == (-1, GroupState.STABLE)
+
+
 async def test_an_offset_of_an_open_transaction_keeps_its_group(aging: Groups, clock: FakeClock) -> None:
     assert await aging.commit(3) == ErrorCode.NONE
     home_of(aging.table.directory).append(

@@ -162,11 +162,18 @@ async def test_a_group_is_deleted_before_or_after_a_commit(groups: Groups, direc
     assert await groups.committed() == await Groups(directory).committed()
 
 
-async def test_offsets_of_topics_that_no_member_reads_can_be_deleted(groups: Groups, directory: LogDirectory) -> None:
-    """A group of consumers keeps the offsets of its topics only; those of a topic that is not there are not known."""
+@pytest.mark.parametrize("version", [0, 1, 3, 4, -1])
+async def test_offsets_of_topics_that_no_member_reads_can_be_deleted(
+    groups: Groups, directory: LogDirectory, version: int
+) -> None:
+    """A group of consumers keeps the offsets of its topics only; those of a topic that is not there are not known.
+
+    Some clients write a later version without its fields. Kafka reads the topics of each as version 0 has them.
+    """
     directory.create_partitions([TopicPartition("other", 0)])
     subscription = ConsumerProtocolSubscription(topics=["other"], user_data=None)
-    metadata = b"\0\0" + b"".join(map(bytes, codec.writer("ConsumerProtocolSubscription", 0)(subscription)))
+    fields = b"".join(map(bytes, codec.writer("ConsumerProtocolSubscription", 0)(subscription)))
+    metadata = version.to_bytes(2, "big", signed=True) + fields
     request = join_request()
     request.protocols = [m.JoinGroupRequestProtocol("range", metadata)]
     joined = await groups.membership.join(request, 3, "client", "/host")
