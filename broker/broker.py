@@ -244,5 +244,5 @@ def logins_of(listeners: Iterable[ListenerSettings], security: SecurityStore) ->
     def find(mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         return security.image.credentials.get((user, mechanism.value))
 
-    unknown_users = UnknownUsers()
+    unknown_users = UnknownUsers(security.login_secret(), lambda: security.image.credentials)
     return {name: Logins(sasl_settings(each), find, unknown_users) for name, each in with_sasl.items()}

@@ -37,6 +37,8 @@ META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
 SECURITY_FILE = "00000000000000000000-0000000000.offsetfs-security.checkpoint"
 """SCRAM credentials and ACLs; not text, see `security.security_file`."""
+LOGIN_SECRET_FILE = ".offsetfs-login-secret"
+"""Random bytes, from which the answers to the logins of unknown users derive."""
 
 TOPIC_ID_SIZE = 16
 BYTES_MAX = 1 << 26

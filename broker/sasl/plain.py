@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 
 from offsetfs.broker.sasl.exchange import LoginFailed, check_authorization_id
 from offsetfs.broker.sasl.scram import FindCredential
-from offsetfs.broker.sasl.scram_credentials import UnknownUsers, is_password
-from offsetfs.runtime.security.scram_keys import ScramMechanism
+from offsetfs.broker.sasl.scram_credentials import SALT_BYTES, UnknownUsers, is_password
+from offsetfs.runtime.security.scram_keys import ScramMechanism, salted_password
 
 _WRONG = "Authentication failed: Invalid username or password"
 """Kafka's text."""
@@ -62,7 +62,12 @@ class PlainExchange:
             found = None
         else:
             found = next(((each, stored) for each in _MECHANISMS if (stored := self._find(each, user))), None)
-        if found is None:  # takes the time that a wrong password of a stored user takes
-            is_password(_MECHANISMS[0], password, self._unknown_users.credential(_MECHANISMS[0], user))
-            return "wrong password" if user in self._passwords else "unknown user"
-        return None if is_password(found[0], password, found[1]) else "wrong password"
+        work = dict(self._unknown_users.work())
+        if found is not None:
+            if is_password(found[0], password, found[1]):
+                return None
+            work[found[0]] = work[found[0]] - found[1].iterations
+        for mechanism, iterations in work.items():  # a wrong login takes the same time for every user
+            if iterations > 0:
+                salted_password(mechanism, password, bytes(SALT_BYTES), iterations)
+        return "wrong password" if found is not None or user in self._passwords else "unknown user"

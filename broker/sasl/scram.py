@@ -6,9 +6,9 @@
     server final    v=signature
 
 An unknown user fails where a wrong password does: at the proof. Kafka's `ScramSaslServer` refuses it at the first
-message, with the same error. Logins by delegation token (the extension `tokenauth`) are refused; other extensions have
-no effect, as in Kafka. The nonce must end with that of the first answer, as in Kafka (CVE-2024-56128). There is no
-channel binding.
+message, with the same error. The answer to it has salt and iterations as those of other users have them. Logins by
+delegation token (the extension `tokenauth`) are refused; other extensions have no effect, as in Kafka. The nonce must
+end with that of the first answer, as in Kafka (CVE-2024-56128). There is no channel binding.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ScramExchange:
         self._find = find
         self._unknown_users = unknown_users
         self._credential: ScramCredential | None = None
-        self._is_known = False
+        self._refused = ""
         self._headers: tuple[str, ...] = ()
         self._nonce = self._first = ""
 
@@ -80,11 +80,10 @@ class ScramExchange:
         if re.search(r",tokenauth=true(?:,|\Z)", found["extensions"]):
             raise LoginFailed("delegation tokens (tokenauth) are not supported")
         check_authorization_id(_unescaped(found["authorization"] or ""), self.user)
+        unknown = self._unknown_users.credential(self._mechanism, self.user)  # also of a known user, for the same time
         stored = self._find(self._mechanism, self.user)
-        self._is_known = stored is not None
-        if stored is not None and stored.iterations < ITERATIONS_MIN:
-            raise LoginFailed(f"the stored password has {stored.iterations} iterations; at least {ITERATIONS_MIN}")
-        self._credential = stored or self._unknown_users.credential(self._mechanism, self.user)
+        self._refused = _refused(stored)
+        self._credential = unknown if stored is None or self._refused else stored
         self._headers = found["header"], _EMPTY_HEADER  # Kafka's client binds the empty one in any case
         self._nonce = found["nonce"] + secrets.token_urlsafe(_NONCE_BYTES)
         salt = base64.b64encode(self._credential.salt).decode()
@@ -110,10 +109,18 @@ class ScramExchange:
         client_key = (int.from_bytes(proof) ^ int.from_bytes(signature)).to_bytes(max(len(proof), len(signature)))
         is_right = hmac.compare_digest(hashlib.new(name, client_key).digest(), credential.stored_key)
         answer = b"v=" + base64.b64encode(hmac.digest(credential.server_key, signed, name))
-        if len(proof) != len(signature) or not is_right or not self._is_known:
-            raise LoginFailed("wrong password" if self._is_known else "unknown user")
+        if len(proof) != len(signature) or not is_right or self._refused:
+            raise LoginFailed(self._refused or "wrong password")
         self.is_complete = True
         return answer
+
+
+def _refused(stored: ScramCredential | None) -> str:
+    """Return why no password is accepted for a credential; "" for one of a user who may log in."""
+    if stored is None:
+        return "unknown user"
+    is_weak = stored.iterations < ITERATIONS_MIN
+    return f"the stored password has {stored.iterations} iterations; at least {ITERATIONS_MIN}" if is_weak else ""
 
 
 def _unescaped(name: str) -> str:

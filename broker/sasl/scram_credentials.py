@@ -6,10 +6,14 @@ password is set or where PLAIN sends one. Follows ScramMechanism, ScramFormatter
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from offsetfs.runtime.security.scram_keys import (
+    ITERATIONS_MAX,
     ITERATIONS_MIN,
     ScramMechanism,
     client_key,
@@ -17,11 +21,15 @@ from offsetfs.runtime.security.scram_keys import (
     server_key,
     stored_key,
 )
-from offsetfs.storage.security import ScramCredential
+from offsetfs.storage.security import Credentials, ScramCredential
 
 SALT_BYTES = 32
 NAME_BYTES_MAX = 1 << 10
 """Of the name of a user, in UTF-8. Kafka has no limit. A name is a part of ACLs, of logs and of the security file."""
+
+
+_KAFKA_SALT = b"0123456789abcdefghijklmnopqrstuvwxyz"
+"""The characters of a salt of Kafka's tools (`ScramFormatter.secureRandomString`)."""
 
 
 def credential_of(
@@ -44,17 +52,60 @@ def is_password(mechanism: ScramMechanism, password: bytes, credential: ScramCre
     return hmac.compare_digest(found.stored_key, credential.stored_key)
 
 
+class _Shape(NamedTuple):
+    """What a client sees of a credential before it shows a proof."""
+
+    iterations: int
+    salt_bytes: int
+    is_text: bool
+    """Whether the salt is of the characters that Kafka's tools take."""
+
+
+_DEFAULT = _Shape(ITERATIONS_MIN, SALT_BYTES, is_text=False)
+
+
 class UnknownUsers:
     """Credentials of users that do not exist, so that a login of one takes the same course as that of another.
 
-    The same user gets the same salt each time, as one that exists, until the process ends. No password fits.
+    The same user gets the same salt and iterations each time, as one that exists: they derive from a secret that is
+    stored. Iterations and sizes of salts occur as often as among the users that exist. No password fits.
     """
 
-    def __init__(self) -> None:
-        self._secret = secrets.token_bytes(32)
+    def __init__(self, secret: bytes, stored: Callable[[], Credentials]) -> None:
+        """`stored`: returns the credentials of all users, a new mapping after each change."""
+        self._secret = secret
+        self._stored = stored
+        self._of = stored()
+        self._shapes = _shapes(self._of)
 
     def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential:
         """Return salt and keys for the name of an unknown user."""
-        seed = hmac.digest(self._secret, f"{mechanism.sasl_name} {user}".encode("utf-8", "surrogatepass"), "sha256")
+        seed = hmac.digest(self._secret, f"{mechanism.sasl_name} {user}".encode("utf-8", "surrogatepass"), "sha512")
+        shapes = self._current()[mechanism]
+        shape = shapes[int.from_bytes(seed[:8]) % len(shapes)]
+        salt = hashlib.shake_256(seed).digest(shape.salt_bytes)
+        if shape.is_text:
+            salt = bytes(_KAFKA_SALT[each % len(_KAFKA_SALT)] for each in salt)
         keys = secrets.token_bytes(mechanism.key_bytes), secrets.token_bytes(mechanism.key_bytes)
-        return ScramCredential(seed[:SALT_BYTES], *keys, ITERATIONS_MIN)
+        return ScramCredential(salt, *keys, shape.iterations)
+
+    def work(self) -> Mapping[ScramMechanism, int]:
+        """Return the most iterations that a password of PLAIN may take to be checked, by mechanism."""
+        return {mechanism: shapes[-1].iterations for mechanism, shapes in self._current().items()}
+
+    def _current(self) -> Mapping[ScramMechanism, Sequence[_Shape]]:
+        stored = self._stored()
+        if stored is not self._of:
+            self._of, self._shapes = stored, _shapes(stored)
+        return self._shapes
+
+
+def _shapes(stored: Credentials) -> Mapping[ScramMechanism, Sequence[_Shape]]:
+    """Return the shapes of the credentials of each mechanism, as often as they occur, most iterations last."""
+    found: dict[ScramMechanism, list[_Shape]] = {each: [] for each in ScramMechanism}
+    by_number = {each.value: shapes for each, shapes in found.items()}
+    for (_, mechanism), each in stored.items():
+        if mechanism in by_number and ITERATIONS_MIN <= each.iterations <= ITERATIONS_MAX:
+            is_text = not each.salt.translate(None, _KAFKA_SALT)
+            by_number[mechanism].append(_Shape(each.iterations, len(each.salt), is_text))
+    return {each: sorted(shapes) or [_DEFAULT] for each, shapes in found.items()}

@@ -24,6 +24,7 @@ from offsetfs.storage.checkpoint import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_STARTS,
+    LOGIN_SECRET_FILE,
     RECOVERY_POINTS,
     SECURITY_FILE,
 )
@@ -32,7 +33,15 @@ from offsetfs.storage.recovery import leftover_files
 from offsetfs.storage.settings.topic_settings import TOPICS
 
 ENDING = ".tmp"
-_LOCKED = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS, CLEAN_SHUTDOWN, SECURITY_FILE)
+_LOCKED = (
+    RECOVERY_POINTS,
+    LOG_STARTS,
+    HIGH_WATERMARKS,
+    CLEANER_OFFSETS,
+    CLEAN_SHUTDOWN,
+    SECURITY_FILE,
+    LOGIN_SECRET_FILE,
+)
 
 
 def unfinished(names: Iterable[str]) -> list[str]:

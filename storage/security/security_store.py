@@ -9,6 +9,10 @@ Threads: any. `image` is replaced as a whole.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
+import secrets
 import threading
 from collections.abc import Callable, Iterable
 from types import MappingProxyType
@@ -20,12 +24,16 @@ from offsetfs.protocol.metadata_records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
+from offsetfs.storage import files
+from offsetfs.storage.checkpoint import LOGIN_SECRET_FILE
 from offsetfs.storage.clock import SYSTEM, Clock
 from offsetfs.storage.cluster import security_records
 from offsetfs.storage.cluster.metadata_log import MetadataLog
 from offsetfs.storage.cluster.security_image import SecurityImage, SecurityState
 from offsetfs.storage.errors import InheritedSecurity, ReadOnlyLog, StorageError
 from offsetfs.storage.security.security_file import read_security_file, write_security_file
+
+_SECRET_BYTES = 32
 
 OnSecurityChange = Callable[[SecurityImage], None]
 """Called with each new image, in the thread that made the change; must return quickly and may not raise."""
@@ -81,6 +89,23 @@ class SecurityStore:
             if inherited is not self._inherited:
                 self._inherited = inherited
                 self._publish()
+
+    def login_secret(self) -> bytes:
+        """Return a secret of the log directory, which stays the same; it is made at the first call.
+
+        Of a directory that is only read, it derives from the credentials if there is none.
+        """
+        path = os.path.join(self._path, LOGIN_SECRET_FILE)
+        with self._lock, contextlib.suppress(OSError):
+            with contextlib.suppress(FileNotFoundError):
+                found = files.read_file(path, _SECRET_BYTES)
+                if len(found) == _SECRET_BYTES:
+                    return found
+            if not self._read_only:
+                files.replace_file(path, secret := secrets.token_bytes(_SECRET_BYTES), is_private=True)
+                return secret
+        keys = sorted(each.server_key for each in self.image.credentials.values())
+        return hashlib.sha256(b"".join(keys)).digest() if keys else secrets.token_bytes(_SECRET_BYTES)
 
     def is_inherited(self, acl_id: bytes) -> bool:
         """Return whether an ACL is one of the cluster, which cannot be changed here."""

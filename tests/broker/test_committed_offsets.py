@@ -148,7 +148,9 @@ async def test_offsets_of_a_group_expire_after_it_became_empty(aging: Groups, cl
     assert (await aging.committed(), aging.table.names()) == (-1, [])
 
 
-async def test_an_offset_that_no_member_reads_expires_while_the_group_is_stable(aging: Groups, clock: FakeClock) -> None:
+async def test_an_offset_that_no_member_reads_expires_while_the_group_is_stable(
+    aging: Groups, clock: FakeClock
+) -> None:
     """Also of members whose subscription says version 1 and has only the fields of version 0."""
     subscription = b"\0\1" + b"\0\0\0\1\0\5other" + b"\xff\xff\xff\xff"
     request = join_request()

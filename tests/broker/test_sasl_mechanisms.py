@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
 
 import pytest
 from scram_client import ScramClient
@@ -19,12 +20,14 @@ from offsetfs.storage.security import ScramCredential
 pytestmark = pytest.mark.unit
 
 SHA_256, SHA_512 = ScramMechanism
-UNKNOWN_USERS = UnknownUsers()
 NAMES = ("alice", "a,b=c", "Zoë")
 CREDENTIALS = {
     (mechanism, name): credential_of(mechanism, b"secret of " + name.encode(), ITERATIONS_MIN)
     for mechanism, name in [(SHA_256, NAMES[0]), (SHA_512, NAMES[0]), (SHA_256, NAMES[1]), (SHA_256, NAMES[2])]
 }
+
+STORED = {(name, mechanism.value): each for (mechanism, name), each in CREDENTIALS.items()}
+UNKNOWN_USERS = UnknownUsers(bytes(32), lambda: STORED)
 
 
 def find(mechanism: ScramMechanism, user: str) -> ScramCredential | None:
@@ -133,10 +136,50 @@ def test_nobody_acts_for_another_user() -> None:
     assert exchange.respond(client.final(exchange.respond(client.first()))) == client.signature
 
 
-def test_few_iterations_are_refused() -> None:
+def test_few_iterations_are_refused_as_a_wrong_password_is() -> None:
     weak = credential_of(SHA_256, b"x", 4095)
+    exchange, client = ScramExchange(SHA_256, lambda *_: weak, UNKNOWN_USERS), ScramClient("alice", "x")
+    final = client.final(exchange.respond(client.first()))
     with pytest.raises(LoginFailed, match="4095"):
-        ScramExchange(SHA_256, lambda *_: weak, UNKNOWN_USERS).respond(ScramClient("alice", "x").first())
+        exchange.respond(final)
+
+
+def seen(user: str, unknown_users: UnknownUsers, mechanism: ScramMechanism = SHA_256) -> tuple[bytes, int]:
+    """Return the salt and the iterations that a client of an unknown user gets."""
+    exchange = ScramExchange(mechanism, lambda *_: None, unknown_users)
+    fields = dict(each.split(b"=", 1) for each in exchange.respond(ScramClient(user, "").first()).split(b","))
+    return base64.b64decode(fields[b"s"]), int(fields[b"i"])
+
+
+@pytest.mark.security(
+    "Salt, iterations and time of a failed login do not tell whether a user exists, also after a restart."
+)
+def test_an_unknown_user_has_the_same_salt_after_a_restart() -> None:
+    assert seen("bob", UnknownUsers(b"1" * 32, lambda: STORED)) == seen("bob", UnknownUsers(b"1" * 32, lambda: STORED))
+    assert seen("bob", UnknownUsers(b"2" * 32, lambda: STORED)) != seen("bob", UnknownUsers(b"1" * 32, lambda: STORED))
+    assert len({seen(name, UNKNOWN_USERS, each) for name in ("bob", "carl") for each in (SHA_256, SHA_512)}) == 4
+
+
+NO_SUCH = ScramCredential(b"", b"", b"", 1 << 30)
+"""Of a mechanism, or with a number of iterations, that no Kafka writes."""
+
+
+def test_unknown_users_look_as_those_that_exist() -> None:
+    """Iterations, and salts of the sizes and characters of the tools that have set the passwords, change with them."""
+    stored = {("a", SHA_256.value): ScramCredential(b"1i9x" * 6, b"", b"", 8192)}
+    unknown_users = UnknownUsers(bytes(32), lambda: stored)
+    for number in range(20):
+        salt, iterations = seen(f"user-{number}", unknown_users)
+        assert (len(salt), iterations) == (24, 8192) and set(salt) <= set(b"0123456789abcdefghijklmnopqrstuvwxyz")
+    stored = {
+        ("a", SHA_256.value): ScramCredential(bytes(16), b"", b"", 16384),
+        ("b", 3): NO_SUCH,
+        ("c", 1): NO_SUCH,
+    } | {(str(number), SHA_256.value): ScramCredential(bytes(32), b"", b"", 4096) for number in range(9)}
+    found = [seen(f"user-{number}", unknown_users) for number in range(400)]
+    counts = Counter((len(salt), iterations) for salt, iterations in found)
+    assert set(counts) == {(16, 16384), (32, 4096)} and 15 < counts[16, 16384] < 80  # of 400, one in ten
+    assert seen("bob", unknown_users, SHA_512)[1] == ITERATIONS_MIN  # nobody has one
 
 
 @pytest.mark.parametrize(
@@ -204,6 +247,28 @@ def test_a_wrong_login_by_plain_gets_the_text_of_kafka(message: bytes, reason: s
     with pytest.raises(LoginFailed, match=reason) as failure:
         plain().respond(message)
     assert failure.value.message == "Authentication failed: Invalid username or password"
+
+
+@pytest.mark.parametrize("user", ["high", "low", "sha-256", "carl", "bob"])
+def test_a_wrong_login_by_plain_costs_the_same_for_every_user(user: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Counter[str]()
+
+    def count(name: str, password: bytes, salt: bytes, iterations: int) -> bytes:
+        work[name] += iterations
+        return bytes(64)
+
+    monkeypatch.setattr("hashlib.pbkdf2_hmac", count)
+    stored = {
+        ("high", SHA_512.value): ScramCredential(b"", b"", b"", 16384),
+        ("low", SHA_512.value): ScramCredential(b"", b"", b"", 4096),
+        ("sha-256", SHA_256.value): ScramCredential(b"", b"", b"", 8192),
+    }
+    exchange = PlainExchange(
+        {"carl": "x"}, lambda mechanism, name: stored.get((name, mechanism.value)), UnknownUsers(b"", lambda: stored)
+    )
+    with pytest.raises(LoginFailed):
+        exchange.respond(b"\0" + user.encode() + b"\0wrong")
+    assert work == {"sha512": 16384, "sha256": 8192}
 
 
 @pytest.mark.parametrize(

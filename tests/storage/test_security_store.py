@@ -16,7 +16,7 @@ from offsetfs.protocol.metadata_records import (
     RemoveUserScramCredentialRecord,
 )
 from offsetfs.storage import LogDirectory
-from offsetfs.storage.checkpoint import SECURITY_FILE
+from offsetfs.storage.checkpoint import LOGIN_SECRET_FILE, SECURITY_FILE
 from offsetfs.storage.cluster import cluster_metadata, metadata_log
 from offsetfs.storage.cluster.metadata_log import MetadataLog
 from offsetfs.storage.cluster.security_image import UNREADABLE_ACL
@@ -212,6 +212,23 @@ def test_a_record_of_an_acl_that_cannot_be_read_denies_everything(tmp_path: Path
     store.refresh()
     assert store.problem is not None and len(store.image.acls) == before + 1
     assert UNREADABLE_ACL in store.image.acls.values()
+
+
+def test_the_secret_of_logins_stays_and_is_private(tmp_path: Path) -> None:
+    assert len(SecurityStore.open(os.fspath(tmp_path), read_only=True).login_secret()) == 32
+    assert not (tmp_path / LOGIN_SECRET_FILE).exists()
+    found = SecurityStore.open(os.fspath(tmp_path)).login_secret()
+    assert stat.S_IMODE((tmp_path / LOGIN_SECRET_FILE).stat().st_mode) == 0o600 and len(found) == 32
+    for read_only in (True, False):
+        assert SecurityStore.open(os.fspath(tmp_path), read_only=read_only).login_secret() == found
+    (tmp_path / LOGIN_SECRET_FILE).write_bytes(b"cut")
+    assert len(SecurityStore.open(os.fspath(tmp_path)).login_secret()) == 32
+
+
+def test_the_secret_of_logins_stays_where_nothing_can_be_written(tmp_path: Path) -> None:
+    SecurityStore.open(os.fspath(tmp_path)).change([credential_record("alice", SHA_256, NEWER)])
+    stores = [SecurityStore.open(os.fspath(tmp_path), read_only=True) for _ in range(2)]
+    assert stores[0].login_secret() == stores[1].login_secret()
 
 
 def test_a_damaged_metadata_log_is_a_problem(tmp_path: Path) -> None:
