@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from offsetfs.fs.mounting.mount_table import Mount
+from offsetfs.fs.mounting.mount_table import Mount, mounts
 from offsetfs.storage import files
 
 
@@ -88,10 +88,17 @@ def own_directory() -> str:
 def register(daemon: Daemon, registry: str) -> None:
     """Write the file of `daemon`. OSError if another user could change files of `registry`."""
     create_own(registry)
-    for other in _of_device(daemon.device, registry):
-        if not other.is_alive:  # its mount is gone, and the kernel has reused its device number
-            unregister(other, registry)
+    _remove_dead(daemon, registry)
     replace_file(_path(daemon, registry), json.dumps(dataclasses.asdict(daemon), indent=1).encode() + b"\n")
+
+
+def _remove_dead(daemon: Daemon, registry: str) -> None:
+    """Remove the files of daemons that were killed and whose mount is gone. What a daemon could not save stays."""
+    mounted = {mount.device for mount in mounts()}
+    for other in _all_of("", registry):
+        is_reused = other.device == daemon.device  # the kernel has reused the device number of a mount that is gone
+        if not other.is_alive and (is_reused or (other.device not in mounted and not other.failures)):
+            unregister(other, registry)
 
 
 def create_own(registry: str) -> None:
@@ -162,7 +169,10 @@ def owner_of(pid: int) -> int | None:
 
 
 def _of_device(device: int, registry: str) -> list[Daemon]:
-    prefix = f"{os.major(device)}-{os.minor(device)}-"
+    return _all_of(f"{os.major(device)}-{os.minor(device)}-", registry)
+
+
+def _all_of(prefix: str, registry: str) -> list[Daemon]:
     paths = [os.path.join(registry, name) for name in os.listdir(registry) if name.startswith(prefix)]
     return [daemon for daemon in map(_read, paths) if daemon is not None]
 

@@ -4,7 +4,7 @@
     serve-4711.sock     the socket of its `runtime.control_server`
 
 Commands find the record by the process that holds the lock of the log directory. So the record of a process that has
-ended misleads no command.
+ended misleads no command. The next process that registers removes what killed ones have left.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ ANSWER_S = 120.0
 """How long a command waits for an answer, such as that of the deletion of thousands of partitions."""
 
 _ANSWER_BYTES = 1 << 16
+_NAME = re.compile(r"serve-([0-9]{1,10})\.(json|sock|json\.tmp)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ def register(log_directory: str, listeners: tuple[str, ...]) -> None:
     started = daemon_registry.started(pid) or 0
     found = ServingProcess(pid, started, files.real_path(log_directory), listeners, registry)
     daemon_registry.create_own(registry)
+    _remove_dead(registry)
     daemon_registry.replace_file(_path(pid, registry), json.dumps(dataclasses.asdict(found)).encode() + b"\n")
 
 
@@ -86,6 +89,20 @@ def unregister() -> None:
     """Remove the record of this process, if there is one."""
     with contextlib.suppress(OSError):
         os.unlink(_path(os.getpid(), daemon_registry.own_directory()))
+
+
+def _remove_dead(registry: str) -> None:
+    """Remove the records and sockets of processes that were killed, from a registry of this user."""
+    for name in os.listdir(registry):
+        named = _NAME.fullmatch(name)
+        if named is None:
+            continue
+        started, record = daemon_registry.started(int(named[1])), _read(int(named[1]), registry, os.geteuid())
+        # The number of a killed process may be that of another one now, which has bound its own socket.
+        is_of_another = named[2] == "json" and record is not None and record.started != started
+        if started is None or is_of_another:
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(registry, name))
 
 
 def serving_process(log_directory: str) -> ServingProcess | None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import select
 import signal
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
-from offsetfs.cli.mounts import daemon_log, daemon_registry, holders
+from offsetfs.cli.mounts import daemon_log, daemon_registry, holders, serving_process
 from offsetfs.cli.mounts.daemon_registry import Daemon
+from offsetfs.fs.mounting.mount_table import Mount
 
 pytestmark = pytest.mark.unit
 
@@ -67,6 +69,40 @@ def test_one_that_lives_is_found_before_one_that_died_and_clears_up_after_it(pla
     assert daemon_registry.find(DEVICE, place) == died
     daemon_registry.register(this_process(), place)
     assert daemon_registry.find(DEVICE, place) == this_process() and daemon_registry.reread(died, place) is None
+
+
+def test_entries_of_killed_daemons_are_removed_once_their_mounts_are_gone(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that could not save everything stay, and those whose mount is still in the table."""
+    monkeypatch.setattr(daemon_registry, "mounts", lambda: [Mount(os.makedev(0, 91), "/m", "fuse.offsetfs", "x", "")])
+    died = replace(this_process(), started=this_process().started - 1)
+    daemons = [
+        replace(died, pid=1, device=os.makedev(0, 90)),
+        replace(died, pid=2, device=os.makedev(0, 91)),
+        replace(died, pid=3, device=os.makedev(0, 92), failures=("orders-0 is not on disk",)),
+        replace(this_process(), device=os.makedev(0, 93)),
+    ]
+    for each in daemons:
+        daemon_registry.replace_file(daemon_registry._path(each, place), json.dumps(asdict(each)).encode())
+    daemon_registry.register(this_process(), place)
+    assert [daemon_registry.reread(each, place) for each in daemons] == [None, *daemons[1:]]
+
+
+def test_records_and_sockets_of_killed_brokers_are_removed(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon_registry, "own_directory", lambda: place)
+    gone, other, own = 2**22 + 7, os.getppid(), os.getpid()  # the kernel has no pid above 2^22
+    serving_process.register("/data", ("127.0.0.1:1",))
+    record = Path(place, f"serve-{own}.json").read_text()
+    for pid in (gone, other):  # `other` is another process by now, and has a socket of its own
+        Path(place, f"serve-{pid}.json").write_text(record.replace(f'"pid": {own}', f'"pid": {pid}'))
+        Path(place, f"serve-{pid}.sock").touch()
+    for name in ("serve-x.json", f"serve-{gone}.json.tmp"):
+        Path(place, name).touch()
+    serving_process.register("/data", ("127.0.0.1:1",))
+    left = {f"serve-{own}.json", f"serve-{other}.sock", "serve-x.json"}
+    assert set(os.listdir(place)) == left
+    serving_process.unregister()
 
 
 def test_a_pid_that_means_another_process_by_now_is_not_taken_for_the_daemon() -> None:
