@@ -83,6 +83,7 @@ def test_entries_of_killed_daemons_are_removed_once_their_mounts_are_gone(
         replace(died, pid=3, device=os.makedev(0, 92), failures=("orders-0 is not on disk",)),
         replace(this_process(), device=os.makedev(0, 93)),
     ]
+    daemon_registry.create_own(place)
     for each in daemons:
         daemon_registry.replace_file(daemon_registry._path(each, place), json.dumps(asdict(each)).encode())
     daemon_registry.register(this_process(), place)
