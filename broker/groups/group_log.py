@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -32,8 +31,7 @@ from offsetfs.storage.coordinators import (
     group_value,
     partition_of_group,
 )
-
-_log = logging.getLogger(__name__)
+from offsetfs.storage.errors import StorageError
 
 
 @dataclass(slots=True, eq=False)
@@ -154,18 +152,17 @@ class GroupLog(CoordinatorLog[StoredGroup, Change]):
             if own_offset is None and (shard.loaded_s is None or self._directory.read_only):
                 self._on_group(change.group, change.value)
         else:
-            self._apply_newer(stored, change)
+            self._apply_newer(shard, stored, change)
         if stored.is_empty:
             shard.states.pop(change.group, None)
         else:
             shard.states[change.group] = stored
 
-    def _apply_newer(self, stored: StoredGroup, change: NewerGroupChange) -> None:
+    def _apply_newer(self, shard: _Shard, stored: StoredGroup, change: NewerGroupChange) -> None:
         try:
             record = stored.note_newer(change)
-        except ValueError as reason:  # of a later version: the group goes on without it
-            _log.warning("group %s: %s", change.group, reason)
-            return
+        except ValueError as reason:
+            raise StorageError(f"group {change.group}: {reason}", path=str(shard.partition)) from None
         if record is not None and record.kind in (ConsumerRecord.MEMBER, ConsumerRecord.CURRENT):
             members = {} if stored.consumer is None else stored.consumer.members
             self._on_member(change.group, record.detail, members.get(record.detail))

@@ -262,6 +262,9 @@ def _check_change(kind: int, name: str, twice: set[tuple[int, str]], settings: S
 
 
 def _check_name(kind: int, name: str) -> None:
+    if kind == BROKER:  # only changes come here
+        reason = "settings of a broker can be read, not changed; change its file and start it again"
+        raise Rejected(ErrorCode.INVALID_REQUEST, reason)
     if kind != TOPIC:
         raise Rejected(ErrorCode.INVALID_REQUEST, f"settings of resource type {kind} cannot be read or changed")
     check_topic(name)

@@ -1,8 +1,9 @@
 """The replay of one partition of a coordinator's topic for the coordinator itself.
 
 A coordinator must not answer from a part of the records: a consumer without its commit begins elsewhere, and a
-transaction that is missing is never ended. So damage is an error here, while `ConsumerGroups` reports it and goes on.
-Records of unknown types and versions are left out with a reason in the log, as Kafka's coordinators do.
+transaction that is missing is never ended. So damage is an error here, while `ConsumerGroups` reports it and goes on; so
+is a record of an unknown version, which a later broker wrote: what it replaced counts no longer. Records of unknown
+types are left out with a reason in the log. Follows CoordinatorLoaderImpl and CoordinatorRecordSerde.
 
 One thread at a time.
 """
@@ -27,12 +28,16 @@ _NO_LIMITS = Limits("records", sys.maxsize, "records", sys.maxsize)
 C = TypeVar("C")
 
 
+class UnreadableRecord(ValueError):
+    """The reason why a record cannot be read, without which the others must not count."""
+
+
 class ChangesReplay(Generic[C]):
     """What the records of one partition change, in order, as far as `reached`."""
 
     def __init__(self, log: Log, change_of: Callable[[Record], C]) -> None:
-        """`change_of` raises ValueError with the reason for a record that is left out."""
-        self._changes = _Changes(OmissionReport(str(log.partition), _log.warning), change_of)
+        """`change_of` raises ValueError with the reason for a record that is left out, or `UnreadableRecord`."""
+        self._changes = _Changes(OmissionReport(str(log.partition), _log.warning), change_of, log.path)
         budget = StateBudget(self._changes.omissions)
         budget.limit(_NO_LIMITS, [])
         self._replay = PartitionReplay(log, self._changes, budget, _raise)
@@ -75,7 +80,8 @@ class ChangesReplay(Generic[C]):
 class _Changes(Generic[C]):
     """Collects the changes of records."""
 
-    def __init__(self, omissions: OmissionReport, change_of: Callable[[Record], C]) -> None:
+    def __init__(self, omissions: OmissionReport, change_of: Callable[[Record], C], path: str) -> None:
+        self._path = path
         self.omissions = omissions
         self._change_of = change_of
         self._collected: list[C] = []
@@ -83,6 +89,9 @@ class _Changes(Generic[C]):
     def apply(self, record: Record) -> None:
         try:
             self._collected.append(self._change_of(record))
+        except UnreadableRecord as reason:
+            cure = "a later Kafka may have written it: use its broker, or a copy of the directory before that"
+            raise StorageError(f"{reason}; {cure}", path=self._path, offset=record.offset) from None
         except ValueError as reason:
             self.omissions.report_once(str(reason))
 

@@ -122,9 +122,15 @@ class ConsumerGroups:
 
     def state(self, group: bytes, *, nowait: bool = False) -> dict[str, object] | None:
         """Return type, state and members of a group as of the last `refresh` (see `group_state`); None if the records
-        contain commits only.
+        contain commits only. What cannot be read, with which no broker of a known version loads the group, is named.
         """
-        return group_state.describe(self._described(group, nowait))
+        found = group_state.describe(self._described(group, nowait))
+        with self._replay.states(nowait=nowait) as states:
+            unreadable = [at for state in states for at in state.unreadable.get(group, {}).values()]
+        if unreadable:
+            found = found or {"type": None, "state": None}
+            found["unreadable"] = [f"the commit at offset {at} of {OFFSETS_TOPIC}" for at in sorted(unreadable)]
+        return found
 
     def share_topics(self, group: bytes, *, nowait: bool = False) -> dict[str, str]:
         """Return the names of the topics that a share group reads, by their ids."""
@@ -161,15 +167,17 @@ class _CommittedOffsets:
         self.commits: dict[bytes, dict[bytes, _StoredCommit]] = {}
         self.described: dict[bytes, dict[bytes, bytes]] = {}
         """By group: what its coordinator has written of it and of its members, values by keys."""
+        self.unreadable: dict[bytes, dict[bytes, int]] = {}
+        """By group: offsets of commits that cannot be read, by keys. What they have replaced counts no longer."""
         self._budget = budget
         self._omissions = omissions
 
     def groups(self) -> set[bytes]:
         """Return the known groups."""
-        return {*self.commits, *self.described}
+        return {*self.commits, *self.described, *self.unreadable}
 
     def knows(self, group: bytes) -> bool:
-        return group in self.commits or group in self.described
+        return group in self.commits or group in self.described or group in self.unreadable
 
     def apply(self, record: Record) -> None:
         key = record.key or b""
@@ -210,17 +218,34 @@ class _CommittedOffsets:
         # ends.
         if before is not None and before.at > record.offset:
             return  # a transaction that ended after a later commit
-        if record.value is None:
+        if record.offset < self.unreadable.get(group, {}).get(key, -1):
+            return
+        self._mark(group, key, None)  # there is a later record
+        offset = None if record.value is None else self._offset_in(record.value)
+        if offset is None:
             if before is not None:
                 del commits[key]
                 self._budget.release(1)
                 if not commits:
                     del self.commits[group]
+            if record.value is not None:
+                self._mark(group, key, record.offset)
             return
-        offset = self._offset_in(record.value)
-        if offset is None or (before is None and not self._budget.reserve(1)):
+        if before is None and not self._budget.reserve(1):
             return
         self.commits.setdefault(group, commits)[key] = _StoredCommit(offset, record.timestamp, record.offset)
+
+    def _mark(self, group: bytes, key: bytes, at: int | None) -> None:
+        """Note the offset of a commit that cannot be read; None that there is no such commit."""
+        marked = self.unreadable.get(group, {})
+        if marked.pop(key, None) is not None:
+            self._budget.release(1)
+        if at is not None and self._budget.reserve(1):
+            marked[key] = at
+        if marked:
+            self.unreadable[group] = marked
+        else:
+            self.unreadable.pop(group, None)
 
     def _offset_in(self, value: bytes) -> int | None:
         if len(value) < _VALUE_SIZE_MIN:

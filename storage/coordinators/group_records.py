@@ -18,8 +18,10 @@ from typing import NamedTuple
 from offsetfs.protocol import codec
 from offsetfs.protocol.codec import InvalidMessage
 from offsetfs.protocol.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from offsetfs.protocol.schemas import includes, record_schemas, schema
+from offsetfs.storage.coordinators.changes_replay import UnreadableRecord
 from offsetfs.storage.errors import InvalidName
-from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.names import OFFSETS_TOPIC, TopicPartition
 from offsetfs.storage.records.format.record import Record
 
 NO_EXPIRY = -1
@@ -110,10 +112,14 @@ def _deletion_order(key: bytes) -> tuple[bool, int]:
 
 
 def change_of(record: Record) -> Change:
-    """Return what a record changes; ValueError with the reason for one that no coordinator of a known version wrote."""
+    """Return what a record changes.
+
+    ValueError with the reason for one that is left out, of an unknown type. `UnreadableRecord` for one with which
+    Kafka's coordinator does not load the partition: of an unknown version, or damaged.
+    """
     key = record.key
     if key is None or len(key) < _NAME_AT:
-        raise ValueError("a record without a whole key")
+        raise UnreadableRecord("a record without a whole key")
     kind = _SHORT.unpack_from(key)[0]
     try:
         if kind in (_LEGACY_COMMIT, _COMMIT):
@@ -123,10 +129,22 @@ def change_of(record: Record) -> Change:
             return ClassicGroupChange(name, None if record.value is None else _group(record.value))
         if kind in _NEWER_TYPES:
             size = _SHORT.unpack_from(key, 2)[0]
+            _check_version(kind, record.value)
             return NewerGroupChange(key[_NAME_AT : _NAME_AT + size].decode(), key, record.value)
-    except (InvalidMessage, InvalidName, UnicodeDecodeError, error) as reason:
+    except (InvalidName, UnicodeDecodeError) as reason:
         raise ValueError(f"a record of type {kind}: {reason}") from None
+    except (InvalidMessage, error) as reason:
+        raise UnreadableRecord(f"a record of type {kind}: {reason}") from None
     raise ValueError(f"a record of the unknown type {kind}")
+
+
+def _check_version(kind: int, data: bytes | None) -> None:
+    """InvalidMessage for a record of a newer protocol of an unknown version. What else is in it is read by its users."""
+    schemas = record_schemas(OFFSETS_TOPIC).get(kind)
+    if schemas is not None and data is not None:
+        version = _SHORT.unpack_from(data)[0]
+        if not includes(schema(schemas.value).versions, version):
+            raise InvalidMessage(f"the unknown version {version}")
 
 
 def _commit_change(key: bytes, record: Record) -> CommitChange:

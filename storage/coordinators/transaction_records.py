@@ -17,7 +17,7 @@ from typing import NamedTuple
 from offsetfs.protocol import codec
 from offsetfs.protocol.codec import InvalidMessage
 from offsetfs.protocol.records import PartitionsSchema, TransactionLogKey, TransactionLogValue
-from offsetfs.storage.coordinators.changes_replay import ChangesReplay
+from offsetfs.storage.coordinators.changes_replay import ChangesReplay, UnreadableRecord
 from offsetfs.storage.coordinators.coordinator_topic import partition_of_key
 from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.errors import InvalidName
@@ -112,15 +112,18 @@ def transaction_value(transaction: Transaction) -> bytes:
 
 
 def transaction_change_of(record: Record) -> TransactionChange:
-    """Return what a record changes; ValueError with the reason for one of an unknown type or version."""
+    """Return what a record changes; ValueError with the reason for one of an unknown type, which is left out.
+
+    `UnreadableRecord` for one of an unknown version, or damaged.
+    """
     try:
-        kind = _SHORT.unpack_from(record.key or b"")[0]
-        if kind != _KEY_TYPE:
-            raise InvalidMessage("the type is unknown")
+        is_known = _SHORT.unpack_from(record.key or b"")[0] == _KEY_TYPE
+        if not is_known:
+            raise ValueError("a record of a transactional id: the type is unknown")
         key: TransactionLogKey = codec.reader("TransactionLogKey", 0)(memoryview(record.key or b""), _SHORT.size)[0]
         return TransactionChange(key.transactional_id, None if record.value is None else _transaction(record.value))
     except (InvalidMessage, InvalidName, error) as reason:
-        raise ValueError(f"a record of a transactional id: {reason}") from None
+        raise UnreadableRecord(f"a record of a transactional id: {reason}") from None
 
 
 def _transaction(data: bytes) -> Transaction | None:

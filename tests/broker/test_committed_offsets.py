@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -255,6 +255,42 @@ async def test_groups_of_a_damaged_partition_get_an_error_and_the_others_are_ser
         assert joined.error_code == ErrorCode.NONE
     finally:
         opened.close()
+
+
+UNREADABLE = {
+    "commit": (commit_key("g", T), b"\0\5" + bytes(40)),
+    "commit that ends too early": (commit_key("g", T), b"\0\3" + bytes(4)),
+    "classic group": (key(2, "g"), b"\0\5" + bytes(40)),
+    "consumer group": (key(3, "g"), b"\0\1" + bytes(40)),
+    "consumer group that ends too early": (key(3, "g"), b"\0\0"),
+    "share group": (key(11, "g"), b"\0\1" + bytes(40)),
+    "streams group": (key(17, "g"), b"\0\1" + bytes(40)),
+    "key": (b"\0\1\0", b"\0\3" + bytes(40)),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+@pytest.mark.expect_log("not available until it can be read again")
+async def test_a_group_record_of_an_unknown_version_makes_its_partition_unavailable(
+    groups: Groups, directory: LogDirectory, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    """As in Kafka, whose coordinator does not load it. Once the older commit was served."""
+    assert await groups.commit(3) == ErrorCode.NONE
+    home_of(directory).append(sealed_records([(*UNREADABLE[name], (), 1000)]))
+    for each in (groups, Groups(directory)):
+        assert await each.committed() == -ErrorCode.NOT_COORDINATOR
+        assert await each.commit(4) == ErrorCode.NOT_COORDINATOR
+    assert "a record" in caplog.text
+
+
+async def test_a_group_record_of_an_unknown_type_is_left_out(
+    groups: Groups, directory: LogDirectory, expect_log: Callable[[str], None]
+) -> None:
+    """As in Kafka: it may be left over from an upgrade that was taken back."""
+    expect_log("a record of the unknown type 99")
+    assert await groups.commit(3) == ErrorCode.NONE
+    home_of(directory).append(sealed_records([(key(99, "g"), b"\0\0" + bytes(40), (), 1000)]))
+    assert await groups.committed() == await Groups(directory).committed() == 3
 
 
 # --- groups of the newer protocols, which a Kafka broker has left

@@ -302,3 +302,15 @@ async def test_a_new_topic_leaves_the_known_leader_epochs(
     topics.all()
     epochs[again] = 0
     assert (topics.leader_epoch(again), topics.leader_epoch(kept), read[2:]) == (0, 3, [again])
+
+
+async def test_settings_of_a_broker_can_be_read_and_not_changed(running: Running) -> None:
+    described = m.DescribeConfigsRequest(resources=[m.DescribeConfigsResource(4, "1")])
+    (found,) = (await running.send(32, "DescribeConfigs", 4, described)).results
+    assert found.error_code == 0 and found.configs
+    config = m.IncrementalAlterConfigsRequestAlterableConfig("log.retention.ms", 0, "9")
+    resource = m.IncrementalAlterConfigsRequestAlterConfigsResource(4, "1", [config])
+    request = m.IncrementalAlterConfigsRequest(resources=[resource])
+    (refused,) = (await running.send(44, "IncrementalAlterConfigs", 1, request)).responses
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert refused.error_message == "settings of a broker can be read, not changed; change its file and start it again"

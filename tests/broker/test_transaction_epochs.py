@@ -61,9 +61,13 @@ async def test_the_feature_is_announced(running: Running) -> None:
     """Java's producer reads it from version 3 of ApiVersions."""
     found = await running.send(18, "ApiVersions", 4, m.ApiVersionsRequest("test", "1"))
     assert [(each.name, each.min_version, each.max_version) for each in found.supported_features] == [
-        ("transaction.version", 0, 2)
+        ("group.version", 0, 1),
+        ("transaction.version", 0, 2),
     ]
-    assert [(each.name, each.max_version_level) for each in found.finalized_features] == [("transaction.version", 2)]
+    assert [(each.name, each.max_version_level) for each in found.finalized_features] == [
+        ("group.version", 1),
+        ("transaction.version", 2),
+    ]
     assert found.finalized_features_epoch >= 0
     assert (await running.send(18, "ApiVersions", 2, m.ApiVersionsRequest())).finalized_features == []
 

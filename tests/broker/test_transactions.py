@@ -37,6 +37,7 @@ from offsetfs.storage.coordinators import (
     transaction_key,
     transaction_value,
 )
+from offsetfs.storage.coordinators.changes_replay import UnreadableRecord
 from offsetfs.storage.coordinators.transaction_records import transaction_change_of
 from offsetfs.storage.units import Offset, Timestamp
 
@@ -616,8 +617,10 @@ def test_a_broker_with_transaction_version_2_has_stored_the_next_producer_id() -
     ids=["no key", "half a type", "another type", "another version", "half a value"],
 )
 def test_records_that_no_coordinator_has_written_are_named(key: bytes | None, value: bytes) -> None:
-    with pytest.raises(ValueError, match="a record of a transactional id"):
+    """With one of another type the others count; without one that cannot be read they must not."""
+    with pytest.raises(ValueError, match="a record of a transactional id") as refused:
         transaction_change_of(record(key, value))
+    assert isinstance(refused.value, UnreadableRecord) == (key != b"\0\1\0\1x")
 
 
 # --- damage

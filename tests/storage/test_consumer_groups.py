@@ -211,6 +211,26 @@ def test_a_log_of_a_broker_with_a_tombstone_in_a_transaction(tmp_path: Path, is_
     assert offsets(groups, b"c") is None and offsets(groups, b"a") == {"t-0": 15}
 
 
+def test_a_commit_of_an_unknown_version_replaces_the_one_before_and_is_named(
+    log: Log, groups: ConsumerGroups, said: list[str]
+) -> None:
+    """Once the older commit was shown. The latest one counts, and no broker of a known version can read it."""
+    log.append(batch((key(b"g"), value(1)), (key(b"g", partition=1), value(2))))
+    log.append(batch((key(b"g"), value(3)), producer_id=1))
+    log.append(batch((key(b"g"), value(4, 5))))
+    log.append(marker(1, COMMIT))  # of an older commit
+    assert offsets(groups) == {"orders-1": 2} and "version 5" in said[0]
+    assert groups.state(b"g") == {
+        "type": None,
+        "state": None,
+        "unreadable": ["the commit at offset 3 of __consumer_offsets"],
+    }
+    log.append(batch((key(b"g", partition=1), None)))
+    assert offsets(groups) == {} and groups.names() == [b"g"]
+    log.append(batch((key(b"g"), value(6))))
+    assert offsets(groups) == {"orders-0": 6} and groups.state(b"g") is None
+
+
 UNKNOWN: dict[str, tuple[bytes | None, bytes | None, str]] = {
     "type": (key(b"g", kind=77), value(1), "type 77"),
     "version": (key(b"g"), value(1, 5), "version 5"),
