@@ -48,7 +48,7 @@ DESCRIBED_PARTITIONS_MAX = 2000
 _BROKERS, _CONTROLLERS = 1, 2
 
 _FEATURES = {"group.version": 1, "transaction.version": 2}
-"""The features of a cluster that clients ask for, with their levels: groups as of KIP-848, transactions as of KIP-890."""
+"""The features of a cluster that clients ask for, with their levels: groups of KIP-848, transactions of KIP-890."""
 
 _FEATURES_EPOCH = 1  # it would rise with each change of the levels
 

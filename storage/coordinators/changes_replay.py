@@ -1,8 +1,8 @@
 """The replay of one partition of a coordinator's topic for the coordinator itself.
 
 A coordinator must not answer from a part of the records: a consumer without its commit begins elsewhere, and a
-transaction that is missing is never ended. So damage is an error here, while `ConsumerGroups` reports it and goes on; so
-is a record of an unknown version, which a later broker wrote: what it replaced counts no longer. Records of unknown
+transaction that is missing is never ended. So damage is an error here, while `ConsumerGroups` reports it and goes on.
+So is a record of an unknown version, which a later broker wrote: what it replaced counts no longer. Records of unknown
 types are left out with a reason in the log. Follows CoordinatorLoaderImpl and CoordinatorRecordSerde.
 
 One thread at a time.

@@ -139,7 +139,7 @@ def change_of(record: Record) -> Change:
 
 
 def _check_version(kind: int, data: bytes | None) -> None:
-    """InvalidMessage for a record of a newer protocol of an unknown version. What else is in it is read by its users."""
+    """InvalidMessage for a record of a newer protocol of an unknown version. Its users read the rest."""
     schemas = record_schemas(OFFSETS_TOPIC).get(kind)
     if schemas is not None and data is not None:
         version = _SHORT.unpack_from(data)[0]
