@@ -179,7 +179,7 @@ def test_unknown_users_look_as_those_that_exist() -> None:
     found = [seen(f"user-{number}", unknown_users) for number in range(400)]
     counts = Counter((len(salt), iterations) for salt, iterations in found)
     assert set(counts) == {(16, 16384), (32, 4096)} and 15 < counts[16, 16384] < 80  # of 400, one in ten
-    assert seen("bob", unknown_users, SHA_512)[1] == ITERATIONS_MIN  # nobody has one
+    assert seen("bob", unknown_users, SHA_512)[1] == ITERATIONS_MIN  # no user has one
 
 
 @pytest.mark.parametrize(
