@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import metadata_records
 import pytest
 import trio
 from changed_responses import change_responses
 from keyed_logs import Keyed, keyed
+from metadata_records import MetadataDirectory
 from replicated_logs import TIME, add, add_transaction
 from running_broker import Running
 
@@ -139,6 +143,23 @@ async def test_log_append_time_is_set_when_the_records_are_there(
     await restored(running, source)
     assert [time for *_, time in shown(cluster.log(ORDERS))][-1] == TIME + 22
     assert cluster.settings_of("orders")["message.timestamp.type"] == "LogAppendTime"
+
+
+async def test_a_topic_of_a_broker_has_the_settings_of_its_metadata_log(
+    running: Running, cluster: LogDirectory, source: LogDirectory
+) -> None:
+    for name in ("orders", "users"):
+        log = source.create_partition(TopicPartition(name, 0))
+        add(log, 0, b"a", timestamp_type="LogAppendTime")
+    source.close()
+    metadata = MetadataDirectory(Path(source.path))
+    metadata.append(metadata_records.topics(orders=[1], users=[1]))
+    kept = {"message.timestamp.type": "LogAppendTime", "retention.ms": "-1"}
+    metadata.append([metadata_records.setting(metadata_records.TOPIC, "orders", *each) for each in kept.items()])
+    with closing(LogDirectory.open(source.path, read_only=True)) as opened:
+        await restored(running, opened)
+    assert cluster.settings_of("orders") == kept and cluster.settings_of("users") == {}
+    assert [time for *_, time in shown(cluster.log(ORDERS))] == [TIME]
 
 
 async def test_a_topic_that_would_replace_the_times_is_refused(
