@@ -28,7 +28,7 @@ import duckdb
 from offsetfs.sql.file_access import FileAccess, FileRefused
 from offsetfs.sql.offsets_table import OffsetsTable
 from offsetfs.sql.topic_table import Scan, ScanContext, TopicTable
-from offsetfs.storage import LogDirectory
+from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import OFFSETS_TOPIC
 from offsetfs.storage.errors import StorageError
 
@@ -112,6 +112,8 @@ class SqlSession:
             is_committed_only=isolation == "read_committed",
             damage=self.damage if skips_damage else None,
         )
+        self.notes: Mapping[TopicPartition, str] = self._context.notes
+        """What the partitions that were scanned lack: records that are only in remote storage."""
         try:
             self._files = FileAccess(directory.path, files)
         except FileRefused as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -62,6 +62,8 @@ class ScanContext:
     """Where scans are noted, if they are."""
     damage: list[StorageError] | None = None
     """Where the errors of batches that cannot be read are collected; None: the first one ends the scan."""
+    notes: dict[TopicPartition, str] = field(default_factory=dict)
+    """What the scanned partitions lack: records that are only in remote storage."""
     failure: Exception | None = None
     """What ended a scan: DuckDB passes on its text only."""
     on_progress: Callable[[int, int], None] | None = None
@@ -176,7 +178,8 @@ class TopicTable(ds.Dataset):
 
     def _views(self) -> list[tuple[TopicPartition, LogView]]:
         """Return the partitions as they are now, also beside another writer."""
-        directory, views = self._context.directory, []
+        context, views = self._context, list[tuple[TopicPartition, LogView]]()
+        directory = context.directory
         for name in directory.partitions():
             if name.topic != self._topic:
                 continue
@@ -184,9 +187,11 @@ class TopicTable(ds.Dataset):
             log.refresh()
             if log.is_gone:
                 log = directory.log(name)
+            if log.remote_note is not None:
+                context.notes[name] = log.remote_note
             # A search by time steps over what it cannot read, and that may hold what the condition asks for.
             on_damage = self._on_damage() or _raise
-            views.append((name, LogView(log, is_committed_only=self._context.is_committed_only, on_damage=on_damage)))
+            views.append((name, LogView(log, is_committed_only=context.is_committed_only, on_damage=on_damage)))
         return views
 
     def _on_damage(self) -> Callable[[StorageError], None] | None:

@@ -56,14 +56,32 @@ Entry = TypeVar("Entry")
 # --- offset and epoch checkpoints ------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class OffsetEntries:
+    """The content of an offset checkpoint: the offsets, and the lines that are none here, to be written as they are."""
+
+    offsets: dict[TopicPartition, int]
+    foreign: tuple[str, ...] = ()
+
+
 def read_offsets(path: str) -> dict[TopicPartition, int]:
     """Return the offset of each partition in an offset checkpoint; empty when the file is missing or empty."""
     return dict(_read_entries(path, _parse_offset))
 
 
-def write_offsets(path: str, offsets: Mapping[TopicPartition, int]) -> None:
+def read_offset_entries(path: str) -> OffsetEntries:
+    """Return all lines of an offset checkpoint. `InvalidCheckpoint` only if their number or the version is wrong."""
+    entries = _read_entries(path, _offset_or_line)
+    return OffsetEntries(
+        dict(entry for entry in entries if not isinstance(entry, str)),
+        tuple(entry for entry in entries if isinstance(entry, str)),
+    )
+
+
+def write_offsets(path: str, offsets: Mapping[TopicPartition, int], foreign: Iterable[str] = ()) -> None:
     """Replace an offset checkpoint, in the order of topic and partition. On disk after return."""
-    _write_entries(path, (f"{p.topic} {p.partition} {offset}" for p, offset in sorted(offsets.items())))
+    lines = (f"{p.topic} {p.partition} {offset}" for p, offset in sorted(offsets.items()))
+    _write_entries(path, (*lines, *foreign))
 
 
 def read_epochs(path: str) -> list[tuple[int, int]]:
@@ -80,13 +98,20 @@ def write_epochs(path: str, epochs: Iterable[tuple[int, int]], *, sync_name: boo
     _write_entries(path, (f"{epoch} {start}" for epoch, start in epochs), sync_name=sync_name)
 
 
-def _parse_offset(fields: list[str]) -> tuple[TopicPartition, int]:
-    topic, partition, offset = fields
+def _parse_offset(line: str) -> tuple[TopicPartition, int]:
+    topic, partition, offset = line.split()
     return TopicPartition(topic, _number(partition, OFFSET_MAX)), _number(offset, OFFSET_MAX)
 
 
-def _parse_epoch(fields: list[str]) -> tuple[int, int]:
-    epoch, start = fields
+def _offset_or_line(line: str) -> tuple[TopicPartition, int] | str:
+    try:
+        return _parse_offset(line)
+    except (ValueError, InvalidName):
+        return line
+
+
+def _parse_epoch(line: str) -> tuple[int, int]:
+    epoch, start = line.split()
     return _number(epoch, _EPOCH_MAX), _number(start, OFFSET_MAX)
 
 
@@ -96,7 +121,7 @@ def _number(text: str, high: int) -> int:
     return int(text)
 
 
-def _read_entries(path: str, parse: Callable[[list[str]], Entry]) -> list[Entry]:
+def _read_entries(path: str, parse: Callable[[str], Entry]) -> list[Entry]:
     """Return the parsed entries after a version line and a count line, which must agree with what follows."""
     lines = _read_lines(path)
     if not lines:
@@ -116,9 +141,9 @@ def _read_entries(path: str, parse: Callable[[list[str]], Entry]) -> list[Entry]
     return [_parse_line(path, number, line, parse) for number, line in enumerate(lines[2:], start=3)]
 
 
-def _parse_line(path: str, number: int, line: str, parse: Callable[[list[str]], Entry]) -> Entry:
+def _parse_line(path: str, number: int, line: str, parse: Callable[[str], Entry]) -> Entry:
     try:
-        return parse(line.split())
+        return parse(line)
     except (ValueError, InvalidName) as error:
         raise InvalidCheckpoint(f"line {number}: {line[:300]!r}: {error}", path=path) from None
 

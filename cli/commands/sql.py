@@ -137,6 +137,8 @@ def command(
             else:
                 with _ending_at_sigterm():
                     _run_all(session, text, parameters, output_format, output)
+            for partition, note in session.notes.items():
+                click.echo(f"offsetfs sql: {partition}: {note}", err=True)
             for each in session.damage:
                 click.echo(f"offsetfs sql: left out: {printable(sentence(each))}", err=True)
             return WRONG_CALL if session.damage else DONE

@@ -185,6 +185,7 @@ def _partition(directory: LogDirectories, partition: TopicPartition, met: list[d
     return {
         **answer,
         "log_start_offset": log.log_start_offset,
+        "remote_storage": log.remote_note,
         "next_offset": log.log_end_offset(),
         "high_watermark": log.high_watermark,
         "size_bytes": log.size_bytes,
@@ -225,7 +226,8 @@ def _partition_lines(partitions: list[dict[str, Any]], shows_all: bool) -> list[
     for each in partitions:
         topics.setdefault(each["topic"], []).append(each)
     rows = [_topic_row(topic, found) for topic, found in topics.items()]
-    damaged = [_row(each) for each in partitions if any(each.get(key) for key in ("error", "damage", "cut"))]
+    shown = ("error", "damage", "cut", "remote_storage")
+    damaged = [_row(each) for each in partitions if any(each.get(key) for key in shown)]
     lines = _columns([("TOPIC", *_HEADINGS), *rows[:PARTITIONS_SHOWN], *damaged])
     return [*lines, f"{counted(len(partitions), 'partition')} of {counted(len(topics), 'topic')}; --all shows each"]
 
@@ -281,7 +283,8 @@ def _row(partition: dict[str, Any], shows_compaction: bool = False) -> tuple[str
     numbers = (str(partition[key]) for key in ("log_start_offset", "next_offset", "size_bytes", "segments"))
     kept = [f"a recovery cut {name} (offsetfs dump reads it)" for name in partition["cut"]]
     compaction = [_compaction_text(partition["compaction"])] if shows_compaction and partition["compaction"] else []
-    notes = [*partition["damage"], *kept, *_mirror_notes(partition.get("mirror")), *compaction]
+    remote = [partition["remote_storage"]] if partition.get("remote_storage") else []
+    notes = [*partition["damage"], *remote, *kept, *_mirror_notes(partition.get("mirror")), *compaction]
     return (name, *numbers, "; ".join(notes))
 
 

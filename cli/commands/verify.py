@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from offsetfs.cli.terminal.findings import found
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.directory import split_paths
-from offsetfs.storage.errors import InvalidName, NotALogDirectory, UnknownPartition, counted, sentence
+from offsetfs.storage.errors import InvalidName, NotALogDirectory, StorageError, UnknownPartition, counted, sentence
 from offsetfs.storage.segments import parse_segment_name
 from offsetfs.storage.verify import DAMAGE, NOTICE, Finding
 
@@ -85,7 +86,10 @@ def command(paths: tuple[str, ...], as_json: bool, strict: bool, inflate_max: in
         raise Failure(str(error), SYSTEM) from error
     except OSError as error:  # 1, the code of a missing permission elsewhere, means damage here
         raise Failure(printable(sentence(error)), SYSTEM) from error
-    summary = _Summary(tally, severities[DAMAGE], severities[NOTICE], time.monotonic() - begun)
+    remote = {str(partition): note for partition, note in _remote_notes(wanted)}
+    for name, note in ({} if as_json else remote).items():
+        click.echo(f"{name}: {note}")
+    summary = _Summary(tally, severities[DAMAGE], severities[NOTICE], time.monotonic() - begun, remote)
     click.echo(summary.as_json() if as_json else str(summary))
     return FINDINGS if summary.damage or (strict and summary.notices) else DONE
 
@@ -144,6 +148,22 @@ def _verify(wanted: Selection, report: Callable[[Finding], None], inflated_bytes
             )
             total += verification.run()
     return total
+
+
+def _remote_notes(wanted: Selection) -> Iterator[tuple[TopicPartition, str]]:
+    """Yield the partitions with records that are only in remote storage, each with a sentence on them."""
+    from offsetfs.storage import LogDirectory
+
+    for path, partitions in wanted.items():
+        # A directory that cannot be opened has findings, or is reported already.
+        with (
+            contextlib.suppress(StorageError, OSError),
+            contextlib.closing(LogDirectory.open(path, read_only=True)) as directory,
+        ):
+            for partition in directory.partitions() if partitions is None else partitions:
+                note = directory.remote_note(partition)
+                if note is not None:
+                    yield partition, note
 
 
 def selection(paths: tuple[str, ...]) -> Selection:
@@ -219,10 +239,11 @@ class _Summary:
     damage: int
     notices: int
     seconds: float
+    remote: Mapping[str, str]
 
     def __str__(self) -> str:
         return f"{self.tally} in {self.seconds:.1f} s: {found(self.damage, self.notices)}"
 
     def as_json(self) -> str:
         fields = {"kind": "summary", "damage": self.damage, "notices": self.notices, "seconds": round(self.seconds, 3)}
-        return json.dumps({**fields, **self.tally.fields()})
+        return json.dumps({**fields, **self.tally.fields(), "remote_storage": dict(self.remote)})

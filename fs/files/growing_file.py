@@ -34,6 +34,7 @@ from offsetfs.fs.naming.tree_table import KIND_SHIFT, Kind
 from offsetfs.fs.nodes import Opened, Opening
 from offsetfs.fs.options import EIO
 from offsetfs.fs.partitions import MountedPartition
+from offsetfs.fs.reporting.error_log import Fault
 from offsetfs.storage.segments import Segment
 from offsetfs.storage.views import LineIndex, PartitionView, SkippedBatch, ViewFormat
 
@@ -62,6 +63,7 @@ class GrowingFile:
         self._partition = partition
         self._kind = kind
         self.view_format = view_format
+        self._is_head_reported = False
         self._generation = 0
         self._views: dict[int, PartitionView] = {}
         self._readers: dict[int, int] = {}
@@ -184,6 +186,7 @@ class GrowingFile:
 
     async def open(self, number: int, opening: Opening) -> Opened:
         view = self._view(number)
+        self._report_remote_head()
         self._readers[number] = self._readers.get(number, 0) + 1
         fails = self._mount.options.damage == EIO
         inode = self._partition.inode(self._kind, number)
@@ -191,6 +194,14 @@ class GrowingFile:
         handle = ViewHandle(self._mount, view, inode, self._closed, fails_at_damage=fails, polls=polls)
         # Past the page cache: readers got zeros in place of records that had just come (decision 23).
         return Opened(handle, direct=True)
+
+    def _report_remote_head(self) -> None:
+        """Report records that the view does not have, once: a reader of the whole log would take it for complete."""
+        note = self._partition.log.remote_note
+        if note is not None and not self._is_head_reported:
+            self._is_head_reported = True
+            path = f"{self._partition.name}/{self.view_format.name}"
+            self._mount.error_log.report(Fault(None, "open", path, note, "a consumer of the cluster reads them"))
 
     def _closed(self, inode: int) -> None:
         number = unpack(inode).number

@@ -170,6 +170,7 @@ def describe(view: LogView, *, nowait: bool = False) -> dict[str, object]:
         "topic": log.partition.topic,
         "partition": log.partition.partition,
         "log_start_offset": log.log_start_offset,
+        "remote_start_offset": log.remote_start_offset,
         "next_offset": log.log_end_offset(),
         "high_watermark": log.high_watermark,
         "last_stable_offset": log.last_stable_offset(nowait=nowait),

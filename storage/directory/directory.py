@@ -43,10 +43,11 @@ from offsetfs.storage.errors import (
     UnknownPartition,
 )
 from offsetfs.storage.lock import DirectoryLock, holder
-from offsetfs.storage.names import METADATA_TOPIC, TopicPartition
+from offsetfs.storage.names import METADATA_TOPIC, TopicPartition, parse_segment_name
 from offsetfs.storage.partition.damage_registry import OnDamage
 from offsetfs.storage.partition.log import Damage, Log
 from offsetfs.storage.partition.log_context import LogContext
+from offsetfs.storage.partition.log_values import remote_note
 from offsetfs.storage.recovery.log_loader import OpenOptions, open_log
 from offsetfs.storage.recovery.recover_all import OnRecovery, bytes_to_verify, recover_all
 from offsetfs.storage.recovery.recovery import OnBytes
@@ -409,6 +410,7 @@ class LogDirectory:
             recovery_point=self._checkpoints.recovery_point(partition),
             has_recovery_point=self._checkpoints.has_recovery_point(partition),
             log_start=lambda: self._checkpoints.log_start(partition),
+            remote_start=functools.partial(self._remote_start, partition),
             high_watermark=lambda: self._high_watermark(partition),
             clean=self._mark.was_present,
             read_only=self.read_only or partition.topic == METADATA_TOPIC,
@@ -420,6 +422,22 @@ class LogDirectory:
             on_bytes=on_bytes,
             context=self._context_of(partition),
         )
+
+    def _remote_start(self, partition: TopicPartition, first_offset: int) -> int | None:
+        """Return where a log begins that its broker keeps in remote storage, too; else None. See `LogParts`."""
+        is_tiered, start = self._settings.is_tiered(partition.topic), self._checkpoints.log_start_entry(partition)
+        if is_tiered:
+            return min(start or 0, first_offset)
+        # Without the settings: a broker writes a start below the first segment for such logs alone.
+        return start if is_tiered is None and start is not None and start < first_offset else None
+
+    def remote_note(self, partition: TopicPartition) -> str | None:
+        """Return a sentence on the records that are only in remote storage, without opening the log; None if there are
+        none. OSError if the partition is gone.
+        """
+        parsed = map(parse_segment_name, files.names(self._file(str(partition))))
+        first = min((each[0] for each in parsed if each is not None and each[1] == ".log"), default=0)
+        return remote_note(self._remote_start(partition, first), first)
 
     def _high_watermark(self, partition: TopicPartition) -> int | None:
         """Return the checkpointed high watermark of a partition with followers; None for partitions that end at the log
@@ -675,7 +693,7 @@ class LogDirectory:
         if self.read_only:
             raise ReadOnlyLog("opened for reading", path=self.path)
         self._mark.before_change()
-        self._checkpoints.set_cleaner_offsets(offsets, set(self.partitions()))
+        self._checkpoints.set_cleaner_offsets(offsets)
 
     def close_idle_files(self) -> bool:
         """Close files that can be reopened on demand; return whether there were any. Never waits.

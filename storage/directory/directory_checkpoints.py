@@ -8,7 +8,9 @@
 
 A log start only rises. It is durable before a log uses it, and before any file below it is removed. As in Kafka, an
 unreadable checkpoint costs time but no records: recovery points are 0 then, log starts come from the first segment, and
-compaction starts from the beginning. Follows LogManager and LogCleanerManager. Thread-safe.
+compaction starts from the beginning; the file is kept under another name. All other lines stay as they are: a log start
+below the first segment is that of a log in remote storage (KIP-405), and what is no entry here may be one of a later
+Kafka. Follows LogManager and LogCleanerManager. Thread-safe.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 
 LOG_START_CHECK_S = 1.0
+DAMAGED = ".damaged"
+"""The suffix of an unreadable checkpoint that was replaced."""
 HIGH_WATERMARK_CHECK_S = 0.1
 """A broker writes its high watermarks every five seconds by default."""
 
@@ -48,18 +52,29 @@ class DirectoryCheckpoints:
         self._next_high_watermark_check = 0.0
         self._changed: dict[str, int] = {}
         self._doubtful = set[str]()  # files whose last write failed: on disk is the old content or that of the write
+        self._foreign: dict[str, tuple[str, ...]] = {}  # the lines of each file that are no entries here
+        self._unreadable = set[str]()
+        self._moved = set[TopicPartition]()  # whose log start was changed here
         self._offsets = {name: self._read(name) for name in (RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS)}
 
     def _read(self, name: str) -> Offsets:
         try:
-            return checkpoint.read_offsets(os.path.join(self._path, name))
+            entries = checkpoint.read_offset_entries(os.path.join(self._path, name))
         except InvalidCheckpoint:
+            self._unreadable.add(name)
             return {}
+        self._unreadable.discard(name)
+        self._foreign[name] = entries.foreign
+        return entries.offsets
 
     def _write(self, name: str, offsets: Offsets) -> None:
+        path = os.path.join(self._path, name)
         self._saved = None
         self._doubtful.add(name)
-        checkpoint.write_offsets(os.path.join(self._path, name), offsets)
+        if name in self._unreadable:
+            files.rename(path, path + DAMAGED)
+            self._unreadable.discard(name)
+        checkpoint.write_offsets(path, offsets, self._foreign.get(name, ()))
         self._doubtful.discard(name)
 
     def _change(self, name: str, offsets: Offsets) -> None:
@@ -82,6 +97,10 @@ class DirectoryCheckpoints:
 
     def log_start(self, partition: TopicPartition) -> int:
         """Return the log start on disk, 0 without an entry."""
+        return self.log_start_entry(partition) or 0
+
+    def log_start_entry(self, partition: TopicPartition) -> int | None:
+        """Return the log start on disk, None without an entry."""
         if self._read_only:
             recorded = files.recorded_log_start(os.path.join(self._path, str(partition)))
             if recorded is not None:
@@ -89,7 +108,7 @@ class DirectoryCheckpoints:
         if self._read_only and self._clock.monotonic() >= self._next_look_at_starts:
             self._next_look_at_starts = self._clock.monotonic() + LOG_START_CHECK_S
             self._reload(LOG_STARTS)
-        return self._offsets[LOG_STARTS].get(partition, 0)
+        return self._offsets[LOG_STARTS].get(partition)
 
     def _reload(self, name: str) -> None:
         """Read the file again if a broker changed it: it does so every minute, and when it deletes records or
@@ -138,8 +157,11 @@ class DirectoryCheckpoints:
             self._saved = points, starts, synced
 
     def _log_starts_to_write(self, logs: Iterable[Log]) -> Offsets:
-        """Return the log starts that differ from the first segment's base offset. Kafka writes only those."""
-        plain = {log.partition: log.snapshot().first.base_offset for log in logs}
+        """Return the log starts without those that were raised here to the base offset of the first segment.
+
+        Kafka does not write those, except for logs in remote storage, whose entries are never changed here.
+        """
+        plain = {log.partition: log.snapshot().first.base_offset for log in logs if log.partition in self._moved}
         return {p: start for p, start in self._offsets[LOG_STARTS].items() if start > plain.get(p, -1)}
 
     def raise_log_starts(self, starts: Mapping[TopicPartition, int]) -> None:
@@ -152,6 +174,7 @@ class DirectoryCheckpoints:
             points = self._offsets[RECOVERY_POINTS]
             synced = {p: start for p, start in raised.items() if start > points.get(p, 0)}
             self._change(RECOVERY_POINTS, points | synced)
+            self._moved |= raised.keys()
             self._change(LOG_STARTS, self._offsets[LOG_STARTS] | raised)
 
     def raise_recovery_point(self, partition: TopicPartition, offset: int) -> None:
@@ -177,18 +200,16 @@ class DirectoryCheckpoints:
         A cleaner offset becomes `offset`: without an entry the topic would count as one that was never compacted.
         """
         with self._lock:
+            self._moved.add(partition)
             for name in (LOG_STARTS, RECOVERY_POINTS):
                 self._change(name, self._offsets[name] | {partition: offset})
             if partition in self._offsets[CLEANER_OFFSETS]:
                 self._change(CLEANER_OFFSETS, self._offsets[CLEANER_OFFSETS] | {partition: offset})
 
-    def set_cleaner_offsets(
-        self, offsets: Mapping[TopicPartition, int | None], existing: Collection[TopicPartition]
-    ) -> None:
-        """Set where the next compactions begin (None: at the beginning), and drop entries of deleted partitions."""
+    def set_cleaner_offsets(self, offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Set where the next compactions begin (None: at the beginning)."""
         with self._lock:
-            known = self._offsets[CLEANER_OFFSETS]
-            kept = {p: offset for p, offset in known.items() if p in existing and p not in offsets}
+            kept = _without(self._offsets[CLEANER_OFFSETS], offsets.keys())
             self._change(CLEANER_OFFSETS, kept | {p: offset for p, offset in offsets.items() if offset is not None})
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:

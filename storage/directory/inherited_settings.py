@@ -26,6 +26,7 @@ from offsetfs.storage.settings.config import DEFAULTS, TOPIC_SETTING_NAMES, LogC
 from offsetfs.storage.settings.directory_config import DIRECTORY_SETTING_NAMES
 from offsetfs.storage.settings.topic_settings import InheritedConfig
 
+REMOTE_STORAGE = "remote.storage.enable"
 _RETENTION, _POLICY = "retention.ms", "cleanup.policy"
 
 
@@ -42,6 +43,8 @@ class SettingLayers:
     """The topics' settings in the metadata log. Contains every topic of the cluster."""
     doubtful: frozenset[str] = frozenset()
     """Topics with a setting that is unknown or illegal here."""
+    tiered: frozenset[str] = frozenset()
+    """Topics that the broker keeps in remote storage, too."""
     problems: tuple[str, ...] = ()
 
     def inherited(self) -> InheritedConfig:
@@ -108,6 +111,13 @@ class InheritedSettings:
         # Kafka's default of seven days must not delete a topic that the broker keeps forever (decisions 8 and 26).
         return self._is_broker_known or _RETENTION in own or own.get(_POLICY) == "compact"
 
+    def is_tiered(self, topic: str) -> bool | None:
+        """Return whether the broker keeps the topic in remote storage, too (KIP-405); None if that is unknown."""
+        if topic in self.layers.tiered:
+            return True
+        is_known = self._metadata is not None and self._metadata.problem is None and topic in self.layers.cluster
+        return False if is_known else None
+
     def names_set(self, topic: str) -> Collection[str]:
         """Return the names of the topic settings that a layer sets."""
         layers = self.layers
@@ -118,12 +128,23 @@ class InheritedSettings:
         dynamic = _legal_of_broker(image.broker_settings(self._node_id), problems)
         resolved = resolve_broker_settings(self._broker | dynamic)
         given = {name: value for name, value in dynamic.items() if name in DIRECTORY_SETTING_NAMES}
-        cluster, doubtful = dict[str, Mapping[str, str]](), set[str]()
+        cluster, doubtful, tiered = dict[str, Mapping[str, str]](), set[str](), set[str]()
         for topic in image.topics():
-            cluster[topic], is_whole = _legal_of_topic(topic, image.topic_settings(topic), problems)
+            settings = dict(image.topic_settings(topic))
+            if settings.pop(REMOTE_STORAGE, "").strip().lower() == "true":
+                tiered.add(topic)
+            cluster[topic], is_whole = _legal_of_topic(topic, settings, problems)
             if not is_whole:
                 doubtful.add(topic)
-        return SettingLayers(resolved.topic_defaults, given, self._given, cluster, frozenset(doubtful), tuple(problems))
+        return SettingLayers(
+            resolved.topic_defaults,
+            given,
+            self._given,
+            cluster,
+            doubtful=frozenset(doubtful),
+            tiered=frozenset(tiered),
+            problems=tuple(problems),
+        )
 
 
 def setting_layers(

@@ -54,6 +54,10 @@ class LiveSettings:
         """Whether the settings of the topic could be read."""
         return self._topics.is_known(topic)
 
+    def is_tiered(self, topic: str) -> bool | None:
+        """Return whether the broker keeps the topic in remote storage, too; None if that is unknown."""
+        return self._inherited.is_tiered(topic)
+
     def is_compacted(self, partition: TopicPartition) -> bool:
         """Return whether a partition is compacted: by its settings, or because a broker's cleaner has compacted it."""
         is_told = "cleanup.policy" in self._names_set(partition.topic)

@@ -47,7 +47,7 @@ from offsetfs.storage.partition.log_producers import LogProducers
 from offsetfs.storage.partition.log_state import LogState
 from offsetfs.storage.partition.log_values import Appended as Appended
 from offsetfs.storage.partition.log_values import Damage as Damage
-from offsetfs.storage.partition.log_values import FollowerProtocol
+from offsetfs.storage.partition.log_values import FollowerProtocol, remote_note
 from offsetfs.storage.partition.producers import ProducerEntry
 from offsetfs.storage.partition.segment_retry import with_retry
 from offsetfs.storage.partition.transactions import Transactions
@@ -84,6 +84,7 @@ class Log:
         self.failure: OSError | None = None
         self.epochs = parts.epochs
         self._producers = LogProducers(parts.load_producers)
+        self._remote_start = parts.remote_start
         self._state = state
         self._lock = threading.Lock()
         self._flush_lock = threading.Lock()
@@ -107,6 +108,19 @@ class Log:
     def log_start_offset(self) -> int:
         """The first readable offset."""
         return self._state.log_start_offset
+
+    @property
+    def remote_start_offset(self) -> int | None:
+        """Where the log begins if its broker keeps it in remote storage, too (KIP-405); else None.
+
+        Records below `log_start_offset` are then in remote storage only, where they cannot be read from here.
+        """
+        return self._remote_start(self._state.segments.first.base_offset)
+
+    @property
+    def remote_note(self) -> str | None:
+        """A sentence on the records that are only in remote storage; None if there are none."""
+        return remote_note(self.remote_start_offset, self.log_start_offset)
 
     @property
     def next_offset(self) -> int:

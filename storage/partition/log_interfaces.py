@@ -30,6 +30,9 @@ class ReadableLog(Protocol):
     def log_start_offset(self) -> int: ...
 
     @property
+    def remote_start_offset(self) -> int | None: ...
+
+    @property
     def next_offset(self) -> int: ...
 
     @property

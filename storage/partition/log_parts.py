@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from offsetfs.storage.partition.epochs import LeaderEpochCache
@@ -25,5 +26,12 @@ class LogParts:
 
     is_compacted: bool = False
     """Whether only the latest record of each key is kept."""
+
+    remote_start: Callable[[int], int | None] = lambda first_offset: None
+    """Called with the first offset of the files; returns where the log begins if its broker keeps it in remote storage,
+    too (KIP-405), else None.
+
+    Only the broker knows what it has copied, so that nothing else may remove records from the start of the log.
+    """
 
     context: LogContext = field(default_factory=LogContext)

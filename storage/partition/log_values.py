@@ -29,6 +29,13 @@ class Appended(NamedTuple):
     timestamp: int
 
 
+def remote_note(start: int | None, first: int) -> str | None:
+    """Return a sentence on the records between `start`, where a log begins, and `first`, where its files begin."""
+    if start is None or start >= first:
+        return None
+    return f"offsets {start} to {first - 1} are only in the remote storage of its broker, which is not read here"
+
+
 class FollowerProtocol(Protocol):
     """Updates a log with the changes of another writer (storage.partition.follower)."""
 

@@ -20,7 +20,8 @@ ALL = -1
 def delete_records(log: ChangeableLog, offset: int) -> int:
     """Raise the log start to `offset` (`ALL`: the log end) and return it; a lower offset changes nothing.
 
-    Raises `PolicyViolation` unless the topic's `cleanup.policy` contains `delete`, `OffsetOutOfRange` beyond the end,
+    Raises `PolicyViolation` unless the topic's `cleanup.policy` contains `delete`, and for a log that is kept in remote
+    storage, too, `OffsetOutOfRange` beyond the end,
     `ReadOnlyLog`, `LogFailed`, OSError.
     """
     if log.read_only:
@@ -28,6 +29,8 @@ def delete_records(log: ChangeableLog, offset: int) -> int:
     if not log.config.is_deleted:
         policy = ",".join(log.config.cleanup_policy) or "empty"
         raise PolicyViolation(f"records are not deleted where cleanup.policy is {policy}", path=log.path)
+    if log.remote_start_offset is not None:
+        raise PolicyViolation("its broker has records of it in remote storage: delete them there", path=log.path)
     start = log.next_offset if offset == ALL else offset
     if not 0 <= start <= log.next_offset:
         raise OffsetOutOfRange(offset, log.log_start_offset, log.next_offset, log.path)

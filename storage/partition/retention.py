@@ -1,6 +1,7 @@
 """Removes old segments: below the log start, by size, by age.
 
-Segments are checked oldest first, and the first one that stays keeps all later ones:
+Segments are checked oldest first, and the first one that stays keeps all later ones. None is removed of a log that its
+broker keeps in remote storage, too; of others:
 
     1. start    the next segment begins at or below the log start           every topic
     2. size     without it the log is still `retention.bytes` long           cleanup.policy with delete
@@ -72,6 +73,8 @@ def expired_segments(log: Log, now_ms: int, *, knows_policy: bool = True) -> Exp
     Costs a look-up in the time index of the first segment that stays, and a scan of the headers after the last entry of
     each expired one.
     """
+    if log.remote_start_offset is not None:
+        return ExpiredSegments((), (), log.log_start_offset)
     segments = log.snapshot().values()
     end = log.next_offset
     reasons = [START] * _count_below(segments, log.log_start_offset)

@@ -20,7 +20,7 @@ import os
 from collections.abc import Sequence
 
 from offsetfs.storage import files
-from offsetfs.storage.errors import CorruptIndex, OffsetOutOfRange, StorageError
+from offsetfs.storage.errors import CorruptIndex, OffsetOutOfRange, PolicyViolation, StorageError
 from offsetfs.storage.names import MAP_SUFFIXES, parse_segment_name, segment_name
 from offsetfs.storage.partition import cut_tail, log_end
 from offsetfs.storage.partition.log_interfaces import ChangeableLog
@@ -47,6 +47,7 @@ def truncate_to(log: ChangeableLog, offset: int) -> bool:
             log.epochs.truncate_from_end(offset, next_offset=log.next_offset)
             return False
         if offset < log.snapshot().first.base_offset:
+            _check_empties(log)
             _empty(log, offset)
         else:
             _cut(log, offset)
@@ -58,7 +59,13 @@ def truncate_fully(log: ChangeableLog, offset: int) -> None:
     if offset < 0:
         raise OffsetOutOfRange(offset, log.log_start_offset, log.next_offset, log.path)
     with log.changing():
+        _check_empties(log)
         _empty(log, offset)
+
+
+def _check_empties(log: ChangeableLog) -> None:
+    if log.remote_start_offset is not None:
+        raise PolicyViolation("its broker has records of it in remote storage: truncate it there", path=log.path)
 
 
 def _cut(log: ChangeableLog, offset: int) -> None:

@@ -51,6 +51,8 @@ class OpenOptions:
     pool: FilePool[SegmentFiles]
     recovery_point: int = 0
     log_start: Callable[[], int] = lambda: 0
+    remote_start: Callable[[int], int | None] = lambda first_offset: None
+    """That of `LogParts`."""
     high_watermark: Callable[[], int | None] = lambda: None
     """For readers: the offset at which the log ends because its broker may truncate later records. None means no bound.
     """
@@ -127,6 +129,7 @@ def _open(partition: TopicPartition, path: str, options: OpenOptions) -> Log:
         read_only=options.read_only,
         unrecovered=options.unrecovered,
         is_compacted=options.is_compacted,
+        remote_start=options.remote_start,
         context=context,
     )
     log = Log(partition, path, options.config, state, parts)
@@ -187,6 +190,7 @@ def _recovered(
             epochs,
             options.recovery_point,
             log_start=options.log_start(),
+            remote_start=options.remote_start(segments.first.base_offset),
             has_gaps=was_split or _may_have_gaps(segments, options, swaps),
             on_bytes=options.on_bytes,
         )

@@ -55,10 +55,11 @@ class Recovery:
         recovery_point: int,
         *,
         log_start: int = 0,
+        remote_start: int | None = None,
         has_gaps: bool = False,
         on_bytes: OnBytes = lambda count: None,
     ) -> None:
-        """Recover `segments`; `log_start` and `recovery_point` come from the checkpoints.
+        """Recover `segments`; `log_start` and `recovery_point` come from the checkpoints, `remote_start` of `LogParts`.
 
         `has_gaps`: compaction may have removed offsets between the segments.
         """
@@ -75,6 +76,7 @@ class Recovery:
         self._epochs = epochs
         self._recovery_point = recovery_point
         self._log_start = log_start
+        self._remote_start = remote_start
         self._has_gaps = has_gaps
         self._on_bytes = on_bytes
         self._directory = segments.first.directory
@@ -102,7 +104,9 @@ class Recovery:
     def _finish(self) -> None:
         """Update the epochs, snapshots and the directory to match the logs."""
         self._epochs.truncate_from_end(self.next_offset, next_offset=self.next_offset)
-        self._epochs.truncate_from_start(max(self._log_start, self.segments.first.base_offset))
+        local_start = max(self._log_start, self.segments.first.base_offset)
+        # A broker finds what it has in remote storage by the epochs of those records.
+        self._epochs.truncate_from_start(local_start if self._remote_start is None else self._remote_start)
         self._save_producers(self.next_offset)
         names = files.names(self._directory)
         present = leftover_files.parse_segment_names(names)

@@ -105,7 +105,7 @@ def test_the_new_start_is_on_disk_and_what_lies_below_was_before(make: Make, mon
     small = make()
     done: list[str] = []
     write, sync = checkpoint.write_offsets, files.File.sync
-    monkeypatch.setattr(checkpoint, "write_offsets", spy(done, lambda p, o: os.path.basename(p), write))
+    monkeypatch.setattr(checkpoint, "write_offsets", spy(done, lambda p, *_: os.path.basename(p), write))
     monkeypatch.setattr(files.File, "sync", spy(done, lambda file: os.path.basename(file.path), sync))
     small.log.delete_records(7)
     assert done.index(f"{0:020d}.log") < done.index(RECOVERY_POINTS) < done.index(LOG_STARTS)

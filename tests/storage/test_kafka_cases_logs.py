@@ -16,6 +16,7 @@ from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import RecordTooLarge
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.producers import ABORT, COMMIT, ProducerState
+from offsetfs.storage.partition.retention import take_out_below_start
 from offsetfs.storage.segments.transaction_index import AbortedTransaction, entries
 
 pytestmark = pytest.mark.unit
@@ -232,9 +233,11 @@ def test_the_last_stable_offset_is_never_below_the_log_start(tmp_path: Path) -> 
 
 
 def test_a_log_start_is_in_the_checkpoint_only_where_no_segment_is_named_by_it(tmp_path: Path) -> None:
-    plant(tmp_path, {4: [batch(4, b"a", b"b", b"c")]}, log_start=4)
+    plant(tmp_path, {0: [batch(0, b"a", b"b", b"c", b"d")], 4: [batch(4, b"a", b"b", b"c")]})
     directory = LogDirectory.open(str(tmp_path))
-    directory.log(PARTITION).append(sealed())
+    directory.raise_log_starts({PARTITION: 4})
+    assert read_offsets(str(tmp_path / LOG_STARTS)) == {PARTITION: 4}
+    take_out_below_start(directory.log(PARTITION))
     directory.close()
     assert read_offsets(str(tmp_path / LOG_STARTS)) == {}
 
