@@ -23,9 +23,12 @@ class LogSync:
         self._running: dict[Log, trio.Event] = {}
         self._limiter = trio.CapacityLimiter(THREADS_MAX)
 
-    async def sync(self, log: Log, offset: int) -> None:
-        """Return when every record below `offset` is on disk; OSError, LogFailed if the sync failed."""
-        while self._waits and log.recovery_point < offset:
+    async def sync(self, log: Log, offset: int, *, is_forced: bool = False) -> None:
+        """Return when every record below `offset` is on disk; OSError, LogFailed if the sync failed.
+
+        `is_forced`: also where the page cache is enough.
+        """
+        while (self._waits or is_forced) and log.recovery_point < offset:
             running = self._running.get(log)
             if running is not None:  # it may have begun before our records were in the file
                 await running.wait()

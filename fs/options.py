@@ -116,6 +116,7 @@ class OfDirectory(TypedDict):
     is_broker_known: bool
     metadata_directory: str | None
     shows_log_end: bool
+    flushes: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +198,7 @@ class MountOptions:
             "is_broker_known": self.config_file is not None,
             "metadata_directory": self.metadata_log_directory or metadata_directory,
             "shows_log_end": self.high_watermark == LOG_END,
+            "flushes": False,  # the mount does, with its own limits
         }
 
     @property

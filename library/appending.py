@@ -54,7 +54,6 @@ class Appender:
         self._clock = clock
         self._lock = threading.RLock()  # the iterator of records may append, too
         self._batches = BatchWriter(self._limit, BATCH_BYTES, self._append, log.path)
-        self._unsynced = 0  # records
 
     def extend(self, records: Iterable[Appendable]) -> range:
         """Append records; return their offsets."""
@@ -110,8 +109,6 @@ class Appender:
 
     def sync(self) -> None:
         """Return when everything appended so far is on disk."""
-        with self._lock:
-            self._unsynced = 0
         self.log.flush()
 
     # --- batches -----------------------------------------------------------------------------------------------------
@@ -136,6 +133,5 @@ class Appender:
 
     def _append(self, sealed: SealedBatch) -> None:
         self.log.append(sealed)
-        self._unsynced += sealed.count
-        if self._unsynced >= self.log.config.flush_messages:
+        if self.log.must_flush:
             self.sync()

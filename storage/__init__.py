@@ -13,6 +13,7 @@ from offsetfs.storage.lazy_names import lazy_names
 if TYPE_CHECKING:
     from offsetfs.storage.clock import Clock
     from offsetfs.storage.directory.directory import LogDirectory
+    from offsetfs.storage.directory.flusher import flush_due
     from offsetfs.storage.directory.log_directories import AnyLogDirectory, LogDirectories
     from offsetfs.storage.names import INTERNAL_TOPICS, METADATA_TOPIC, OFFSET_MAX, TopicPartition, check_topic
     from offsetfs.storage.partition.batch_search import BatchRange
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from offsetfs.storage.partition.log_reader import RAW, BatchSlice, LogReader
     from offsetfs.storage.partition.log_state import LogState
     from offsetfs.storage.partition.log_values import Appended, Damage
+    from offsetfs.storage.partition.unsynced import Unsynced
     from offsetfs.storage.records.format.batch import Batch, read_batch
     from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch, record_size, spread_json_lines
     from offsetfs.storage.records.format.batch_header import BatchHeader
@@ -60,7 +62,9 @@ __all__ = [
     "Record",
     "SealedBatch",
     "TopicPartition",
+    "Unsynced",
     "check_topic",
+    "flush_due",
     "read_batch",
     "record_size",
     "spread_json_lines",
@@ -99,7 +103,9 @@ __getattr__ = lazy_names(
         "Record": "records.format.record",
         "SealedBatch": "records.format.batch_builder",
         "TopicPartition": "names",
+        "Unsynced": "partition.unsynced",
         "check_topic": "names",
+        "flush_due": "directory.flusher",
         "read_batch": "records.format.batch",
         "record_size": "records.format.batch_builder",
         "spread_json_lines": "records.format.batch_builder",

@@ -87,7 +87,7 @@ _ACKS = (_ACKS_ALL, 0, 1)
 class _Append:
     """The append to one partition, and its answer. `log` is None until the batch is appended."""
 
-    __slots__ = ("count", "data", "last_offset", "log", "result", "topic", "transactional_id")
+    __slots__ = ("count", "data", "last_offset", "log", "must_flush", "result", "topic", "transactional_id")
 
     def __init__(self, topic: str | None, data: PartitionProduceData, transactional_id: str | None) -> None:
         self.topic = topic
@@ -97,6 +97,8 @@ class _Append:
         self.log: Log | None = None
         self.last_offset = -1
         self.count = 0
+        self.must_flush = False
+        """Whether `flush.messages` asks for a sync before the answer, whatever acks says."""
 
     @property
     def is_unsynced(self) -> bool:
@@ -159,10 +161,10 @@ class Producing:
                     reason = f"acks={request.acks}: must be -1, 0 or 1"
                     each.fail(Refused(ErrorCode.INVALID_REQUIRED_ACKS, reason))
             await self._append_all([each for each in appends if not each.result.error_code], version)
-            if request.acks == _ACKS_ALL and self._syncs:
-                unsynced = [each for each in appends if each.is_unsynced]
-                if unsynced:
-                    return DelayedResponse(partial(self._synced, response, unsynced), _free_records(appends))
+            waits = request.acks == _ACKS_ALL and self._syncs
+            unsynced = [each for each in appends if each.is_unsynced and (waits or each.must_flush)]
+            if unsynced and request.acks:
+                return DelayedResponse(partial(self._synced, response, unsynced), _free_records(appends))
         if request.acks:
             return response
         failed = next((each for each in appends if each.result.error_code), None)
@@ -307,6 +309,7 @@ class Producing:
         bumps_epochs = version >= _ADDS_PARTITIONS_SINCE
         appended = log.append(sealed_batch(batch, log), checks_producer=True, bumps_epochs=bumps_epochs)
         append.log, append.last_offset, append.count = log, appended.last_offset, batch.header.count
+        append.must_flush = log.must_flush
         append.result.base_offset = appended.base_offset
         if log.config.message_timestamp_type == LOG_APPEND_TIME:
             append.result.log_append_time_ms = appended.timestamp
@@ -327,7 +330,7 @@ class Producing:
     async def _sync_one(self, append: _Append) -> None:
         assert append.log is not None
         try:
-            await self._commits.sync(append.log, append.last_offset + 1)
+            await self._commits.sync(append.log, append.last_offset + 1, is_forced=append.must_flush)
         except (StorageError, OSError, MemoryError) as error:
             append.fail(error)
 

@@ -19,7 +19,7 @@ from offsetfs.storage.errors import counted
 from offsetfs.storage.thread_start import StartedThread
 
 if TYPE_CHECKING:
-    from offsetfs.fs.appends.shared_sync import Unsynced
+    from offsetfs.storage import Unsynced
 
 _log = logging.getLogger(__name__)
 

@@ -33,18 +33,19 @@ from offsetfs.fs.appends.closing import Closing
 from offsetfs.fs.appends.deadlines import Deadlines
 from offsetfs.fs.appends.framing import Taken
 from offsetfs.fs.appends.free_space import FreeSpace
-from offsetfs.fs.appends.shared_sync import SharedSync, Unsynced, Writer
+from offsetfs.fs.appends.shared_sync import SharedSync, Writer
 from offsetfs.fs.appends.writer_queue import WriterQueue
 from offsetfs.fs.nodes import Buffer
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.reporting.counters import Counters
 from offsetfs.fs.reporting.error_log import ErrorLog
 from offsetfs.fs.reporting.errors import errno_of
-from offsetfs.storage import AnyLogDirectory, BatchBuilder, Log, TopicPartition, record_size
+from offsetfs.storage import AnyLogDirectory, BatchBuilder, Log, TopicPartition, Unsynced, record_size
 from offsetfs.storage.records import HEADER_SIZE, REFUSE, bytes_max_within
 
 APPEND_THREADS = 4
 SYNC_THREADS = 16
+READY_S = 1.0  # between two looks at a log whose table is locked
 GIVEN_WAY_SHARE = 8
 """A shortage frees this fraction of the memory of open batches: one part in so many."""
 UNFINISHED_BYTES_MIN = 16 << 20
@@ -373,14 +374,14 @@ class Accumulator:
     @property
     def unsynced(self) -> Unsynced:
         """The accepted records that are not yet on disk. From other threads it is an estimate."""
-        batch = self._open
-        opened = Unsynced(1, batch.builder.size) if batch is not None and not batch.builder.is_empty else Unsynced()
-        return opened + self._queue.unsynced + self._sync.unsynced
+        batch, written = self._open, self._queue.unsynced + self._sync.unsynced
+        if batch is None or batch.builder.is_empty:
+            return written
+        return Unsynced(1, batch.builder.count, batch.builder.size) + written
 
-    @property
-    def oldest(self) -> float | None:
-        """The time at which the oldest unsynced batch was written, on trio's clock. None if all is on disk."""
-        return self._sync.oldest
+    def plan_sync(self) -> None:
+        """Plan the sync of records that came into the log by another way, such as a broker in this process."""
+        self._sync.plan()
 
 
 class Accumulators:
@@ -437,6 +438,17 @@ class Accumulators:
             space = FreeSpace(directory, self._release_preallocations)
             context = self._context_at[directory] = dataclasses.replace(self.context, space=space)
         return context
+
+    def appended(self, partition: TopicPartition) -> None:
+        """Plan the sync of what was appended to a log, whatever has appended it. On the event loop; never waits."""
+        accumulator = self._of.get(partition)
+        if accumulator is None or accumulator.log.is_gone:
+            log = self._directory.ready(partition)
+            if log is None:  # its table is locked
+                self.context.deadlines.at(trio.current_time() + READY_S, lambda: self.appended(partition))
+                return
+            accumulator = self._of[partition] = Accumulator(self, log)
+        accumulator.plan_sync()
 
     def check(self, accumulators: Sequence[Accumulator], size: int, *, has_key: bool) -> None:
         """Raise OSError as `Accumulator.check` for the first one that cannot accept it. Measures each disk once."""
@@ -522,6 +534,10 @@ class Accumulators:
             for accumulator in [each for each in self._of.values() if each.is_dirty]:
                 nursery.start_soon(sync, accumulator)
         return failures
+
+    def unsynced_partitions(self) -> list[TopicPartition]:
+        """Return the partitions with accepted records that are not yet on disk."""
+        return [partition for partition, each in self._of.items() if each.is_dirty]
 
     def unsynced(self) -> Unsynced:
         """Return the accepted records that are not yet on disk. From any thread."""

@@ -26,14 +26,14 @@ from offsetfs.fs.appends.batches import AHEAD_MAX, AppendBatch
 from offsetfs.fs.appends.buffers import Buffers, FairShare
 from offsetfs.fs.appends.deadlines import Deadlines
 from offsetfs.fs.appends.free_space import FreeSpace
-from offsetfs.fs.appends.shared_sync import SharedSync, Unsynced
+from offsetfs.fs.appends.shared_sync import SharedSync
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.reporting.counters import Counters
 from offsetfs.fs.reporting.error_log import ErrorLog
 from offsetfs.fs.reporting.errors import errno_of
 from offsetfs.runtime.loop_appends import LoopAppends
 from offsetfs.runtime.threads import in_thread_or_here
-from offsetfs.storage import Appended, Log
+from offsetfs.storage import Appended, Log, Unsynced
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records import HEADER_SIZE
 
@@ -105,7 +105,9 @@ class AppendQueue:
     def unsynced(self) -> Unsynced:
         """The queued batches. From any thread."""
         batches = list(self._queue)
-        return Unsynced(len(batches), sum(batch.builder.size for batch in batches))
+        return Unsynced(
+            len(batches), sum(each.builder.count for each in batches), sum(each.builder.size for each in batches)
+        )
 
     def put(self, batch: AppendBatch) -> None:
         """Queue a batch that is not empty. A small batch is appended at once if the queue is empty, else by a task."""
@@ -191,7 +193,7 @@ class AppendQueue:
             assert batch.where is not None
             self._has_appended, self._lacks_memory = True, False
             if self._context.options.flush_ms != 0:
-                self._sync.note(batch.builder.count, batch.builder.size, batch.writers)
+                self._sync.note(batch.writers)
             self._count(batch)
             self._acknowledge(batch, batch.where)
             self.let_go(batch)

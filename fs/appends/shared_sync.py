@@ -5,7 +5,8 @@ next one together with all other callers. So any number of callers cost at most 
 appends continue meanwhile.
 
 Syncs also run automatically, after `flush-messages` records, or `flush-ms` milliseconds after the first one. The lower
-value of the mount's and the topic's setting applies.
+value of the mount's and the topic's setting applies. What is not on disk is in the account of the log, so that the
+records of a broker in the same process count, too.
 
 A sync that reaches the limit of open files, or that lacks memory, has not reached the disk: its callers get EMFILE or
 ENOMEM, and a later sync covers its records. If no thread can be started, the sync runs on the event loop. Any other
@@ -17,9 +18,9 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 import trio
@@ -30,20 +31,9 @@ from offsetfs.fs.reporting.counters import Counters
 from offsetfs.fs.reporting.error_log import ErrorLog
 from offsetfs.fs.reporting.errors import errno_of
 from offsetfs.runtime.threads import in_thread_or_here
-from offsetfs.storage import Log, files
+from offsetfs.storage import Log, Unsynced, files, flush_due
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Unsynced:
-    """The accepted records that are not yet on disk. `size`: bytes, before compression if not yet in a file."""
-
-    batches: int = 0
-    size: int = 0
-
-    def __add__(self, other: Unsynced) -> Unsynced:
-        return Unsynced(self.batches + other.batches, self.size + other.size)
 
 
 class Writer(Protocol):
@@ -67,11 +57,8 @@ class Writer(Protocol):
         """Return when the records of the closed file are written or lost."""
 
 
-_NEVER = 2**63 - 1  # the value with which Kafka switches a topic's setting off
-
-
 class SharedSync:
-    """The syncs of one partition; counts appended and synced batches and bytes."""
+    """The syncs of one partition."""
 
     def __init__(
         self,
@@ -84,59 +71,47 @@ class SharedSync:
         error_log: ErrorLog,
     ) -> None:
         self._log = log
-        self._options = options
         self._nursery = nursery
         self._deadlines = deadlines
         self._limiter = limiter
         self._counters = counters
         self._error_log = error_log
+        self._account = log.unsynced
+        self._options = options
         self._is_planned = False
-        self._appended = 0
-        self._synced = 0
-        self._unsynced_bytes = 0
-        self._oldest: float | None = None  # when the first batch after the last sync began was noted, trio's clock
-        self._oldest_in_sync: float | None = None  # the same for the batches that the running sync covers
+        self._is_started = False  # an automatic sync
         self._writers: set[Writer] = set()  # the writers of unsynced records
         self._running: trio.Event | None = None
         self.code: int | None = None
         """The errno of the sync that failed, if one did."""
-        self._records_since = 0  # the last sync began
 
     @property
     def is_dirty(self) -> bool:
         """Whether appended records are not on disk, and a sync is still possible."""
-        return self._synced < self._appended and self.code is None
+        return self._is_behind and self._log.failure is None
+
+    @property
+    def _is_behind(self) -> bool:
+        return self._account.synced < self._account.appended and self.code is None
 
     @property
     def unsynced(self) -> Unsynced:
         """The appended records that are not yet on disk. From any thread."""
-        return Unsynced(self._appended - self._synced, self._unsynced_bytes) if self.is_dirty else Unsynced()
+        return self._account.total if self.is_dirty else Unsynced()
 
-    @property
-    def oldest(self) -> float | None:
-        """The time at which the oldest unsynced batch was written, on trio's clock. None if all is on disk."""
-        if not self.is_dirty:
-            return None
-        return self._oldest if self._oldest_in_sync is None else self._oldest_in_sync
-
-    def note(self, records: int, size: int, writers: Iterable[Writer]) -> None:
-        """Count a batch of `size` bytes that is now in the file, with records of `writers`."""
-        self._appended += 1
-        self._unsynced_bytes += size
-        self._records_since += records
-        if self._oldest is None:
-            self._oldest = trio.current_time()
+    def note(self, writers: Iterable[Writer]) -> None:
+        """Note that a batch with records of `writers` is in the file."""
         self._writers.update(writers)
-        self._plan()
+        self.plan()
 
     def forget(self, writer: Writer) -> None:
         """Drop a closed writer: it needs no reports."""
         self._writers.discard(writer)
 
     async def sync(self) -> None:
-        """Return when all batches counted before this call are on disk. OSError if this or an earlier sync failed."""
-        target = self._appended
-        while self._synced < target or self.code is not None:
+        """Return when all batches of the log are on disk. OSError if this or an earlier sync failed."""
+        target = self._account.appended
+        while self._account.synced < target or self.code is not None:
             if self.code is not None:
                 raise OSError(self.code, os.strerror(self.code), str(self._log.partition))
             if self._running is not None:
@@ -147,16 +122,12 @@ class SharedSync:
     async def _run(self) -> None:
         done = self._running = trio.Event()
         # Taken before the thread begins: what is appended meanwhile may be missing in this fsync.
-        target, size, writers = self._appended, self._unsynced_bytes, self._writers
-        self._writers, self._records_since = set(), 0
-        self._oldest_in_sync, self._oldest = self._oldest, None
+        writers, self._writers = self._writers, set()
         begun = trio.current_time()
         try:
             # Shielded, because other callers wait for the outcome. A thread cannot be cancelled anyway.
             with trio.CancelScope(shield=True):
                 await in_thread_or_here(self._log.flush, limiter=self._limiter)
-            self._synced = target
-            self._unsynced_bytes -= size
             self._counters.syncs.add(trio.current_time() - begun)
         except OSError as error:
             if error.errno in files.NO_DESCRIPTORS:
@@ -172,14 +143,13 @@ class SharedSync:
             else:
                 self._failed(error, writers)
         finally:
-            self._running = self._oldest_in_sync = None
+            self._running = None
             done.set()
 
     def _postpone(self, writers: set[Writer]) -> None:
         """Leave the batches to a later sync: this one has not reached the disk."""
         self._writers |= writers
-        self._oldest = self._oldest_in_sync
-        self._plan()
+        self.plan()
 
     def _ended(self, writers: set[Writer]) -> None:
         """End because the partition was deleted. This is no failure, but an `fsync` of its records returns ESTALE."""
@@ -199,18 +169,24 @@ class SharedSync:
 
     # --- automatic syncs ---------------------------------------------------------------------------------------------
 
-    def _plan(self) -> None:
-        config, options = self._log.config, self._options
-        if self._records_since >= min(options.flush_messages or _NEVER, config.flush_messages):
-            self._nursery.start_soon(self._sync_automatically)
-        flush_ms = min(_NEVER if options.flush_ms is None else options.flush_ms, config.flush_ms)
-        if flush_ms < _NEVER and not self._is_planned:
+    def plan(self) -> None:
+        """Plan the next automatic sync, if the log is due by its settings and those of the mount."""
+        due = flush_due(self._log, messages_max=self._options.flush_messages, interval_ms=self._options.flush_ms)
+        if due == -math.inf:
+            self._start()
+        elif due is not None and not self._is_planned:
             self._is_planned = True
-            self._deadlines.at(trio.current_time() + flush_ms / 1000, self._is_due)
+            wait_s = max(due - self._log.clock.monotonic(), 0.0)
+            self._deadlines.at(trio.current_time() + wait_s, self._is_due)
 
     def _is_due(self) -> None:
         self._is_planned = False
-        if self.is_dirty:
+        if self._is_behind:  # also where another sync of the log has failed: the writers here get its errno
+            self._start()
+
+    def _start(self) -> None:
+        if not self._is_started:
+            self._is_started = True
             self._nursery.start_soon(self._sync_automatically)
 
     async def _sync_automatically(self) -> None:
@@ -218,5 +194,7 @@ class SharedSync:
             await self.sync()
         except OSError:
             return  # reported to the writers and logged
+        finally:
+            self._is_started = False
         if self.is_dirty:
-            self._plan()  # for batches that were appended while it ran
+            self.plan()  # for batches that were appended while it ran

@@ -119,6 +119,8 @@ class Reporter:
         """Return the current state."""
         for name in await self._mount.executor.in_thread(self._mount.directory.damaged_partitions):
             self._mount.counters.of(name)  # damage is reported also for a partition without an opened file
+        for name in self._accumulators.unsynced_partitions():
+            self._mount.counters.of(name)  # a broker in this process may have appended to it
         # The used partitions are read before the existing ones. Otherwise a partition that is created between the two
         # steps would be taken for a removed one.
         used = sorted(self._mount.counters.partitions.items(), key=lambda item: item[0])
@@ -186,10 +188,10 @@ class Reporter:
 
     def _partition(self, name: TopicPartition, counts: PartitionCounts) -> PartitionReport:
         accumulator, copied = self._accumulators.known(name), dataclasses.replace(counts)
-        if accumulator is None:
+        if accumulator is None:  # read only, or nothing was appended
             return PartitionReport(name, copied, log=self._log(name))
-        unsynced, oldest = accumulator.unsynced, accumulator.oldest
-        age_s = 0.0 if oldest is None else max(0.0, trio.current_time() - oldest)
+        unsynced = accumulator.unsynced
+        age_s = 0.0 if unsynced.since is None else max(0.0, accumulator.log.clock.monotonic() - unsynced.since)
         return PartitionReport(name, copied, unsynced.batches, unsynced.size, age_s, self._log(name))
 
     def _log(self, name: TopicPartition) -> LogReport | None:

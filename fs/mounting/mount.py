@@ -29,7 +29,6 @@ import pyfuse3
 import trio
 
 from offsetfs.fs.appends.accumulator import Accumulators
-from offsetfs.fs.appends.shared_sync import Unsynced
 from offsetfs.fs.companion import MountCompanion, OnFault
 from offsetfs.fs.control.control import set_level
 from offsetfs.fs.mounting import reader_hand_off
@@ -41,7 +40,7 @@ from offsetfs.fs.options import MountOptions
 from offsetfs.runtime.task_runner import TaskRunner
 from offsetfs.runtime.threads import in_thread
 from offsetfs.runtime.workers import workers
-from offsetfs.storage import AnyLogDirectory
+from offsetfs.storage import AnyLogDirectory, Unsynced
 from offsetfs.storage.errors import StorageError
 
 _log = logging.getLogger(__name__)

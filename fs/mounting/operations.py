@@ -331,6 +331,8 @@ class Operations(pyfuse3.Operations):
             self._nodes.partitions.removed(partition)
             self.mount.counters.forget(partition)
             self.mount.nursery.start_soon(self._close_gone_indexes)
+        elif change is LogChange.APPENDED:
+            self.accumulators.appended(partition)
         self.mount.events.partition_changed.publish(partition)
 
     async def _close_gone_indexes(self) -> None:

@@ -27,6 +27,7 @@ from offsetfs.storage.directory import partition_creation, partition_deletion, u
 from offsetfs.storage.directory.clean_shutdown_marker import CleanShutdownMarker
 from offsetfs.storage.directory.directory_checkpoints import DirectoryCheckpoints
 from offsetfs.storage.directory.directory_listing import check_log_directory, future_in, log_bytes_in, partitions_in
+from offsetfs.storage.directory.flusher import Flusher
 from offsetfs.storage.directory.inherited_settings import InheritedSettings
 from offsetfs.storage.directory.live_settings import LiveSettings
 from offsetfs.storage.directory.log_changes import LogChange, OnLogChange
@@ -82,6 +83,7 @@ class LogDirectory:
         broker: Mapping[str, str] = MappingProxyType({}),
         is_broker_known: bool = False,
         shows_log_end: bool = False,
+        flushes: bool = True,
     ) -> None:
         self.path = path
         self.clock = clock
@@ -115,6 +117,10 @@ class LogDirectory:
         )
         self.config = DirectoryConfig.from_properties(self.inherited.layers.directory, config)
         self._is_bounded = read_only and not shows_log_end
+        self._flusher: Flusher | None = None
+        if flushes and not read_only:
+            self._flusher = Flusher(clock, self.opened, self.config.log_flush_scheduler_interval_ms)
+            self.subscribe_changes(self._flusher.changed)
 
     @classmethod
     def open(
@@ -131,6 +137,7 @@ class LogDirectory:
         broker: Mapping[str, str] = MappingProxyType({}),
         is_broker_known: bool = False,
         shows_log_end: bool = False,
+        flushes: bool = True,
     ) -> LogDirectory:
         """Open the directory at `path`. For writing, take its lock, and recover its logs if it was not closed cleanly.
 
@@ -141,6 +148,8 @@ class LogDirectory:
         With `read_only` nothing is written, and a broker may be running. Then partitions that have several replicas,
         according to the metadata log beside them or in `metadata_directory`, end at the high watermark unless
         `shows_log_end` is set.
+
+        `flushes`: sync logs by `flush.messages` and `flush.ms` (`flusher`); otherwise that is left to the caller.
 
         Raises `NotALogDirectory`, `LogDirectoryLocked`, `InvalidConfig`, OSError.
         """
@@ -156,6 +165,7 @@ class LogDirectory:
             broker=broker,
             is_broker_known=is_broker_known,
             shows_log_end=shows_log_end,
+            flushes=flushes,
         )
         if not read_only:
             # The lock comes before the first look at the files: what a running writer has half done must not be taken
@@ -722,6 +732,8 @@ class LogDirectory:
         If a log cannot be closed, the clean shutdown file is not written, so that the next opening recovers the
         directory. The first such error is raised at the end.
         """
+        if self._flusher is not None:
+            self._flusher.close()
         errors: list[Exception] = [*self.failed.values(), *self._failed_creations.values()]
         known = len(errors)
         with self._logs.mutex:

@@ -3,7 +3,6 @@
     chores    recovery                 every 5 s, while a partition could not be recovered
               retention                every log.retention.check.interval.ms (5 min)
               checkpoints              every log.flush.offset.checkpoint.interval.ms (60 s)
-              flush by flush.ms        every log.flush.scheduler.interval.ms (default: never)
               producer expiration      every producer.id.expiration.check.interval.ms (10 min)
               file removal             when file.delete.delay.ms has passed
     syncs     sync of sealed segments  after each roll
@@ -120,7 +119,6 @@ class BackgroundTasks:
         self._cancelled = threading.Event()
         self._claims = PartitionClaims()
         self._retention = self._retention_pass()
-        self._dirty_since: dict[TopicPartition, float] = {}
         self._rolled: set[TopicPartition] = set()
         """Partitions with sealed segments that may not be on disk yet."""
         directory.subscribe_changes(self._changed)
@@ -192,7 +190,6 @@ class BackgroundTasks:
                 schedule.every(name, run, interval_ms / 1000, first_s=first_s)
 
         every("retention", self.retain, config.log_retention_check_interval_ms)
-        every("flush", self.flush, config.log_flush_scheduler_interval_ms)
         every("checkpoint", self._directory.checkpoint, self._checkpoint_interval_ms())
         every("producers", self.expire_producers, config.producer_id_expiration_check_interval_ms)
         pending = self._directory.pending_recoveries
@@ -304,20 +301,6 @@ class BackgroundTasks:
             self._on_done(TaskResult("recovery", partition))
 
     # --- other tasks --------------------------------------------------------------------------------------------------
-
-    def flush(self) -> None:
-        """Sync open logs with records older than `flush.ms`. A mount syncs earlier, on its own schedule."""
-        now = self._directory.clock.monotonic()
-        for log in self._open_logs():
-            if log.recovery_point >= log.next_offset:
-                self._dirty_since.pop(log.partition, None)
-                continue
-            # The monotonic clock: `flush.ms` bounds what a power cut may take, so a step of the time of day must not
-            # matter.
-            since = self._dirty_since.setdefault(log.partition, now)
-            if (now - since) * 1000 >= log.config.flush_ms:
-                self._try("flush", log.flush, log.partition)
-                self._dirty_since.pop(log.partition, None)
 
     def flush_sealed(self) -> None:
         """Sync the segments that were sealed since the last call, so that a recovery reads the active one only.

@@ -51,6 +51,7 @@ from offsetfs.storage.partition.log_values import FollowerProtocol, remote_note
 from offsetfs.storage.partition.producers import ProducerEntry
 from offsetfs.storage.partition.segment_retry import with_retry
 from offsetfs.storage.partition.transactions import Transactions
+from offsetfs.storage.partition.unsynced import UnsyncedAccount
 from offsetfs.storage.records.columns.row_walk import Rows
 from offsetfs.storage.records.format import chain
 from offsetfs.storage.records.format.batch import Batch, set_append_time, stamp
@@ -61,6 +62,7 @@ from offsetfs.storage.segments.segment import FULL, Segment
 from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 from offsetfs.storage.segments.segment_map import Segments
 from offsetfs.storage.settings.config import LogConfig
+from offsetfs.storage.settings.config_values import LONG_MAX
 
 
 class Log:
@@ -90,6 +92,7 @@ class Log:
         self._flush_lock = threading.Lock()
         self._dirty: list[Segment] = []
         self._names_dirty = False
+        self._unsynced = UnsyncedAccount()
         self._flush_target = 0  # what the last flush has made, or makes, the recovery point
         self._changed = False
         self._is_deleted = False
@@ -131,6 +134,17 @@ class Log:
     def recovery_point(self) -> int:
         """The offset below which every record is on disk."""
         return self._state.recovery_point
+
+    @property
+    def unsynced(self) -> UnsyncedAccount:
+        """The account of what was appended and is not yet on disk."""
+        return self._unsynced
+
+    @property
+    def must_flush(self) -> bool:
+        """Whether `flush.messages` records are not on disk: Kafka syncs before it acknowledges the last of them."""
+        messages_max = self.config.flush_messages
+        return messages_max < LONG_MAX and self._unsynced.total.records >= messages_max
 
     @property
     def damage(self) -> tuple[Damage, ...]:
@@ -321,6 +335,7 @@ class Log:
             state = LogState(segments, log_start_offset, last_offset + 1, recovery_point)
             appended = Appended(base_offset, last_offset, timestamp)
             self._write(segment, sealed, base_offset, timestamp)
+            self._unsynced.add(1, sealed.count, sealed.size, self.clock.monotonic())
             self._state = state  # nothing is allocated since the batch is in the segment: it counts, or not
             if is_of_producer:
                 self._producers.note(sealed)
@@ -414,7 +429,7 @@ class Log:
         return self._roll()
 
     def _write_rows(self, segment: Segment, rows: Rows) -> None:
-        segments, log_start_offset, _, recovery_point = self._state
+        segments, log_start_offset, first, recovery_point = self._state
         state = LogState(segments, log_start_offset, rows.next_offset, recovery_point)
         size = segment.size
         if segment not in self._dirty:
@@ -426,6 +441,7 @@ class Log:
         except OSError as error:
             self._note_failed_write(error, segment, size)
             raise
+        self._unsynced.add(len(rows), rows.next_offset - first, segment.size - size, self.clock.monotonic())
         self._state = state
         self._producers.note_rows(rows, segment.open_files().log)
 
@@ -549,6 +565,7 @@ class Log:
                 old.sync()
         new = rolling.begin_segment(self, self._producers)
         self._names_dirty = True
+        self._unsynced.seal()
         self._state = self._state.with_segments(self._state.segments.plus(new))
         return new
 
@@ -595,6 +612,7 @@ class Log:
                 dirty = [each for each in self._dirty if each is not active or not sealed_only]
                 names = self._names_dirty
                 self._dirty, self._names_dirty = [each for each in self._dirty if each not in dirty], False
+                self._unsynced.begin(sealed_only=sealed_only)
                 # Blocks beyond the end are free space that other programs need; they were used for at most one interval
                 # of syncs (decision 22).
                 active.release_preallocation()
@@ -607,17 +625,22 @@ class Log:
                     files.sync_directory(self.path)
             except OSError as error:
                 if error.errno in files.NO_DESCRIPTORS:  # no sync was attempted: a later one covers everything
-                    with self._lock:
-                        self._dirty, self._names_dirty = [*dirty, *self._dirty], names or self._names_dirty
+                    self._postpone(dirty, names=names)
                 else:
                     self.failure = error
                 raise
             except MemoryError:  # a sync may not have been attempted: a later one covers everything
-                with self._lock:
-                    self._dirty, self._names_dirty = [*dirty, *self._dirty], names or self._names_dirty
+                self._postpone(dirty, names=names)
                 raise
             with self._lock:
+                self._unsynced.end(is_synced=True)
                 self._state = self._state.synced_to(target)
+
+    def _postpone(self, dirty: list[Segment], *, names: bool) -> None:
+        """Leave segments to the next flush."""
+        with self._lock:
+            self._unsynced.end(is_synced=False)
+            self._dirty, self._names_dirty = [*dirty, *self._dirty], names or self._names_dirty
 
     def release_preallocation(self) -> None:
         """Release preallocated blocks, because the disk is full and other writers need them."""
@@ -714,6 +737,7 @@ class Log:
         assert self._lock.locked()
         # Readers compare this number, because offsets now stand for other records.
         self.truncations += 1
+        self._unsynced.clear()
         dirty = _those_in(state.segments, self._dirty)
         self._state, self._dirty = state, dirty
         self._index_transactions()

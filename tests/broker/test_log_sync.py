@@ -26,6 +26,15 @@ def append(log: Log) -> int:
     return log.append(builder.seal()).last_offset + 1
 
 
+async def test_flush_messages_is_no_question_of_acks(directory: LogDirectory) -> None:
+    log, commits = directory.log(T), LogSync(waits=False)
+    end = append(log)
+    await commits.sync(log, end)
+    assert log.recovery_point == 0
+    await commits.sync(log, end, is_forced=True)
+    assert log.recovery_point == end
+
+
 async def test_a_sync_that_began_before_an_append_does_not_answer_it(
     directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,17 @@ async def test_a_compacted_topic_takes_records_with_a_key_only(directory: LogDir
     assert directory.log(latest).next_offset == 3
 
 
+async def test_flush_messages_syncs_before_the_answer_whatever_acks_says(
+    directory: LogDirectory, running: Running
+) -> None:
+    """As UnifiedLog.append: the answer of Kafka comes after the sync."""
+    pairs = topic(directory, "pairs", flush_messages="2")
+    data = batch([(None, b"v")])
+    for expected in (0, 2, 2, 4):
+        await produced(running, "pairs", data, acks=1)
+        assert directory.log(pairs).recovery_point == expected
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 async def test_a_batch_is_stored_as_it_came(directory: LogDirectory, running: Running, codec: str) -> None:

@@ -19,8 +19,8 @@ from offsetfs.cli import exit_codes, preflight, run
 from offsetfs.cli.exit_codes import Failure
 from offsetfs.cli.mounts.daemon_log import configure_log
 from offsetfs.cli.mounts.unmount_progress import described
-from offsetfs.fs.appends.shared_sync import Unsynced
 from offsetfs.fs.mounting.mount_table import parse
+from offsetfs.storage import Unsynced
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import counted, sentence
 from offsetfs.storage.maintenance.background_tasks import TaskResult

@@ -21,8 +21,8 @@ from offsetfs.cli.mounts.service_manager import ServiceManager
 from offsetfs.cli.mounts.unmount_progress import UnmountProgress
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.cli.terminal.progress import CLEAR_LINE, Line
-from offsetfs.fs.appends.shared_sync import Unsynced
 from offsetfs.fs.options import MountOptions
+from offsetfs.storage import Unsynced
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import NotALogDirectory
 from offsetfs.storage.names import TopicPartition

@@ -75,7 +75,7 @@ MUTANTS = (
         "storage/partition/log.py",
         _LOG + "test_a_failed_sync_ends_writing_to_the_log",
         (
-            ("            with self._lock:\n                self._state = self._state.synced_to(target)\n", ""),
+            ("                self._state = self._state.synced_to(target)\n", ""),
             (
                 "            try:\n                for segment in dirty:\n",
                 "            self._state = self._state.synced_to(target)\n"
@@ -267,7 +267,13 @@ MUTANTS = (
         "a batch that was produced with acks=all is answered before it is on disk",
         "broker/batches/produce.py",
         _BROKER + "test_answered_batches.py::test_a_power_cut_leaves_what_was_answered_with_acks_all",
-        (("            await self._commits.sync(append.log, append.last_offset + 1)\n", "            pass\n"),),
+        (
+            (
+                "            await self._commits.sync("
+                "append.log, append.last_offset + 1, is_forced=append.must_flush)\n",
+                "            pass\n",
+            ),
+        ),
     ),
     Mutant(
         "a sync that had begun before a batch was appended answers it",

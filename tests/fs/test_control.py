@@ -15,6 +15,7 @@ import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 from pyfuse3 import FUSEError
+from small_logs import BATCH_BYTES, record
 
 from offsetfs.fs.control.control import PACKAGE, level
 from offsetfs.fs.mounting.operations import Operations
@@ -123,6 +124,17 @@ async def test_unsynced_records_are_reported_until_they_are_on_disk(tree: Tree) 
     assert await tree.metric("unsynced_batches", topic="orders") == 0
     assert await tree.metric("unsynced_age_seconds", topic="orders") == 0
     assert await tree.metric("sync_duration_seconds_count") == 1
+
+
+async def test_records_of_a_broker_in_the_process_are_on_the_same_account(tree: Tree) -> None:
+    log = tree.directory.log(OTHER)
+    log.append(record(1))
+    assert await tree.metric("unsynced_batches", topic="payments") == 1
+    assert await tree.metric("unsynced_bytes", topic="payments") == BATCH_BYTES
+    opened = await tree.operations.open(await tree.inode(f"{OTHER}/append"), os.O_WRONLY, CTX)
+    await tree.operations.fsync(opened.fh, False)
+    await tree.operations.release(opened.fh)
+    assert log.recovery_point == 1 and await tree.metric("unsynced_bytes", topic="payments") == 0
 
 
 async def test_what_is_refused_is_counted_by_errno(tree: Tree) -> None:

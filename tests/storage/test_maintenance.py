@@ -491,17 +491,6 @@ def test_two_background_tasks_never_take_the_same_partition() -> None:
 # --- the rest --------------------------------------------------------------------------------------------------------
 
 
-def test_flush_ms_counts_where_the_scheduler_is_switched_on(make: Make) -> None:
-    world = make(log_flush_scheduler_interval_ms="1000", log_initial_task_delay_ms="0")
-    log = world.partition(ORDERS, flush_ms="5000")
-    world.fill(log, b"a")
-    for _ in range(5):
-        world.pass_time(SECOND)
-    assert log.recovery_point == 0
-    world.pass_time(SECOND)
-    assert log.recovery_point == 1
-
-
 def test_recovery_points_are_written_every_minute(make: Make) -> None:
     world = make()
     log = world.partition(ORDERS)
