@@ -424,6 +424,8 @@ class Segment:
         if not segment_files.ends_agree(self, opened):
             self.rebuild_indexes()
         self.max_timestamp()
+        # As LogSegment.recover: where each append opens the log again, an index that counted from there stayed empty.
+        self._bytes_since_index_entry = self.size - self.last_indexed_position()
         self._files = segment_files.open_for_appends(self)
         self.pool.drop(self)
         self._preallocate(self._files.log)

@@ -30,6 +30,9 @@ _OFFSET_ENTRY_SIZE = 8
 _TIME_ENTRY_SIZE = 12
 _TXN_ENTRY = Struct(">hqqqq")
 _NO_LIMIT = 1 << 31
+_SPARSE_BYTES = 2 << 20
+"""Followers before Kafka 4 add one entry for each Fetch response, of 1 MiB by default."""
+_SPARSE_INTERVALS = 64
 
 
 class _Faults:
@@ -55,9 +58,15 @@ class _Faults:
 
 
 class OffsetIndexCheck:
-    """Checks the entries of `<base>.index` against the batches of the log."""
+    """Checks the entries of `<base>.index` against the batches of the log, and that they are not too few."""
 
-    def __init__(self, reporter: FindingReporter, base_offset: int, *, may_be_padded: bool) -> None:
+    def __init__(
+        self, reporter: FindingReporter, base_offset: int, *, may_be_padded: bool, interval_bytes: int
+    ) -> None:
+        self._reporter = reporter
+        self._sparse_bytes = max(_SPARSE_BYTES, _SPARSE_INTERVALS * interval_bytes)
+        self._indexed_position = 0
+        self._sparse = 0  # the longest range in which batches begin without an entry
         self._faults = _Faults(reporter, "offset-index")
         self._entries = _numbered(_offset_entries(reporter, base_offset, may_be_padded), _OFFSET_ENTRY_SIZE)
         self._last = (base_offset - 1, -1)
@@ -91,7 +100,10 @@ class OffsetIndexCheck:
             entry_position, offset, wanted = self._next
             self._faults.add(entry_position, offset, f"no batch begins at position {wanted}")
             self._next = self._pull()
-        if self._next is not None and self._next[2] == position:
+        if self._next is None or self._next[2] != position:
+            self._sparse = max(self._sparse, position - self._indexed_position)
+        else:
+            self._indexed_position = position
             entry_position, offset, _ = self._next
             self._close()
             if offset <= self._last_offset or offset < first_offset:
@@ -118,7 +130,7 @@ class OffsetIndexCheck:
         """Accept the entries that point into a damaged range, because they cannot be checked."""
         while self._next is not None and self._next[2] < following:
             self._next = self._pull()
-        self._open = None
+        self._open, self._indexed_position = None, following
 
     def finish(self, *, is_whole: bool) -> None:
         """Report the faults. `is_whole`: the log ended with a valid batch."""
@@ -129,6 +141,9 @@ class OffsetIndexCheck:
             self._faults.add(entry_position, offset, f"no batch begins at position {position}")
             self._next = self._pull()
         self._faults.report()
+        if self._sparse > self._sparse_bytes:
+            meaning = f"no entry for {self._sparse} bytes: look-ups there read all of them; repair rebuilds the index"
+            self._reporter.notice("index-sparse", meaning)
 
 
 class TimeIndexCheck:

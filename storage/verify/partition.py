@@ -113,7 +113,9 @@ class PartitionCheck:
                 continue
             reporter = self._reporter(segment_name(base, suffix))
             if suffix == ".index":
-                checks.append(OffsetIndexCheck(reporter, base, may_be_padded=padded))
+                checks.append(
+                    OffsetIndexCheck(reporter, base, may_be_padded=padded, interval_bytes=self._at.index_interval_bytes)
+                )
             elif suffix == ".timeindex":
                 sealed = following is not None
                 checks.append(TimeIndexCheck(reporter, base, may_be_padded=padded, is_sealed=sealed))

@@ -6,6 +6,7 @@ from dataclasses import asdict, astuple, dataclass
 
 from offsetfs.storage.errors import counted
 from offsetfs.storage.records.format.batch import PAYLOAD_BYTES_MAX
+from offsetfs.storage.settings.config import DEFAULTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class PartitionContext:
     high_watermark: int | None = None
     log_start: int | None = None
     cleaner: int | None = None
+    index_interval_bytes: int = DEFAULTS.index_interval_bytes
     inflated_bytes_max: int = PAYLOAD_BYTES_MAX
 
 

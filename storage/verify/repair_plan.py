@@ -30,7 +30,7 @@ from offsetfs.storage.verify import walk
 from offsetfs.storage.verify.finding import DAMAGE, Finding
 
 CURED_BY_INDEXES = frozenset(
-    {"offset-index", "time-index", "time-index-end", "index-shape", "index-padding", "index-missing"}
+    {"offset-index", "time-index", "time-index-end", "index-shape", "index-padding", "index-missing", "index-sparse"}
 )
 """The kinds of findings that disappear when the segment's indexes are rebuilt."""
 

@@ -30,6 +30,7 @@ from types import MappingProxyType
 from offsetfs.storage import checkpoint, files, lock
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, META_PROPERTIES, SECURITY_FILE, CleanShutdown
 from offsetfs.storage.directory.directory_listing import check_log_directory
+from offsetfs.storage.directory.inherited_settings import setting_layers
 from offsetfs.storage.errors import InvalidCheckpoint, InvalidName, StorageError, UnknownPartition
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.format.batch import PAYLOAD_BYTES_MAX
@@ -79,6 +80,7 @@ class Verification:
         self._is_whole = partitions is None
         self._inflated_bytes_max = inflated_bytes_max
         self._inspected = inspected
+        self._settings = _settings(path)
         self.partitions = self._all_partitions() if partitions is None else list(partitions)
         for partition in self.partitions:
             if not files.is_directory(self._file(str(partition))):
@@ -113,9 +115,8 @@ class Verification:
                 "cannot-read", f"{error.strerror or error}; the other files were read"
             )
 
-    @staticmethod
     def _context_of(
-        common: PartitionContext, partition: TopicPartition, offsets: dict[str, dict[TopicPartition, int]]
+        self, common: PartitionContext, partition: TopicPartition, offsets: dict[str, dict[TopicPartition, int]]
     ) -> PartitionContext:
         return replace(
             common,
@@ -123,6 +124,7 @@ class Verification:
             high_watermark=offsets[checkpoint.HIGH_WATERMARKS].get(partition),
             log_start=offsets[checkpoint.LOG_STARTS].get(partition),
             cleaner=offsets[checkpoint.CLEANER_OFFSETS].get(partition),
+            index_interval_bytes=self._settings.config_of(partition.topic).index_interval_bytes,
         )
 
     def _add_bytes(self, count: int) -> None:
@@ -217,6 +219,15 @@ class Verification:
             if topic_id is not None and seen.setdefault(partition.topic, topic_id) != topic_id:
                 meaning = f"its topic id differs from that of other partitions of {partition.topic}"
                 FindingReporter(self._report, path).damage("topic-id", meaning)
+
+
+def _settings(path: str) -> TopicSettings:
+    """Return the settings of the topics, also those in the metadata log of the cluster if it can be read."""
+    try:
+        layers = setting_layers(path, None, broker={}, is_broker_known=False, given={})
+    except (StorageError, OSError):
+        return TopicSettings(path)
+    return TopicSettings(path, inherited=layers.inherited())
 
 
 def _parsed(name: str) -> TopicPartition | None:
