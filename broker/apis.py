@@ -25,6 +25,7 @@ from offsetfs.broker.topics.log_dirs import LogDirs
 from offsetfs.broker.topics.partitions import Topics
 from offsetfs.broker.topics.replica_admin import ReplicaAdmin
 from offsetfs.broker.topics.topic_admin import TopicAdmin
+from offsetfs.broker.topics.topic_ids import named
 from offsetfs.broker.transactions.transaction_admin import TransactionAdmin
 from offsetfs.broker.transactions.transaction_coordinator import TransactionCoordinator
 from offsetfs.protocol.messages import (
@@ -86,11 +87,11 @@ def apis(
 
     found = [
         Api(0, "Produce", 0, 13, _plain(producing.produce)),
-        Api(1, "Fetch", 4, 17, fetch),
-        Api(2, "ListOffsets", 1, 10, _plain(offsets.list_offsets)),
+        Api(1, "Fetch", 4, 18, fetch),
+        Api(2, "ListOffsets", 1, 11, _plain(offsets.list_offsets)),
         Api(3, "Metadata", 0, 13, _plain(cluster.metadata)),
-        Api(8, "OffsetCommit", 2, 9, _plain(groups.offsets.commit)),
-        Api(9, "OffsetFetch", 1, 9, _plain(groups.offsets.fetch)),
+        Api(8, "OffsetCommit", 2, 10, _plain(groups.offsets.commit)),
+        Api(9, "OffsetFetch", 1, 10, _plain(groups.offsets.fetch)),
         Api(10, "FindCoordinator", 0, 6, find),
         Api(11, "JoinGroup", 0, 9, join),
         Api(12, "Heartbeat", 0, 4, _plain(groups.membership.heartbeat)),
@@ -99,7 +100,7 @@ def apis(
         Api(15, "DescribeGroups", 0, 6, _plain(groups.admin.describe)),
         Api(16, "ListGroups", 0, 5, _plain(groups.admin.list)),
         Api(17, "SaslHandshake", 0, 1, _plain(refuse_handshake)),
-        Api(18, "ApiVersions", 0, 4, _plain(cluster.api_versions)),
+        Api(18, "ApiVersions", 0, 5, _plain(cluster.api_versions)),
         Api(19, "CreateTopics", 2, 7, _plain(admin.create_topics)),
         Api(20, "DeleteTopics", 1, 6, _plain(admin.delete_topics)),
         Api(21, "DeleteRecords", 0, 2, _plain(admin.delete_records)),
@@ -108,18 +109,18 @@ def apis(
         Api(24, "AddPartitionsToTxn", 0, 5, _plain(transactions.add_partitions)),
         Api(25, "AddOffsetsToTxn", 0, 4, _plain(transactions.add_offsets)),
         Api(26, "EndTxn", 0, 5, _plain(transactions.end)),
-        Api(27, "WriteTxnMarkers", 1, 1, _plain(transaction_admin.write_markers)),
-        Api(28, "TxnOffsetCommit", 0, 5, _plain(transactions.commit_offsets)),
+        Api(27, "WriteTxnMarkers", 1, 2, _plain(transaction_admin.write_markers)),
+        Api(28, "TxnOffsetCommit", 0, 6, _plain(transactions.commit_offsets)),
         Api(29, "DescribeAcls", 1, 3, _plain(acls.describe)),
         Api(30, "CreateAcls", 1, 3, _plain(acls.create)),
         Api(31, "DeleteAcls", 1, 3, _plain(acls.delete)),
         Api(32, "DescribeConfigs", 1, 4, _plain(configs.describe_configs)),
         Api(33, "AlterConfigs", 0, 2, _plain(configs.alter_configs)),
         Api(34, "AlterReplicaLogDirs", 1, 2, _plain(replicas.alter_replica_log_dirs)),
-        Api(35, "DescribeLogDirs", 1, 4, _plain(LogDirs(topics.directory).describe_log_dirs)),
+        Api(35, "DescribeLogDirs", 1, 5, _plain(LogDirs(topics.directory).describe_log_dirs)),
         Api(36, "SaslAuthenticate", 0, 2, _plain(refuse_authentication)),
         Api(37, "CreatePartitions", 0, 3, _plain(admin.create_partitions)),
-        Api(42, "DeleteGroups", 0, 2, _plain(groups.admin.delete)),
+        Api(42, "DeleteGroups", 0, 3, _plain(groups.admin.delete)),
         Api(43, "ElectLeaders", 0, 2, _plain(replicas.elect_leaders)),
         Api(44, "IncrementalAlterConfigs", 0, 1, _plain(configs.incremental_alter_configs)),
         Api(45, "AlterPartitionReassignments", 0, 1, _plain(replicas.alter_reassignments)),
@@ -144,6 +145,7 @@ def apis(
         from offsetfs.broker.authorization.rules import authorized
 
         found = [authorized(each, authorizer, topics) for each in found]
+    found = [named(each, topics) for each in found]
     return [replace(each, handle=metrics.measured(each.name, each.handle)) for each in found]
 
 

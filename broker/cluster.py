@@ -50,6 +50,9 @@ _BROKERS, _CONTROLLERS = 1, 2
 _FEATURES = {"group.version": 1, "transaction.version": 2}
 """The features of a cluster that clients ask for, with their levels: groups of KIP-848, transactions of KIP-890."""
 
+_NODES_SINCE = 5  # ApiVersions
+_ANY_NODE = (None, -1)
+
 _FEATURES_EPOCH = 1  # it would rise with each change of the levels
 
 
@@ -85,10 +88,19 @@ class Cluster:
         self._versions = versions
 
     async def api_versions(self, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
-        """Return the APIs and their versions, and the features (version 3 and later)."""
+        """Return the APIs and their versions, and the features (version 3 and later).
+
+        A client that takes this broker for another one gets REBOOTSTRAP_REQUIRED (KIP-1242).
+        """
         software = request.client_software_name, request.client_software_version
         if version >= 3 and not all(_SOFTWARE.fullmatch(each) for each in software):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        asked = request.cluster_id, request.node_id
+        if version >= _NODES_SINCE and asked != _ANY_NODE:
+            if None in asked or -1 in asked:
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+            if asked != (self._node.cluster_id, self._node.node_id):
+                return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
         keys = [ApiVersion(key, first, last) for key, (first, last) in sorted(self._versions.items())]
         return ApiVersionsResponse(
             api_keys=keys,

@@ -14,6 +14,7 @@ from offsetfs.broker.connections.response_queue import DelayedResponse
 from offsetfs.broker.failure_responses import failure_response
 from offsetfs.broker.operations import CLUSTER_NAME, SUPPORTED, Operation, Resource, bits
 from offsetfs.broker.topics.partitions import Topics
+from offsetfs.broker.topics.topic_ids import has_unknown_id
 from offsetfs.protocol import messages
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage.settings import printable
@@ -53,6 +54,10 @@ class Call:
     def allows(self, operation: Operation, kind: Resource, name: str = CLUSTER_NAME) -> bool:
         """Return whether the client may do an operation on a resource."""
         return self.authorizer.allows(self.identity.principal, self.identity.host, operation, kind, name)
+
+    def allows_topic(self, operation: Operation, name: str) -> bool:
+        """Return whether the client may do an operation on a topic. One whose id is not known is not named at all."""
+        return has_unknown_id(self.api, self.version, name) or self.allows(operation, Resource.TOPIC, name)
 
     def allows_on_any(self, operation: Operation, kind: Resource) -> bool:
         """Return whether the client may do an operation on at least one resource of a type."""

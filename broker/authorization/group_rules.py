@@ -58,7 +58,7 @@ async def offset_commit(call: Call) -> Any:
     if not call.allows(Operation.READ, Resource.GROUP, call.request.group_id):
         return call.failed(_NO_GROUP)
     return await call.answer_part(
-        "topics", "topics", lambda each: call.allows(Operation.READ, Resource.TOPIC, each.name), _NO_TOPIC
+        "topics", "topics", lambda each: call.allows_topic(Operation.READ, each.name), _NO_TOPIC
     )
 
 
@@ -128,8 +128,8 @@ def _visible(call: Call, topics: list[Any] | None) -> tuple[Any, list[Any]]:
     """Return the topics that may be described, None for all of them, and the others."""
     if topics is None:
         return None, []
-    visible = [each for each in topics if call.allows(Operation.DESCRIBE, Resource.TOPIC, each.name)]
-    return visible, [each for each in topics if not call.allows(Operation.DESCRIBE, Resource.TOPIC, each.name)]
+    visible = [each for each in topics if call.allows_topic(Operation.DESCRIBE, each.name)]
+    return visible, [each for each in topics if not call.allows_topic(Operation.DESCRIBE, each.name)]
 
 
 # --- administration --------------------------------------------------------------------------------------------------

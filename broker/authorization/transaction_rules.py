@@ -64,7 +64,7 @@ async def txn_offset_commit(call: Call) -> Any:
     if not call.allows(Operation.READ, Resource.GROUP, call.request.group_id):
         return call.failed(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return await call.answer_part(
-        "topics", "topics", lambda each: call.allows(Operation.READ, Resource.TOPIC, each.name), _NO_TOPIC
+        "topics", "topics", lambda each: call.allows_topic(Operation.READ, each.name), _NO_TOPIC
     )
 
 

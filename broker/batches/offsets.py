@@ -22,8 +22,15 @@ from offsetfs.storage import Log
 from offsetfs.storage.errors import StorageError
 
 _LEADER_EPOCH_VERSION = 4
-_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -3, -4, -5
-_FIRST_VERSIONS = {_LATEST: 1, _EARLIEST: 1, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
+_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
+_FIRST_VERSIONS = {
+    _LATEST: 1,
+    _EARLIEST: 1,
+    _MAX_TIMESTAMP: 7,
+    _EARLIEST_LOCAL: 8,
+    _LATEST_TIERED: 9,
+    _EARLIEST_PENDING_UPLOAD: 11,
+}
 """The version that brought each mark. Kafka: `ReplicaManager.timestampMinSupportedVersion`."""
 
 
@@ -77,7 +84,7 @@ class Offsets:
 
 def _found(log: Log, timestamp: int, *, is_committed: bool) -> tuple[int, int, int]:
     """Return offset, timestamp and leader epoch for a time or a mark; -1 where there is none."""
-    if timestamp == _LATEST_TIERED:
+    if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
     end = log.last_stable_offset() if is_committed else log.next_offset
     if timestamp == _LATEST:

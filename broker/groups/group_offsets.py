@@ -22,6 +22,7 @@ from offsetfs.broker.groups.consumer_group import ConsumerGroup
 from offsetfs.broker.groups.group import CONSUMER, GroupError, GroupState
 from offsetfs.broker.groups.group_table import GroupTable
 from offsetfs.broker.settings import ServerSettings
+from offsetfs.broker.topics.topic_ids import has_unknown_id, unknown_topic
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import TopicPartition
@@ -34,6 +35,7 @@ _log = logging.getLogger(__name__)
 _MINUTE_MS = 60_000
 _FORGET_RETRY_S = 10.0
 _NOT_FOUND_SINCE = 9  # OffsetCommit: clients know GROUP_ID_NOT_FOUND (KIP-848)
+_NEW_CODES_IN_TRANSACTIONS_SINCE = 6  # TxnOffsetCommit: GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (KIP-1319)
 
 
 class GroupOffsets:
@@ -54,7 +56,7 @@ class GroupOffsets:
 
     async def commit(self, request: m.OffsetCommitRequest, version: int) -> m.OffsetCommitResponse:
         """Store committed offsets; in the segment file when answered."""
-        response, changes = self._checked(request)
+        response, changes = self._checked(request, version)
 
         def make() -> list[Change]:
             self._check_commit(request, version)
@@ -77,15 +79,18 @@ class GroupOffsets:
                         each.error_code = error.code
         return response
 
-    def _checked(self, request: m.OffsetCommitRequest) -> tuple[m.OffsetCommitResponse, list[CommitChange]]:
+    def _checked(
+        self, request: m.OffsetCommitRequest, version: int
+    ) -> tuple[m.OffsetCommitResponse, list[CommitChange]]:
         """Return the answer for partitions that cannot have a commit, and the commits of the others."""
         retention_ms = request.retention_time_ms
         response, changes = m.OffsetCommitResponse(), list[CommitChange]()
         for topic in (each for each in request.topics if each.partitions):
-            answer = m.OffsetCommitResponseTopic(name=topic.name)
+            answer = m.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
             response.topics.append(answer)
+            missing = unknown_topic("OffsetCommit", version, topic.name)
             for each in topic.partitions:
-                code, change = self._commit_of(request.group_id, topic.name, each, retention_ms)
+                code, change = self._commit_of(request.group_id, topic.name, each, retention_ms, missing)
                 answer.partitions.append(m.OffsetCommitResponsePartition(each.partition_index, code))
                 changes += change
         return response, changes
@@ -96,13 +101,14 @@ class GroupOffsets:
         topic: str,
         asked: m.OffsetCommitRequestPartition | m.TxnOffsetCommitRequestPartition,
         retention_ms: int,
+        missing: ErrorCode,
     ) -> tuple[ErrorCode, list[CommitChange]]:
-        """Return the code for a partition, and its commit unless that is an error."""
+        """Return the code for a partition, `missing` if there is none, and its commit unless that is an error."""
         now = self._table.directory.clock.now_ms()
         metadata = asked.committed_metadata or ""
         partition = self._partition(topic, asked.partition_index)
         if partition is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
+            return missing, []
         if len(metadata.encode()) > self._settings.offset_metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE, []
         expires = NO_EXPIRY if retention_ms < 0 else now + retention_ms
@@ -151,20 +157,21 @@ class GroupOffsets:
     # --- TxnOffsetCommit ---------------------------------------------------------------------------------------------
 
     async def commit_in_transaction(
-        self, request: m.TxnOffsetCommitRequest, producer: ProducerEpoch
+        self, request: m.TxnOffsetCommitRequest, version: int, producer: ProducerEpoch
     ) -> m.TxnOffsetCommitResponse:
         """Store offsets that count when the transaction of a producer commits; on disk when answered. GroupError."""
         response, changes = m.TxnOffsetCommitResponse(), list[CommitChange]()
         for topic in (each for each in request.topics if each.partitions):
-            answer = m.TxnOffsetCommitResponseTopic(topic.name)
+            answer = m.TxnOffsetCommitResponseTopic(topic.name, topic.topic_id)
             response.topics.append(answer)
+            missing = unknown_topic("TxnOffsetCommit", version, topic.name)
             for each in topic.partitions:
-                code, change = self._commit_of(request.group_id, topic.name, each, NO_EXPIRY)
+                code, change = self._commit_of(request.group_id, topic.name, each, NO_EXPIRY, missing)
                 answer.partitions.append(m.TxnOffsetCommitResponsePartition(each.partition_index, code))
                 changes += change
 
         def make() -> list[Change]:
-            self._check_in_transaction(request)
+            self._check_in_transaction(request, version)
             if any((each.group, each.partition) in self._outdated_staged for each in changes):
                 # The deletion of what the transaction of a deleted topic has committed would take this away.
                 raise GroupError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -177,7 +184,7 @@ class GroupOffsets:
         await self._table.append(request.group_id, make, producer)
         return response
 
-    def _check_in_transaction(self, request: m.TxnOffsetCommitRequest) -> None:
+    def _check_in_transaction(self, request: m.TxnOffsetCommitRequest, version: int) -> None:
         """As OffsetMetadataManager.validateTransactionalOffsetCommit: old producers send no member."""
         is_of_member = (
             request.generation_id_or_member_epoch >= 0
@@ -186,12 +193,15 @@ class GroupOffsets:
         )
         group, consumers = self._table.live.get(request.group_id), self._table.consumer(request.group_id)
         if group is None and consumers is not None:
-            self._check_consumer_in_transaction(consumers, request, is_of_member=is_of_member)
+            self._check_consumer_in_transaction(consumers, request, version, is_of_member=is_of_member)
         elif group is None:
             if self._table.has_newer_members(request.group_id) and is_of_member:
                 raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
             if request.generation_id_or_member_epoch >= 0:
-                raise GroupError(ErrorCode.ILLEGAL_GENERATION)
+                is_code_known = version >= _NEW_CODES_IN_TRANSACTIONS_SINCE and not self._table.is_known(
+                    request.group_id
+                )
+                raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND if is_code_known else ErrorCode.ILLEGAL_GENERATION)
         elif is_of_member and (request.generation_id_or_member_epoch >= 0 or group.state != GroupState.EMPTY):
             member = group.member(request.member_id, request.group_instance_id)
             group.check_generation(request.generation_id_or_member_epoch)
@@ -199,15 +209,16 @@ class GroupOffsets:
 
     @staticmethod
     def _check_consumer_in_transaction(
-        group: ConsumerGroup, request: m.TxnOffsetCommitRequest, *, is_of_member: bool
+        group: ConsumerGroup, request: m.TxnOffsetCommitRequest, version: int, *, is_of_member: bool
     ) -> None:
         if not is_of_member or (request.generation_id_or_member_epoch < 0 and not group.members):
             return
         try:
             group.check_epoch(request.member_id, request.generation_id_or_member_epoch)
-        except GroupError as error:  # clients of TxnOffsetCommit do not know the other code
-            is_stale = error.code == ErrorCode.STALE_MEMBER_EPOCH
-            raise GroupError(ErrorCode.ILLEGAL_GENERATION if is_stale else error.code) from None
+        except GroupError as error:
+            if version >= _NEW_CODES_IN_TRANSACTIONS_SINCE or error.code != ErrorCode.STALE_MEMBER_EPOCH:
+                raise
+            raise GroupError(ErrorCode.ILLEGAL_GENERATION) from None
 
     # --- OffsetFetch -------------------------------------------------------------------------------------------------
 
@@ -224,15 +235,26 @@ class GroupOffsets:
                 partitions = [m.OffsetFetchResponsePartition(*each) for each in _of_version(rows, version)]
                 response.topics.append(m.OffsetFetchResponseTopic(name, partitions))
             return response
-        for group in request.groups:
-            wanted = None if group.topics is None else [(each.name, each.partition_indexes) for each in group.topics]
-            code, found = await self._fetched(group.group_id, wanted, request.require_stable, group)
-            answer = m.OffsetFetchResponseGroup(group.group_id, error_code=code)
-            for name, rows in found:
-                answers = [m.OffsetFetchResponsePartitions(*each) for each in _of_version(rows, version)]
-                answer.topics.append(m.OffsetFetchResponseTopics(name=name, partitions=answers))
-            response.groups.append(answer)
+        response.groups = [await self._fetched_group(each, request, version) for each in request.groups]
         return response
+
+    async def _fetched_group(
+        self, group: m.OffsetFetchRequestGroup, request: m.OffsetFetchRequest, version: int
+    ) -> m.OffsetFetchResponseGroup:
+        topics = group.topics or []
+        unknown = [each for each in topics if has_unknown_id("OffsetFetch", version, each.name)]
+        wanted = [(each.name, each.partition_indexes) for each in topics if each not in unknown]
+        asked = None if group.topics is None else wanted
+        code, found = await self._fetched(group.group_id, asked, request.require_stable, group)
+        answer = m.OffsetFetchResponseGroup(group.group_id, error_code=code)
+        for name, rows in found:
+            answers = [m.OffsetFetchResponsePartitions(*each) for each in _of_version(rows, version)]
+            answer.topics.append(m.OffsetFetchResponseTopics(name=name, partitions=answers))
+        for topic in unknown if code == ErrorCode.NONE else ():
+            failed = [(each, -1, -1, "", ErrorCode.UNKNOWN_TOPIC_ID) for each in topic.partition_indexes]
+            answers = [m.OffsetFetchResponsePartitions(*each) for each in failed]
+            answer.topics.append(m.OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=answers))
+        return answer
 
     async def _fetched(
         self,

@@ -20,6 +20,8 @@ from offsetfs.storage.errors import InvalidName, StorageError
 
 _log = logging.getLogger(__name__)
 
+_BUMPS_EPOCHS = 2  # transaction.version
+
 _STATES = frozenset((*(each.shown for each in TransactionState), "PrepareEpochFence"))
 
 
@@ -77,7 +79,13 @@ class TransactionAdmin:
         """End transactions in the partitions that are named, on behalf of an administrator or another coordinator."""
         response = m.WriteTxnMarkersResponse()
         for each in request.markers:
-            marker = Marker(each.producer_id, each.producer_epoch, each.transaction_result, each.coordinator_epoch)
+            marker = Marker(
+                each.producer_id,
+                each.producer_epoch,
+                each.transaction_result,
+                each.coordinator_epoch,
+                each.transaction_version >= _BUMPS_EPOCHS,
+            )
             result = m.WritableTxnMarkerResult(each.producer_id)
             response.markers.append(result)
             for topic in (named for named in each.topics if named.partition_indexes):

@@ -25,6 +25,7 @@ from offsetfs.broker.groups.group import GroupError
 from offsetfs.broker.groups.group_coordinator import GroupCoordinator
 from offsetfs.broker.log_sync import LogSync
 from offsetfs.broker.settings import ServerSettings
+from offsetfs.broker.topics.topic_ids import has_unknown_id, unknown_topic
 from offsetfs.broker.transactions.producer_ids import ProducerIds
 from offsetfs.broker.transactions.transaction import (
     BUMPS_EPOCHS,
@@ -225,6 +226,8 @@ class TransactionCoordinator:
     async def commit_offsets(self, request: m.TxnOffsetCommitRequest, version: int) -> m.TxnOffsetCommitResponse:
         """Store offsets of a group that are committed with the transaction; on disk when answered."""
         producer = ProducerEpoch(request.producer_id, request.producer_epoch)
+        if all(has_unknown_id("TxnOffsetCommit", version, each.name) for each in request.topics):
+            return self._failed_offsets(request, version, ErrorCode.NONE)
         try:
             if not request.group_id:
                 raise GroupError(ErrorCode.INVALID_GROUP_ID)
@@ -239,18 +242,21 @@ class TransactionCoordinator:
             if code != ErrorCode.NONE:
                 raise TransactionError(code)
             with self.appending(producer):
-                return await self._groups.offsets.commit_in_transaction(request, producer)
+                return await self._groups.offsets.commit_in_transaction(request, version, producer)
         except (TransactionError, GroupError) as error:
-            return self._failed_offsets(request, _known(error.code, "TxnOffsetCommit", version))
+            return self._failed_offsets(request, version, _known(error.code, "TxnOffsetCommit", version))
 
-    def _failed_offsets(self, request: m.TxnOffsetCommitRequest, code: ErrorCode) -> m.TxnOffsetCommitResponse:
-        unknown, response = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, m.TxnOffsetCommitResponse()
+    def _failed_offsets(
+        self, request: m.TxnOffsetCommitRequest, version: int, code: ErrorCode
+    ) -> m.TxnOffsetCommitResponse:
+        response = m.TxnOffsetCommitResponse()
         for topic in (each for each in request.topics if each.partitions):
+            unknown = unknown_topic("TxnOffsetCommit", version, topic.name)
             codes = [
                 m.TxnOffsetCommitResponsePartition(each, unknown if self.partition(topic.name, each) is None else code)
                 for each in (named.partition_index for named in topic.partitions)
             ]
-            response.topics.append(m.TxnOffsetCommitResponseTopic(topic.name, partitions=codes))
+            response.topics.append(m.TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, codes))
         return response
 
     # --- appends of clients ------------------------------------------------------------------------------------------

@@ -31,6 +31,8 @@ class Marker(NamedTuple):
     epoch: int
     is_commit: bool
     coordinator_epoch: int
+    bumps_epochs: bool = False
+    """Whether it has the epoch after that of the transaction's records, as WriteTxnMarkers 2 states it (KIP-1228)."""
 
 
 class TransactionMarkers:
@@ -83,4 +85,5 @@ class TransactionMarkers:
             coordinator_epoch=marker.coordinator_epoch,
             now_ms=log.clock.now_ms(),
         )
-        return log, log.append(batch, checks_producer=True).last_offset + 1
+        appended = log.append(batch, checks_producer=True, bumps_epochs=marker.bumps_epochs)
+        return log, appended.last_offset + 1

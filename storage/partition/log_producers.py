@@ -68,7 +68,7 @@ class LogProducers:
         header = parse_header(sealed.data)
         marker = end_marker(read_batch(sealed.data, check=False)) if header.is_control else None
         if marker is not None:
-            self._checks.check_marker(header, marker[1])
+            self._checks.check_marker(header, marker[1], bumps_epochs=bumps_epochs)
         found = self._checks.check(header, bumps_epochs=bumps_epochs)
         return None if found is None else Appended(found.base_offset, found.last_offset, found.timestamp)
 

@@ -20,7 +20,7 @@ from offsetfs.storage.errors import (
     InvalidTransactionState,
     OutOfOrderSequence,
 )
-from offsetfs.storage.partition.producers import NONE, ProducerEntry, ProducerState
+from offsetfs.storage.partition.producers import EPOCH_MAX, NONE, ProducerEntry, ProducerState
 from offsetfs.storage.records.format.batch import BatchHeader
 
 BATCHES_KEPT = 5
@@ -84,10 +84,17 @@ class ProducerChecks:
             raise InvalidTransactionState(f"producer {header.producer_id} has a transaction open")
         return None
 
-    def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
-        """Raise if an end transaction marker comes from a fenced coordinator or is for a fenced producer."""
+    def check_marker(self, header: BatchHeader, coordinator_epoch: int, *, bumps_epochs: bool = False) -> None:
+        """Raise if an end transaction marker comes from a fenced coordinator or is for a fenced producer.
+
+        `bumps_epochs`: it is the end of a transaction whose marker has the next epoch. One with that of the open
+        transaction is late, of the transaction before (KIP-1228).
+        """
         entry = self.state.entries.get(header.producer_id, _UNKNOWN)
         _check_epoch(entry, header)
+        is_same = entry.producer_epoch == header.producer_epoch < EPOCH_MAX
+        if bumps_epochs and is_same and entry.current_txn_first_offset != NONE:
+            raise InvalidProducerEpoch(f"producer {header.producer_id} has begun epoch {header.producer_epoch}")
         if coordinator_epoch < entry.coordinator_epoch:
             raise CoordinatorFenced(f"epoch {coordinator_epoch} of the coordinator, known is {entry.coordinator_epoch}")
 

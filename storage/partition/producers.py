@@ -32,6 +32,8 @@ from offsetfs.storage.records.format.batch import Batch, BatchHeader
 NONE = -1
 """The value for no sequence, no offset, no epoch, no open transaction."""
 
+EPOCH_MAX = 2**15 - 1
+
 ABORT, COMMIT = 0, 1
 """The types of control record that end a transaction."""
 

@@ -45,7 +45,7 @@ async def stage(groups: Groups, offset: int, producer_id: int = PRODUCER) -> Non
     """Commit an offset of t-0 in a transaction."""
     topic = m.TxnOffsetCommitRequestTopic("t", partitions=[m.TxnOffsetCommitRequestPartition(0, offset)])
     request = m.TxnOffsetCommitRequest("tx", "g", producer_id, 0, topics=[topic])
-    response = await groups.coordinator.offsets.commit_in_transaction(request, ProducerEpoch(producer_id, 0))
+    response = await groups.coordinator.offsets.commit_in_transaction(request, 5, ProducerEpoch(producer_id, 0))
     assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
@@ -138,7 +138,7 @@ async def test_a_transaction_waits_until_the_offsets_of_a_deleted_topic_are_gone
     topic = m.TxnOffsetCommitRequestTopic("t", partitions=[m.TxnOffsetCommitRequestPartition(0, 1)])
     request = m.TxnOffsetCommitRequest("tx", "g", PRODUCER, 0, topics=[topic])
     with pytest.raises(GroupError) as refused:
-        await offsets.commit_in_transaction(request, ProducerEpoch(PRODUCER, 0))
+        await offsets.commit_in_transaction(request, 5, ProducerEpoch(PRODUCER, 0))
     assert refused.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     groups.error = None
     await offsets.forget(())

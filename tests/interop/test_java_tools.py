@@ -397,12 +397,12 @@ def test_kafka_broker_api_versions(tools: Tools) -> None:
     lines = tools.run("org.apache.kafka.tools.BrokerApiVersionsCommand")
     found = {match[1]: int(match[2]) for line in lines if (match := re.match(r"(\w+)\(\d+\): .*usable: (\d+)", line))}
     newest = {
-        "Produce": 13, "ListOffsets": 10, "Metadata": 13, "OffsetCommit": 9, "OffsetFetch": 9,
+        "Produce": 13, "ListOffsets": 11, "Metadata": 13, "OffsetCommit": 10, "OffsetFetch": 10,
         "FindCoordinator": 6, "JoinGroup": 9, "Heartbeat": 4, "LeaveGroup": 5, "SyncGroup": 5, "DescribeGroups": 6,
-        "ListGroups": 5, "ApiVersions": 4, "CreateTopics": 7, "DeleteTopics": 6, "DeleteRecords": 2,
-        "InitProducerId": 5, "DescribeConfigs": 4, "AlterConfigs": 2, "CreatePartitions": 3, "DeleteGroups": 2,
+        "ListGroups": 5, "ApiVersions": 5, "CreateTopics": 7, "DeleteTopics": 6, "DeleteRecords": 2,
+        "InitProducerId": 5, "DescribeConfigs": 4, "AlterConfigs": 2, "CreatePartitions": 3, "DeleteGroups": 3,
         "IncrementalAlterConfigs": 1, "OffsetDelete": 0, "DescribeCluster": 2, "OffsetForLeaderEpoch": 4,
-        "DescribeLogDirs": 4, "DescribeProducers": 0, "DescribeTopicPartitions": 0,
+        "DescribeLogDirs": 5, "DescribeProducers": 0, "DescribeTopicPartitions": 0,
     }  # fmt: skip
     assert {name: found.get(name) for name in newest} == newest
     assert found["Fetch"] >= 17  # version 18 is for followers
