@@ -57,6 +57,5 @@ def named(api: Api, topics: Topics) -> Api:
 
 def _topics(message: Any) -> Iterable[Any]:
     """Return the topics of a request or response; those of all groups of OffsetFetch."""
-    if not hasattr(message, "groups"):
-        return message.topics
-    return [topic for group in message.groups for topic in group.topics or ()]
+    holders = message.groups if hasattr(message, "groups") else [message]
+    return [topic for each in holders for topic in each.topics or ()]

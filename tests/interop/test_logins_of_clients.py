@@ -317,7 +317,7 @@ def test_users_of_ours_log_in_at_a_kafka_that_gets_their_records(tmp_path: Path)
         add_user(broker.address, USER, PASSWORD, ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
     kafka = KafkaBroker(tmp_path / "kafka", mechanisms=("SCRAM-SHA-256", "SCRAM-SHA-512"))
     kafka._format()
-    (bootstrap,) = (tmp_path / "kafka" / "metadata").rglob("bootstrap.checkpoint")
+    (bootstrap,) = (tmp_path / "kafka" / "metadata").rglob("*.checkpoint")
     with bootstrap.open("ab") as file:
         file.write((logs / SECURITY_FILE).read_bytes())
     with kafka:
