@@ -142,8 +142,10 @@ class RecordFiles:
         return value
 
     async def xattrs(self, number: int) -> list[bytes]:
+        """Return the names of those that can be read: `cp -a` and others stop at one that cannot."""
         content = await self.content(number)
-        return [XATTR_PREFIX + name for name, describe in _XATTRS.items() if describe(content) is not None]
+        values = ((name, describe(content)) for name, describe in _XATTRS.items())
+        return [XATTR_PREFIX + name for name, value in values if value is not None and len(value) <= XATTR_BYTES_MAX]
 
     async def content(self, number: int) -> RecordContent:
         """Return the record of an inode number; ENOENT if it was removed and is not open."""

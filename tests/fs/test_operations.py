@@ -304,6 +304,21 @@ async def test_an_inode_that_was_never_given_is_an_error_and_nothing_breaks(worl
         assert await errno_of(answer) in ("ESTALE", "ENOTDIR", "EINVAL", "ENOENT")
 
 
+async def test_attributes_are_listed_only_if_they_can_be_read(world: World) -> None:
+    builder = BatchBuilder(1 << 20)
+    assert builder.append(b"k" * 65536, b"fits", (), 1_000)
+    assert builder.append(b"k" * 65537, b"does not", (("name", b"v" * 70_000),), 1_000)
+    wide = TopicPartition("wide", 0)
+    world.directory.create_partition(wide)
+    world.directory.log(wide).append(builder.seal())
+    for offset, has_key in (("0", True), ("1", False)):
+        inode = (await world.look("wide-0", offset)).st_ino
+        names = await world.operations.listxattr(inode, CTX)
+        assert (b"user.kafka.key" in names, b"user.kafka.headers" in names) == (has_key, False)
+        assert all([await world.operations.getxattr(inode, name, CTX) is not None for name in names])
+    assert await errno_of(world.operations.getxattr(inode, b"user.kafka.key", CTX)) == "E2BIG"
+
+
 # --- what breaks ---------------------------------------------------------------------------------------------------
 
 
