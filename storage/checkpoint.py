@@ -228,8 +228,6 @@ def check_meta_properties(path: str) -> None:
         raise InvalidCheckpoint("no cluster.id: it was cut", path=path)
     if not _INTEGER.match(properties.get(node, "" if is_required else "0")):
         raise InvalidCheckpoint(f"no number in {node}", path=path)
-    if len(properties.get("directory.id", "-" * _UUID_SIZE)) != _UUID_SIZE:
-        raise InvalidCheckpoint(f"a directory.id of {len(properties['directory.id'])} characters", path=path)
 
 
 def _parse_property(path: str, line: str) -> tuple[str, str]:
@@ -240,7 +238,6 @@ def _parse_property(path: str, line: str) -> tuple[str, str]:
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}\Z")
-_UUID_SIZE = 22  # characters: base64 without padding
 
 # Possessive quantifiers (`++`): a long line that does not match would otherwise take quadratic time.
 _PROPERTY = re.compile(r"((?:[^\\=: \t]|\\[^u])++)(?:[ \t]*+(?:[=:][ \t]*+)?)((?:[^\\]|\\[^u])*+)\Z")

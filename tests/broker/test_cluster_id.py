@@ -34,6 +34,7 @@ async def test_a_directory_of_a_broker_is_served_with_the_id_of_its_cluster(
     assert await ids(tmp_path, nursery) == {"4L6g3nShT-eMCtK--X86sw"}
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("properties", [None, "version=1\nnode.id=3\n", "no property"])
 async def test_directories_without_a_cluster_id_are_told_apart(
     tmp_path: Path, nursery: trio.Nursery, properties: str | None

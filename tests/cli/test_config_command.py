@@ -96,7 +96,7 @@ def test_what_is_wrong_is_refused_by_name_and_nothing_changes(
 
 
 def test_in_a_brokers_directory_it_warns(log: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (Path(log) / "meta.properties").write_text("version=1\n")
+    (Path(log) / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=1\n")
     assert run(["config", log, "orders", "retention.ms=5"]) == exit_codes.DONE
     assert "belongs to a broker, which does not read these settings" in capsys.readouterr().err
 

@@ -188,6 +188,7 @@ def test_clean_names_the_topics_of_a_broker_that_it_left_alone(
     assert f"offsetfs config {golden_copy} {topic} cleanup.policy=" in err
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("version", ["0", "1"])
 def test_hand_over_takes_a_partition_without_topic_id_from_a_broker_with_zookeeper_only(
     log: Path, tmp_path: Path, said: Said, version: str

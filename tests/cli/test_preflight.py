@@ -228,5 +228,5 @@ def test_a_topic_that_keeps_segments_causes_no_warning(
 
 def test_a_brokers_directory_causes_no_warning(tmp_path: Path) -> None:
     archive(tmp_path, 300 * HOUR_MS)
-    (tmp_path / "meta.properties").write_text("version=1\n")
+    (tmp_path / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=1\n")
     assert retention_warnings.warnings(os.fspath(tmp_path), MountOptions()) == []

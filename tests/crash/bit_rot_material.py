@@ -221,7 +221,7 @@ def _write_ours(path: Path) -> None:
     directory.close()
     checkpoint.write_offsets(os.fspath(path / checkpoint.LOG_STARTS), {TopicPartition("orders", 0): 5})
     checkpoint.write_offsets(os.fspath(path / checkpoint.CLEANER_OFFSETS), {TopicPartition("orders", 0): 40})
-    (path / checkpoint.META_PROPERTIES).write_text("node.id=1\nversion=1\n")
+    (path / checkpoint.META_PROPERTIES).write_text("cluster.id=x\nnode.id=1\nversion=1\n")
 
 
 def _batch(rng: Random, number: int) -> SealedBatch:

@@ -330,7 +330,7 @@ def test_what_a_start_offset_gave_up_goes_though_nothing_expires(make: Make) -> 
 def test_in_a_brokers_directory_nothing_is_removed_whose_settings_are_not_known(make: Make) -> None:
     world = make()
     world.segment(world.partition(ORDERS), b"a", age_ms=10_000 * HOUR)
-    (world.path / META_PROPERTIES).write_text("version=1\n")
+    (world.path / META_PROPERTIES).write_text("version=1\ncluster.id=x\nnode.id=1\n")
     world.reopen()
     world.pass_time(30 * SECOND)
     assert world.done == [] and world.directory.log(ORDERS).log_start_offset == 0

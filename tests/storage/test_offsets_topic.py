@@ -77,7 +77,7 @@ def test_what_a_crash_left_of_the_topic_is_completed(directory: LogDirectory) ->
 
 
 def test_in_a_brokers_directory_the_topic_is_not_made(tmp_path: Path) -> None:
-    (tmp_path / "meta.properties").write_text("version=1\n")
+    (tmp_path / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=1\n")
     directory = LogDirectory.open(str(tmp_path))
     with pytest.raises(NoOffsetsTopic):
         partition_of_group(directory, "a", may_create=True)

@@ -164,7 +164,7 @@ def test_the_largest_go_first_and_a_log_that_is_gone_over_twice_counts_once() ->
 
 def test_a_gap_between_segments_in_a_brokers_directory_is_no_damage(tmp_path: Path) -> None:
     plant(tmp_path, {0: [batch(0, b"a")], 5: [batch(5, b"b")]}, is_clean=False)
-    (tmp_path / META_PROPERTIES).write_text("version=1\n")
+    (tmp_path / META_PROPERTIES).write_text("version=1\ncluster.id=x\nnode.id=1\n")
     directory = LogDirectory.open(str(tmp_path))
     log = directory.log(partition(0))
     assert (log.next_offset, log.damage) == (6, ())

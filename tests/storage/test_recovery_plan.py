@@ -66,7 +66,7 @@ def test_the_plan_of_a_recovery_is_what_it_does(case: Case, tmp_path: Path) -> N
     path = tmp_path / "planned"
     partition = plant(path, case.segments, is_clean=case.is_clean)
     if case.is_brokers:
-        (path / META_PROPERTIES).write_text("version=1\n")
+        (path / META_PROPERTIES).write_text("version=1\ncluster.id=x\nnode.id=1\n")
     for base in case.segments:
         Segment(str(partition), base, DEFAULTS, FilePool(1)).open_files()  # makes the indexes, so that none is missing
     for name, content in case.besides.items():
