@@ -118,7 +118,7 @@ def test_an_ending_mount_reports_the_remaining_work(manager: Manager, monkeypatc
         if text == "closing the logs":
             reported.set()
 
-    lefts = iter([Unsynced(3, 5_000_000), Unsynced(1, 900)])
+    lefts = iter([Unsynced(3, size=5_000_000), Unsynced(1, size=900)])
     reporter = UnmountProgress(ServiceManager(manager.environment), publish)
     reporter.begin("SIGTERM", lambda: next(lefts, Unsynced()))
     assert manager.heard()[:2] == ["STOPPING=1", "STATUS=ending (SIGTERM): 3 batches, 5 MB, not on disk yet"]
