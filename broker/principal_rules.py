@@ -3,7 +3,7 @@
     ssl.principal.mapping.rules=RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,RULE:^CN=([^,]*).*$/$1/L,DEFAULT
 
 The first rule whose pattern matches the whole subject applies; L and U change the case of its result. DEFAULT is the
-subject itself. Follows Kafka's SslPrincipalMapper; a pattern is one of Python, which most of Java's are as well.
+subject itself. Follows Kafka's SslPrincipalMapper; a pattern is one of RE2, which most of Java's are as well.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
+from typing import Any
 
+from offsetfs.runtime.name_patterns import PatternError, compiled
 from offsetfs.storage.settings import printable
 
 _RULE = re.compile(r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*(?:,\s*|\Z)")
@@ -20,7 +22,8 @@ _REFERENCE = re.compile(r"\\(.)|\$(\d)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    pattern: re.Pattern[str]
+    pattern: Any
+    """A compiled pattern of RE2."""
     replacement: str
     """With `$1` for the first group."""
     case: str
@@ -54,26 +57,25 @@ class PrincipalRules:
             if each is None:
                 return subject
             if each.pattern.fullmatch(subject):
-                found = each.pattern.sub(functools.partial(_expanded, replacement=each.replacement), subject)
+                found: str = each.pattern.sub(functools.partial(_expanded, rule=each), subject)
                 return found.lower() if each.case == "L" else found.upper() if each.case == "U" else found
         return None
 
 
 def _rule(pattern: str, replacement: str, case: str) -> _Rule:
     try:
-        compiled = re.compile(pattern)
-    except re.error as error:
+        return _Rule(compiled(pattern), replacement, case)
+    except PatternError as error:
         raise ValueError(f"the pattern of RULE:{pattern}/{replacement}/ cannot be used: {error}") from error
-    return _Rule(compiled, replacement, case)
 
 
-def _expanded(match: re.Match[str], replacement: str) -> str:
-    """Return `replacement` with the groups that it refers to; a number that is no group stays as it is."""
+def _expanded(match: Any, rule: _Rule) -> str:
+    """Return the replacement of `rule` with the groups that it refers to; a number that is no group stays as it is."""
 
     def value(reference: re.Match[str]) -> str:
         if reference[1] is not None:
             return reference[1]
         number = int(reference[2])
-        return match[number] or "" if number <= match.re.groups else reference[0]
+        return match[number] or "" if number <= rule.pattern.groups else reference[0]
 
-    return _REFERENCE.sub(value, replacement)
+    return _REFERENCE.sub(value, rule.replacement)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+from offsetfs.runtime.name_patterns import NamePattern
 
 EARLIEST, LATEST, EARLIEST_LOCAL = -2, -1, -4
 """Times that stand for the beginning and the end of a log, and for the first record on the disk of its leader, as in
@@ -32,11 +33,11 @@ class OnGap(enum.Enum):
 class MirrorOptions:
     """The options of a mirror."""
 
-    topics: Sequence[re.Pattern[str]] = (re.compile(".*"),)
+    topics: Sequence[NamePattern] = (NamePattern(".*"),)
     """Topics whose whole name matches one of them. Internal topics only where one of them is the name itself."""
     start: int = EARLIEST
     """Where partitions begin that are not here yet: a time in milliseconds since 1970, EARLIEST or LATEST."""
-    groups: Sequence[re.Pattern[str]] = ()
+    groups: Sequence[NamePattern] = ()
     """Consumer groups whose whole name matches one of them: their committed offsets are taken over."""
     needs_topic: bool = False
     """Whether it is an error if no topic matches. With `once` it always is."""

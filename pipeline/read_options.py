@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from offsetfs.archive import urls
+from offsetfs.runtime.name_patterns import NamePattern, PatternError
 from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED
 
 EARLIEST, LATEST = -2, -1
@@ -287,8 +288,8 @@ def _selection(given: _Given) -> Selection:
     pattern = given.text("subscribePattern")
     if pattern is not None:
         try:
-            re.compile(pattern)
-        except re.error as error:
+            NamePattern(pattern)
+        except PatternError as error:
             raise OptionError(f"option subscribePattern: {pattern!r} is no regular expression ({error})") from None
         return Selection(pattern=pattern)
     topics = tuple(topic.strip() for topic in (given.text("subscribe") or "").split(",") if topic.strip())

@@ -6,12 +6,12 @@ offsets. A user who names offsets or times partition by partition names every pa
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from offsetfs.pipeline.log_directories import ScanDirectories
 from offsetfs.pipeline.read_options import EARLIEST, Bound, ByPartition, OptionError, ReadOptions, Selection
+from offsetfs.runtime.name_patterns import NamePattern
 from offsetfs.storage import INTERNAL_TOPICS, LogView, TopicPartition
 
 
@@ -58,7 +58,7 @@ def selected(directory: ScanDirectories, selection: Selection) -> list[TopicPart
             raise OptionError(f"option subscribe: {directory.path} has no topic {min(missing_topics)}")
         return [each for each in present if each.topic in selection.topics]
     if selection.pattern is not None:
-        pattern = re.compile(selection.pattern)
+        pattern = NamePattern(selection.pattern)
         return [each for each in present if pattern.fullmatch(each.topic)]
     return [each for each in present if each.topic not in INTERNAL_TOPICS]
 

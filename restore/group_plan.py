@@ -6,7 +6,6 @@ has in the cluster are not replaced.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +17,7 @@ from offsetfs.client.retries import repeated
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.restore.topic_plan import RestoreRefused
+from offsetfs.runtime.name_patterns import NamePattern
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import ConsumerGroups
 
@@ -40,7 +40,7 @@ class GroupPlan:
 
 def groups_of(
     directory: LogDirectory,
-    patterns: Sequence[re.Pattern[str]],
+    patterns: Sequence[NamePattern],
     restored: Collection[TopicPartition],
     on_omission: Callable[[str], None],
 ) -> list[GroupPlan]:

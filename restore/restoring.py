@@ -6,7 +6,6 @@ far each one came. Offsets of groups are committed for partitions that are compl
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +33,7 @@ from offsetfs.restore.topic_plan import (
     without_refused_settings,
 )
 from offsetfs.restore.translation import OffsetTranslation
+from offsetfs.runtime.name_patterns import NamePattern
 from offsetfs.runtime.rate_limit import RateLimit
 from offsetfs.storage import Log, LogDirectory, LogView, TopicPartition
 from offsetfs.storage.errors import StorageError, sentence
@@ -49,9 +49,9 @@ _STRICT = "nothing was changed; leave these settings out (-o NAME=), or all that
 class RestoreOptions:
     """What is restored, and how."""
 
-    topics: Sequence[re.Pattern[str]] = ()
+    topics: Sequence[NamePattern] = ()
     """Names match as a whole; without patterns all topics but Kafka's own."""
-    groups: Sequence[re.Pattern[str]] = ()
+    groups: Sequence[NamePattern] = ()
     from_timestamp: int | None = None
     """Begin with the first record of this time or later, in milliseconds."""
     to_timestamp: int | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +12,7 @@ from offsetfs.client.metadata import ClusterMetadata, TopicInfo
 from offsetfs.client.retries import repeated
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.runtime.name_patterns import NamePattern
 from offsetfs.storage import INTERNAL_TOPICS, LOG_APPEND_TIME, LogDirectory, TopicPartition
 
 DEFAULT_FACTOR_VERSION = 4
@@ -51,7 +51,7 @@ class TopicPlan:
 
 
 def topics_of(
-    directory: LogDirectory, patterns: Sequence[re.Pattern[str]], overrides: Mapping[str, str]
+    directory: LogDirectory, patterns: Sequence[NamePattern], overrides: Mapping[str, str]
 ) -> list[TopicPlan]:
     """Return the topics whose names a pattern matches as a whole; all but Kafka's own without patterns.
 

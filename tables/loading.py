@@ -6,10 +6,10 @@ the end of each log: what is there is a beginning of its rows. `load_journal` sa
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from offsetfs.runtime.name_patterns import NamePattern
 from offsetfs.storage import INTERNAL_TOPICS, OFFSET_MAX, Log, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records import NO_TIMESTAMP, build_at
@@ -34,7 +34,7 @@ Fields = tuple[bytes | None, bytes | None, Headers, int]
 def load_table(
     directory: LogDirectory,
     table: MessagesTable,
-    patterns: Sequence[re.Pattern[str]],
+    patterns: Sequence[NamePattern],
     settings: Mapping[str, str],
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> dict[str, list[int]]:
@@ -80,7 +80,7 @@ def _source(table: MessagesTable) -> str:
 
 
 def _wanted(
-    table: MessagesTable, patterns: Sequence[re.Pattern[str]], progress: Mapping[TopicPartition, TableProgress]
+    table: MessagesTable, patterns: Sequence[NamePattern], progress: Mapping[TopicPartition, TableProgress]
 ) -> list[TopicPartition]:
     found = sorted(each for each in table.partitions() | progress.keys() if is_wanted(each.topic, patterns))
     if not found:
@@ -88,7 +88,7 @@ def _wanted(
     return found
 
 
-def is_wanted(topic: str, patterns: Sequence[re.Pattern[str]]) -> bool:
+def is_wanted(topic: str, patterns: Sequence[NamePattern]) -> bool:
     """Whether a pattern matches a topic; a broker's own is asked for by its name only."""
     if topic in INTERNAL_TOPICS:
         return any(pattern.pattern == topic for pattern in patterns)

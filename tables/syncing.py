@@ -10,11 +10,11 @@ commit, and the others go on.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from offsetfs.runtime.name_patterns import NamePattern
 from offsetfs.storage import (
     BatchSlice,
     Log,
@@ -46,7 +46,7 @@ OnProgress = Callable[[int, int], None]
 class SyncOptions:
     """What is synchronized, and how."""
 
-    topics: Sequence[re.Pattern[str]]
+    topics: Sequence[NamePattern]
     """A topic whose whole name one of them matches."""
     is_committed_only: bool = True
     skips_gaps: bool = False

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 import trio
 
@@ -22,13 +21,12 @@ from offsetfs.broker.groups.group_table import GroupTable
 from offsetfs.broker.groups.group_update import GroupUpdate, Heartbeat, Matches
 from offsetfs.broker.groups.heartbeat_queue import HeartbeatQueue, WaitingHeartbeat
 from offsetfs.broker.groups.member_timers import MemberTimer, MemberTimers
-from offsetfs.broker.groups.topic_patterns import MayDescribe, check_pattern, matching
+from offsetfs.broker.groups.topic_patterns import MayDescribe, TopicPatterns
 from offsetfs.broker.operations import GROUP_OPERATIONS, show_group_operations
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.topics.partitions import ServedTopic, Topics
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
-from offsetfs.runtime.threads import in_thread
 from offsetfs.storage.coordinators import Change, ClassicGroupChange, newer_deletions
 
 _log = logging.getLogger(__name__)
@@ -48,6 +46,7 @@ class ConsumerMembership:
         self._topics = topics
         self._settings = settings
         self._queues: dict[str, HeartbeatQueue] = {}
+        self._patterns = TopicPatterns()
         self._matched: dict[str, frozenset[str]] = {}
         self._matched_in: object = None
         """The topics in which the regular expressions of `_matched` were looked up."""
@@ -299,11 +298,15 @@ class ConsumerMembership:
         of_group = () if group is None or group.listing is listing else group.subscribed_regexes
         wanted = {regex, *of_group} - {""}
         for each in wanted - matched.keys():
-            check_pattern(each)
-            matched[each] = await in_thread(partial(matching, each, list(listing)))
+            try:
+                matched[each] = await self._patterns.matching(each, list(listing))
+            except GroupError:
+                if each == regex:  # another member's keeps the topics that it had
+                    raise
+        known = wanted & matched.keys()
         if may_describe is None:
-            return {each: matched[each] for each in wanted}
-        return {each: frozenset(filter(may_describe, matched[each])) for each in wanted}
+            return {each: matched[each] for each in known}
+        return {each: frozenset(filter(may_describe, matched[each])) for each in known}
 
     def _response(self, member_id: str, epoch: int) -> m.ConsumerGroupHeartbeatResponse:
         interval_ms = self._settings.group_consumer_heartbeat_interval_ms

@@ -1,77 +1,74 @@
 """The regular expressions by which consumers subscribe to topics (KIP-848, version 1 of ConsumerGroupHeartbeat).
 
-Kafka takes the syntax of RE2/J, whose time is linear. Python's `re` goes back and tries again, so a pattern here has at
-most `REPEATS_MAX` repetitions, none of them within another one, and nothing that RE2/J does not have.
+The syntax is RE2's, as in Kafka. A pattern is compiled and matched in a thread, which others need not wait for, one
+pattern at a time, and for no longer than `WORK_S_MAX`.
 """
 
 from __future__ import annotations
 
-import re
-import warnings
-from collections.abc import Callable, Iterable
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import trio
 
 from offsetfs.broker.groups.group import GroupError
 from offsetfs.protocol.error_codes import ErrorCode
-
-REPEATS_MAX = 3
-"""`*`, `+` and `{…}` in one pattern: names have up to 249 characters, so a match takes milliseconds at most."""
+from offsetfs.runtime.name_patterns import NamePattern, PatternError
+from offsetfs.runtime.threads import in_thread
 
 LENGTH_MAX = 1000
+"""Characters of a pattern."""
+
+WORK_S_MAX = 2.0
+"""Processor time for one pattern with all topics: with 10,000 topics, common patterns take 0.05 s. The worst ones of
+`LENGTH_MAX` characters take 0.08 s for each name."""
+
+SLICE_S = 0.02
+"""Processor time after which the thread ends: a broker that stops does not wait for longer."""
 
 MayDescribe = Callable[[str], bool]
 """Returns whether a client may describe a topic: others do not match."""
 
-_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?:\?[^:)]*:?)?|\)|\{[^}]*\}|.", re.DOTALL)
-_REPEATS = "*+{"
-_GROUP = re.compile(r"\((\?(:|P<\w+>|[ims]+:))?|\(\?[ims]+")
-"""How a group of RE2/J begins; not look-around, back-references and the like."""
 
+class TopicPatterns:
+    """Matches the patterns of all groups."""
 
-def check_pattern(pattern: str) -> None:
-    """Check a regular expression; INVALID_REGULAR_EXPRESSION."""
-    _compiled(pattern)
+    def __init__(self) -> None:
+        self._turn = trio.CapacityLimiter(1)
 
-
-def matching(pattern: str, names: Iterable[str]) -> frozenset[str]:
-    """Return the names that a regular expression matches as a whole; INVALID_REGULAR_EXPRESSION."""
-    compiled = _compiled(pattern)
-    return frozenset(name for name in names if compiled.fullmatch(name))
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    reason = _refusal(pattern)
-    if reason is None:
+    async def matching(self, pattern: str, names: Sequence[str]) -> frozenset[str]:
+        """Return the names that a regular expression matches as a whole; INVALID_REGULAR_EXPRESSION."""
+        if len(pattern) > LENGTH_MAX:
+            raise _refused(pattern, f"it is longer than {LENGTH_MAX} characters")
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")  # what later versions of Python read otherwise, such as [[:alpha:]]
-                return re.compile(pattern, re.ASCII)
-        except (re.error, Warning, OverflowError, RecursionError) as error:
-            reason = str(error)
+            compiled = await in_thread(partial(NamePattern, pattern), limiter=self._turn)
+        except PatternError as error:
+            raise _refused(pattern, str(error)) from None
+        found: list[str] = []
+        position, work_s = 0, 0.0
+        while position < len(names):
+            if work_s > WORK_S_MAX:
+                raise _refused(pattern, f"it takes more than {WORK_S_MAX:.0f} s of processor time with these topics")
+            work = partial(_slice, compiled, names, position, found)
+            position, used_s = await in_thread(work, limiter=self._turn)
+            work_s += used_s
+        return frozenset(found)
+
+
+def _slice(compiled: NamePattern, names: Sequence[str], position: int, found: list[str]) -> tuple[int, float]:
+    """Match names from `position` on for `SLICE_S`; return the position that follows, and the time that it took."""
+    begun_s = time.thread_time()
+    for name in itertools.islice(names, position, None):
+        if compiled.fullmatch(name):
+            found.append(name)
+        position += 1
+        if time.thread_time() - begun_s >= SLICE_S:
+            break
+    return position, time.thread_time() - begun_s
+
+
+def _refused(pattern: str, reason: str) -> GroupError:
     message = f"SubscribedTopicRegex `{pattern[:LENGTH_MAX]}` is not a valid regular expression: {reason}."
-    raise GroupError(ErrorCode.INVALID_REGULAR_EXPRESSION, message=message)
-
-
-def _refusal(pattern: str) -> str | None:
-    """Return why a pattern is not taken, None if it can be compiled."""
-    if len(pattern) > LENGTH_MAX:
-        return f"it is longer than {LENGTH_MAX} characters"
-    repeats = 0
-    open_groups: list[int] = []  # the number of repetitions before each group that is open
-    before = 0  # the number of repetitions before the last element
-    for token in _TOKEN.findall(pattern):
-        if token[0] in _REPEATS:
-            if repeats > before:
-                return "a repetition within another one"
-            repeats += 1
-            before = repeats
-        elif token[0] == "(":
-            if not _GROUP.fullmatch(token):
-                return f"{token} is not supported"
-            open_groups.append(repeats)
-        elif token == ")":
-            before = open_groups.pop() if open_groups else repeats
-        elif token[0] == "\\" and token[1:].isdigit():
-            return f"the back-reference {token} is not supported"
-        elif token != "?":
-            before = repeats
-    return f"more than {REPEATS_MAX} repetitions" if repeats > REPEATS_MAX else None
+    return GroupError(ErrorCode.INVALID_REGULAR_EXPRESSION, message=message)

@@ -18,6 +18,7 @@ from offsetfs.storage.errors import InvalidConfig, sentence
 if TYPE_CHECKING:
     from offsetfs.client.properties import ClientProperties
     from offsetfs.mirror.options import MirrorOptions
+    from offsetfs.runtime.name_patterns import NamePattern
 
 _RATE = re.compile(r"(\d+)([kmg]?)\Z", re.IGNORECASE)
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -51,13 +52,19 @@ def broker_addresses(brokers: str) -> list[Address]:
         raise Failure(str(error), WRONG_CALL) from error
 
 
-def name_patterns(option: str, texts: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+def name_patterns(option: str, texts: tuple[str, ...]) -> tuple[NamePattern, ...]:
     """Return regular expressions for whole names; `Failure`."""
+    return tuple(_name_pattern(option, each) for each in texts)
+
+
+def _name_pattern(option: str, text: str) -> NamePattern:
+    from offsetfs.runtime.name_patterns import NamePattern, PatternError
+
     try:
-        return tuple(map(re.compile, texts))
-    except re.error as error:
-        remedy = "; write .* for any characters" if str(error.pattern).startswith("*") else ""
-        raise Failure(f"{option}: {error.pattern!r} is no regular expression: {error}{remedy}", WRONG_CALL) from error
+        return NamePattern(text)
+    except PatternError as error:
+        remedy = "; write .* for any characters" if text.startswith("*") else ""
+        raise Failure(f"{option}: {text!r} is no regular expression: {error}{remedy}", WRONG_CALL) from error
 
 
 def time_ms(text: str) -> int | None:

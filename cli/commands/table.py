@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from offsetfs.cli.terminal.printable import printable
 from offsetfs.storage.errors import StorageError, counted, sentence
 
 if TYPE_CHECKING:
+    from offsetfs.runtime.name_patterns import NamePattern
     from offsetfs.tables.messages_table import MessagesTable
     from offsetfs.tables.syncing import SyncOptions, TableSync
     from offsetfs.tables.urls import DatabaseUrl
@@ -199,7 +199,7 @@ def _settings(options: tuple[str, ...]) -> dict[str, str]:
 
 
 def _load(
-    log_directory: str, table: MessagesTable, patterns: Sequence[re.Pattern[str]], settings: Mapping[str, str]
+    log_directory: str, table: MessagesTable, patterns: Sequence[NamePattern], settings: Mapping[str, str]
 ) -> int:
     from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
     from offsetfs.cli.terminal.progress import bytes_progress, open_for_writing

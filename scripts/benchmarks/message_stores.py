@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import re
 import sqlite3
 import subprocess
 import sys
@@ -27,6 +26,7 @@ import psycopg
 import offsetfs
 from offsetfs import cli
 from offsetfs.library.appending import NewRecord
+from offsetfs.runtime.name_patterns import NamePattern
 from offsetfs.storage import LogDirectory, LogView, TopicPartition
 from offsetfs.storage.views import KeyIndex
 from offsetfs.tables.databases import open_database
@@ -470,7 +470,7 @@ def _create(url: str) -> None:
 def _sync(path: Path, url: str) -> None:
     directory = LogDirectory.open(str(path), read_only=True)
     with contextlib.closing(open_database(parse_url(url), may_create=False)) as database:
-        options = SyncOptions([re.compile(TOPIC)])
+        options = SyncOptions([NamePattern(TOPIC)])
         synced = TableSync(directory, MessagesTable(database, "messages"), options, print)
         synced.run()
         assert not synced.has_failed

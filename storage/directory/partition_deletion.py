@@ -11,7 +11,6 @@ LogManager.asyncDelete and LocalLog.logDeleteDirName.
 from __future__ import annotations
 
 import os
-import re
 import uuid
 
 from offsetfs.storage import files
@@ -22,7 +21,7 @@ from offsetfs.storage.segments import segment_names
 NAME_LENGTH_MAX = 255
 """The longest file name that common file systems support."""
 
-_DELETED = re.compile(r"\S+-\S+\.\S+-delete\Z")
+_DELETED = "-delete"
 
 
 def deletion_name(partition: TopicPartition) -> str:
@@ -34,7 +33,13 @@ def deletion_name(partition: TopicPartition) -> str:
 
 def is_deleted(name: str) -> bool:
     """Whether a directory of this name waits for its removal."""
-    return _DELETED.match(name) is not None
+    if not name.endswith(_DELETED) or any(map(str.isspace, name)):
+        return False
+    # Kafka's (\S+)-(\S+)\.(\S+)-delete, which tries each dash with each dot where it does not match.
+    body = name.removesuffix(_DELETED)
+    dash = body.find("-", 1)
+    dot = body.find(".", dash + 2)
+    return dash > 0 and 0 < dot < len(body) - 1
 
 
 def deleted_directories(path: str) -> list[str]:

@@ -31,6 +31,11 @@ def test_the_first_rule_that_applies_names_the_client(rules: str, expected: str 
     assert PrincipalRules.parse(rules).name(ALICE) == expected
 
 
+def test_a_rule_and_a_subject_that_backtrack_without_end_are_compared() -> None:
+    rules = PrincipalRules.parse("RULE:^CN=((a|aa)+)+b$/$1/,DEFAULT")
+    assert rules.name("CN=" + "a" * 200) == "CN=" + "a" * 200
+
+
 @pytest.mark.parametrize("rules", ["RULE:^CN=(.*)/$1", "Rule:a/b/", "RULE:a/b/X", "RULE:(/b/", "x,DEFAULT"])
 def test_what_is_no_rule_is_named(rules: str) -> None:
     with pytest.raises(ValueError, match=r"is not a rule; write RULE:|cannot be used: missing \)"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ from offsetfs.mirror.mirror import Mirror
 from offsetfs.mirror.options import MirrorOptions
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.runtime.name_patterns import NamePattern
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import ConsumerGroups
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.unit
 
 ORDERS = TopicPartition("orders", 0)
 USERS = TopicPartition("users", 0)
-OPTIONS = MirrorOptions(topics=(re.compile("orders"),), groups=(re.compile("bill.*"),), once=True)
+OPTIONS = MirrorOptions(topics=(NamePattern("orders"),), groups=(NamePattern("bill.*"),), once=True)
 
 
 def append(log: Log, count: int) -> None:
@@ -145,14 +145,14 @@ async def test_an_offset_beyond_the_mirrored_records_becomes_their_end(
 async def test_a_pattern_that_matches_no_group_is_reported(running: Running, directory: LogDirectory) -> None:
     await commit(running, "billing", {ORDERS: 0})
     events = list[str]()
-    options = replace(OPTIONS, groups=tuple(map(re.compile, ("billing", "biling", ".*"))))
+    options = replace(OPTIONS, groups=tuple(map(NamePattern, ("billing", "biling", ".*"))))
     assert not (await mirrored(running, directory, options, events.append)).has_failed
     remedy = "check its name, and that the user of --config has DESCRIBE of it"
     assert events == [f"no group that this user may describe matches 'biling'; {remedy}"]
 
 
 async def test_a_mirrored_topic_of_offsets_excludes_it(running: Running, directory: LogDirectory) -> None:
-    options = replace(OPTIONS, topics=(re.compile("orders"), re.compile("__consumer_offsets")))
+    options = replace(OPTIONS, topics=(NamePattern("orders"), NamePattern("__consumer_offsets")))
     with pytest.raises(MirrorError, match="__consumer_offsets is mirrored, which has the offsets of all groups"):
         await mirrored(running, directory, options)
 
@@ -165,7 +165,7 @@ async def test_a_run_for_other_topics_leaves_the_commits_of_the_first_one(
     await commit(running, "billing", {ORDERS: 7})
     await commit(running, "billing", {USERS: 5})
     await mirrored(running, directory)
-    await mirrored(running, directory, replace(OPTIONS, topics=(re.compile("users"),)))
+    await mirrored(running, directory, replace(OPTIONS, topics=(NamePattern("users"),)))
     assert commits(directory, "billing") == {ORDERS: 7, USERS: 5}
 
 

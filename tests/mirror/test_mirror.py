@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import re
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -30,6 +29,7 @@ from offsetfs.mirror.starts import PartitionStarts
 from offsetfs.mirror.status import MirrorStatus, status_of
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.runtime.name_patterns import NamePattern
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.directory import MIRROR_FILE, MirrorFile
 from offsetfs.storage.errors import InvalidCheckpoint, ReadOnlyLog
@@ -89,9 +89,9 @@ async def test_only_topics_whose_whole_name_matches(
     running: Running, source: LogDirectory, directory: LogDirectory
 ) -> None:
     source.create_partitions([TopicPartition("orders-old", 0), TopicPartition("__consumer_offsets", 0)])
-    await mirrored(running, directory, MirrorOptions(topics=(re.compile("orders|.*offsets"),), once=True))
+    await mirrored(running, directory, MirrorOptions(topics=(NamePattern("orders|.*offsets"),), once=True))
     assert {each.topic for each in directory.partitions()} == {"orders"}
-    await mirrored(running, directory, MirrorOptions(topics=(re.compile("__consumer_offsets"),), once=True))
+    await mirrored(running, directory, MirrorOptions(topics=(NamePattern("__consumer_offsets"),), once=True))
     assert {each.topic for each in directory.partitions()} == {"orders", "__consumer_offsets"}
 
 
@@ -140,8 +140,8 @@ async def test_a_follower_that_does_not_answer_is_replaced_by_the_leader(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (MirrorOptions((re.compile("order"),), once=True), "matches 'order'; the cluster has orders, users"),
-        (MirrorOptions((re.compile("order"),), needs_topic=True), "no topic that this user may describe matches"),
+        (MirrorOptions((NamePattern("order"),), once=True), "matches 'order'; the cluster has orders, users"),
+        (MirrorOptions((NamePattern("order"),), needs_topic=True), "no topic that this user may describe matches"),
     ],
 )
 async def test_a_pattern_without_a_topic_is_refused(
@@ -171,7 +171,7 @@ async def test_an_error_of_the_cluster_is_not_in_a_group(
 async def test_a_pattern_without_a_topic_is_reported_and_the_others_are_mirrored(
     running: Running, directory: LogDirectory
 ) -> None:
-    events, options = list[str](), MirrorOptions((re.compile("order"), re.compile("users")))
+    events, options = list[str](), MirrorOptions((NamePattern("order"), NamePattern("users")))
     async with ClusterClient([running.address]) as client:
         await Mirror(directory, client, "source:9092", options, events.append).begin()
     text = "no topic that this user may describe matches 'order'; it is mirrored as soon as it exists"
@@ -1147,7 +1147,7 @@ async def test_a_copy_is_not_compacted_any_longer_than_its_source(
     returned = {"retention.ms": "5"} | ({} if policy is None else {"cleanup.policy": policy})
     monkeypatch.setattr("offsetfs.mirror.topics.own_settings", lambda each: returned)
     here = "= delete" if policy == "delete" else "removed"
-    options = MirrorOptions(topics=(re.compile("orders"),), once=True)
+    options = MirrorOptions(topics=(NamePattern("orders"),), once=True)
     events = await mirrored(running, directory, options)
     assert events == [f"orders: changed at the source, and here: cleanup.policy {here}"]
     found = directory.config_of("orders")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -19,6 +18,7 @@ from offsetfs.mirror.options import MirrorOptions
 from offsetfs.mirror.status import status_of
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.runtime.name_patterns import NamePattern
 from offsetfs.storage import LogDirectory, TopicPartition
 
 pytestmark = pytest.mark.unit
@@ -69,7 +69,7 @@ async def test_a_topic_whose_permission_was_lost_between_runs_is_an_error(
     await mirrored(running, directory)
     hide({"orders"})
     assert await mirrored(running, directory) == ([f"orders: {NEEDS}"], True)
-    others = MirrorOptions(topics=(re.compile("users"),), once=True)
+    others = MirrorOptions(topics=(NamePattern("users"),), once=True)
     assert await mirrored(running, directory, others) == ([], False)
     hide(())
     assert await mirrored(running, directory) == ([], False)

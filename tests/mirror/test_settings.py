@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,13 +18,14 @@ from offsetfs.mirror.mirror import Mirror
 from offsetfs.mirror.options import MirrorOptions
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.runtime.name_patterns import NamePattern
 from offsetfs.storage import LogDirectory, TopicPartition
 
 pytestmark = pytest.mark.unit
 
 ORDERS = TopicPartition("orders", 0)
-ONCE = MirrorOptions(topics=(re.compile("orders|users"),), once=True)
-ARCHIVE = MirrorOptions(topics=(re.compile("orders|users"),), once=True, keep=True)
+ONCE = MirrorOptions(topics=(NamePattern("orders|users"),), once=True)
+ARCHIVE = MirrorOptions(topics=(NamePattern("orders|users"),), once=True, keep=True)
 
 
 async def mirrored(running: Running, directory: LogDirectory, options: MirrorOptions = ONCE) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -28,6 +27,7 @@ from offsetfs.restore.partition_target import PartitionTarget
 from offsetfs.restore.producing import PartitionProducing
 from offsetfs.restore.restoring import RestoreOptions, RestoreResult, restore
 from offsetfs.restore.topic_plan import RestoreRefused
+from offsetfs.runtime.name_patterns import NamePattern
 from offsetfs.storage import RAW, READ_COMMITTED, Log, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.coordinators import (
     NO_EXPIRY,
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.unit
 
 QUICK = ClientProperties(reconnect_backoff_ms=1, reconnect_backoff_max_ms=2, retry_backoff_ms=5)
 ORDERS = TopicPartition("orders", 0)
-ALL = re.compile(".*")
+ALL = NamePattern(".*")
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ async def test_groups_go_on_exactly_where_they_were(
     for group, (offset, _) in expected.items():
         commit(source, group, orders=offset)
     commit(source, "other", orders=1)
-    result = await restored(running, source, groups=[re.compile("of-.*|in-.*|at-.*")])
+    result = await restored(running, source, groups=[NamePattern("of-.*|in-.*|at-.*")])
     assert {each.name: (each.offsets, each.error) for each in result.groups} == dict.fromkeys(expected, (1, None))
     async with ClusterClient([running.address], QUICK) as client:
         for group, (_, offset) in expected.items():

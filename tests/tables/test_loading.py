@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,6 +14,7 @@ from replicated_logs import PRODUCER, TIME, add, add_transaction
 from table_contract import ALL, HEADERS, ORDERS, Synced, log, synced
 
 from offsetfs import cli
+from offsetfs.runtime.name_patterns import NamePattern
 from offsetfs.storage import INTERNAL_TOPICS, READ_COMMITTED, Log, LogDirectory, LogReader, Record, TopicPartition
 from offsetfs.storage.directory import LOAD_JOURNAL, MirroredTopic, MirrorFile
 from offsetfs.storage.records.format.batch import build
@@ -243,7 +243,7 @@ def test_the_progress_is_reported(filled: Synced, target: Path) -> None:
     target.mkdir()
     table, sizes = filled.table(), list[int]()
     with closing(table.database), closing(LogDirectory.open(str(target))) as directory:
-        load_table(directory, table, [re.compile("orders"), ALL], {}, sizes.append)
+        load_table(directory, table, [NamePattern("orders"), ALL], {}, sizes.append)
     assert sizes == sorted(sizes) and sizes[-1] > 0
 
 

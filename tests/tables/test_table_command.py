@@ -73,7 +73,7 @@ def filled(synced: Synced, log: Log) -> Synced:
         (
             ["--create", "--topic", "*"],
             1,
-            "'*' is no regular expression: nothing to repeat at position 0; write .* for",
+            "'*' is no regular expression: no argument for repetition operator: *; write .* for",
         ),
         (["--create", "--topic", "order"], 32, "has no topic of these names; did you mean orders?"),
         (["--create", "--password-file", "/nowhere"], 1, "--password-file: /nowhere: No such file or directory"),
