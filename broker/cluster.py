@@ -15,6 +15,7 @@ import trio
 from offsetfs.broker.connections.listeners import ADVERTISED
 from offsetfs.broker.error_codes import code_of
 from offsetfs.broker.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, UNKNOWN_OPERATIONS
+from offsetfs.broker.slices import Slices
 from offsetfs.broker.topics.partitions import ServedTopic, Topics
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import NO_ID
@@ -128,11 +129,14 @@ class Cluster:
                     MetadataResponseTopic(code, name=each.name or "", topic_id=each.topic_id) for each in wanted_topics
                 ]
             )
-        known = self._topics.all()
+        known, slices = self._topics.all(), Slices()
         if request.topics is None or (version == 0 and not request.topics):
-            response.topics = [self._topic(each, request) for each in known.values()]
+            for each in known.values():
+                await slices.step()
+                response.topics.append(self._topic(each, request))
             return response
         for wanted in {(each.name, each.topic_id): each for each in request.topics}.values():
+            await slices.step()
             response.topics.append(await self._wanted(wanted.name, wanted.topic_id, known, request, version))
         return response
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage import errors
 
@@ -27,6 +29,15 @@ _CODES: tuple[tuple[type[Exception], ErrorCode], ...] = (
 )
 
 
+_STOPPED = {errno.ETIMEDOUT: ErrorCode.REQUEST_TIMED_OUT, errno.ECANCELED: ErrorCode.NOT_CONTROLLER}
+"""Work that ended early: at the time limit of its request, or because the broker ends."""
+
+
+def is_stopped(error: Exception) -> bool:
+    """Whether work ended early, and the disk is fine."""
+    return isinstance(error, OSError) and error.errno in _STOPPED
+
+
 def message_of(error: Exception) -> str:
     """Return what a client may know of an error: the paths of the server are not among it."""
     if isinstance(error, errors.StorageError):
@@ -36,4 +47,6 @@ def message_of(error: Exception) -> str:
 
 def code_of(error: Exception) -> ErrorCode:
     """Return the code of an error of the engine or of the system; UNKNOWN_SERVER_ERROR for a mistake of ours."""
+    if isinstance(error, OSError) and error.errno in _STOPPED:
+        return _STOPPED[error.errno]
     return next((code for kind, code in _CODES if isinstance(error, kind)), ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -42,6 +42,10 @@ ELEMENTS_MAX = 1_000_000
 byte in the message. Kafka has no such limit; its requests name partitions, of which a cluster has fewer."""
 
 
+REQUEST_ELEMENTS_MAX = 100_000
+"""The same for a request of a client: it is decoded, and answered, in at most 64 MiB."""
+
+
 class InvalidMessage(ValueError):
     """Bytes that are not the message: too short, a length or count beyond the bytes that remain, text not in UTF-8."""
 
@@ -133,8 +137,8 @@ def _string_too_long(name: str, size: int) -> InvalidMessage:
     return InvalidMessage(f"{name}: a string of {size} bytes; {STRING_BYTES_MAX} are allowed")
 
 
-def _too_many(name: str) -> InvalidMessage:
-    return InvalidMessage(f"{name}: the message has more than {ELEMENTS_MAX} elements in arrays")
+def _too_many(name: str, elements_max: int) -> InvalidMessage:
+    return InvalidMessage(f"{name}: the message has more than {elements_max} elements in arrays")
 
 
 def _null(name: str) -> InvalidMessage:
@@ -304,8 +308,9 @@ class ReaderSource(FunctionSource):
             size_min = self._size_min(field)
             self.check_count(field, count, size_min)
             self.line(f"c += {count}")
-            with self.block(f"if c > {ELEMENTS_MAX}:"):
-                self.line(f"raise too_many('{field.name}')")
+            elements_max = REQUEST_ELEMENTS_MAX if self.message.name.endswith("Request") else ELEMENTS_MAX
+            with self.block(f"if c > {elements_max}:"):
+                self.line(f"raise too_many('{field.name}', {elements_max})")
             code = _code(field)
             if code == "?" or (code and code != _UUID):
                 self.line(f"{result} = list(unpack(f'>{{{count}}}{code}', d[p : p + {count} * {size_min}]))")

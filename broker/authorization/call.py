@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from offsetfs.broker.authorization.authorizer import Authorizer, Identity
 from offsetfs.broker.connections.connection import Client, Handle, ProtocolError
 from offsetfs.broker.connections.response_queue import DelayedResponse
 from offsetfs.broker.failure_responses import failure_response
 from offsetfs.broker.operations import CLUSTER_NAME, SUPPORTED, Operation, Resource, bits
+from offsetfs.broker.slices import Slices
 from offsetfs.broker.topics.partitions import Topics
 from offsetfs.broker.topics.topic_ids import has_unknown_id
 from offsetfs.protocol import messages
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage.settings import printable
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -87,13 +90,19 @@ class Call:
             raise ProtocolError(f"acks=0, and an error: {code.name}")
         return response
 
+    async def divided(self, elements: Iterable[T], is_allowed: Callable[[T], bool]) -> tuple[list[T], list[T]]:
+        """Return the elements that are allowed, and the others."""
+        allowed, denied, slices = list[T](), list[T](), Slices()
+        for each in elements:
+            await slices.step()
+            (allowed if is_allowed(each) else denied).append(each)
+        return allowed, denied
+
     async def answer_part(self, asked: str, answered: str, is_allowed: Callable[[Any], bool], code: ErrorCode) -> Any:
         """Answer the allowed elements of the array `asked`; the others get an error in the array `answered`."""
-        elements = getattr(self.request, asked)
-        denied = [each for each in elements if not is_allowed(each)]
+        allowed, denied = await self.divided(getattr(self.request, asked), is_allowed)
         if not denied:
             return await self.answer()
-        allowed = [each for each in elements if is_allowed(each)]
         # An empty array means everything in some requests.
         response = await self.answer(self.changed(**{asked: allowed})) if allowed else None
         # Only now: it ends the connection of a producer that expects no answer, whose other records are appended.

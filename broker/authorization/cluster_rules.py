@@ -8,6 +8,7 @@ from typing import Any
 
 from offsetfs.broker.authorization.call import DENIED, Call
 from offsetfs.broker.operations import CLUSTER_NAME, Operation, Resource
+from offsetfs.broker.slices import Slices
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 
@@ -36,8 +37,9 @@ def on_settings(operation: Operation, answered: str) -> Callable[[Call], Awaitab
 
     async def rule(call: Call) -> Any:
         denied = defaultdict[Resource, list[Any]](list)
-        allowed = []
+        allowed, slices = [], Slices()
         for each in call.request.resources:
+            await slices.step()
             kind, name = _resource_of(each)
             if call.allows(operation, kind, name):
                 allowed.append(each)

@@ -7,6 +7,7 @@ from typing import Any
 
 from offsetfs.broker.authorization.call import DENIED, MESSAGES, Call
 from offsetfs.broker.operations import Operation, Resource, show_group_operations
+from offsetfs.broker.slices import Slices
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 
@@ -29,10 +30,9 @@ async def find_coordinator(call: Call) -> Any:
             return await call.answer()
         return m.FindCoordinatorResponse(error_code=code, error_message=MESSAGES[code], node_id=-1, port=-1)
     keys = request.coordinator_keys
-    allowed = [each for each in keys if call.allows(Operation.DESCRIBE, kind, each)]
+    allowed, denied = await call.divided(keys, lambda each: call.allows(Operation.DESCRIBE, kind, each))
     response = await call.answer(call.changed(coordinator_keys=allowed))
-    known = set(allowed)
-    response.coordinators += [m.Coordinator(each, -1, "", -1, code, None) for each in keys if each not in known]
+    response.coordinators += [m.Coordinator(each, -1, "", -1, code, None) for each in denied]
     return response
 
 
@@ -67,9 +67,8 @@ async def offset_delete(call: Call) -> Any:
     if not call.allows(Operation.DELETE, Resource.GROUP, call.request.group_id):
         return m.OffsetDeleteResponse(error_code=_NO_GROUP)
     topics = call.request.topics
-    allowed = [each for each in topics if call.allows(Operation.READ, Resource.TOPIC, each.name)]
+    allowed, denied = await call.divided(topics, lambda each: call.allows(Operation.READ, Resource.TOPIC, each.name))
     response = await call.answer(call.changed(topics=allowed))
-    denied = [each for each in topics if each not in allowed]
     if denied and not response.error_code:
         response.topics += call.failed(_NO_TOPIC, call.changed(topics=denied)).topics
     return response
@@ -87,10 +86,10 @@ async def _fetch_of_one(call: Call) -> Any:
         if call.version >= 2:  # the response has an error of its own
             response.topics = []
         return response
-    allowed, denied = _visible(call, request.topics)
+    allowed, denied = await _visible(call, request.topics)
     response = await call.answer(call.changed(topics=allowed))
     if request.topics is None:
-        response.topics, _ = _visible(call, response.topics)
+        response.topics, _ = await _visible(call, response.topics)
     elif response.error_code == ErrorCode.NONE:
         for topic in denied:
             partitions = [
@@ -102,18 +101,20 @@ async def _fetch_of_one(call: Call) -> Any:
 
 async def _fetch_of_many(call: Call) -> Any:
     allowed, hidden, refused = [], [], []
+    slices = Slices()
     for group in call.request.groups:
+        await slices.step()
         if not call.allows(Operation.DESCRIBE, Resource.GROUP, group.group_id):
             refused.append(m.OffsetFetchResponseGroup(group.group_id, error_code=_NO_GROUP))
             continue
         visible = copy.copy(group)
-        visible.topics, denied = _visible(call, group.topics)
+        visible.topics, denied = await _visible(call, group.topics)
         allowed.append(visible)
         hidden.append(denied)
     response = await call.answer(call.changed(groups=allowed))
     for group, found, denied in zip(allowed, response.groups, hidden, strict=True):
         if group.topics is None:
-            found.topics, _ = _visible(call, found.topics)
+            found.topics, _ = await _visible(call, found.topics)
         elif found.error_code == ErrorCode.NONE:
             for topic in denied:
                 rows = [
@@ -124,12 +125,11 @@ async def _fetch_of_many(call: Call) -> Any:
     return response
 
 
-def _visible(call: Call, topics: list[Any] | None) -> tuple[Any, list[Any]]:
+async def _visible(call: Call, topics: list[Any] | None) -> tuple[Any, list[Any]]:
     """Return the topics that may be described, None for all of them, and the others."""
     if topics is None:
         return None, []
-    visible = [each for each in topics if call.allows_topic(Operation.DESCRIBE, each.name)]
-    return visible, [each for each in topics if not call.allows_topic(Operation.DESCRIBE, each.name)]
+    return await call.divided(topics, lambda each: call.allows_topic(Operation.DESCRIBE, each.name))
 
 
 # --- administration --------------------------------------------------------------------------------------------------

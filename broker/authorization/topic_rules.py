@@ -6,6 +6,7 @@ from typing import Any
 
 from offsetfs.broker.authorization.call import MESSAGES, Call
 from offsetfs.broker.operations import UNKNOWN_OPERATIONS, Operation, Resource
+from offsetfs.broker.slices import Slices
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import NO_ID
@@ -70,17 +71,18 @@ async def metadata(call: Call) -> Any:
         response = await call.answer()
         response.topics = [each for each in response.topics if _is_visible(call, each.name)]
     else:
-        allowed, denied = [], []
+        allowed, refused, slices = [], dict[tuple[str | None, bytes], m.MetadataResponseTopic](), Slices()
         for wanted in request.topics:
+            await slices.step()
             row = _denied_metadata(call, wanted)
             if row is None:
                 allowed.append(wanted)
-            elif row not in denied:
-                denied.append(row)
+            else:
+                refused.setdefault((row.name, row.topic_id), row)
         response = await call.answer(call.changed(topics=allowed))
         if not allowed:  # all topics, in version 0
             response.topics = []
-        response.topics += denied
+        response.topics += refused.values()
     for topic in response.topics:
         if topic.topic_authorized_operations != UNKNOWN_OPERATIONS:
             topic.topic_authorized_operations = call.operations(Resource.TOPIC, topic.name)
@@ -185,8 +187,9 @@ async def delete_topics(call: Call) -> Any:
         return await call.answer_part(
             "topic_names", "responses", lambda name: call.allows(Operation.DELETE, Resource.TOPIC, name), _DENIED
         )
-    allowed, denied = [], []
+    allowed, denied, slices = [], [], Slices()
     for each in call.request.topics:
+        await slices.step()
         name = each.name if each.name is not None else call.topics.name_of(each.topic_id)
         if name is None or call.allows(Operation.DELETE, Resource.TOPIC, name):
             allowed.append(each)

@@ -7,6 +7,7 @@ a partition is the latest in its `leader-epoch-checkpoint`. Metadata, Fetch and 
 from __future__ import annotations
 
 from offsetfs.broker.error_codes import code_of
+from offsetfs.broker.slices import Slices
 from offsetfs.broker.topics.partitions import Topics, leader_epoch_of
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.messages import (
@@ -40,11 +41,12 @@ class LeaderEpochs:
         self, request: OffsetForLeaderEpochRequest, version: int
     ) -> OffsetForLeaderEpochResponse:
         """Return for each partition where the records of an epoch end."""
-        response = OffsetForLeaderEpochResponse()
+        response, slices = OffsetForLeaderEpochResponse(), Slices()
         for topic in request.topics:
             result = OffsetForLeaderTopicResult(topic.topic)
             response.topics.append(result)
             for each in topic.partitions:
+                await slices.step()
                 result.partitions.append(await self._end(topic.topic, each))
         return response
 

@@ -7,6 +7,7 @@ from functools import partial
 from offsetfs.broker.batches.leader_epochs import epoch_error
 from offsetfs.broker.error_codes import code_of
 from offsetfs.broker.shared_values import READ_COMMITTED
+from offsetfs.broker.slices import Slices
 from offsetfs.broker.topics.admin_results import repeated
 from offsetfs.broker.topics.partitions import Topics, leader_epoch_of
 from offsetfs.protocol.error_codes import ErrorCode
@@ -19,7 +20,7 @@ from offsetfs.protocol.messages import (
 )
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import Log
-from offsetfs.storage.errors import StorageError
+from offsetfs.storage.errors import StorageError, WouldBlock
 
 _LEADER_EPOCH_VERSION = 4
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
@@ -42,13 +43,14 @@ class Offsets:
 
     async def list_offsets(self, request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
         """Return an offset for each partition: of a time, or of one of the marks below zero."""
-        response = ListOffsetsResponse()
+        response, slices = ListOffsetsResponse(), Slices()
         twice = repeated((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
         is_committed = request.isolation_level == READ_COMMITTED
         for topic in (each for each in request.topics if each.partitions):
             answer = ListOffsetsTopicResponse(topic.name)
             response.topics.append(answer)
             for each in {each.partition_index: each for each in topic.partitions}.values():
+                await slices.step()
                 result = ListOffsetsPartitionResponse(partition_index=each.partition_index)
                 answer.partitions.append(result)
                 if (topic.name, each.partition_index) in twice:
@@ -75,20 +77,30 @@ class Offsets:
                 result.error_code = code
                 return
             work = partial(_found, log, wanted.timestamp, is_committed=is_committed)
-            offset, timestamp, epoch = await in_thread(work)
+            try:
+                # What memory knows is answered here: a hop to a thread would let later requests of others overtake it,
+                # and "latest" have records that were produced after the request was sent.
+                offset, timestamp, epoch = work(nowait=True)
+            except WouldBlock:
+                offset, timestamp, epoch = await in_thread(work)
             result.offset, result.timestamp = offset, timestamp
             result.leader_epoch = epoch if version >= _LEADER_EPOCH_VERSION else -1
         except (StorageError, OSError, MemoryError) as error:
             result.error_code = code_of(error)
 
 
-def _found(log: Log, timestamp: int, *, is_committed: bool) -> tuple[int, int, int]:
-    """Return offset, timestamp and leader epoch for a time or a mark; -1 where there is none."""
+def _found(log: Log, timestamp: int, *, is_committed: bool, nowait: bool = False) -> tuple[int, int, int]:
+    """Return offset, timestamp and leader epoch for a time or a mark; -1 where there is none.
+
+    With `nowait`, `WouldBlock` instead of waiting for the disk, or searching the log for a time.
+    """
     if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
-    end = log.last_stable_offset() if is_committed else log.next_offset
+    end = log.last_stable_offset(nowait=nowait) if is_committed else log.next_offset
     if timestamp == _LATEST:
         return end, -1, leader_epoch_of(log)
+    if nowait and timestamp not in (_EARLIEST, _EARLIEST_LOCAL):
+        raise WouldBlock("a time is searched in a thread", path=log.path)
     found = log.list_offset(timestamp)
     # As `Partition.fetchOffsetForTimestamp`: a record that the client cannot read yet does not count.
     if found is None or (found[0] >= end and timestamp not in (_EARLIEST, _EARLIEST_LOCAL)):

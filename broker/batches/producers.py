@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from offsetfs.broker.error_codes import code_of
+from offsetfs.broker.slices import Slices
 from offsetfs.broker.topics.partitions import Topics
 from offsetfs.protocol.messages import (
     DescribeProducersRequest,
@@ -24,9 +25,12 @@ class Producers:
 
     async def describe(self, request: DescribeProducersRequest, version: int) -> DescribeProducersResponse:
         """Return the producers that each partition knows, with their last sequences and open transactions."""
-        response = DescribeProducersResponse()
+        response, slices = DescribeProducersResponse(), Slices()
         for topic in request.topics:
-            found = [await self._partition(topic.name, each) for each in topic.partition_indexes]
+            found = list[PartitionResponse]()
+            for each in topic.partition_indexes:
+                await slices.step()
+                found.append(await self._partition(topic.name, each))
             response.topics.append(TopicResponse(topic.name, found))
         return response
 

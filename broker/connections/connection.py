@@ -32,6 +32,7 @@ from offsetfs.broker.connections.read_ahead import ReadAhead
 from offsetfs.broker.connections.receive_buffers import ReceiveBuffers
 from offsetfs.broker.connections.request_limits import DECODED_FACTOR, FREE_BYTES_MAX, RequestLimits
 from offsetfs.broker.connections.response_queue import DelayedResponse, PendingResponse, ResponseQueue
+from offsetfs.broker.connections.response_size import elements_of
 from offsetfs.broker.failure_responses import failure_response
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.principal import ANONYMOUS, Principal
@@ -93,6 +94,9 @@ _HEAD_BYTES = 12
 
 INLINE_DECODE_BYTES_MAX = 128 << 10
 """Larger requests are decoded in a thread: some ten milliseconds for many small elements."""
+
+INLINE_ENCODE_ELEMENTS_MAX = 2000
+"""Larger responses are encoded in a thread: an element takes about a microsecond."""
 
 WAIT_ENDS_S = 0.2
 """How long a request that waits for other clients may go on when the broker ends. A Fetch is answered at once."""
@@ -524,7 +528,11 @@ class Connection:
             found = await response
             if isinstance(found, DelayedResponse):
                 return found
-            return [] if found is None else call.codecs.framed(call.header, found)
+            if found is None:
+                return []
+            if not call.codecs.has_ranges and elements_of(found) > INLINE_ENCODE_ELEMENTS_MAX:
+                return await in_thread(functools.partial(call.codecs.framed, call.header, found))
+            return call.codecs.framed(call.header, found)
         except ProtocolError:
             raise
         except Exception:

@@ -24,6 +24,7 @@ from offsetfs.broker.groups.member_timers import MemberTimer, MemberTimers
 from offsetfs.broker.groups.topic_patterns import MayDescribe, TopicPatterns
 from offsetfs.broker.operations import GROUP_OPERATIONS, show_group_operations
 from offsetfs.broker.settings import ServerSettings
+from offsetfs.broker.slices import Slices
 from offsetfs.broker.topics.partitions import ServedTopic, Topics
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
@@ -141,6 +142,7 @@ class ConsumerMembership:
             if self._changes_nothing(request, client_id, host):
                 self.timers.touch(request.group_id, request.member_id)
                 return self._response(request.member_id, request.member_epoch)
+            self._take_memory(request)
             member_id = request.member_id or str(uuid.uuid4())
             return await self._heartbeat(Heartbeat(request, member_id, client_id, host), may_describe)
         except GroupError as error:
@@ -172,6 +174,13 @@ class ConsumerMembership:
         if request.server_assignor is not None and request.server_assignor not in known:
             reason = f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: "
             raise GroupError(ErrorCode.UNSUPPORTED_ASSIGNOR, message=reason + ", ".join(known) + ".")
+
+    def _take_memory(self, request: m.ConsumerGroupHeartbeatRequest) -> None:
+        """Note the topics that a member subscribes to; GROUP_MAX_SIZE_REACHED."""
+        group = self._table.consumer(request.group_id)
+        known = None if group is None else group.members.get(request.member_id)
+        size = sum(map(len, request.subscribed_topic_names or ()))
+        self._table.memory.take(size, None if known is None else sum(map(len, known.topics)))
 
     def _changes_nothing(self, request: m.ConsumerGroupHeartbeatRequest, client_id: str, host: str) -> bool:
         """Return whether a heartbeat only says that its member is there."""
@@ -341,9 +350,10 @@ class ConsumerMembership:
 
     async def describe(self, request: m.ConsumerGroupDescribeRequest, version: int) -> m.ConsumerGroupDescribeResponse:
         """Return state and members of consumer groups."""
-        response = m.ConsumerGroupDescribeResponse(
-            groups=[await self._described(name, version) for name in request.group_ids]
-        )
+        response, slices = m.ConsumerGroupDescribeResponse(), Slices()
+        for name in request.group_ids:
+            await slices.step()
+            response.groups.append(await self._described(name, version))
         show_group_operations(request, response, lambda _: GROUP_OPERATIONS)
         return response
 

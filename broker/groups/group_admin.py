@@ -10,6 +10,7 @@ from offsetfs.broker.cluster import BrokerNode
 from offsetfs.broker.groups.group import CONSUMER, Group, GroupError, GroupState
 from offsetfs.broker.groups.group_table import GroupTable
 from offsetfs.broker.operations import GROUP_OPERATIONS, show_group_operations
+from offsetfs.broker.slices import Slices
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.storage.coordinators import Change, describe
@@ -52,7 +53,10 @@ class GroupAdmin:
 
     async def describe(self, request: m.DescribeGroupsRequest, version: int) -> m.DescribeGroupsResponse:
         """Return state and members of groups."""
-        response = m.DescribeGroupsResponse(groups=[await self._described(name, version) for name in request.groups])
+        response, slices = m.DescribeGroupsResponse(), Slices()
+        for name in request.groups:
+            await slices.step()
+            response.groups.append(await self._described(name, version))
         show_group_operations(request, response, lambda _: GROUP_OPERATIONS)
         return response
 
@@ -84,7 +88,9 @@ class GroupAdmin:
         except GroupError as error:
             response.error_code = error.code
             return response
+        slices = Slices()
         for name in self._table.names():
+            await slices.step()
             kind, protocol_type, state = self._kind_and_state(name)
             if (states and state.lower() not in states) or (types and kind not in types):
                 continue
@@ -111,8 +117,9 @@ class GroupAdmin:
 
     async def delete(self, request: m.DeleteGroupsRequest, version: int) -> m.DeleteGroupsResponse:
         """Delete empty groups with their offsets."""
-        response = m.DeleteGroupsResponse()
+        response, slices = m.DeleteGroupsResponse(), Slices()
         for name in request.groups_names:
+            await slices.step()
             code = ErrorCode.NONE
             try:
                 await self._delete(name)

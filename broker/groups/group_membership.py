@@ -14,6 +14,7 @@ import trio
 from offsetfs.broker.groups.classic_members import ClassicMembers
 from offsetfs.broker.groups.coordinator_lookups import LOOKUPS_OF_A_CLIENT, CoordinatorLookups, Peer
 from offsetfs.broker.groups.group import Answer, Group, GroupError, GroupState, Member, new_member_id
+from offsetfs.broker.groups.group_memory import size_of, size_of_join
 from offsetfs.broker.groups.group_table import GroupTable
 from offsetfs.broker.groups.topic_patterns import MayDescribe
 from offsetfs.broker.settings import ServerSettings
@@ -121,6 +122,7 @@ class Membership:
         try:
             self._check_join(request)
             await self._table.current(request.group_id)
+            self._take_memory(request, version)
             if self._classic.has(request.group_id):
                 return await self._classic.join(request, version, client_id, host, may_describe)
             return await self._join(request, version, client_id, host)
@@ -137,6 +139,15 @@ class Membership:
         longest_ms = self._settings.group_max_session_timeout_ms
         if not shortest_ms <= request.session_timeout_ms <= longest_ms:
             raise GroupError(ErrorCode.INVALID_SESSION_TIMEOUT)
+
+    def _take_memory(self, request: m.JoinGroupRequest, version: int) -> None:
+        """Note the metadata of a member that joins; GROUP_MAX_SIZE_REACHED."""
+        group = self._table.live.get(request.group_id)
+        known = None if group is None else group.members.get(request.member_id)
+        size = size_of_join(request)
+        if not request.member_id and request.group_instance_id is None and version >= _KNOWN_ID_SINCE:
+            size = 0  # it gets an id, and brings its metadata with the next request
+        self._table.memory.take(size, None if known is None else size_of(known.protocols))
 
     def _check(self, group_id: str) -> None:
         if not group_id:

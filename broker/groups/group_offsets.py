@@ -22,6 +22,7 @@ from offsetfs.broker.groups.consumer_group import ConsumerGroup
 from offsetfs.broker.groups.group import CONSUMER, GroupError, GroupState
 from offsetfs.broker.groups.group_table import GroupTable
 from offsetfs.broker.settings import ServerSettings
+from offsetfs.broker.slices import Slices
 from offsetfs.broker.topics.topic_ids import has_unknown_id, unknown_topic
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
@@ -224,30 +225,39 @@ class GroupOffsets:
 
     async def fetch(self, request: m.OffsetFetchRequest, version: int) -> m.OffsetFetchResponse:
         """Return committed offsets; -1 where there is none."""
-        response = m.OffsetFetchResponse()
+        response, slices = m.OffsetFetchResponse(), Slices()
         if version < 8:
             topics = (
                 None if request.topics is None else [(each.name, each.partition_indexes) for each in request.topics]
             )
-            code, found = await self._fetched(request.group_id, topics, request.require_stable)
+            code, found = await self._fetched(slices, request.group_id, topics, request.require_stable)
             response.error_code = code if version >= 2 else ErrorCode.NONE
             for name, rows in found:
+                await slices.step()
                 partitions = [m.OffsetFetchResponsePartition(*each) for each in _of_version(rows, version)]
                 response.topics.append(m.OffsetFetchResponseTopic(name, partitions))
             return response
-        response.groups = [await self._fetched_group(each, request, version) for each in request.groups]
+        for group in request.groups:
+            await slices.step()
+            response.groups.append(await self._fetched_group(slices, group, request, version))
         return response
 
     async def _fetched_group(
-        self, group: m.OffsetFetchRequestGroup, request: m.OffsetFetchRequest, version: int
+        self, slices: Slices, group: m.OffsetFetchRequestGroup, request: m.OffsetFetchRequest, version: int
     ) -> m.OffsetFetchResponseGroup:
         topics = group.topics or []
-        unknown = [each for each in topics if has_unknown_id("OffsetFetch", version, each.name)]
-        wanted = [(each.name, each.partition_indexes) for each in topics if each not in unknown]
+        unknown, wanted = list[m.OffsetFetchRequestTopics](), list[tuple[str, list[int]]]()
+        for each in topics:
+            await slices.step()
+            if has_unknown_id("OffsetFetch", version, each.name):
+                unknown.append(each)
+            else:
+                wanted.append((each.name, each.partition_indexes))
         asked = None if group.topics is None else wanted
-        code, found = await self._fetched(group.group_id, asked, request.require_stable, group)
+        code, found = await self._fetched(slices, group.group_id, asked, request.require_stable, group)
         answer = m.OffsetFetchResponseGroup(group.group_id, error_code=code)
         for name, rows in found:
+            await slices.step()
             answers = [m.OffsetFetchResponsePartitions(*each) for each in _of_version(rows, version)]
             answer.topics.append(m.OffsetFetchResponseTopics(name=name, partitions=answers))
         for topic in unknown if code == ErrorCode.NONE else ():
@@ -258,6 +268,7 @@ class GroupOffsets:
 
     async def _fetched(
         self,
+        slices: Slices,
         group: str,
         topics: list[tuple[str, list[int]]] | None,
         is_stable_only: bool,
@@ -272,16 +283,21 @@ class GroupOffsets:
             # Not -1 without an error: the consumer would begin elsewhere, and repeat or lose records.
             failed = [(name, [(each, -1, -1, "", error.code) for each in indexes]) for name, indexes in topics or ()]
             return error.code, failed
-        known = self._current_offsets(group)
+        known = dict(self._current_offsets(group))  # of one moment: commits may follow while the answer is made
         unstable = self._table.unstable(group) if is_stable_only else set[TopicPartition]()
         if topics is None:
             by_topic: dict[str, list[int]] = {}
             for each in sorted(known):
                 by_topic.setdefault(each.topic, []).append(each.partition)
             topics = list(by_topic.items())
-        return ErrorCode.NONE, [
-            (name, [_row(_named(name, index), index, known, unstable) for index in indexes]) for name, indexes in topics
-        ]
+        found: list[tuple[str, list[_Row]]] = []
+        for name, indexes in topics:
+            rows: list[_Row] = []
+            for index in indexes:
+                await slices.step()
+                rows.append(_row(_named(name, index), index, known, unstable))
+            found.append((name, rows))
+        return ErrorCode.NONE, found
 
     def _check_fetch(self, request: m.OffsetFetchRequestGroup | None) -> None:
         """Check the member epoch of a consumer (KIP-848); administrators and classic consumers send none."""

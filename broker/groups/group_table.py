@@ -17,6 +17,7 @@ from offsetfs.broker.groups.consumer_group import ConsumerGroup, ConsumerMember
 from offsetfs.broker.groups.deadline_queue import DeadlineQueue
 from offsetfs.broker.groups.group import Group, GroupError, restored
 from offsetfs.broker.groups.group_log import GroupLog, StoredGroup
+from offsetfs.broker.groups.group_memory import GroupMemory, size_of_consumers, size_of_group
 from offsetfs.broker.log_sync import LogSync
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.records import GroupMetadataValue
@@ -43,6 +44,7 @@ class GroupTable:
         """Called with each member of a consumer group whose record was stored or read; None for one that is gone."""
         self._log = GroupLog(directory, partitions, (self._restore, self._note_member), syncs)
         self._deadlines = DeadlineQueue[Group]()
+        self.memory = GroupMemory(self._kept_bytes)
         self._conversions: dict[str, trio.Event] = {}
 
     # --- look-ups ----------------------------------------------------------------------------------------------------
@@ -213,6 +215,12 @@ class GroupTable:
             self.live[name] = group = restored(name, value, trio.current_time())
             if not self.directory.read_only:
                 self.schedule(group)
+
+    def _kept_bytes(self) -> int:
+        consumers = (each.consumer for _, each in self._log.states())
+        return sum(map(size_of_group, self.live.values())) + sum(
+            size_of_consumers(each) for each in consumers if each is not None
+        )
 
     # --- deadlines ---------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from offsetfs.broker.error_codes import code_of, message_of
+from offsetfs.broker.error_codes import code_of, is_stopped, message_of
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.runtime.threads import in_thread
 from offsetfs.storage.errors import (
@@ -68,7 +68,8 @@ async def answer(result: Any, work: Callable[[], Any], *, has_message: bool = Tr
     except _MISTAKES_OF_CLIENTS as error:
         result.error_code, message = code_of(error), message_of(error)
     except (StorageError, OSError, MemoryError) as error:
-        _log.error("%s", error)
+        if not is_stopped(error):
+            _log.error("%s", error)
         result.error_code, message = code_of(error), message_of(error)
     else:
         return

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 from offsetfs.broker.settings import ServerSettings, values_of
+from offsetfs.broker.slices import Slices
 from offsetfs.broker.topics.admin_results import UNKNOWN_TOPIC, Rejected, answer, completed, repeated
 from offsetfs.broker.topics.partitions import Topics
 from offsetfs.protocol import messages as m
@@ -63,6 +64,18 @@ _REMOVED = frozenset({"message.format.version", "message.timestamp.difference.ma
 """Settings that Kafka 4 does not have any more. They are shown where they are set."""
 
 
+SETTINGS_MAX = 100_000
+"""How many settings a response may have: 2,500 topics with all of theirs, in 20 MB. Kafka has no limit."""
+
+_SETTINGS_OF_A_RESOURCE = 40
+"""How many settings a resource without keys counts for: a topic has about as many."""
+
+_TOO_MANY = f"more than {SETTINGS_MAX} settings in one response; ask for fewer resources at a time, or for some keys"
+
+_Known = dict[tuple[frozenset[str] | None, LogConfig | None, frozenset[tuple[str, str]]], list[Any]]
+"""Settings that were described for the same request: most topics have the same ones."""
+
+
 class Configs:
     """Answers the requests for settings."""
 
@@ -75,25 +88,41 @@ class Configs:
     async def describe_configs(self, request: m.DescribeConfigsRequest, version: int) -> m.DescribeConfigsResponse:
         """Return the settings of topics and of the broker."""
         response = m.DescribeConfigsResponse()
+        slices, known = Slices(), _Known()
+        is_too_large = sum(map(_setting_count, request.resources)) > SETTINGS_MAX
         for resource in request.resources:
+            await slices.step()
             result = m.DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
             response.results.append(result)
-            await answer(result, partial(self._describe, resource, result, has_synonyms=request.include_synonyms))
+            if is_too_large:
+                result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, _TOO_MANY
+                continue
+            work = partial(self._describe, resource, result, known, has_synonyms=request.include_synonyms)
+            await answer(result, work)
         return response
 
     async def _describe(
-        self, resource: m.DescribeConfigsResource, result: m.DescribeConfigsResult, *, has_synonyms: bool
+        self,
+        resource: m.DescribeConfigsResource,
+        result: m.DescribeConfigsResult,
+        known: _Known,
+        *,
+        has_synonyms: bool,
     ) -> None:
-        wanted = set(resource.configuration_keys or ()) or None  # Kafka: no keys are all keys
+        wanted = frozenset(resource.configuration_keys or ()) or None  # Kafka: no keys are all keys
+        name, own, config = resource.resource_name, dict[str, str](), None
         if resource.resource_type == BROKER:
-            found = self._of_broker(resource.resource_name, wanted)
+            self._check_broker(name)
         else:
-            self._check_topic(resource.resource_type, resource.resource_name)
-            config = self._topics.directory.config_of(resource.resource_name)
-            found = self.of_topic(config, self._own(resource.resource_name), wanted)
-        for each in found:
-            if not has_synonyms:
+            self._check_topic(resource.resource_type, name)
+            own, config = self._own(name), self._topics.directory.config_of(name)
+        key = wanted, config, frozenset(own.items())
+        found = known.get(key)
+        if found is None:
+            found = self._of_broker(wanted) if config is None else self.of_topic(config, own, wanted)
+            for each in () if has_synonyms else found:
                 each.synonyms = []
+            known[key] = found
         result.configs = found
 
     def of_topic(
@@ -127,11 +156,13 @@ class Configs:
         directory = self._topics.directory
         return {**directory.inherited.layers.cluster.get(topic, {}), **directory.settings_of(topic)}
 
-    def _of_broker(self, name: str, wanted: Collection[str] | None) -> list[m.DescribeConfigsResourceResult]:
-        """Return the effective settings of the broker. They change with a restart only, so that all are read-only."""
+    def _check_broker(self, name: str) -> None:
         if name not in ("", str(self._settings.node_id)):
             reason = f"broker {name} is not here: the only broker is {self._settings.node_id}"
             raise Rejected(ErrorCode.INVALID_REQUEST, reason)
+
+    def _of_broker(self, wanted: Collection[str] | None) -> list[m.DescribeConfigsResourceResult]:
+        """Return the effective settings of the broker. They change with a restart only, so that all are read-only."""
         directory = self._topics.directory
         values = {
             **effective_broker_settings(self.defaults()),
@@ -180,7 +211,9 @@ class Configs:
         """Replace all settings of topics."""
         response = m.AlterConfigsResponse()
         twice = repeated((each.resource_type, each.resource_name) for each in request.resources)
+        slices = Slices()
         for resource in request.resources:
+            await slices.step()
             result = m.AlterConfigsResponseAlterConfigsResourceResponse(
                 0, None, resource.resource_type, resource.resource_name
             )
@@ -203,7 +236,9 @@ class Configs:
         """Change single settings of topics."""
         response = m.IncrementalAlterConfigsResponse()
         twice = repeated((each.resource_type, each.resource_name) for each in request.resources)
+        slices = Slices()
         for resource in request.resources:
+            await slices.step()
             result = m.IncrementalAlterConfigsResponseAlterConfigsResourceResponse(
                 0, None, resource.resource_type, resource.resource_name
             )
@@ -248,6 +283,10 @@ class Configs:
         self._check_exists(topic)  # last, as ConfigurationControlManager
         if not only_checks:
             await completed(self._topics.directory.configure, topic, changes)
+
+
+def _setting_count(resource: m.DescribeConfigsResource) -> int:
+    return len(resource.configuration_keys or ()) or _SETTINGS_OF_A_RESOURCE
 
 
 def _check_change(kind: int, name: str, twice: set[tuple[int, str]], settings: Sequence[str]) -> None:

@@ -9,7 +9,10 @@ Only the event loop uses this module's objects, except for the methods that wait
 from __future__ import annotations
 
 import contextlib
+import errno
+import math
 import os
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -178,12 +181,26 @@ class Topics:
         # The coordinators create theirs with their own settings: `__consumer_offsets` must be compacted.
         if not self.creates or topic in INTERNAL_TOPICS:
             return False
-        self.create(topic, self._partitions_default, {})
+        self.create(topic, range(self._partitions_default), {})
         return True
 
-    def create(self, topic: str, partitions: int, settings: dict[str, str]) -> None:
-        """Create a topic; durable on return. InvalidName, PartitionExists, InvalidConfig, OSError."""
-        self.directory.create_partitions([TopicPartition(topic, each) for each in range(partitions)], settings)
+    def create(
+        self, topic: str, partitions: Iterable[int], settings: dict[str, str] | None, ends_s: float = math.inf
+    ) -> None:
+        """Create partitions of a topic; durable on return. InvalidName, PartitionExists, InvalidConfig, OSError.
+
+        Nothing is created if that takes until `ends_s`, by the monotonic clock, or the broker ends meanwhile: OSError
+        with ETIMEDOUT or ECANCELED.
+        """
+        wanted = [TopicPartition(topic, each) for each in partitions]
+        try:
+            self.directory.create_partitions(
+                wanted, settings, is_stopped=lambda: self.is_closing or time.monotonic() > ends_s
+            )
+        except OSError as error:
+            if error.errno == errno.ECANCELED and not self.is_closing:
+                raise OSError(errno.ETIMEDOUT, "the time of the request was over; nothing was created") from error
+            raise
 
     def delete_logs(self, partitions: Iterable[TopicPartition]) -> None:
         """Delete partitions. Waits for the disk."""

@@ -7,6 +7,7 @@ ReplicaManager and KafkaRaftClient.
 from __future__ import annotations
 
 from offsetfs.broker.cluster import BrokerNode
+from offsetfs.broker.slices import Slices
 from offsetfs.broker.topics.admin_results import UNKNOWN_TOPIC, repeated
 from offsetfs.broker.topics.partitions import Topics
 from offsetfs.protocol import messages as m
@@ -33,10 +34,11 @@ class ReplicaAdmin:
         topics = self._topics.all()
         if request.topic_partitions is None:
             return m.ElectLeadersResponse(replica_election_results=[m.ReplicaElectionResult(each) for each in topics])
-        response = m.ElectLeadersResponse()
+        response, slices = m.ElectLeadersResponse(), Slices()
         for wanted in request.topic_partitions:
             rows = []
             for partition in wanted.partitions:
+                await slices.step()
                 if self._has(wanted.topic, partition):
                     code, message = ErrorCode.ELECTION_NOT_NEEDED, _NOT_NEEDED
                 elif wanted.topic in topics:
@@ -59,7 +61,9 @@ class ReplicaAdmin:
             for partition in topic.partitions
         }
         results: dict[str, m.AlterReplicaLogDirTopicResult] = {}
+        slices = Slices()
         for (topic, partition), path in paths.items():
+            await slices.step()
             result = results.setdefault(topic, m.AlterReplicaLogDirTopicResult(topic))
             code = self._moved(topic, partition, path)
             result.partitions.append(m.AlterReplicaLogDirPartitionResult(partition, code))
@@ -78,14 +82,14 @@ class ReplicaAdmin:
         self, request: m.AlterPartitionReassignmentsRequest, version: int
     ) -> m.AlterPartitionReassignmentsResponse:
         """Accept this broker as the only replica, which it is."""
-        response = m.AlterPartitionReassignmentsResponse(error_message=None)
+        response, slices = m.AlterPartitionReassignmentsResponse(error_message=None), Slices()
         if request.topics:
             response.allow_replication_factor_change = request.allow_replication_factor_change
         for topic in request.topics:
-            rows = [
-                m.ReassignablePartitionResponse(each.partition_index, *self._reassigned(topic.name, each))
-                for each in topic.partitions
-            ]
+            rows = list[m.ReassignablePartitionResponse]()
+            for each in topic.partitions:
+                await slices.step()
+                rows.append(m.ReassignablePartitionResponse(each.partition_index, *self._reassigned(topic.name, each)))
             response.responses.append(m.ReassignableTopicResponse(topic.name, rows))
         return response
 

@@ -6,20 +6,28 @@ What waits for the disk runs in threads.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 from offsetfs.broker.settings import ServerSettings
+from offsetfs.broker.slices import Slices
 from offsetfs.broker.topics.admin_results import UNKNOWN_TOPIC, Rejected, answer, completed, repeated
 from offsetfs.broker.topics.configs import Configs
-from offsetfs.broker.topics.partitions import Topics
+from offsetfs.broker.topics.partitions import ServedTopic, Topics
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import NO_ID
 from offsetfs.storage import INTERNAL_TOPICS, METADATA_TOPIC, LogConfig, TopicPartition, check_topic
 
 PARTITIONS_MAX = 10_000
-"""How many partitions a topic may have: each takes files, and syncs of the disk."""
+"""How many partitions a topic may have, and a request create: each takes files, and syncs of the disk. Kafka:
+`ReplicationControlManager.MAX_PARTITIONS_PER_BATCH`."""
+
+_TIMEOUT_S, _TIMEOUT_S_MIN = 60.0, 5.0
+"""How long a creation may take: without a limit in the request, as librdkafka asks; and whatever its limit."""
+
+_TOO_MANY = "Excessively large number of partitions per request."
 
 
 class TopicAdmin:
@@ -44,24 +52,39 @@ class TopicAdmin:
     async def create_topics(self, request: m.CreateTopicsRequest, version: int) -> m.CreateTopicsResponse:
         """Create topics; durable when answered."""
         response = m.CreateTopicsResponse()
+        if sum(map(self._asked_partitions, request.topics)) > PARTITIONS_MAX:
+            code = ErrorCode.POLICY_VIOLATION
+            names = dict.fromkeys(each.name for each in request.topics)
+            response.topics = [m.CreatableTopicResult(each, error_code=code, error_message=_TOO_MANY) for each in names]
+            return response
+        ends_s = _ends_s(request.timeout_ms)
         twice = repeated(each.name for each in request.topics)
         for name in sorted(twice):
             code = ErrorCode.INVALID_REQUEST
             response.topics.append(m.CreatableTopicResult(name, error_code=code, error_message="Duplicate topic name."))
+        slices = Slices()
         for topic in request.topics:
+            await slices.step()
             if topic.name not in twice:
                 result = m.CreatableTopicResult(name=topic.name, error_message=None)
                 response.topics.append(result)
-                await answer(result, partial(self._create, topic, result, only_checks=request.validate_only))
+                work = partial(self._create, topic, result, ends_s, only_checks=request.validate_only)
+                await answer(result, work)
         return response
 
-    async def _create(self, topic: m.CreatableTopic, result: m.CreatableTopicResult, *, only_checks: bool) -> None:
+    def _asked_partitions(self, topic: m.CreatableTopic) -> int:
+        count = len(topic.assignments) or topic.num_partitions
+        return self._settings.num_partitions if count == -1 else max(count, 0)
+
+    async def _create(
+        self, topic: m.CreatableTopic, result: m.CreatableTopicResult, ends_s: float, *, only_checks: bool
+    ) -> None:
         self._check_new_name(topic.name)
         settings = _settings_of(topic)
         config = LogConfig.from_properties(settings, self._configs.defaults())
         count = self._partitions(topic)
         if not only_checks:
-            await completed(self._topics.create, topic.name, count, settings)
+            await completed(self._topics.create, topic.name, range(count), settings, ends_s)
             result.topic_id = self._topics.topic_id(topic.name)
         result.num_partitions, result.replication_factor = count, 1
         result.configs = [
@@ -113,18 +136,28 @@ class TopicAdmin:
     async def create_partitions(self, request: m.CreatePartitionsRequest, version: int) -> m.CreatePartitionsResponse:
         """Add partitions to topics; durable when answered."""
         response = m.CreatePartitionsResponse()
+        known = self._topics.all()
+        added = (max(each.count - _partition_count(known.get(each.name)), 0) for each in request.topics)
+        if sum(each for each in added if each <= PARTITIONS_MAX) > PARTITIONS_MAX:  # more in a topic is its own error
+            code = ErrorCode.POLICY_VIOLATION
+            names = dict.fromkeys(each.name for each in request.topics)
+            response.results = [m.CreatePartitionsTopicResult(each, code, _TOO_MANY) for each in names]
+            return response
+        ends_s = _ends_s(request.timeout_ms)
         twice = repeated(each.name for each in request.topics)
         for name in sorted(twice):
             code = ErrorCode.INVALID_REQUEST
             response.results.append(m.CreatePartitionsTopicResult(name, code, "Duplicate topic name."))
+        slices = Slices()
         for topic in request.topics:
+            await slices.step()
             if topic.name not in twice:
                 result = m.CreatePartitionsTopicResult(topic.name)
                 response.results.append(result)
-                await answer(result, partial(self._extend, topic, only_checks=request.validate_only))
+                await answer(result, partial(self._extend, topic, ends_s, only_checks=request.validate_only))
         return response
 
-    async def _extend(self, topic: m.CreatePartitionsTopic, *, only_checks: bool) -> None:
+    async def _extend(self, topic: m.CreatePartitionsTopic, ends_s: float, *, only_checks: bool) -> None:
         found = self._topics.all().get(topic.name)
         if found is None:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC)
@@ -140,9 +173,9 @@ class TopicAdmin:
                 reason = f"{topic.count - count} partitions are added, and {len(topic.assignments)} assigned"
                 raise Rejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
             self._check_replicas([each.broker_ids for each in topic.assignments])
-        new = [TopicPartition(topic.name, each) for each in range(topic.count) if each not in found.partitions]
+        new = [each for each in range(topic.count) if each not in found.partitions]
         if not only_checks:
-            await completed(self._topics.directory.create_partitions, new)
+            await completed(self._topics.create, topic.name, new, None, ends_s)
 
     # --- deletion ----------------------------------------------------------------------------------------------------
 
@@ -153,7 +186,9 @@ class TopicAdmin:
         names = [each.name if each.name is not None else self._topics.name_of(each.topic_id) for each in wanted]
         twice = repeated(name for name in names if name is not None)
         refused: set[str] = set()
+        slices = Slices()
         for name, each in zip(names, wanted, strict=True):
+            await slices.step()
             if name in refused:
                 continue
             result = m.DeletableTopicResult(name=name, topic_id=each.topic_id)
@@ -189,14 +224,14 @@ class TopicAdmin:
 
     async def delete_records(self, request: m.DeleteRecordsRequest, version: int) -> m.DeleteRecordsResponse:
         """Delete the records below offsets; -1 is the end of the log. Durable when answered."""
-        response = m.DeleteRecordsResponse()
+        response, slices = m.DeleteRecordsResponse(), Slices()
         for topic in (each for each in request.topics if each.partitions):
             results = m.DeleteRecordsTopicResult(topic.name)
             response.topics.append(results)
             for each in topic.partitions:
                 result = m.DeleteRecordsPartitionResult(each.partition_index, low_watermark=-1)
                 results.partitions.append(result)
-
+                await slices.step()
                 await answer(result, partial(self._delete_records, topic.name, each, result), has_message=False)
         return response
 
@@ -208,6 +243,15 @@ class TopicAdmin:
             raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}.")
         result.low_watermark = await completed(log.delete_records, wanted.offset)
         self._topics.changed(log.partition)
+
+
+def _ends_s(timeout_ms: int) -> float:
+    """Return when a request ends that creates partitions, by the monotonic clock."""
+    return time.monotonic() + (max(timeout_ms / 1000, _TIMEOUT_S_MIN) if timeout_ms > 0 else _TIMEOUT_S)
+
+
+def _partition_count(topic: ServedTopic | None) -> int:
+    return 0 if topic is None else len(topic.partitions)
 
 
 def _settings_of(topic: m.CreatableTopic) -> dict[str, str]:

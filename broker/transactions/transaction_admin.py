@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 
 from offsetfs.broker.error_codes import code_of
+from offsetfs.broker.slices import Slices
 from offsetfs.broker.transactions.transaction import TransactionError
 from offsetfs.broker.transactions.transaction_coordinator import TransactionCoordinator
 from offsetfs.broker.transactions.transaction_markers import Marker
@@ -34,8 +35,11 @@ class TransactionAdmin:
 
     async def describe(self, request: m.DescribeTransactionsRequest, version: int) -> m.DescribeTransactionsResponse:
         """Return state and partitions of transactional ids."""
-        found = [await self._described(each) for each in request.transactional_ids]
-        return m.DescribeTransactionsResponse(transaction_states=found)
+        response, slices = m.DescribeTransactionsResponse(), Slices()
+        for each in request.transactional_ids:
+            await slices.step()
+            response.transaction_states.append(await self._described(each))
+        return response
 
     async def _described(self, transactional_id: str) -> m.DescribeTransactionsResponseTransactionState:
         try:
@@ -77,8 +81,9 @@ class TransactionAdmin:
 
     async def write_markers(self, request: m.WriteTxnMarkersRequest, version: int) -> m.WriteTxnMarkersResponse:
         """End transactions in the partitions that are named, on behalf of an administrator or another coordinator."""
-        response = m.WriteTxnMarkersResponse()
+        response, slices = m.WriteTxnMarkersResponse(), Slices()
         for each in request.markers:
+            await slices.step()
             marker = Marker(
                 each.producer_id,
                 each.producer_epoch,

@@ -525,10 +525,12 @@ class LogDirectory:
         properties: Mapping[str, str] | None = None,
         *,
         topic_id: bytes | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         """Create empty partitions, all or none; durable on return. `properties` become settings of their topics.
 
-        `topic_id`: that of a topic without partitions; otherwise, and by default, a random one.
+        `topic_id`: that of a topic without partitions; otherwise, and by default, a random one. `is_stopped`: whether
+        to give up, with ECANCELED; asked before each partition, in several threads.
 
         A partition costs little more than its files, because the syncs run in parallel. A crash may leave some of the
         partitions, each of them complete. Raises as `create_partition`.
@@ -549,7 +551,7 @@ class LogDirectory:
             for each in partitions:  # a reader may have stored the id of a deleted partition after it was deleted
                 self._topic_ids.pop(each, None)
             try:
-                partition_creation.make(self.path, partitions, others, topic_id)
+                partition_creation.make(self.path, partitions, others, topic_id, is_stopped)
             except OSError as error:
                 # A partition that could not be removed may or may not be on disk, so it accepts no records.
                 self._failed_creations |= dict.fromkeys(partition_creation.unmake(self.path, partitions), error)

@@ -15,9 +15,10 @@ together with the others: a first append to each of a thousand partitions would 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from offsetfs.storage import checkpoint, files, parallel
 from offsetfs.storage.checkpoint import LEADER_EPOCHS, PARTITION_METADATA
@@ -30,10 +31,12 @@ def make(
     partitions: Sequence[TopicPartition],
     others: Iterable[TopicPartition],
     topic_id: bytes | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> None:
     """Create empty partitions in log directory `directory`, which has `others`; durable on return.
 
-    `topic_id`: of topics that have no partition yet; None: a random one.
+    `topic_id`: of topics that have no partition yet; None: a random one. `is_stopped` is asked before each partition;
+    True ends the creation with ECANCELED.
 
     After an OSError some of them may exist, durable or not; see `unmake`.
     """
@@ -42,7 +45,7 @@ def make(
     try:
         # A thousand syncs in 16 threads share commits of the file system's journal; one after another they take
         # seconds.
-        parallel.for_each(partitions, lambda each: _fill(unborn[each], topic_ids[each.topic]))
+        parallel.for_each(partitions, lambda each: _fill(unborn[each], topic_ids[each.topic], is_stopped))
         # No partition gets its name before all files of all of them are synced: a power cut leaves complete partitions
         # or none.
         for partition, path in unborn.items():
@@ -66,8 +69,10 @@ def unmake(directory: str, partitions: Iterable[TopicPartition]) -> list[TopicPa
     return left
 
 
-def _fill(path: str, topic_id: bytes) -> None:
+def _fill(path: str, topic_id: bytes, is_stopped: Callable[[], bool]) -> None:
     """Create a directory with all files of a partition. Everything but its own name is synced on return."""
+    if is_stopped():
+        raise OSError(errno.ECANCELED, "the creation was stopped", path)
     files.make_directory(path)
     for suffix in (".log", ".index", ".timeindex"):
         files.create_file(os.path.join(path, segment_name(0, suffix))).close()

@@ -10,10 +10,12 @@ from running_broker import Running
 
 from offsetfs.broker.batches.client_batches import RECORD_ERRORS_MAX
 from offsetfs.broker.broker import DRAIN_S
+from offsetfs.broker.groups.group_memory import GROUPS_BYTES_MAX, MEMBER_BYTES_MAX
 from offsetfs.broker.settings import SETTING_KINDS, ServerSettings, field_of
+from offsetfs.broker.topics.configs import SETTINGS_MAX
 from offsetfs.broker.topics.topic_admin import PARTITIONS_MAX
 from offsetfs.broker.transactions.producer_ids import ID_MIN
-from offsetfs.protocol.codec import ELEMENTS_MAX
+from offsetfs.protocol.codec import REQUEST_ELEMENTS_MAX
 from offsetfs.storage.records.format import batch
 from offsetfs.storage.settings import BROKER_SETTING_NAMES, INT_MAX
 
@@ -76,5 +78,9 @@ def test_the_limits_of_the_page_are_those_of_the_code() -> None:
     assert inflated in rules["Produce"] and f"{RECORD_ERRORS_MAX:,} wrong records" in rules["Produce"]
     assert f"at most {PARTITIONS_MAX:,} partitions" in rules["CreateTopics, DeleteTopics, CreatePartitions"]
     assert ID_MIN == 2**40 and "from 2⁴⁰ on" in rules["InitProducerId"]
-    assert f"more than {ELEMENTS_MAX:,} elements" in section("Limits")
+    assert f"more than {REQUEST_ELEMENTS_MAX:,} elements" in section("Limits")
+    assert f"creates more than {PARTITIONS_MAX:,} partitions" in section("Limits")
+    assert f"more than {SETTINGS_MAX:,} settings" in section("Limits")
+    kept = f"more than {MEMBER_BYTES_MAX >> 20} MiB, or groups that keep more than {GROUPS_BYTES_MAX >> 20} MiB"
+    assert kept in section("Limits")
     assert f"after {DRAIN_S:.0f} seconds" in section("Limits")

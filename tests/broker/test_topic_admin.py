@@ -294,11 +294,11 @@ async def test_a_new_topic_leaves_the_known_leader_epochs(
 
     monkeypatch.setattr(LogDirectory, "leader_epoch", noted)
     assert [topics.leader_epoch(each) for each in (kept, again)] == [3, 5]
-    topics.create("new", 1, {})
+    topics.create("new", range(1), {})
     topics.all()
     assert (topics.leader_epoch(kept), read) == (3, [kept, again])
     topics.delete_logs([again])
-    topics.create("again", 1, {})
+    topics.create("again", range(1), {})
     topics.all()
     epochs[again] = 0
     assert (topics.leader_epoch(again), topics.leader_epoch(kept), read[2:]) == (0, 3, [again])

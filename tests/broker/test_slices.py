@@ -1,0 +1,181 @@
+"""Large requests: others are answered in between, and the work and the answer are bounded.
+
+The tests count passes of the event loop, not time: with slices of no length each element is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import trio
+from authorized_broker import AuthorizedBroker
+from group_requests import FEW_PARTITIONS
+from running_broker import Running
+
+from offsetfs.broker import slices
+from offsetfs.broker.connections.response_size import elements_of
+from offsetfs.broker.settings import ServerSettings
+from offsetfs.broker.topics.configs import SETTINGS_MAX, Configs
+from offsetfs.broker.topics.partitions import Topics
+from offsetfs.protocol import codec
+from offsetfs.protocol import messages as m
+from offsetfs.protocol.codec import REQUEST_ELEMENTS_MAX, InvalidMessage
+from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.storage import LogDirectory
+
+pytestmark = pytest.mark.unit
+
+COUNT = 300
+NAMES = [f"n{number}" for number in range(COUNT)]
+NUMBERS = list(range(COUNT))
+
+REQUESTS: dict[str, tuple[int, Any]] = {
+    "AlterConfigs": (
+        1, m.AlterConfigsRequest([m.AlterConfigsRequestAlterConfigsResource(2, each, []) for each in NAMES], True)
+    ),
+    "AlterPartitionReassignments": (
+        0, m.AlterPartitionReassignmentsRequest(
+            topics=[m.ReassignableTopic("t", [m.ReassignablePartition(each, None) for each in NUMBERS])]
+        ),
+    ),
+    "AlterReplicaLogDirs": (
+        2, m.AlterReplicaLogDirsRequest([m.AlterReplicaLogDir("/x", [m.AlterReplicaLogDirTopic("t", NUMBERS)])])
+    ),
+    "ConsumerGroupDescribe": (1, m.ConsumerGroupDescribeRequest(NAMES)),
+    "CreatePartitions": (
+        3, m.CreatePartitionsRequest([m.CreatePartitionsTopic(each, 2, None) for each in NAMES], validate_only=True)
+    ),
+    "CreateTopics": (7, m.CreateTopicsRequest([m.CreatableTopic(each, 1, 1) for each in NAMES], validate_only=True)),
+    "DeleteGroups": (2, m.DeleteGroupsRequest(NAMES)),
+    "DeleteRecords": (
+        2, m.DeleteRecordsRequest([m.DeleteRecordsTopic("x", [m.DeleteRecordsPartition(each) for each in NUMBERS])])
+    ),
+    "DeleteTopics": (6, m.DeleteTopicsRequest([m.DeleteTopicState(each) for each in NAMES])),
+    "DescribeConfigs": (4, m.DescribeConfigsRequest([m.DescribeConfigsResource(2, each, None) for each in NAMES])),
+    "DescribeGroups": (6, m.DescribeGroupsRequest(NAMES)),
+    "DescribeProducers": (0, m.DescribeProducersRequest([m.DescribeProducersRequestTopicRequest("x", NUMBERS)])),
+    "DescribeTransactions": (0, m.DescribeTransactionsRequest(NAMES)),
+    "ElectLeaders": (2, m.ElectLeadersRequest(0, [m.ElectLeadersRequestTopicPartitions("x", NUMBERS)])),
+    "IncrementalAlterConfigs": (
+        1, m.IncrementalAlterConfigsRequest(
+            [m.IncrementalAlterConfigsRequestAlterConfigsResource(2, each, []) for each in NAMES], True
+        ),
+    ),
+    "ListOffsets": (
+        10, m.ListOffsetsRequest(topics=[m.ListOffsetsTopic("t", [m.ListOffsetsPartition(each) for each in NUMBERS])])
+    ),
+    "Metadata": (13, m.MetadataRequest([m.MetadataRequestTopic(name=each) for each in NAMES], False)),
+    "OffsetFetch": (9, m.OffsetFetchRequest(groups=[m.OffsetFetchRequestGroup(each, topics=[]) for each in NAMES])),
+    "OffsetForLeaderEpoch": (
+        4, m.OffsetForLeaderEpochRequest(
+            topics=[m.OffsetForLeaderTopic("x", [m.OffsetForLeaderPartition(each) for each in NUMBERS])]
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+async def unguarded(directory: LogDirectory, nursery: trio.Nursery) -> AsyncIterator[AuthorizedBroker]:
+    """A broker without an authorizer: requests come to their handlers at once."""
+    found = AuthorizedBroker(directory, FEW_PARTITIONS)
+    nursery.start_soon(found.broker.run)
+    yield found
+    found.broker.stop()
+    found.listener.close()
+
+
+async def passes_during(request: Any) -> int:
+    """Return how often another task gets the event loop while `request` is answered."""
+    passes = 0
+
+    async def bystander() -> None:
+        nonlocal passes
+        while True:
+            await trio.lowlevel.checkpoint()
+            passes += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bystander)
+        await request()
+        nursery.cancel_scope.cancel()
+    return passes
+
+
+@pytest.mark.parametrize("api", REQUESTS)
+async def test_others_are_answered_between_the_elements_of_a_request(
+    unguarded: AuthorizedBroker, monkeypatch: pytest.MonkeyPatch, api: str
+) -> None:
+    version, request = REQUESTS[api]
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+    assert await passes_during(lambda: unguarded.ask(api, version, request)) >= COUNT - 10
+
+
+async def test_others_are_answered_between_the_partitions_of_a_group(
+    unguarded: AuthorizedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = [m.OffsetFetchRequestTopics(name="t", partition_indexes=NUMBERS)]
+    request = m.OffsetFetchRequest(groups=[m.OffsetFetchRequestGroup("g", topics=topics)])
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+    assert await passes_during(lambda: unguarded.ask("OffsetFetch", 9, request)) >= COUNT - 10
+
+
+@pytest.mark.parametrize("api", ["DescribeGroups", "DescribeConfigs", "Metadata", "OffsetFetch"])
+async def test_others_are_answered_while_permissions_are_checked(
+    guarded: AuthorizedBroker, monkeypatch: pytest.MonkeyPatch, api: str
+) -> None:
+    version, request = REQUESTS[api]
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+    assert await passes_during(lambda: guarded.ask(api, version, request)) >= COUNT - 10  # all of it is denied
+
+
+async def test_a_request_for_too_many_settings_is_refused_before_work(
+    directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = Configs(Topics(directory, 1, creates=False), ServerSettings())
+    monkeypatch.delattr(Configs, "of_topic")  # an error if settings are collected
+    resources = [m.DescribeConfigsResource(2, "t", None)] * (SETTINGS_MAX // 40 + 1)
+    response = await configs.describe_configs(m.DescribeConfigsRequest(resources), 4)
+    assert {each.error_code for each in response.results} == {ErrorCode.INVALID_REQUEST}
+    assert len(response.results) == len(resources)
+
+
+async def test_equal_settings_are_collected_once(directory: LogDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    configs, calls = Configs(Topics(directory, 1, creates=False), ServerSettings()), 0
+    of_topic = configs.of_topic
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return of_topic(*arguments)
+
+    monkeypatch.setattr(configs, "of_topic", counted)
+    resources = [m.DescribeConfigsResource(2, "t", keys) for keys in (None, None, ["retention.ms"], ["retention.ms"])]
+    response = await configs.describe_configs(m.DescribeConfigsRequest(resources), 4)
+    assert calls == 2
+    assert [len(each.configs) > 1 for each in response.results] == [True, True, False, False]
+
+
+def test_a_request_has_a_hundred_thousand_elements_at_most() -> None:
+    read, write = codec.reader("DescribeGroupsRequest", 6), codec.writer("DescribeGroupsRequest", 6)
+    for count, is_read in (REQUEST_ELEMENTS_MAX, True), (REQUEST_ELEMENTS_MAX + 1, False):
+        data = memoryview(b"".join(write(m.DescribeGroupsRequest([""] * count))))
+        if is_read:
+            assert len(read(data, 0)[0].groups) == count
+        else:
+            with pytest.raises(InvalidMessage, match="more than 100000 elements"):
+                read(data, 0)
+
+
+def test_the_elements_of_a_response_are_estimated() -> None:
+    groups = [m.DescribeGroupsResponseDescribedGroup(members=[m.DescribedGroupMember()] * 3) for _ in range(100)]
+    assert elements_of(m.DescribeGroupsResponse(groups=groups)) == 400
+    assert elements_of(m.DeleteTopicsRequest(topic_names=NAMES)) == COUNT
+    assert elements_of(m.HeartbeatResponse()) == 0
+
+
+async def test_a_large_response_is_encoded_in_a_thread(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("offsetfs.broker.connections.connection.INLINE_ENCODE_ELEMENTS_MAX", 10)
+    response = await running.send(15, "DescribeGroups", 6, m.DescribeGroupsRequest(NAMES))
+    assert [each.group_id for each in response.groups] == NAMES
