@@ -57,7 +57,7 @@ class GroupOffsets:
 
     async def commit(self, request: m.OffsetCommitRequest, version: int) -> m.OffsetCommitResponse:
         """Store committed offsets; in the segment file when answered."""
-        response, changes = self._checked(request, version)
+        response, changes = await self._checked(request, version)
 
         def make() -> list[Change]:
             self._check_commit(request, version)
@@ -80,17 +80,18 @@ class GroupOffsets:
                         each.error_code = error.code
         return response
 
-    def _checked(
+    async def _checked(
         self, request: m.OffsetCommitRequest, version: int
     ) -> tuple[m.OffsetCommitResponse, list[CommitChange]]:
         """Return the answer for partitions that cannot have a commit, and the commits of the others."""
         retention_ms = request.retention_time_ms
-        response, changes = m.OffsetCommitResponse(), list[CommitChange]()
+        response, changes, slices = m.OffsetCommitResponse(), list[CommitChange](), Slices()
         for topic in (each for each in request.topics if each.partitions):
             answer = m.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
             response.topics.append(answer)
             missing = unknown_topic("OffsetCommit", version, topic.name)
             for each in topic.partitions:
+                await slices.step()
                 code, change = self._commit_of(request.group_id, topic.name, each, retention_ms, missing)
                 answer.partitions.append(m.OffsetCommitResponsePartition(each.partition_index, code))
                 changes += change
@@ -161,12 +162,13 @@ class GroupOffsets:
         self, request: m.TxnOffsetCommitRequest, version: int, producer: ProducerEpoch
     ) -> m.TxnOffsetCommitResponse:
         """Store offsets that count when the transaction of a producer commits; on disk when answered. GroupError."""
-        response, changes = m.TxnOffsetCommitResponse(), list[CommitChange]()
+        response, changes, slices = m.TxnOffsetCommitResponse(), list[CommitChange](), Slices()
         for topic in (each for each in request.topics if each.partitions):
             answer = m.TxnOffsetCommitResponseTopic(topic.name, topic.topic_id)
             response.topics.append(answer)
             missing = unknown_topic("TxnOffsetCommit", version, topic.name)
             for each in topic.partitions:
+                await slices.step()
                 code, change = self._commit_of(request.group_id, topic.name, each, NO_EXPIRY, missing)
                 answer.partitions.append(m.TxnOffsetCommitResponsePartition(each.partition_index, code))
                 changes += change

@@ -67,8 +67,8 @@ _REMOVED = frozenset({"message.format.version", "message.timestamp.difference.ma
 SETTINGS_MAX = 100_000
 """How many settings a response may have: 2,500 topics with all of theirs, in 20 MB. Kafka has no limit."""
 
-_SETTINGS_OF_A_RESOURCE = 40
-"""How many settings a resource without keys counts for: a topic has about as many."""
+_SETTINGS_OF_A_TOPIC, _SETTINGS_OF_THE_BROKER = 40, 200
+"""How many settings a resource without keys counts for: about as many as it has."""
 
 _TOO_MANY = f"more than {SETTINGS_MAX} settings in one response; ask for fewer resources at a time, or for some keys"
 
@@ -286,7 +286,8 @@ class Configs:
 
 
 def _setting_count(resource: m.DescribeConfigsResource) -> int:
-    return len(resource.configuration_keys or ()) or _SETTINGS_OF_A_RESOURCE
+    all_settings = _SETTINGS_OF_THE_BROKER if resource.resource_type == BROKER else _SETTINGS_OF_A_TOPIC
+    return len(resource.configuration_keys or ()) or all_settings
 
 
 def _check_change(kind: int, name: str, twice: set[tuple[int, str]], settings: Sequence[str]) -> None:

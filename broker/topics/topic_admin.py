@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from offsetfs.broker.settings import ServerSettings
@@ -28,6 +29,18 @@ _TIMEOUT_S, _TIMEOUT_S_MIN = 60.0, 5.0
 """How long a creation may take: without a limit in the request, as librdkafka asks; and whatever its limit."""
 
 _TOO_MANY = "Excessively large number of partitions per request."
+
+
+@dataclass(slots=True)
+class _Creation:
+    """What the topics of a request have in common."""
+
+    ends_s: float
+    only_checks: bool
+    configs: dict[tuple[LogConfig, frozenset[tuple[str, str]]], list[m.CreatableTopicConfigs]] = field(
+        default_factory=dict
+    )
+    """The settings of the response, by those of the topics: most have the same ones."""
 
 
 class TopicAdmin:
@@ -57,7 +70,7 @@ class TopicAdmin:
             names = dict.fromkeys(each.name for each in request.topics)
             response.topics = [m.CreatableTopicResult(each, error_code=code, error_message=_TOO_MANY) for each in names]
             return response
-        ends_s = _ends_s(request.timeout_ms)
+        creation = _Creation(_ends_s(request.timeout_ms), request.validate_only)
         twice = repeated(each.name for each in request.topics)
         for name in sorted(twice):
             code = ErrorCode.INVALID_REQUEST
@@ -68,29 +81,29 @@ class TopicAdmin:
             if topic.name not in twice:
                 result = m.CreatableTopicResult(name=topic.name, error_message=None)
                 response.topics.append(result)
-                work = partial(self._create, topic, result, ends_s, only_checks=request.validate_only)
-                await answer(result, work)
+                await answer(result, partial(self._create, topic, result, creation))
         return response
 
     def _asked_partitions(self, topic: m.CreatableTopic) -> int:
         count = len(topic.assignments) or topic.num_partitions
         return self._settings.num_partitions if count == -1 else max(count, 0)
 
-    async def _create(
-        self, topic: m.CreatableTopic, result: m.CreatableTopicResult, ends_s: float, *, only_checks: bool
-    ) -> None:
+    async def _create(self, topic: m.CreatableTopic, result: m.CreatableTopicResult, creation: _Creation) -> None:
         self._check_new_name(topic.name)
         settings = _settings_of(topic)
         config = LogConfig.from_properties(settings, self._configs.defaults())
         count = self._partitions(topic)
-        if not only_checks:
-            await completed(self._topics.create, topic.name, range(count), settings, ends_s)
+        if not creation.only_checks:
+            await completed(self._topics.create, topic.name, range(count), settings, creation.ends_s)
             result.topic_id = self._topics.topic_id(topic.name)
         result.num_partitions, result.replication_factor = count, 1
-        result.configs = [
-            m.CreatableTopicConfigs(each.name, each.value, each.read_only, each.config_source, each.is_sensitive)
-            for each in self._configs.of_topic(config, settings)
-        ]
+        key = config, frozenset(settings.items())
+        if key not in creation.configs:
+            creation.configs[key] = [
+                m.CreatableTopicConfigs(each.name, each.value, each.read_only, each.config_source, each.is_sensitive)
+                for each in self._configs.of_topic(config, settings)
+            ]
+        result.configs = creation.configs[key]
 
     def _check_new_name(self, name: str) -> None:
         check_topic(name)

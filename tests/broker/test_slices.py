@@ -67,6 +67,13 @@ REQUESTS: dict[str, tuple[int, Any]] = {
         10, m.ListOffsetsRequest(topics=[m.ListOffsetsTopic("t", [m.ListOffsetsPartition(each) for each in NUMBERS])])
     ),
     "Metadata": (13, m.MetadataRequest([m.MetadataRequestTopic(name=each) for each in NAMES], False)),
+    "OffsetCommit": (
+        9, m.OffsetCommitRequest(
+            "g", topics=[
+                m.OffsetCommitRequestTopic("x", partitions=[m.OffsetCommitRequestPartition(each) for each in NUMBERS])
+            ],
+        ),
+    ),
     "OffsetFetch": (9, m.OffsetFetchRequest(groups=[m.OffsetFetchRequestGroup(each, topics=[]) for each in NAMES])),
     "OffsetForLeaderEpoch": (
         4, m.OffsetForLeaderEpochRequest(
