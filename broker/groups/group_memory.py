@@ -3,7 +3,7 @@
 What a member brings (JoinGroup, ConsumerGroupHeartbeat) is kept for its session, which may be half an hour. Kafka
 bounds the members of a group (`group.max.size`), and what it can store of one (`max.message.bytes`), but not the sum.
 
-The account grows with each request and is counted anew when it is full, so that nothing has to be noted where a member
+The account grows with each request and is counted again when it is full, so that nothing has to be noted where a member
 leaves.
 """
 
