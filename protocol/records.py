@@ -469,6 +469,217 @@ class OffsetCommitValue(ProtocolMessage):
         self.topic_id = topic_id
 
 
+class RemoteLogSegmentMetadataRecordTopicIdPartitionEntry(ProtocolMessage):
+    __slots__ = ("id", "name", "partition")
+
+    def __init__(self, name: str = "", id: bytes = NO_ID, partition: int = 0) -> None:
+        self.name = name
+        self.id = id
+        self.partition = partition
+
+
+class RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry(ProtocolMessage):
+    __slots__ = ("id", "topic_id_partition")
+
+    def __init__(
+        self, topic_id_partition: RemoteLogSegmentMetadataRecordTopicIdPartitionEntry = NEW, id: bytes = NO_ID
+    ) -> None:
+        self.topic_id_partition = (
+            RemoteLogSegmentMetadataRecordTopicIdPartitionEntry() if topic_id_partition is NEW else topic_id_partition
+        )
+        self.id = id
+
+
+class RemoteLogSegmentMetadataRecordSegmentLeaderEpochEntry(ProtocolMessage):
+    __slots__ = (
+        "leader_epoch",
+        "offset",
+    )
+
+    def __init__(self, leader_epoch: int = 0, offset: int = 0) -> None:
+        self.leader_epoch = leader_epoch
+        self.offset = offset
+
+
+class RemoteLogSegmentMetadataRecord(ProtocolMessage):
+    __slots__ = (
+        "broker_id",
+        "custom_metadata",
+        "end_offset",
+        "event_timestamp_ms",
+        "max_timestamp_ms",
+        "remote_log_segment_id",
+        "remote_log_segment_state",
+        "segment_leader_epochs",
+        "segment_size_in_bytes",
+        "start_offset",
+        "txn_index_empty",
+    )
+
+    def __init__(
+        self,
+        remote_log_segment_id: RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry = NEW,
+        start_offset: int = 0,
+        end_offset: int = 0,
+        broker_id: int = 0,
+        max_timestamp_ms: int = 0,
+        event_timestamp_ms: int = 0,
+        segment_leader_epochs: list[RemoteLogSegmentMetadataRecordSegmentLeaderEpochEntry] = NEW,
+        segment_size_in_bytes: int = 0,
+        custom_metadata: bytes | None = None,
+        remote_log_segment_state: int = 0,
+        txn_index_empty: bool = False,
+    ) -> None:
+        self.remote_log_segment_id = (
+            RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry()
+            if remote_log_segment_id is NEW
+            else remote_log_segment_id
+        )
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+        self.broker_id = broker_id
+        self.max_timestamp_ms = max_timestamp_ms
+        self.event_timestamp_ms = event_timestamp_ms
+        self.segment_leader_epochs = [] if segment_leader_epochs is NEW else segment_leader_epochs
+        self.segment_size_in_bytes = segment_size_in_bytes
+        self.custom_metadata = custom_metadata
+        self.remote_log_segment_state = remote_log_segment_state
+        self.txn_index_empty = txn_index_empty
+
+
+class RemoteLogSegmentMetadataSnapshotRecordSegmentLeaderEpochEntry(ProtocolMessage):
+    __slots__ = (
+        "leader_epoch",
+        "offset",
+    )
+
+    def __init__(self, leader_epoch: int = 0, offset: int = 0) -> None:
+        self.leader_epoch = leader_epoch
+        self.offset = offset
+
+
+class RemoteLogSegmentMetadataSnapshotRecord(ProtocolMessage):
+    __slots__ = (
+        "broker_id",
+        "custom_metadata",
+        "end_offset",
+        "event_timestamp_ms",
+        "max_timestamp_ms",
+        "remote_log_segment_state",
+        "segment_id",
+        "segment_leader_epochs",
+        "segment_size_in_bytes",
+        "start_offset",
+        "txn_index_empty",
+    )
+
+    def __init__(
+        self,
+        segment_id: bytes = NO_ID,
+        start_offset: int = 0,
+        end_offset: int = 0,
+        broker_id: int = 0,
+        max_timestamp_ms: int = 0,
+        event_timestamp_ms: int = 0,
+        segment_leader_epochs: list[RemoteLogSegmentMetadataSnapshotRecordSegmentLeaderEpochEntry] = NEW,
+        segment_size_in_bytes: int = 0,
+        custom_metadata: bytes | None = None,
+        remote_log_segment_state: int = 0,
+        txn_index_empty: bool = False,
+    ) -> None:
+        self.segment_id = segment_id
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+        self.broker_id = broker_id
+        self.max_timestamp_ms = max_timestamp_ms
+        self.event_timestamp_ms = event_timestamp_ms
+        self.segment_leader_epochs = [] if segment_leader_epochs is NEW else segment_leader_epochs
+        self.segment_size_in_bytes = segment_size_in_bytes
+        self.custom_metadata = custom_metadata
+        self.remote_log_segment_state = remote_log_segment_state
+        self.txn_index_empty = txn_index_empty
+
+
+class RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry(ProtocolMessage):
+    __slots__ = ("id", "name", "partition")
+
+    def __init__(self, name: str = "", id: bytes = NO_ID, partition: int = 0) -> None:
+        self.name = name
+        self.id = id
+        self.partition = partition
+
+
+class RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry(ProtocolMessage):
+    __slots__ = ("id", "topic_id_partition")
+
+    def __init__(
+        self, topic_id_partition: RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry = NEW, id: bytes = NO_ID
+    ) -> None:
+        self.topic_id_partition = (
+            RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry()
+            if topic_id_partition is NEW
+            else topic_id_partition
+        )
+        self.id = id
+
+
+class RemoteLogSegmentMetadataUpdateRecord(ProtocolMessage):
+    __slots__ = (
+        "broker_id",
+        "custom_metadata",
+        "event_timestamp_ms",
+        "remote_log_segment_id",
+        "remote_log_segment_state",
+    )
+
+    def __init__(
+        self,
+        remote_log_segment_id: RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry = NEW,
+        broker_id: int = 0,
+        event_timestamp_ms: int = 0,
+        custom_metadata: bytes | None = None,
+        remote_log_segment_state: int = 0,
+    ) -> None:
+        self.remote_log_segment_id = (
+            RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry()
+            if remote_log_segment_id is NEW
+            else remote_log_segment_id
+        )
+        self.broker_id = broker_id
+        self.event_timestamp_ms = event_timestamp_ms
+        self.custom_metadata = custom_metadata
+        self.remote_log_segment_state = remote_log_segment_state
+
+
+class RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry(ProtocolMessage):
+    __slots__ = ("id", "name", "partition")
+
+    def __init__(self, name: str = "", id: bytes = NO_ID, partition: int = 0) -> None:
+        self.name = name
+        self.id = id
+        self.partition = partition
+
+
+class RemotePartitionDeleteMetadataRecord(ProtocolMessage):
+    __slots__ = ("broker_id", "event_timestamp_ms", "remote_partition_delete_state", "topic_id_partition")
+
+    def __init__(
+        self,
+        topic_id_partition: RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry = NEW,
+        broker_id: int = 0,
+        event_timestamp_ms: int = 0,
+        remote_partition_delete_state: int = 0,
+    ) -> None:
+        self.topic_id_partition = (
+            RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry()
+            if topic_id_partition is NEW
+            else topic_id_partition
+        )
+        self.broker_id = broker_id
+        self.event_timestamp_ms = event_timestamp_ms
+        self.remote_partition_delete_state = remote_partition_delete_state
+
+
 class ShareGroupCurrentMemberAssignmentKey(ProtocolMessage):
     __slots__ = (
         "group_id",

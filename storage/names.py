@@ -23,6 +23,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_TOPIC = "__share_group_state"
 METADATA_TOPIC = "__cluster_metadata"
+REMOTE_LOG_TOPIC = "__remote_log_metadata"
 """The metadata log of a KRaft controller. It can be read, but is never written or recovered: the controller owns it."""
 
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_TOPIC, METADATA_TOPIC})

@@ -22,6 +22,7 @@ from offsetfs.storage.dump import (
     INDEX_SUFFIX,
     INDEX_WINDOW_BYTES,
     LOG_SUFFIX,
+    OLD_DECODERS,
     TIME_INDEX_SUFFIX,
     DumpOptions,
     DumpRange,
@@ -65,7 +66,7 @@ def _decoder_class(name: str) -> Callable[[Callable[..., int]], Callable[..., in
 @click.option("--transaction-log-decoder", is_flag=True, help="The log is one of __transaction_state.")
 @click.option("--cluster-metadata-decoder", is_flag=True, help="The log is __cluster_metadata, or a snapshot of it.")
 @click.option("--share-group-state-decoder", is_flag=True, help="The log is one of __share_group_state.")
-@click.option("--remote-log-metadata-decoder", is_flag=True, help="Kafka's; refused here.")
+@click.option("--remote-log-metadata-decoder", is_flag=True, help="The log is one of __remote_log_metadata.")
 @_decoder_class("--key-decoder-class")
 @_decoder_class("--value-decoder-class")
 @click.option("--verify-index-only", is_flag=True, help="Check indexes against their log without printing them.")
@@ -77,7 +78,13 @@ def _decoder_class(name: str) -> Callable[[Callable[..., int]], Callable[..., in
     metavar="SIZE",
     help="Bytes to read where an index entry points.",
 )
-@click.version_option(__version__, "--version", message="offsetfs %(version)s, as DumpLogSegments of Kafka 4.1.0")
+@click.option(
+    "--kafka-version",
+    type=click.Choice(["4.1", "4.4"]),
+    default="4.4",
+    help="The output of the tool of this version: that of Kafka 4.4, the default, or that of 4.1 and before.",
+)
+@click.version_option(__version__, "--version", message="offsetfs %(version)s, as DumpLogSegments of Kafka 4.4.0")
 def command(
     paths: tuple[str, ...], files: tuple[str, ...], start: str | None, end: str | None, as_json: bool, **how: Any
 ) -> int:
@@ -111,14 +118,15 @@ def command(
     wanted = DumpRange(_bound("--from", start), _bound("--to", end))
     _check_order(wanted, start, end)
     try:
-        return _dump(_parts(chosen, wanted, options))
+        return _dump(_parts(chosen, wanted, options), is_old=options.log.is_old)
     except _OutputClosed:
         return OUTPUT_CLOSED
 
 
-def _dump(parts: Iterable[tuple[str, DumpOptions]]) -> int:
+def _dump(parts: Iterable[tuple[str, DumpOptions]], *, is_old: bool) -> int:
     lines = LineBuffer(_write)
-    report = DumpReport(partial(_print_error, lines, ""), partial(_print_error, lines, "offsetfs dump: "))
+    said, failed = (partial(_print_error, lines, prefix) for prefix in ("", "offsetfs dump: "))
+    report = DumpReport(said, failed, is_old=is_old)
     for path, options in parts:
         dump_file(path, options, lines, report)
     lines.flush()
@@ -143,13 +151,13 @@ def _parts(chosen: list[str], wanted: DumpRange, options: DumpOptions) -> Iterat
 
 
 def _log_options(how: dict[str, Any]) -> LogOptions:
-    if how["remote_log_metadata_decoder"]:
-        raise Failure("--remote-log-metadata-decoder: offsetfs cannot read this topic's records", WRONG_CALL)
     for option in ("key_decoder_class", "value_decoder_class"):
         if how[option] not in (None, STRING_DECODER):
             name = option.replace("_", "-")
             raise Failure(f"--{name} {how[option]}: there is no JVM here; only {STRING_DECODER} is known", WRONG_CALL)
-    decoder = next((DECODERS[option] for option in DECODERS if how[option]), None)
+    is_old = how["kafka_version"] == "4.1"
+    decoders = OLD_DECODERS if is_old else DECODERS
+    decoder = next((decoders[option] for option in decoders if how[option]), None)
     has_class = how["key_decoder_class"] is not None or how["value_decoder_class"] is not None
     data = bool(how["print_data_log"] or decoder or has_class)
     return LogOptions(
@@ -158,6 +166,7 @@ def _log_options(how: dict[str, Any]) -> LogOptions:
         metadata=not how["skip_record_metadata"],
         decoder=decoder,
         bytes_max=how["max_bytes"],
+        is_old=is_old,
     )
 
 

@@ -34,8 +34,11 @@ class RecordHead(NamedTuple):
     position: int
 
 
-def read_head(value: Buffer) -> RecordHead:
-    """Return what precedes the fields; `InvalidMessage`, and `UnknownRecordType` for an unknown type."""
+def read_head(value: Buffer, topic: str = _TOPIC) -> RecordHead:
+    """Return what precedes the fields; `InvalidMessage`, and `UnknownRecordType` for an unknown type.
+
+    `topic`: one whose records have the same frame.
+    """
     data = memoryview(value)
     frame_version, position = _short(data, 0, "frame version")
     if frame_version == 0:
@@ -50,7 +53,7 @@ def read_head(value: Buffer) -> RecordHead:
         )
     type_id, position = _short(data, position, "type")
     version, position = _short(data, position, "version")
-    schemas = record_schemas(_TOPIC).get(type_id)
+    schemas = record_schemas(topic).get(type_id)
     if schemas is None:
         raise UnknownRecordType(
             f"org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id {type_id}"

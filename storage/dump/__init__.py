@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from offsetfs.storage.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from offsetfs.storage.dump.decoders import DECODERS
+    from offsetfs.storage.dump.decoders import DECODERS, OLD_DECODERS
     from offsetfs.storage.dump.dump import DumpOptions, dump_file
     from offsetfs.storage.dump.indexes import INDEX_SUFFIX, INDEX_WINDOW_BYTES, TIME_INDEX_SUFFIX, IndexOptions
     from offsetfs.storage.dump.lines import LineBuffer
@@ -21,6 +21,7 @@ __all__ = [
     "INDEX_SUFFIX",
     "INDEX_WINDOW_BYTES",
     "LOG_SUFFIX",
+    "OLD_DECODERS",
     "TIME_INDEX_SUFFIX",
     "DumpOptions",
     "DumpRange",
@@ -41,6 +42,7 @@ __getattr__ = lazy_names(
         "INDEX_SUFFIX": "dump.indexes",
         "INDEX_WINDOW_BYTES": "dump.indexes",
         "LOG_SUFFIX": "dump.log",
+        "OLD_DECODERS": "dump.decoders",
         "TIME_INDEX_SUFFIX": "dump.indexes",
         "DumpOptions": "dump.dump",
         "DumpRange": "dump.range",

@@ -71,7 +71,7 @@ def _dump(path: str, options: DumpOptions, printer: Printer, report: DumpReport)
         CHECKPOINT_SUFFIX: put_log,
         INDEX_SUFFIX: lambda: dump_index(path, options.index, printer, report),
         TIME_INDEX_SUFFIX: lambda: dump_time_index(path, options.index, printer, report),
-        SNAPSHOT_SUFFIX: lambda: dump_snapshot(path, printer, report),
+        SNAPSHOT_SUFFIX: lambda: dump_snapshot(path, printer, report, is_old=options.log.is_old),
         TRANSACTION_INDEX_SUFFIX: lambda: dump_transaction_index(path, printer),
     }
     other = put_log if parse_kept_name(os.path.basename(path)) else lambda: report.ignored(path)

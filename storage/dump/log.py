@@ -37,7 +37,8 @@ _BASE_OFFSET = re.compile(r"0*[0-9]{1,19}\Z")
 class LogOptions:
     """What to print of a log. `records` without `data` omits keys and values, without `metadata` everything else.
 
-    Batches from `position` on are read, and records in `[offset_min, offset_end)`.
+    Batches from `position` on are read, and records in `[offset_min, offset_end)`. `is_old`: in the form of Kafka 4.1;
+    4.2 has another tool.
     """
 
     records: bool = False
@@ -48,6 +49,7 @@ class LogOptions:
     position: int = 0
     offset_min: int = LONG_MIN
     offset_end: int = LONG_MAX
+    is_old: bool = False
 
 
 class BatchPrinter(Protocol):

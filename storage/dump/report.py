@@ -2,7 +2,7 @@
 
 Kafka's DumpLogSegments ends with an exception at the first thing that it cannot read. Here that is one message, and the
 dump continues after it. Mismatches found by index and offset checks are not failures: they are listed at the end, in
-Kafka's words and order, for offset indexes and gaps the last one first. Paths are printed as given; Kafka makes them
+Kafka's words and order. Paths are printed as given; Kafka makes them
 absolute.
 """
 
@@ -21,12 +21,23 @@ class DumpReport:
     """Collects the findings of one run.
 
     Called at once, without a newline: `say` gets messages that Kafka's tool prints too, `complain` those of its
-    exceptions.
+    exceptions. `is_old`: findings in the form of Kafka 4.1.
     """
 
-    __slots__ = ("_complain", "_index", "_offsets", "_say", "_time_missing", "_time_order", "_times", "unreadable")
+    __slots__ = (
+        "_complain",
+        "_index",
+        "_is_old",
+        "_offsets",
+        "_say",
+        "_time_missing",
+        "_time_order",
+        "_times",
+        "unreadable",
+    )
 
-    def __init__(self, say: Callable[[str], None], complain: Callable[[str], None]) -> None:
+    def __init__(self, say: Callable[[str], None], complain: Callable[[str], None], *, is_old: bool = False) -> None:
+        self._is_old = is_old
         self._say = say
         self._complain = complain
         self.unreadable = 0
@@ -83,7 +94,8 @@ class DumpReport:
         yield from self._time_findings()
         for path, pairs in _found(self._offsets):
             yield f"Non-consecutive offsets in {path}"
-            yield from (f"  {first} is followed by {second}" for first, second in _backwards(pairs))
+            ordered = _backwards(pairs) if self._is_old else sorted(dict(_forwards(pairs)).items())
+            yield from (f"  {first} is followed by {second}" for first, second in ordered)
 
     def _time_findings(self) -> Iterator[str]:
         for path, pairs in _found(self._times):
@@ -93,8 +105,9 @@ class DumpReport:
             yield f"Found out of order timestamp in :{path}"
             for first, second in _forwards(pairs):
                 yield f"  Index timestamp: {first}, Previously indexed timestamp: {second}"
-        for _, pairs in _found(self._time_missing):
-            yield "The following indexed offsets are not found in the log."
+        for path, pairs in _found(self._time_missing):
+            where = "the log." if self._is_old else f":{path}"
+            yield f"The following indexed offsets are not found in {where}"
             yield from (f"Indexed offset: {first}, found log offset: {second}" for first, second in _forwards(pairs))
 
 

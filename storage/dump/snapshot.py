@@ -47,11 +47,14 @@ class SnapshotEntry:
         return (self.last_sequence - self.offset_delta) % _SEQUENCES
 
 
-def dump_snapshot(path: str, printer: Printer, report: DumpReport) -> None:
-    """Write a line for each producer of the snapshot `path`; OSError when it cannot be read."""
+def dump_snapshot(path: str, printer: Printer, report: DumpReport, *, is_old: bool = False) -> None:
+    """Write a line for each producer of the snapshot `path`; OSError when it cannot be read.
+
+    `is_old`: in the form of Kafka 4.1, where a producer without a batch ends with a space.
+    """
     try:
         for entry in snapshot_entries(files.read_file(files.real_path(path))):
-            _put_producer(entry, printer)
+            _put_producer(entry, printer, end_without_batch=" " if is_old else "")
     except InvalidSnapshot as error:
         report.report_message(error.reason)
 
@@ -85,8 +88,7 @@ def _fault(data: bytes) -> str | None:
     return None
 
 
-def _put_producer(entry: SnapshotEntry, printer: Printer) -> None:
-    """Write one producer. Without a batch the text ends with a space, as in Kafka."""
+def _put_producer(entry: SnapshotEntry, printer: Printer, end_without_batch: str) -> None:
     first = entry.current_txn_first_offset
     producer = {
         "producerId": entry.producer_id,
@@ -96,7 +98,7 @@ def _put_producer(entry: SnapshotEntry, printer: Printer) -> None:
         "lastTimestamp": entry.timestamp,
     }
     if entry.last_offset < 0:
-        printer.entry(producer, end=" ")
+        printer.entry(producer, end=end_without_batch)
         return
     batch = {
         "firstSequence": entry.first_sequence,

@@ -53,8 +53,12 @@ class TextBatches:
             self._put_messages(batch)
             return
         records = open_records(batch)
+        if len(records):
+            self._begin(records.offset(records.row(0)))
         self._last_offset = follow(records.rows, records.base_offset, self._last_offset, self._gaps)
-        if batch.header.is_control or (self._options.decoder and self._options.data):
+        options = self._options
+        # compiled lines of data alone have the form of Kafka 4.1
+        if batch.header.is_control or (options.data and (options.decoder or not (options.metadata or options.is_old))):
             self._put_each(batch, records)
         else:
             self._lines.records(records.payload, records.rows, self._style(batch.header, records))
@@ -104,12 +108,20 @@ class TextBatches:
         except StorageError as error:
             self._report.cannot_read(batch.error(error.reason))
 
+    def _begin(self, offset: int) -> None:
+        """Kafka 4.2 and later expect a file to begin with offset 0, though only the first segment does."""
+        options = self._options
+        if self._last_offset == NO_OFFSET and offset != 0 and not (options.is_old or options.position):
+            self._gaps.extend((NO_OFFSET, offset))
+
     def _follow(self, offset: int) -> None:
+        self._begin(offset)
         self._last_offset = follow(array("q", [offset, *[0] * (COLUMNS - 1)]), 0, self._last_offset, self._gaps)
 
     def _put_message(self, label: str, message: FoundMessage) -> None:
         if self._options.metadata:
-            self._lines.put(_legacy_metadata(label, message).encode())
+            end = "}" if self._options.is_old else ""  # without an opening one
+            self._lines.put(f"{_legacy_metadata(label, message)}{end}".encode())
         if self._options.data:
             self._put_data(message.offset, message.key, message.value)
 
@@ -121,8 +133,10 @@ class TextBatches:
         prefix = " " if self._options.metadata else "| "
         if shown_key is not None:
             self._lines.put(f"{prefix}key: {shown_key}".encode())
+        if shown_key is not None or self._options.is_old:
+            prefix = " "
         if shown_value is not None:
-            self._lines.put(f" payload: {shown_value}".encode())
+            self._lines.put(f"{prefix}payload: {shown_value}".encode())
 
     def _is_wanted(self, offset: int) -> bool:
         return self._options.offset_min <= offset < self._options.offset_end
@@ -147,11 +161,10 @@ def _metadata(header: BatchHeader, records: FoundRecords, row: array[int]) -> st
 
 
 def _legacy_metadata(label: str, message: FoundMessage) -> str:
-    """The closing brace without an opening one is Kafka's."""
     return (
         f"| offset: {message.offset} {label}: {message.timestamp}"
         f" keySize: {message.key_size} valueSize: {message.value_size}"
-        f" isValid: {_BOOLEANS[message.is_valid]} crc: {message.crc}}}"
+        f" isValid: {_BOOLEANS[message.is_valid]} crc: {message.crc}"
     )
 
 

@@ -21,6 +21,7 @@ from offsetfs.protocol import codec
 from offsetfs.protocol.records import GroupMetadataValue, MemberMetadata
 from offsetfs.protocol.schemas import NEVER, SchemaField, includes, record_schemas, schema
 from offsetfs.storage.coordinators import control_records, coordinator_records, metadata_records
+from offsetfs.storage.dump import decoders as dump_decoders
 from offsetfs.storage.dump.dump import DumpOptions, dump_file
 from offsetfs.storage.dump.indexes import IndexOptions
 from offsetfs.storage.dump.lines import LineBuffer
@@ -30,8 +31,8 @@ from offsetfs.storage.records.format import batch
 
 pytestmark = pytest.mark.interop
 
-VERSION = "4.1.0"
-"""The Kafka whose tool `dump` equals."""
+VERSION = "4.4.0"
+"""The Kafka whose tool `dump` equals. The form of 4.1 is compared with golden dumps."""
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 BROKERS = sorted(path.name for path in GOLDEN.glob("kafka-*/"))
@@ -59,7 +60,7 @@ def _log_of_py4j(caplog: pytest.LogCaptureFixture) -> None:
 
 def kafkas(java: JavaTools, files: Sequence[str], *options: str) -> tuple[bytes, list[str], bool]:
     """Standard output and standard error of Kafka's tool, and whether it came to the end."""
-    ended = java.call("kafka.tools.DumpLogSegments", *options, "--files", ",".join(files))
+    ended = java.call("org.apache.kafka.tools.DumpLogSegments", *options, "--files", ",".join(files))
     return ended.output, ended.errors.decode().splitlines(), ended.error is None
 
 
@@ -364,8 +365,8 @@ def groups_of_consumers() -> Iterator[tuple[bytes, bytes]]:
         yield b"\0\2\0\1g", value
 
 
-def metadata_samples() -> Iterator[tuple[None, bytes]]:
-    sample, types = Sample("metadata"), record_schemas("__cluster_metadata")
+def metadata_samples(topic: str = "__cluster_metadata") -> Iterator[tuple[None, bytes]]:
+    sample, types = Sample("metadata"), record_schemas(topic)
     yield from ((None, unsigned(1) + unsigned(number) + unsigned(0)) for number in range(TYPES_MAX))
     for _ in range(1000):
         type_id = sample.chance.choice(sorted(types))
@@ -385,13 +386,17 @@ DECODERS: dict[str, tuple[Callable[[], Iterator[tuple[bytes | None, bytes | None
     "--offsets-decoder": (offsets_samples, partial(coordinator_records.show, "__consumer_offsets")),
     "--transaction-log-decoder": (
         partial(coordinator_samples, "__transaction_state"),
-        partial(coordinator_records.show, "__transaction_state"),
+        dump_decoders.DECODERS["transaction_log_decoder"],
     ),
     "--share-group-state-decoder": (
         partial(coordinator_samples, "__share_group_state"),
         partial(coordinator_records.show, "__share_group_state"),
     ),
     "--cluster-metadata-decoder": (metadata_samples, lambda offset, _, value: metadata_records.show(offset, value)),
+    "--remote-log-metadata-decoder": (
+        partial(metadata_samples, "__remote_log_metadata"),
+        dump_decoders.DECODERS["remote_log_metadata_decoder"],
+    ),
 }
 
 

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from offsetfs.protocol import codec
+from offsetfs.protocol.records import TransactionLogValue
 from offsetfs.storage.dump import batches as dump_batches
+from offsetfs.storage.dump.decoders import DECODERS, OLD_DECODERS
 from offsetfs.storage.dump.dump import DumpOptions, dump_file
 from offsetfs.storage.dump.indexes import IndexOptions
 from offsetfs.storage.dump.lines import LineBuffer
@@ -21,6 +24,15 @@ pytestmark = pytest.mark.unit
 GOLDEN = Path(__file__).parents[1] / "golden"
 INDEX_KINDS = (".index", ".timeindex", ".txnindex", ".snapshot")
 DEEP = LogOptions(records=True, data=True)
+BOTH = {"4.4": DECODERS, "4.1": OLD_DECODERS}
+OLD = LogOptions(records=True, data=True, is_old=True)
+DECODED = {
+    "__consumer_offsets": "offsets_decoder",
+    "__transaction_state": "transaction_log_decoder",
+    "__cluster_metadata": "cluster_metadata_decoder",
+    "__remote_log_metadata": "remote_log_metadata_decoder",
+    "__share_group_state": "share_group_state_decoder",
+}
 
 
 PARTITIONS = sorted(
@@ -38,9 +50,10 @@ class Dumped:
         self.said: list[str] = []
         self.complaints: list[str] = []
         lines = LineBuffer(written.write)
-        report = DumpReport(self.said.append, self.complaints.append)
+        options = options or DumpOptions(DEEP)
+        report = DumpReport(self.said.append, self.complaints.append, is_old=options.log.is_old)
         for path in paths:
-            dump_file(path, options or DumpOptions(DEEP), lines, report)
+            dump_file(path, options, lines, report)
         lines.flush()
         self.output = written.getvalue()
         self.findings = list(report.findings())
@@ -58,7 +71,7 @@ class Dumped:
 def test_every_golden_log_is_dumped_byte_for_byte_as_by_kafka(partition: str, monkeypatch: pytest.MonkeyPatch) -> None:
     broker, _, name = partition.partition("/")
     monkeypatch.chdir(GOLDEN / broker)
-    dumped = Dumped(sorted(str(path) for path in Path(name).glob("*.log")))
+    dumped = Dumped(sorted(str(path) for path in Path(name).glob("*.log")), DumpOptions(OLD))
     assert dumped.output == Path(f"{name}.dump.txt").read_bytes()
     assert (dumped.complaints, dumped.said) == ([], [])
     reported = Path(f"{name}.dump.err.txt")
@@ -73,9 +86,35 @@ def test_every_golden_index_and_snapshot_is_dumped_byte_for_byte_as_by_kafka(
     broker, _, name = partition.partition("/")
     monkeypatch.chdir(GOLDEN / broker)
     paths = sorted(str(path) for path in Path(name).iterdir() if path.suffix in INDEX_KINDS)
-    dumped = Dumped(paths)
+    dumped = Dumped(paths, DumpOptions(OLD))
     assert dumped.output == Path(f"{name}.indexes.dump.txt").read_bytes()
     assert (dumped.complaints, dumped.said) == ([], [])
+
+
+def test_every_golden_dump_of_kafka_4_4_is_equal_byte_for_byte(
+    golden_44: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(golden_44)
+    dumps = [path.name.removesuffix(".dump.txt") for path in Path().glob("*.dump.txt")]
+    assert len(dumps) == 85
+    for name in dumps:
+        dumped = Dumped(*of_a_golden_dump(name))
+        assert dumped.output == Path(f"{name}.dump.txt").read_bytes(), name
+        assert (dumped.complaints, dumped.said) == ([], []), name
+        reported = Path(f"{name}.dump.err.txt")
+        if reported.exists():
+            assert set(dumped.findings) >= set(reported.read_text().splitlines()), name
+
+
+def of_a_golden_dump(name: str) -> tuple[list[str], DumpOptions]:
+    """Return the files of a dump, in its order, and its options."""
+    partition = name.removesuffix(".indexes")
+    kinds = INDEX_KINDS if name.endswith(".indexes") else (".log",)
+    paths = sorted(str(path) for kind in kinds for path in Path(partition).glob(f"*{kind}"))
+    if name.endswith(".checkpoint"):
+        partition, paths = "__cluster_metadata-0", [f"__cluster_metadata-0/{name}"]
+    option = DECODED.get(partition.rpartition("-")[0], "")
+    return paths, DumpOptions(LogOptions(records=True, data=True, decoder=DECODERS.get(option)))
 
 
 def test_the_indexes_of_a_broker_that_was_killed_end_before_their_zeros(unclean_copy: Path) -> None:
@@ -130,8 +169,51 @@ def test_deep_iteration_alone_prints_no_data(new_log: Callable[..., str]) -> Non
 
 def test_without_metadata_a_record_without_a_key_has_no_bar(new_log: Callable[..., str]) -> None:
     log = batch.build([(b"k", b"v", (), 0), (None, b"v", (), 0), (b"k", None, (), 0), (None, None, (), 0)])
+    old = Dumped([new_log(log)], DumpOptions(LogOptions(records=True, data=True, metadata=False, is_old=True)))
+    assert old.text.splitlines()[3:] == ["| key: k payload: v", " payload: v", "| key: k", ""]
     dumped = Dumped([new_log(log)], DumpOptions(LogOptions(records=True, data=True, metadata=False)))
-    assert dumped.text.splitlines()[3:] == ["| key: k payload: v", " payload: v", "| key: k", ""]
+    assert dumped.text.splitlines()[3:] == ["| key: k payload: v", "| payload: v", "| key: k", ""]
+
+
+@pytest.mark.parametrize(("status", "shown"), [(-1, "-1"), (0, "Empty"), (7, "PrepareEpochFence"), (8, "8")])
+def test_the_state_of_a_transaction_has_its_name(status: int, shown: str) -> None:
+    """A number without one stays, as text."""
+    key, value = b"\0\0" + struct.pack(">h", 1) + b"t", TransactionLogValue(transaction_status=status)
+    data = struct.pack(">h", 0) + b"".join(codec.writer("TransactionLogValue", 0)(value))
+    texts = {name: table["transaction_log_decoder"](0, key, data)[1] for name, table in BOTH.items()}
+    assert f'"transactionStatus":"{shown}"' in (texts["4.4"] or "")
+    assert f'"transactionStatus":{status},' in (texts["4.1"] or "")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (
+            "01000007746965726564705d76c794624a79ba75af23d51204340000000000077b9eff232247d0ba8e50f6b041ea33000000000000"
+            "00000500000000000000090000000300000000000000070000000000000004030000000000000000000000050000000003000000"
+            "000000000700000000640401c8030300",
+            "RemoteLogSegmentMetadata{remoteLogSegmentId=RemoteLogSegmentId{topicIdPartition=cF12x5RiSnm6da8j1RIENA:"
+            "tiered-0, id=B3ue_yMiR9C6jlD2sEHqMw}, startOffset=5, endOffset=9, brokerId=3, maxTimestampMs=7, "
+            "eventTimestampMs=4, segmentLeaderEpochs={0=5, 3=7}, segmentSizeInBytes=100, "
+            "customMetadata=Optional[CustomMetadata{3 bytes}], state=DELETE_SEGMENT_FINISHED, txnIdxEmpty=false}",
+        ),
+        (
+            "01020007746965726564705d76c794624a79ba75af23d512043400000000000000000100000000000000080200",
+            "RemotePartitionDeleteMetadata{topicPartition=cF12x5RiSnm6da8j1RIENA:tiered-0, "
+            "state=DELETE_PARTITION_FINISHED, eventTimestampMs=8, brokerId=1}",
+        ),
+        ("01", "Error at offset 6, skipping. Error while reading type"),
+        (
+            "010900",
+            "Error at offset 6, skipping. "
+            "org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id 9",
+        ),
+        ("0101010000", "Error at offset 6, skipping. Failed to deserialize record with type 1"),
+    ],
+)
+def test_records_of_remote_segments_have_the_text_of_kafkas_objects(value: str, shown: str) -> None:
+    """The bytes and texts are those of Kafka's RemoteLogMetadataSerde."""
+    assert DECODERS["remote_log_metadata_decoder"](6, None, bytes.fromhex(value)) == (None, shown)
 
 
 def test_bytes_behind_the_last_batch_are_counted(new_log: Callable[..., str]) -> None:
@@ -150,13 +232,11 @@ def test_so_many_bytes_are_looked_at_and_no_more(new_log: Callable[..., str]) ->
         assert dumped.text.count("baseOffset") == count and "invalid" not in dumped.text
 
 
-def test_gaps_are_listed_at_the_end_the_last_first(new_log: Callable[..., str]) -> None:
+def test_gaps_are_listed_at_the_end(new_log: Callable[..., str]) -> None:
     path = new_log(*batches(2), *batches(2, first=5), *batches(1, first=9))
-    assert Dumped([path]).findings == [
-        f"Non-consecutive offsets in {path}",
-        "  6 is followed by 9",
-        "  1 is followed by 5",
-    ]
+    first, second = "  1 is followed by 5", "  6 is followed by 9"
+    assert Dumped([path]).findings == [f"Non-consecutive offsets in {path}", first, second]
+    assert Dumped([path], DumpOptions(OLD)).findings == [f"Non-consecutive offsets in {path}", second, first]
 
 
 # --- damage: where Kafka's tool ends, a sentence, and on -----------------------------------------------------------
@@ -333,7 +413,7 @@ def test_a_time_index_is_held_against_the_records(indexed: Callable[..., str]) -
         "  Index timestamp: 1000, log timestamp: 1004",
         f"Found out of order timestamp in :{path}",
         "  Index timestamp: 1000, Previously indexed timestamp: 1001",
-        "The following indexed offsets are not found in the log.",
+        f"The following indexed offsets are not found in :{path}",
         "Indexed offset: 3, found log offset: 4",
         "Indexed offset: 9, found log offset: -1",
     ]
