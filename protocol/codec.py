@@ -35,6 +35,7 @@ _UUID = "16s"
 _VARINT_SIZE_MAX = 5
 
 STRING_BYTES_MAX = 32_767
+ELEMENTS_MAX, TAGS_MAX = 1_000_000, 10_000  # of an array, and unknown ones of a struct: as Kafka 4.4
 """As in Kafka: the flexible versions could have longer strings, which plain versions and records cannot hold."""
 
 ELEMENTS_MAX = 1_000_000
@@ -130,7 +131,7 @@ def _size(records: Any) -> int:
 
 
 def _too_long(name: str, size: int, left: int) -> InvalidMessage:
-    return InvalidMessage(f"{name}: {size} bytes or elements, and {left} bytes remain")
+    return InvalidMessage(f"{name}: {size} bytes or elements, and {left} bytes remain; or more than a message may have")
 
 
 def _string_too_long(name: str, size: int) -> InvalidMessage:
@@ -326,7 +327,7 @@ class ReaderSource(FunctionSource):
     def check_count(self, field: SchemaField, count: str, size_min: int) -> None:
         """Refuse an array with more elements, of `size_min` bytes, than there can be in the bytes that remain."""
         bound = f"{count} * {size_min}" if size_min > 1 else count
-        with self.block(f"if {bound} > n - p:"):
+        with self.block(f"if {bound} > n - p or {count} > {ELEMENTS_MAX}:"):
             self.line(f"raise too_long('{field.name}', {count}, n - p)")
 
     def check_size(self, field: SchemaField, size: str, is_flexible: bool) -> None:
@@ -385,7 +386,7 @@ class ReaderSource(FunctionSource):
         with self.block(f"if {count}:"):
             with self.block(f"if {count} > 127:"):
                 self.line(f"{count}, p = read_uvarint(d, p - 1)")
-            with self.block(f"if {count} > n - p:"):
+            with self.block(f"if {count} > n - p or {count} > {TAGS_MAX}:"):
                 self.line(f"raise too_long('tagged fields', {count}, n - p)")
             with self.block(f"for _ in range({count}):"):
                 self.line(f"{tag}, p = read_uvarint(d, p)")

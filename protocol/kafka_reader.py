@@ -14,7 +14,9 @@ import functools
 
 from offsetfs.protocol import java_text
 from offsetfs.protocol.codec import (
+    ELEMENTS_MAX,
     STRING_BYTES_MAX,
+    TAGS_MAX,
     InvalidMessage,
     Read,
     ReaderSource,
@@ -69,6 +71,17 @@ def _too_many(count: int, left: int) -> InvalidMessage:
     return InvalidMessage(f"Tried to allocate a collection of size {count}, but there are only {left} bytes remaining.")
 
 
+def _wrong_tags(count: int, left: int) -> InvalidMessage:
+    if count < 0:
+        return InvalidMessage(f"Invalid negative number of tagged fields {count}")
+    reason = (
+        f"but there are only {left} bytes remaining."
+        if count > left
+        else f"which exceeds the maximum allowed count of {TAGS_MAX}."
+    )
+    return InvalidMessage(f"Tried to read {count} tagged fields, {reason}")
+
+
 def _too_long(size: int, left: int) -> InvalidMessage:
     if size < 0:
         return InvalidMessage(f"{size}")  # Java's NegativeArraySizeException says no more
@@ -84,6 +97,7 @@ class _KafkaReaderSource(ReaderSource):
             "read_length": _read_length,
             "read_uvarint": read_unsigned,
             "size_too_high": _too_long,
+            "wrong_tags": _wrong_tags,
         }
         return super().source()
 
@@ -98,6 +112,9 @@ class _KafkaReaderSource(ReaderSource):
     def check_count(self, field: SchemaField, count: str, size_min: int) -> None:
         with self.block(f"if {count} > n - p:"):
             self.line(f"raise count_too_high({count}, n - p)")
+        with self.block(f"if {count} > {ELEMENTS_MAX}:"):
+            limit = f"exceeds the maximum allowed size of {ELEMENTS_MAX}."
+            self.line(f"raise InvalidMessage(f'Tried to read a collection of size {{{count}}}, which {limit}')")
 
     def check_size(self, field: SchemaField, size: str, is_flexible: bool) -> None:
         if field.type == "string":
@@ -117,6 +134,8 @@ class _KafkaReaderSource(ReaderSource):
         variables = self.defaults(tagged)
         count, tag, size = (self.variable("g") for _ in range(3))
         self.line(f"{count}, p = read_uvarint(d, p)")
+        with self.block(f"if not 0 <= {count} <= min(n - p, {TAGS_MAX}):"):
+            self.line(f"raise wrong_tags({count}, n - p)")
         with self.block(f"while {count} > 0:"):
             self.line(f"{count} -= 1")
             self.line(f"{tag}, p = read_uvarint(d, p)")

@@ -365,8 +365,8 @@ def groups_of_consumers() -> Iterator[tuple[bytes, bytes]]:
         yield b"\0\2\0\1g", value
 
 
-def metadata_samples(topic: str = "__cluster_metadata") -> Iterator[tuple[None, bytes]]:
-    sample, types = Sample("metadata"), record_schemas(topic)
+def metadata_samples() -> Iterator[tuple[None, bytes]]:
+    sample, types = Sample("metadata"), record_schemas("__cluster_metadata")
     yield from ((None, unsigned(1) + unsigned(number) + unsigned(0)) for number in range(TYPES_MAX))
     for _ in range(1000):
         type_id = sample.chance.choice(sorted(types))
@@ -393,10 +393,6 @@ DECODERS: dict[str, tuple[Callable[[], Iterator[tuple[bytes | None, bytes | None
         partial(coordinator_records.show, "__share_group_state"),
     ),
     "--cluster-metadata-decoder": (metadata_samples, lambda offset, _, value: metadata_records.show(offset, value)),
-    "--remote-log-metadata-decoder": (
-        partial(metadata_samples, "__remote_log_metadata"),
-        dump_decoders.DECODERS["remote_log_metadata_decoder"],
-    ),
 }
 
 

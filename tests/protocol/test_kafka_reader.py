@@ -96,7 +96,7 @@ ASSIGNMENT = struct.pack(">iib", 1, 2, 3)
             "string field topics element had invalid length 32768",
         ),
         ("ConsumerGroupCurrentMemberAssignmentValue", ASSIGNMENT + b"\xff" * 5, "Varint is too long"),
-        ("ConsumerGroupCurrentMemberAssignmentValue", ASSIGNMENT + b"\1\1\xff\1\7\xff\xff\xff\xff\x0f", "-1"),
+        ("ConsumerGroupCurrentMemberAssignmentValue", ASSIGNMENT + b"\1\1\1\7\xff\xff\xff\xff\x0f", "-1"),
         ("PartitionChangeRecord", bytes(20) + b"\1\x08\1\1", "Tag 8 is not valid for version 0"),
     ],
     ids=["empty", "null", "cut", "count", "null array", "null element", "length", "varint", "negative size", "tag"],
@@ -172,3 +172,28 @@ def test_the_records_of_a_topic_are_those_of_its_coordinator() -> None:
     }
     assert record_schemas("__consumer_offsets")[1] == ("OffsetCommitKey", "OffsetCommitValue")
     assert record_schemas("__cluster_metadata")[2] == (None, "TopicRecord")
+
+
+@pytest.mark.parametrize(
+    ("count", "left", "reason"),
+    [
+        (1, 0, "Tried to read 1 tagged fields, but there are only 0 bytes remaining."),
+        (10_001, 20_002, "Tried to read 10001 tagged fields, which exceeds the maximum allowed count of 10000."),
+    ],
+)
+def test_more_tags_than_kafka_reads_are_refused_by_both_readers(count: int, left: int, reason: str) -> None:
+    data = b"".join(codec.writer("ConsumerGroupHeartbeatRequest", 0)(ConsumerGroupHeartbeatRequest("g")))[:-1]
+    data += codec.uvarint(count) + b"\x63\0" * (left // 2)
+    with pytest.raises(InvalidMessage, match=reason):
+        read("ConsumerGroupHeartbeatRequest", data)
+    with pytest.raises(InvalidMessage, match=r"tagged fields: \d+ bytes or elements"):
+        codec.reader("ConsumerGroupHeartbeatRequest", 0)(memoryview(data), 0)
+
+
+def test_more_elements_than_kafka_reads_are_refused_by_both_readers() -> None:
+    reason = "Tried to read a collection of size 1000001, which exceeds the maximum allowed size of 1000000."
+    data = struct.pack(">i", 1_000_001) + bytes(4 * 1_000_001)
+    with pytest.raises(InvalidMessage, match=reason):
+        read("ConsumerProtocolSubscription", data)
+    with pytest.raises(InvalidMessage, match="1000001 bytes or elements"):
+        codec.reader("ConsumerProtocolSubscription", 0)(memoryview(data), 0)

@@ -22,6 +22,7 @@ TYPES = {
     "__transaction_state": {0},
     "__share_group_state": {0, 1},
     "__cluster_metadata": {*range(6), *range(7, 13), 14, 15, *range(17, 30)},
+    "__remote_log_metadata": {0, 1, 2, 3},
 }
 """Those that DumpLogSegments of Kafka 4.4 decodes; tests/interop/test_dump_against_kafka.py tries each number."""
 
@@ -31,7 +32,7 @@ def test_every_type_that_kafka_decodes_has_a_schema(topic: str) -> None:
     assert set(record_schemas(topic)) == TYPES[topic]
 
 
-@pytest.mark.parametrize("topic", [topic for topic in TYPES if topic != "__cluster_metadata"])
+@pytest.mark.parametrize("topic", [topic for topic in TYPES if not topic.endswith("metadata")])
 def test_every_version_of_every_type_is_shown(topic: str) -> None:
     for type_id, names in record_schemas(topic).items():
         assert names.key is not None
@@ -52,6 +53,11 @@ def test_commits_and_groups_of_all_brokers_can_be_read() -> None:
     assert record_schemas("__consumer_offsets")[0] == ("LegacyOffsetCommitKey", "LegacyOffsetCommitValue")
     assert schema("OffsetCommitValue").versions == schema("GroupMetadataValue").versions == (0, 4)
     assert schema("TransactionLogValue").versions == (0, 1)
+
+
+def test_the_versions_of_records_are_not_those_of_a_request_with_the_same_number() -> None:
+    """SaslHandshake has two versions, and the number of this record."""
+    assert schema("BrokerRegistrationChangeRecord").versions == (0, 3)
 
 
 def test_control_records_have_schemas() -> None:
