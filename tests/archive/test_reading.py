@@ -28,7 +28,7 @@ from offsetfs.storage import LogDirectory, TopicPartition, files
 pytestmark = pytest.mark.interop
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-VERSIONS = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
+VERSIONS = sorted(path.name for path in GOLDEN.glob("kafka-*") if path.is_dir())
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from offsetfs.cli import run
 pytestmark = pytest.mark.spark
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-VERSIONS = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
+VERSIONS = sorted(path.name for path in GOLDEN.glob("kafka-*") if path.is_dir())
 _NUMBERS = itertools.count()
 
 Archived = Callable[[Path], str]
