@@ -79,6 +79,7 @@ class AppendHandle:
         self._reserved = 0  # its bytes in the budget of unfinished records
         self._record_start = 0  # its position in the file, as the writer counts
         self._write_position: int | None = None  # the position of the next write
+        self._accepted = 0  # bytes of lines, unfinished ones too
         self._final_error: OSError | None = None  # the error of every later write
         self._is_pending = False  # whether records were accepted since the last drain
         self._receipts = Receipts()
@@ -111,6 +112,7 @@ class AppendHandle:
             if not data.endswith(b"\n"):  # the rest of the refused line could be a valid line
                 self._final_error = _error(errno.EINVAL)
             raise
+        self._accepted += taken
         if self._is_synchronous:
             await self.fsync()
         return taken
@@ -239,12 +241,15 @@ class AppendHandle:
         return len(data)
 
     def resize(self, size: int) -> None:
-        """Set the length of the file, as ftruncate. EINVAL for files of lines, except to length 0."""
-        size -= self._record_start
-        if not self._framing.is_whole or size < 0:
-            if size:
+        """Set the length of the file, as ftruncate. EINVAL for files of lines, except to 0 or to what was written."""
+        if not self._framing.is_whole:
+            # rsync --inplace sets the length that it wrote, at the end: a failure makes users store all lines again.
+            if size not in (0, self._accepted):
                 raise _error(errno.EINVAL)
             return
+        size -= self._record_start
+        if size < 0:
+            raise _error(errno.EINVAL)
         self._reserve(size)
         if size < len(self._carry):
             del self._carry[size:]

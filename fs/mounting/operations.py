@@ -190,7 +190,7 @@ class Operations(pyfuse3.Operations):
         if is_placed_sink(handle):
             handle.resize(attr.st_size)
         # `> append` truncates to 0, which has no meaning for lines and is accepted; any other size would claim an
-        # effect.
+        # effect, except of an open file that has it.
         elif attr.st_size != 0:
             raise FUSEError(errno.EINVAL)
         return await node.attributes(number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import cast
 
@@ -491,6 +491,24 @@ async def test_what_is_written_while_fsync_ends_a_raw_record_begins_the_next_one
     await handle.release()
     assert world.log().values[-2:] == [b"first", b"second"]
     assert world.accumulators.unfinished.bytes == 0
+
+
+@pytest.mark.parametrize("framing", [Lines, JsonLines])
+async def test_a_file_of_lines_can_be_set_to_the_length_that_was_written(
+    appends: MakeAppends, framing: Callable[[], Framing]
+) -> None:
+    world = appends()
+    handle = AppendHandle(world.accumulator(), os.O_WRONLY, framing())
+    await write(handle, b'{"value":"a"}\n', b'{"value":"b')
+    for size in (0, 25):
+        handle.resize(size)
+    for size in (1, 24, 26):
+        with pytest.raises(OSError, match="Invalid argument"):
+            handle.resize(size)
+    await write(handle, b'"}\n')
+    handle.resize(28)
+    await handle.release()
+    assert len(world.log().values) == 2
 
 
 async def raw(world: Appends, data: bytes) -> AppendHandle:

@@ -84,9 +84,17 @@ LINES = [
     ),
     Said("Reading `append` otherwise returns nothing.", "cat $p/append | wc -c; stat -c %s $p/append", "0\n0\n"),
     Said(
-        "`truncate` to size 0 does nothing; any other size is refused.",
+        "`truncate` to size 0, or of an open file to the size that was written to it (`rsync --inplace`), "
+        "does nothing; any other is refused.",
         "echo a > $p/append; truncate -s 0 $p/append; cat $p/values; truncate -s 5 $p/append 2>&1 | grep -o Invalid.*",
         "a\nInvalid argument\n",
+    ),
+    Said(
+        "`truncate` to size 0, or of an open file to the size that was written to it (`rsync --inplace`), "
+        "does nothing; any other is refused.",
+        "printf 'one\\ntwo\\n' > $s/lines; for option in inplace append append-verify write-devices; do "
+        "rsync --$option $s/lines $p/append && cat $p/next; done; head -n 2 $p/values",
+        "2\n4\n6\n8\none\ntwo\n",
     ),
     Said(
         "A record longer than `max.message.bytes` is refused during the write with “Message too long”.",
