@@ -133,7 +133,7 @@ def apis(
         Api(60, "DescribeCluster", 0, 2, _plain(cluster.describe_cluster)),
         Api(61, "DescribeProducers", 0, 0, _plain(Producers(topics).describe)),
         Api(65, "DescribeTransactions", 0, 0, _plain(transaction_admin.describe)),
-        Api(66, "ListTransactions", 0, 1, _plain(transaction_admin.list)),
+        Api(66, "ListTransactions", 0, 2, _plain(transaction_admin.list)),
         Api(68, "ConsumerGroupHeartbeat", 0, 1, consumer_heartbeat),
         Api(69, "ConsumerGroupDescribe", 0, 1, _plain(groups.consumers.describe)),
         Api(74, "ListConfigResources", 0, 1, _plain(configs.list_resources)),

@@ -1,4 +1,5 @@
-"""The regular expressions by which consumers subscribe to topics (KIP-848, version 1 of ConsumerGroupHeartbeat).
+"""The regular expressions by which consumers subscribe to topics (KIP-848, version 1 of ConsumerGroupHeartbeat), and
+administrators list transactional ids (KIP-1152, version 2 of ListTransactions).
 
 The syntax is RE2's, as in Kafka. A pattern is compiled and matched in a thread, which others need not wait for, one
 pattern at a time, and for no longer than `WORK_S_MAX`.

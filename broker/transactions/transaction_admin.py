@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 
 from offsetfs.broker.error_codes import code_of
+from offsetfs.broker.groups.group import GroupError
+from offsetfs.broker.groups.topic_patterns import TopicPatterns
 from offsetfs.broker.slices import Slices
 from offsetfs.broker.transactions.transaction import TransactionError
 from offsetfs.broker.transactions.transaction_coordinator import TransactionCoordinator
@@ -32,6 +34,7 @@ class TransactionAdmin:
     def __init__(self, directory: LogDirectory, coordinator: TransactionCoordinator) -> None:
         self._directory = directory
         self._coordinator = coordinator
+        self._patterns = TopicPatterns()
 
     async def describe(self, request: m.DescribeTransactionsRequest, version: int) -> m.DescribeTransactionsResponse:
         """Return state and partitions of transactional ids."""
@@ -64,20 +67,23 @@ class TransactionAdmin:
         )
 
     async def list(self, request: m.ListTransactionsRequest, version: int) -> m.ListTransactionsResponse:
-        """Return the transactional ids, of all states or of some."""
-        states = set(request.state_filters)
-        unknown = sorted(states - _STATES)
+        """Return the transactional ids, of all states or of some. An empty pattern is none."""
+        states, ids = set(request.state_filters), set(request.producer_id_filters)
+        begun_before = (
+            self._directory.clock.now_ms() - request.duration_filter if request.duration_filter >= 0 else None
+        )
         try:
-            found = await self._coordinator.all()
-        except TransactionError as error:
-            return m.ListTransactionsResponse(error_code=error.code, unknown_state_filters=unknown)
-        now = self._directory.clock.now_ms()
+            found = [each for each in await self._coordinator.all() if _is_listed(each[1], states, ids, begun_before)]
+            if request.transactional_id_pattern:
+                names = await self._patterns.matching(request.transactional_id_pattern, [name for name, _ in found])
+                found = [each for each in found if each[0] in names]
+        except (TransactionError, GroupError) as error:
+            return m.ListTransactionsResponse(error_code=error.code)
         listed = [
             m.ListTransactionsResponseTransactionState(transactional_id, each.producer_id, each.state.shown)
             for transactional_id, each in found
-            if _is_listed(each, request, states, now)
         ]
-        return m.ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
+        return m.ListTransactionsResponse(unknown_state_filters=sorted(states - _STATES), transaction_states=listed)
 
     async def write_markers(self, request: m.WriteTxnMarkersRequest, version: int) -> m.WriteTxnMarkersResponse:
         """End transactions in the partitions that are named, on behalf of an administrator or another coordinator."""
@@ -121,9 +127,9 @@ class TransactionAdmin:
         return ErrorCode.NONE
 
 
-def _is_listed(found: Transaction, request: m.ListTransactionsRequest, states: set[str], now_ms: int) -> bool:
+def _is_listed(found: Transaction, states: set[str], producer_ids: set[int], begun_before_ms: int | None) -> bool:
     if states and found.state.shown not in states:
         return False
-    if request.producer_id_filters and found.producer_id not in request.producer_id_filters:
+    if producer_ids and found.producer_id not in producer_ids:
         return False
-    return request.duration_filter < 0 or now_ms - found.started_ms > request.duration_filter
+    return begun_before_ms is None or found.started_ms < begun_before_ms

@@ -703,8 +703,25 @@ async def listed(running: Running, **filters: object) -> list[tuple[str, str]]:
     request = m.ListTransactionsRequest()
     for name, value in filters.items():
         setattr(request, name, value)
-    response = await running.send(66, "ListTransactions", 1, request)
+    response = await running.send(66, "ListTransactions", 2, request)
     return [(each.transactional_id, each.transaction_state) for each in response.transaction_states]
+
+
+async def test_transactional_ids_are_listed_by_a_pattern(running: Running) -> None:
+    for name in ("orders-1", "orders-2", "x-orders-1"):
+        await TransactionalProducer(running, name).init()
+    every = await listed(running)
+    assert await listed(running, transactional_id_pattern="orders-.*") == every[:2]
+    assert await listed(running, transactional_id_pattern="orders") == []
+    assert await listed(running, transactional_id_pattern="orders-.*", state_filters=["Ongoing"]) == []
+    assert await listed(running, transactional_id_pattern="") == await listed(running) == every
+
+
+@pytest.mark.parametrize("pattern", ["(", "(?=t)t", "(?i", "t" * 1001])
+async def test_a_pattern_of_transactional_ids_that_cannot_be_is_refused(running: Running, pattern: str) -> None:
+    request = m.ListTransactionsRequest(["unknown"], transactional_id_pattern=pattern)
+    response = await running.send(66, "ListTransactions", 2, request)
+    assert (response.error_code, response.unknown_state_filters) == (ErrorCode.INVALID_REGULAR_EXPRESSION, [])
 
 
 async def test_an_administrator_ends_a_transaction(
