@@ -82,7 +82,8 @@ def _decoder_class(name: str) -> Callable[[Callable[..., int]], Callable[..., in
     "--kafka-version",
     type=click.Choice(["4.1", "4.4"]),
     default="4.4",
-    help="The output of the tool of this version: that of Kafka 4.4, the default, or that of 4.1 and before.",
+    show_default=True,
+    help="Print what the tool of this version prints; 4.1 also stands for those before it.",
 )
 @click.version_option(__version__, "--version", message="offsetfs %(version)s, as DumpLogSegments of Kafka 4.4.0")
 def command(

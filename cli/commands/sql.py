@@ -58,7 +58,7 @@ _FORMATS_OF_ENDINGS = {"jsonl": "ndjson", "txt": _TABLE, "": _TABLE}
 )
 @click.option(
     "--files",
-    metavar="PATH",
+    metavar="FILE|DIR",
     type=click.Path(),
     multiple=True,
     help="A directory or file that statements may read and write; default the working directory.",

@@ -192,10 +192,10 @@ async def test_a_bug_while_a_response_waits_is_an_error_of_that_response(
 ) -> None:
     synced, failures = LogSync.sync, [KeyError("a bug")]
 
-    async def fails_once(*arguments: Any) -> None:
+    async def fails_once(*arguments: Any, **options: Any) -> None:
         if failures:
             raise failures.pop()
-        await synced(*arguments)
+        await synced(*arguments, **options)
 
     monkeypatch.setattr(LogSync, "sync", fails_once)
     syncs.proceed.set()
