@@ -33,6 +33,7 @@ from offsetfs.storage.settings import (
     BROKER_SETTING_NAMES,
     METADATA_LOG_DIR,
     DirectoryConfig,
+    has_effect,
     log_directories_of,
     parse_value,
     printable,
@@ -46,7 +47,7 @@ LOG_DIRS, LOG_DIR = "log.dirs", "log.dir"
 CONTROLLER_NAMES = "controller.listener.names"
 
 _LISTENER_NAMES = (LISTENERS, ADVERTISED, PROTOCOL_MAP, CONTROLLER_NAMES)
-_WITH_EFFECT = frozenset((*SETTING_KINDS, *BROKER_SETTING_NAMES, *_LISTENER_NAMES, BROKER_ID, LOG_DIRS, LOG_DIR))
+_WITH_EFFECT = frozenset((*SETTING_KINDS, *_LISTENER_NAMES, BROKER_ID, LOG_DIRS, LOG_DIR))
 _ENDPOINT = re.compile(
     r"(?P<name>\w[\w.-]*)://(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^:/\[\]]*)):(?P<port>[0-9]{1,5})\Z"
 )
@@ -160,8 +161,12 @@ def _loaded(properties: Mapping[str, str], places: Mapping[str, str]) -> LoadedS
         DirectoryConfig.from_properties(resolved.directory),
         of_engine,
         properties.get(METADATA_LOG_DIR),
-        tuple(name for name in properties if name not in _WITH_EFFECT and not is_security_setting(name)),
+        tuple(filter(_is_without_effect, properties)),
     )
+
+
+def _is_without_effect(name: str) -> bool:
+    return not (name in _WITH_EFFECT or is_security_setting(name) or has_effect(name))
 
 
 def _check_limits(server: ServerSettings) -> None:

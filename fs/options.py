@@ -38,6 +38,7 @@ from offsetfs.storage.settings import (
     METADATA_LOG_DIR,
     TOPIC_SETTING_NAMES,
     DirectoryConfig,
+    has_effect,
     is_broker_setting,
     metadata_log_directory_of,
     read_properties_file,
@@ -329,6 +330,8 @@ class _Broker:
         self.without_effect: dict[str, None] = {}  # in their order
 
     def take(self, name: str, value: str) -> None:
+        if not (has_effect(name) or name in self._server_names or self._is_security_setting(name)):
+            self.without_effect[name] = None
         if name in DIRECTORY_SETTING_NAMES:
             self.of_directory[name] = value
         elif name in BROKER_SETTING_NAMES:
@@ -337,8 +340,6 @@ class _Broker:
             self.of_server[name] = value
         elif self._is_security_setting(name):
             self.of_security[name] = value
-        else:
-            self.without_effect[name] = None
 
     def read(self, path: str) -> dict[str, Any]:
         """Take what a `server.properties` has; return the options of the mount that it stands for."""

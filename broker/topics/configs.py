@@ -50,6 +50,7 @@ _INT_NAMES = frozenset(
         "compression.lz4.level",
         "compression.zstd.level",
         "index.interval.bytes",
+        "max.decompressed.message.bytes",
         "max.message.bytes",
         "min.insync.replicas",
         "segment.bytes",

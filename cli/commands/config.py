@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import click
@@ -27,12 +27,17 @@ from offsetfs.storage.errors import InvalidConfig, InvalidName, StorageError
 from offsetfs.storage.settings import (
     BROKER_SETTING_NAMES,
     TOPIC_SETTING_NAMES,
+    TOPIC_SETTINGS_WITHOUT_EFFECT,
     TopicSettings,
+    has_effect,
     is_broker_setting,
     topic_setting_of,
 )
 
 OF_TOPIC, OF_CLUSTER, OF_MOUNT, OF_BROKER, OF_KAFKA = "topic", "cluster", "mount", "broker", "default"
+
+EMPTY_LIST = "[]"
+"""As kafka-configs.sh writes a list without entries: NAME= removes the setting."""
 
 
 @click.command("config", short_help="Show and change the settings of topics.")
@@ -47,9 +52,10 @@ def command(
     """Show the settings of TOPIC, or the settings that were set for each topic; or change them.
 
     Names and values are those of Kafka. NAME=VALUE sets a value for the topic, NAME= removes it, so that the default
-    applies again. The name of a broker setting (log.retention.hours=24) sets the topic setting of which it is the
-    default. Either all changes of a call are made, or none. They are on disk when the command returns, and a mount
-    applies them from its next append or background task on. A broker does not read these settings.
+    applies again; cleanup.policy=[] keeps all records. The name of a broker setting (log.retention.hours=24) sets the
+    topic setting of which it is the default. Either all changes of a call are made, or none. They are on disk when the
+    command returns, and a mount applies them from its next append or background task on. A broker does not read these
+    settings.
 
     The settings of TOPIC are shown with their origin: topic (set here), cluster (the topic's settings in the metadata
     log), mount (topic settings in -o, or in the options of the mount that serves LOGDIR), broker (server.properties, a
@@ -131,10 +137,12 @@ def _warn_of_brokers(paths: Sequence[str]) -> None:
 def _want(wanted: dict[str, str | None], name: str, value: str) -> None:
     """Add one change. The name of a broker setting stands for the topic setting of which it is the default."""
     if name in TOPIC_SETTING_NAMES or not is_broker_setting(name):
-        wanted[name] = value or None
+        wanted[name] = "" if value == EMPTY_LIST else value or None
+        _report_without_effect(TOPIC_SETTINGS_WITHOUT_EFFECT.intersection([name]))
         return
-    if name not in BROKER_SETTING_NAMES:
+    if not has_effect(name):
         _report_without_effect([name])
+    if name not in BROKER_SETTING_NAMES:
         return
     found = topic_setting_of(name, value or "1")
     if found is None:
@@ -144,7 +152,7 @@ def _want(wanted: dict[str, str | None], name: str, value: str) -> None:
     wanted[found[0]] = found[1] if value else None
 
 
-def _report_without_effect(names: Sequence[str]) -> None:
+def _report_without_effect(names: Iterable[str]) -> None:
     for name in names:
         click.echo(f"offsetfs config: {name}: has no effect here", err=True)
 

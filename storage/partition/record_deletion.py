@@ -20,15 +20,14 @@ ALL = -1
 def delete_records(log: ChangeableLog, offset: int) -> int:
     """Raise the log start to `offset` (`ALL`: the log end) and return it; a lower offset changes nothing.
 
-    Raises `PolicyViolation` unless the topic's `cleanup.policy` contains `delete`, and for a log that is kept in remote
-    storage, too, `OffsetOutOfRange` beyond the end,
-    `ReadOnlyLog`, `LogFailed`, OSError.
+    Raises `PolicyViolation` for a topic that only compacts, and for a log that is kept in remote storage, too,
+    `OffsetOutOfRange` beyond the end, `ReadOnlyLog`, `LogFailed`, OSError.
     """
     if log.read_only:
         raise log.refusal()
-    if not log.config.is_deleted:
-        policy = ",".join(log.config.cleanup_policy) or "empty"
-        raise PolicyViolation(f"records are not deleted where cleanup.policy is {policy}", path=log.path)
+    # As Kafka from 4.2 on: an empty policy keeps records until a client deletes them.
+    if log.config.is_compacted and not log.config.is_deleted:
+        raise PolicyViolation("records are not deleted where cleanup.policy is compact", path=log.path)
     if log.remote_start_offset is not None:
         raise PolicyViolation("its broker has records of it in remote storage: delete them there", path=log.path)
     start = log.next_offset if offset == ALL else offset

@@ -12,13 +12,14 @@ if TYPE_CHECKING:
         METADATA_LOG_DIR,
         broker_settings_for,
         effective_broker_settings,
+        has_effect,
         is_broker_setting,
         log_directories_of,
         metadata_log_directory_of,
         resolve_broker_settings,
         topic_setting_of,
     )
-    from offsetfs.storage.settings.config import DEFAULTS, TOPIC_SETTING_NAMES
+    from offsetfs.storage.settings.config import DEFAULTS, TOPIC_SETTING_NAMES, TOPIC_SETTINGS_WITHOUT_EFFECT
     from offsetfs.storage.settings.config_values import (
         INT_MAX,
         BooleanType,
@@ -38,6 +39,7 @@ __all__ = [
     "DIRECTORY_SETTING_NAMES",
     "INT_MAX",
     "METADATA_LOG_DIR",
+    "TOPIC_SETTINGS_WITHOUT_EFFECT",
     "TOPIC_SETTING_NAMES",
     "BooleanType",
     "ChoiceType",
@@ -47,6 +49,7 @@ __all__ = [
     "TopicSettings",
     "broker_settings_for",
     "effective_broker_settings",
+    "has_effect",
     "is_broker_setting",
     "log_directories_of",
     "metadata_log_directory_of",
@@ -66,6 +69,7 @@ __getattr__ = lazy_names(
         "DIRECTORY_SETTING_NAMES": "settings.directory_config",
         "INT_MAX": "settings.config_values",
         "METADATA_LOG_DIR": "settings.broker_settings",
+        "TOPIC_SETTINGS_WITHOUT_EFFECT": "settings.config",
         "TOPIC_SETTING_NAMES": "settings.config",
         "BooleanType": "settings.config_values",
         "ChoiceType": "settings.config_values",
@@ -75,6 +79,7 @@ __getattr__ = lazy_names(
         "TopicSettings": "settings.topic_settings",
         "broker_settings_for": "settings.broker_settings",
         "effective_broker_settings": "settings.broker_settings",
+        "has_effect": "settings.broker_settings",
         "is_broker_setting": "settings.broker_settings",
         "log_directories_of": "settings.broker_settings",
         "metadata_log_directory_of": "settings.broker_settings",

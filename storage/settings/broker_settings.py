@@ -61,13 +61,16 @@ _SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
     "local.retention.ms": (("log.local.retention.ms", 1),),
     "local.retention.bytes": (("log.local.retention.bytes", 1),),
+    "remote.copy.lag.ms": (("log.remote.copy.lag.ms", 1),),
+    "remote.copy.lag.bytes": (("log.remote.copy.lag.bytes", 1),),
+    "max.decompressed.message.bytes": (("max.decompressed.message.bytes", 1),),
 }
 """By topic setting: the broker's names for it, by precedence, each with its unit in that of the topic setting."""
 
 _TOPIC_SETTING = {name: (topic, unit) for topic, names in _SYNONYMS.items() for name, unit in names}
 
 BROKER_SETTING_NAMES = tuple(dict.fromkeys((*_TOPIC_SETTING, *DIRECTORY_SETTING_NAMES, METADATA_LOG_DIR)))
-"""The broker's settings that have an effect here, by Kafka's name."""
+"""The broker's settings that are known here with their values, by Kafka's name."""
 
 _OTHER_NAMES = """
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms advertised.host.name
@@ -80,14 +83,14 @@ _OTHER_NAMES = """
     controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms controller.listener.names
     controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
     controller.quorum.append.linger.ms controller.quorum.auto.join.enable controller.quorum.bootstrap.servers
-    controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
-    controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
-    controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quorum.voters
-    controller.quota.window.num controller.quota.window.size.seconds controller.socket.timeout.ms cordoned.log.dirs
-    create.topic.policy.class.name default.replication.factor delegation.token.expiry.check.interval.ms
-    delegation.token.expiry.time.ms delegation.token.master.key delegation.token.max.lifetime.ms
-    delegation.token.secret.key delete.records.purgatory.purge.interval.requests delete.topic.enable
-    early.start.listeners eligible.leader.replicas.enable errors.deadletterqueue.auto.create.topics.enable
+    controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
+    controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
+    controller.quorum.retry.backoff.ms controller.quorum.voters controller.quota.window.num
+    controller.quota.window.size.seconds controller.socket.timeout.ms cordoned.log.dirs create.topic.policy.class.name
+    default.replication.factor delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
+    delegation.token.master.key delegation.token.max.lifetime.ms delegation.token.secret.key
+    delete.records.purgatory.purge.interval.requests delete.topic.enable early.start.listeners
+    eligible.leader.replicas.enable errors.deadletterqueue.auto.create.topics.enable
     errors.deadletterqueue.topic.name.prefix fetch.max.bytes fetch.purgatory.purge.interval.requests
     follower.fetch.last.tiered.offset.enable group.consumer.assignment.interval.ms
     group.consumer.assignor.offload.enable group.consumer.assignors group.consumer.heartbeat.interval.ms
@@ -95,60 +98,59 @@ _OTHER_NAMES = """
     group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.migration.policy
     group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
     group.consumer.min.session.timeout.ms group.consumer.regex.refresh.interval.ms group.consumer.session.timeout.ms
-    group.coordinator.append.linger.ms group.coordinator.background.threads
-    group.coordinator.cached.buffer.max.bytes group.coordinator.new.enable group.coordinator.rebalance.protocols
-    group.coordinator.threads group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size
-    group.min.session.timeout.ms group.share.assignment.interval.ms group.share.assignor.offload.enable
-    group.share.assignors group.share.delivery.count.limit group.share.dlq.manager.class.name group.share.enable
-    group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms
-    group.share.max.assignment.interval.ms group.share.max.delivery.count.limit
-    group.share.max.heartbeat.interval.ms group.share.max.partition.max.record.locks
-    group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms group.share.max.share.sessions
-    group.share.max.size group.share.min.assignment.interval.ms group.share.min.delivery.count.limit
-    group.share.min.heartbeat.interval.ms group.share.min.partition.max.record.locks
-    group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms
-    group.share.partition.max.record.locks group.share.persister.class.name group.share.record.lock.duration.ms
-    group.share.session.timeout.ms group.streams.acceptable.recovery.lag group.streams.assignment.interval.ms
-    group.streams.assignor.offload.enable group.streams.assignors group.streams.heartbeat.interval.ms
-    group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
-    group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
-    group.streams.max.standby.replicas group.streams.max.warmup.replicas group.streams.min.assignment.interval.ms
-    group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms
-    group.streams.min.task.offset.interval.ms group.streams.num.standby.replicas group.streams.num.warmup.replicas
-    group.streams.rack.aware.assignment.tags group.streams.session.timeout.ms group.streams.task.offset.interval.ms
-    group.streams.topology.description.plugin.class host.name initial.broker.registration.timeout.ms
-    inter.broker.listener.name inter.broker.protocol.version internal.metadata.delete.delay.millis
-    internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
-    internal.metadata.max.fetch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters
-    leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage listener.security.protocol.map
-    listeners log.dir log.dir.failure.timeout.ms log.dirs log.message.downconversion.enable
-    log.remote.copy.lag.bytes log.remote.copy.lag.ms max.connection.creation.rate max.connections
-    max.connections.per.ip max.connections.per.ip.overrides max.decompressed.message.bytes
-    max.incremental.fetch.session.cache.slots max.request.partition.size.limit
-    metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
-    metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
-    metadata.migration.brokers metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
-    node.id num.io.threads num.network.threads num.partitions num.replica.alter.log.dirs.threads
-    num.replica.fetchers offset.metadata.max.bytes offsets.commit.timeout.ms offsets.load.buffer.size
-    offsets.retention.check.interval.ms offsets.retention.minutes offsets.topic.compression.codec
-    offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes port
-    principal.builder.class process.roles producer.id.quota.manager.cache.expiration.ms
-    producer.purgatory.purge.interval.requests queued.max.request.bytes queued.max.requests quota.window.num
-    quota.window.size.seconds remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
-    remote.log.index.file.cache.total.size.bytes remote.log.index.file.cache.ttl.ms
-    remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second
-    remote.log.manager.copy.quota.window.num remote.log.manager.copy.quota.window.size.seconds
-    remote.log.manager.expiration.thread.pool.size remote.log.manager.fetch.max.bytes.per.second
-    remote.log.manager.fetch.quota.window.num remote.log.manager.fetch.quota.window.size.seconds
-    remote.log.manager.follower.thread.pool.size remote.log.manager.task.interval.ms
-    remote.log.manager.task.retry.backoff.max.ms remote.log.manager.task.retry.backoff.ms
-    remote.log.manager.task.retry.jitter remote.log.manager.thread.pool.size remote.log.reader.max.pending.tasks
-    remote.log.reader.threads remote.log.storage.manager.class.name remote.log.storage.manager.class.path
-    remote.log.storage.manager.impl.prefix remote.log.storage.system.enable replica.fetch.backoff.ms
-    replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms
-    replica.lag.time.max.ms replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms
-    replication.quota.window.num replication.quota.window.size.seconds request.timeout.ms reserved.broker.max.id
-    security.inter.broker.protocol security.providers server.max.startup.time.ms share.coordinator.append.linger.ms
+    group.coordinator.append.linger.ms group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes
+    group.coordinator.new.enable group.coordinator.rebalance.protocols group.coordinator.threads
+    group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
+    group.share.assignment.interval.ms group.share.assignor.offload.enable group.share.assignors
+    group.share.delivery.count.limit group.share.dlq.manager.class.name group.share.enable
+    group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms group.share.max.assignment.interval.ms
+    group.share.max.delivery.count.limit group.share.max.heartbeat.interval.ms
+    group.share.max.partition.max.record.locks group.share.max.record.lock.duration.ms
+    group.share.max.session.timeout.ms group.share.max.share.sessions group.share.max.size
+    group.share.min.assignment.interval.ms group.share.min.delivery.count.limit group.share.min.heartbeat.interval.ms
+    group.share.min.partition.max.record.locks group.share.min.record.lock.duration.ms
+    group.share.min.session.timeout.ms group.share.partition.max.record.locks group.share.persister.class.name
+    group.share.record.lock.duration.ms group.share.session.timeout.ms group.streams.acceptable.recovery.lag
+    group.streams.assignment.interval.ms group.streams.assignor.offload.enable group.streams.assignors
+    group.streams.heartbeat.interval.ms group.streams.initial.rebalance.delay.ms
+    group.streams.max.assignment.interval.ms group.streams.max.heartbeat.interval.ms
+    group.streams.max.session.timeout.ms group.streams.max.size group.streams.max.standby.replicas
+    group.streams.max.warmup.replicas group.streams.min.assignment.interval.ms group.streams.min.heartbeat.interval.ms
+    group.streams.min.session.timeout.ms group.streams.min.task.offset.interval.ms group.streams.num.standby.replicas
+    group.streams.num.warmup.replicas group.streams.rack.aware.assignment.tags group.streams.session.timeout.ms
+    group.streams.task.offset.interval.ms group.streams.topology.description.plugin.class host.name
+    initial.broker.registration.timeout.ms inter.broker.listener.name inter.broker.protocol.version
+    internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
+    internal.metadata.max.batch.size.in.bytes internal.metadata.max.fetch.size.in.bytes
+    kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
+    leader.imbalance.per.broker.percentage listener.security.protocol.map listeners log.cleaner.io.buffer.size log.dir
+    log.dir.failure.timeout.ms log.dirs log.message.downconversion.enable max.connection.creation.rate max.connections
+    max.connections.per.ip max.connections.per.ip.overrides max.incremental.fetch.session.cache.slots
+    max.request.partition.size.limit metadata.log.max.record.bytes.between.snapshots
+    metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes metadata.log.segment.ms
+    metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms metadata.migration.brokers
+    metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms node.id num.io.threads
+    num.network.threads num.partitions num.replica.alter.log.dirs.threads num.replica.fetchers
+    offset.metadata.max.bytes offsets.commit.timeout.ms offsets.load.buffer.size offsets.retention.check.interval.ms
+    offsets.retention.minutes offsets.topic.compression.codec offsets.topic.num.partitions
+    offsets.topic.replication.factor offsets.topic.segment.bytes port principal.builder.class process.roles
+    producer.id.quota.manager.cache.expiration.ms producer.purgatory.purge.interval.requests queued.max.request.bytes
+    queued.max.requests quota.window.num quota.window.size.seconds remote.fetch.max.wait.ms
+    remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
+    remote.log.index.file.cache.ttl.ms remote.log.manager.copier.thread.pool.size
+    remote.log.manager.copy.max.bytes.per.second remote.log.manager.copy.quota.window.num
+    remote.log.manager.copy.quota.window.size.seconds remote.log.manager.expiration.thread.pool.size
+    remote.log.manager.fetch.max.bytes.per.second remote.log.manager.fetch.quota.window.num
+    remote.log.manager.fetch.quota.window.size.seconds remote.log.manager.follower.thread.pool.size
+    remote.log.manager.task.interval.ms remote.log.manager.task.retry.backoff.max.ms
+    remote.log.manager.task.retry.backoff.ms remote.log.manager.task.retry.jitter remote.log.manager.thread.pool.size
+    remote.log.reader.max.pending.tasks remote.log.reader.threads remote.log.storage.manager.class.name
+    remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
+    replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes
+    replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms
+    replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms replication.quota.window.num
+    replication.quota.window.size.seconds request.timeout.ms reserved.broker.max.id security.inter.broker.protocol
+    security.providers server.max.startup.time.ms share.coordinator.append.linger.ms
     share.coordinator.cached.buffer.max.bytes share.coordinator.cold.partition.snapshot.interval.ms
     share.coordinator.load.buffer.size share.coordinator.snapshot.update.records.per.snapshot
     share.coordinator.state.topic.compression.codec share.coordinator.state.topic.min.isr
@@ -188,12 +190,19 @@ class BrokerSettings:
     directory: Mapping[str, str]
     """In the form that `DirectoryConfig.from_properties` takes."""
     without_effect: tuple[str, ...]
-    """Names that Kafka has and that have no effect here."""
+    """Names that Kafka has and that have no effect here; some of them are returned as defaults of topics."""
 
 
 def is_broker_setting(name: str) -> bool:
     """Return whether Kafka has a broker setting of that name, with or without effect here."""
     return name in BROKER_SETTING_NAMES or name in _WITHOUT_EFFECT or name.startswith(_WITHOUT_EFFECT_PREFIXES)
+
+
+def has_effect(name: str) -> bool:
+    """Return whether the broker setting of that name changes anything here."""
+    if name not in _TOPIC_SETTING:
+        return name in BROKER_SETTING_NAMES
+    return _TOPIC_SETTING[name][0] not in config.TOPIC_SETTINGS_WITHOUT_EFFECT
 
 
 def topic_setting_of(name: str, value: str) -> tuple[str, str] | None:
@@ -229,7 +238,7 @@ def resolve_broker_settings(properties: Mapping[str, str]) -> BrokerSettings:
             defaults[topic] = found[1]
     directory = {name: value for name, value in properties.items() if name in DIRECTORY_SETTING_NAMES}
     DirectoryConfig.from_properties(directory)
-    return BrokerSettings(defaults, directory, tuple(name for name in properties if name not in BROKER_SETTING_NAMES))
+    return BrokerSettings(defaults, directory, tuple(name for name in properties if not has_effect(name)))
 
 
 def broker_settings_for(topic_setting: str) -> tuple[str, ...]:

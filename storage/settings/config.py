@@ -32,9 +32,15 @@ from offsetfs.storage.settings.config_values import (
 
 DAY_MS = 24 * 60 * 60 * 1000
 
+_JAVA_ARRAY_MAX = INT_MAX - 8
+
 
 def _setting(default: Value, kind: SettingType) -> Any:
     return field(default=default, metadata={"kind": kind})
+
+
+def _without_effect(default: Value, kind: SettingType) -> Any:
+    return field(default=default, metadata={"kind": kind, "has_effect": False})
 
 
 def _milliseconds(default: int, low: int = 0) -> Any:
@@ -79,15 +85,19 @@ class LogConfig:
     compression_lz4_level: int = _setting(9, CompressionLevelType("lz4"))
     compression_zstd_level: int = _setting(3, CompressionLevelType("zstd"))
 
-    # Accepted and stored, without effect: there is one replica, one format that is written, one tier.
-    message_format_version: str = _setting("3.0", VersionType())
-    min_insync_replicas: int = _setting(1, IntegerType(1, INT_MAX))
-    unclean_leader_election_enable: bool = _setting(False, BooleanType())
-    remote_storage_enable: bool = _setting(False, BooleanType((False,)))
-    remote_log_copy_disable: bool = _setting(False, BooleanType())
-    remote_log_delete_on_disable: bool = _setting(False, BooleanType())
-    local_retention_ms: int = _milliseconds(-2, -2)
-    local_retention_bytes: int = _setting(-2, IntegerType(-2, LONG_MAX))
+    # There is one replica, one format that is written, one tier, and no dead letters. Batches have their own limit.
+    message_format_version: str = _without_effect("3.0", VersionType())
+    min_insync_replicas: int = _without_effect(1, IntegerType(1, INT_MAX))
+    unclean_leader_election_enable: bool = _without_effect(False, BooleanType())
+    remote_storage_enable: bool = _without_effect(False, BooleanType((False,)))
+    remote_log_copy_disable: bool = _without_effect(False, BooleanType())
+    remote_log_delete_on_disable: bool = _without_effect(False, BooleanType())
+    local_retention_ms: int = _without_effect(-2, IntegerType(-2, LONG_MAX))
+    local_retention_bytes: int = _without_effect(-2, IntegerType(-2, LONG_MAX))
+    remote_copy_lag_ms: int = _without_effect(0, IntegerType(-1, LONG_MAX))
+    remote_copy_lag_bytes: int = _without_effect(-1, IntegerType(-1, LONG_MAX))
+    max_decompressed_message_bytes: int = _without_effect(_JAVA_ARRAY_MAX, IntegerType(1, _JAVA_ARRAY_MAX))
+    errors_deadletterqueue_group_enable: bool = _without_effect(False, BooleanType())
 
     def __post_init__(self) -> None:
         for setting in fields(self):
@@ -176,6 +186,11 @@ _KINDS: dict[str, SettingType] = {
 
 TOPIC_SETTING_NAMES = tuple(_KINDS)
 """All settings, by Kafka's name."""
+
+TOPIC_SETTINGS_WITHOUT_EFFECT = frozenset(
+    property_name(setting.name) for setting in fields(LogConfig) if not setting.metadata.get("has_effect", True)
+)
+"""Those that are stored and returned, and that nothing here reads."""
 
 DEFAULTS = LogConfig()
 """Kafka's defaults."""

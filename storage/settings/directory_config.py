@@ -50,7 +50,6 @@ class DirectoryConfig:
     log_flush_scheduler_interval_ms: int = _milliseconds(LONG_MAX, 1)
     log_flush_offset_checkpoint_interval_ms: int = _milliseconds(60_000, 1, INT_MAX)
     log_flush_start_offset_checkpoint_interval_ms: int = _milliseconds(60_000, 1, INT_MAX)
-    replica_high_watermark_checkpoint_interval_ms: int = _milliseconds(5_000, 1)
     num_recovery_threads_per_data_dir: int = _setting(2, IntegerType(1, INT_MAX))
 
     producer_id_expiration_ms: int = _milliseconds(86_400_000, 1, INT_MAX)
@@ -59,7 +58,6 @@ class DirectoryConfig:
     log_cleaner_enable: bool = _setting(True, BooleanType())
     log_cleaner_threads: int = _setting(1, IntegerType(1, INT_MAX))
     log_cleaner_dedupe_buffer_size: int = _setting(128 << 20, IntegerType(0, LONG_MAX))
-    log_cleaner_io_buffer_size: int = _setting(512 << 10, IntegerType(0, INT_MAX))
     log_cleaner_io_buffer_load_factor: float = _setting(0.9, NumberType(0, 1))
     log_cleaner_io_max_bytes_per_second: float = _setting(DOUBLE_MAX, NumberType(0, DOUBLE_MAX))
     log_cleaner_backoff_ms: int = _milliseconds(15_000, 0)

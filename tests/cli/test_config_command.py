@@ -54,6 +54,21 @@ def test_without_a_topic_all_topics_are_shown_with_what_is_their_own(
     assert shown(log, capsys) == {"orders": {"retention.ms": "1000"}, "users": {}}
 
 
+def test_an_empty_policy_can_be_set(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", log, "orders", "cleanup.policy=[]"]) == exit_codes.DONE
+    assert shown(log, capsys, "orders")["cleanup.policy"] == {"value": "", "origin": "topic"}
+    config = LogDirectory.open(log).config_of("orders")
+    assert not config.is_compacted and not config.is_deleted
+
+
+def test_what_nothing_here_reads_is_stored_with_a_word_about_it(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    changes = ["remote.copy.lag.ms=5", "log.local.retention.ms=7", "segment.ms=9"]
+    assert run(["config", log, "users", *changes]) == exit_codes.DONE
+    said = capsys.readouterr().err.splitlines()
+    assert said == [f"offsetfs config: {name[:-2]}: has no effect here" for name in changes[:2]]
+    assert shown(log, capsys)["users"] == {"remote.copy.lag.ms": "5", "local.retention.ms": "7", "segment.ms": "9"}
+
+
 def test_settings_are_set_and_taken_away(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["config", log, "orders", "retention.ms=", "cleanup.policy=compact,delete"]) == exit_codes.DONE
     assert shown(log, capsys)["orders"] == {"cleanup.policy": "compact,delete"}

@@ -64,6 +64,7 @@ def test_a_brokers_name_stands_for_a_topic_setting(given: dict[str, str], topic:
 
 def test_every_topic_setting_that_a_broker_has_a_default_for_is_known_by_its_name() -> None:
     without = {"remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable"}
+    without.add("errors.deadletterqueue.group.enable")
     reached = {
         topic_setting_of(name, "1")[0]  # type: ignore[index]
         for name in BROKER_SETTING_NAMES
@@ -73,9 +74,16 @@ def test_every_topic_setting_that_a_broker_has_a_default_for_is_known_by_its_nam
 
 
 def test_known_settings_without_effect_are_listed_and_unknown_ones_refused() -> None:
-    given = {"num.network.threads": "3", "listener.name.internal.ssl.key.password": "x", "log.cleaner.threads": "2"}
-    found = resolve_broker_settings(given)
-    assert found.without_effect == ("num.network.threads", "listener.name.internal.ssl.key.password")
+    unread = {
+        "num.network.threads": "3",
+        "listener.name.internal.ssl.key.password": "x",
+        "min.insync.replicas": "2",
+        "log.cleaner.io.buffer.size": "1048576",
+        "replica.high.watermark.checkpoint.interval.ms": "200",
+    }
+    found = resolve_broker_settings({**unread, "log.cleaner.threads": "2"})
+    assert found.without_effect == tuple(unread)
+    assert found.topic_defaults == {"min.insync.replicas": "2"}, "stored, and returned to clients"
     assert found.directory == {"log.cleaner.threads": "2"}
     with pytest.raises(InvalidConfig, match=r"'log.retention.hour' is not .*did you mean log.retention.hours"):
         resolve_broker_settings({"log.retention.hour": "1"})

@@ -46,6 +46,10 @@ KAFKA_DEFAULTS = {
     "remote.log.delete.on.disable": "false",
     "local.retention.ms": "-2",
     "local.retention.bytes": "-2",
+    "remote.copy.lag.ms": "0",
+    "remote.copy.lag.bytes": "-1",
+    "max.decompressed.message.bytes": "2147483639",
+    "errors.deadletterqueue.group.enable": "false",
 }
 
 
@@ -78,6 +82,9 @@ LEGAL = {
     "zstd's fastest": ("compression.zstd.level", "-131072", -131072),
     "zstd's best": ("compression.zstd.level", "22", 22),
     "format version": ("message.format.version", "2.8-IV1", "2.8-IV1"),
+    "copies at once": ("remote.copy.lag.ms", "-1", -1),
+    "largest record": ("max.decompressed.message.bytes", "2147483639", 2147483639),
+    "dead letters": ("errors.deadletterqueue.group.enable", "true", True),
     "no tiering": ("remote.storage.enable", "false", False),
 }
 
@@ -118,6 +125,9 @@ ILLEGAL = {
     "lz4 level zero": ("compression.lz4.level", "0", "from 1 to 17"),
     "zstd level too high": ("compression.zstd.level", "23", "from -131072 to 22"),
     "no version": ("message.format.version", "new", "a version of Kafka"),
+    "lag below the local retention": ("remote.copy.lag.bytes", "-2", ", -1 or greater"),
+    "no record at all": ("max.decompressed.message.bytes", "0", "from 1 to 2147483639"),
+    "larger than an array of Java": ("max.decompressed.message.bytes", "2147483640", "at most 2147483639"),
     "tiered storage": ("remote.storage.enable", "true", "false"),
 }
 

@@ -123,6 +123,14 @@ def test_what_is_due_is_decided_oldest_first(
     assert run(small) == [], "a second pass finds nothing"
 
 
+def test_an_empty_policy_keeps_all_but_what_is_deleted_by_hand(make: Make) -> None:
+    small = make(cleanup_policy="", retention_ms="1", retention_bytes="1")
+    three_days(small)
+    assert run(small) == []
+    small.log.delete_records(3)
+    assert [removed.reasons for removed in run(small)] == [(START,)]
+
+
 def test_a_compacted_topic_loses_what_lies_below_its_start_and_nothing_else(make: Make) -> None:
     small = make(cleanup_policy="compact,delete", retention_ms="-1")
     three_days(small)
