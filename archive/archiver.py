@@ -36,9 +36,9 @@ from offsetfs.archive.numbered_documents import NumberedDocuments, running_s
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.archive.ownership import Replica
 from offsetfs.archive.segment_upload import ObjectSizes, SegmentUpload
-from offsetfs.storage import METADATA_TOPIC, AnyLogDirectory, Log, LogDirectory, LogState, TopicPartition
+from offsetfs.storage import METADATA_TOPIC, AnyLogDirectory, Log, LogConfig, LogDirectory, LogState, TopicPartition
 from offsetfs.storage.directory import log_directory_ids
-from offsetfs.storage.errors import StorageError
+from offsetfs.storage.errors import InvalidConfig, StorageError
 
 PARTITIONS_AT_ONCE = 8
 _TRIES_MAX = 5
@@ -124,6 +124,7 @@ class Archiver:
             each for each in self._directory.partitions() if each.topic != METADATA_TOPIC and self._takes(each.topic)
         ]
         self._done, self._total = 0, sum(map(self._size_of, partitions))
+        self._directory.refresh_config()
         self._publish_topics(partitions, replaces=False)
         with ThreadPoolExecutor(PARTITIONS_AT_ONCE, "archive") as threads:
 
@@ -200,7 +201,7 @@ class Archiver:
         raise _outrun(self.store.url)
 
     def _topic(self, partition: TopicPartition) -> dict[str, object]:
-        settings = self._directory.settings_of(partition.topic)
+        settings = self._directory.explicit_settings_of(partition.topic)
         return {"topic_id": self._topic_id(partition), "settings": dict(settings)}
 
     def _topic_id(self, partition: TopicPartition) -> str:
@@ -323,7 +324,8 @@ class Archiver:
                 end=segments[-1].end,
                 segments=(*older, *segments),
                 leader_epochs=_epochs(log, previous if older else None, segments[-1].end),
-                settings=dict(self._directory.settings_of(partition.topic)),
+                settings=dict(self._directory.explicit_settings_of(partition.topic)),
+                is_policy_known=_is_policy_known(self._directory.directory_of(partition), partition.topic),
                 block_bytes=sizes.block_bytes,
                 directory=directory,
             )
@@ -379,9 +381,25 @@ class Archiver:
 
 def _is_same(previous: PartitionManifest, manifest: PartitionManifest) -> bool:
     def compared(each: PartitionManifest) -> tuple[object, ...]:
-        return each.segments, each.log_start, each.end, each.leader_epochs, dict(each.settings), each.topic_id
+        settings = dict(each.settings), each.is_policy_known
+        return each.segments, each.log_start, each.end, each.leader_epochs, settings, each.topic_id
 
     return compared(previous) == compared(manifest) and previous.directory in ("", manifest.directory)
+
+
+def _is_policy_known(directory: LogDirectory, topic: str) -> bool:
+    """Whether the topic's own settings say what retention keeps, and not what it inherits from a broker."""
+    if not directory.knows_policy(topic):
+        return False
+    try:
+        own = LogConfig.from_properties(dict(directory.explicit_settings_of(topic)))
+    except InvalidConfig:  # without what it inherits
+        return False
+    return _policy(own) == _policy(directory.config_of(topic))
+
+
+def _policy(config: LogConfig) -> tuple[object, ...]:
+    return config.is_deleted, config.retention_ms, config.retention_bytes
 
 
 def _is_before(segment: ArchivedSegment, offset: int) -> bool:

@@ -159,6 +159,8 @@ def _delete_old(store: ObjectStore, objects: list[ObjectInfo], done: Expired, be
 
 def _retained(manifest: PartitionManifest, now: int, start: int | None) -> tuple[ArchivedSegment, ...]:
     """Return the segments that retention keeps; the last one always stays. Follows UnifiedLog.deleteOldSegments."""
+    if not manifest.is_policy_known:
+        return manifest.segments
     config = LogConfig.from_properties(dict(manifest.settings))
     segments = [each for each in manifest.segments if start is None or each.base_offset < start]
     others = manifest.segments[len(segments) :]

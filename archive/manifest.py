@@ -1,6 +1,7 @@
 """What an archive holds of one partition: the content of its manifest.
 
     number, time_ms, topic, partition, topic_id, settings
+    policy_known                        false: a broker knows the retention of the topic, and the directory does not
     directory                           the log directory that archives the partition; missing in early states
     log_start, end                      offsets [log_start, end) can be read
     leader_epochs                       [[epoch, start offset], …], as in leader-epoch-checkpoint
@@ -119,6 +120,8 @@ class PartitionManifest:
     block_bytes: int = BLOCK_BYTES
     directory: str = ""
     """The log directory that archives the partition (`storage.directory.log_directory_ids`); empty if not known."""
+    is_policy_known: bool = True
+    """Whether the settings include the retention of the topic. A broker's own defaults are in no log directory."""
 
     def objects(self) -> dict[str, int]:
         """Return the sizes of all objects that the state needs, by key."""
@@ -126,7 +129,9 @@ class PartitionManifest:
 
     def encoded(self) -> dict[str, Any]:
         """Return the state as the content of a numbered document."""
-        known = {"directory": self.directory} if self.directory else {}
+        known: dict[str, Any] = {"directory": self.directory} if self.directory else {}
+        if not self.is_policy_known:
+            known["policy_known"] = False
         return {
             "kind": "partition",
             **known,
@@ -164,6 +169,7 @@ class PartitionManifest:
                 block_bytes=_number(content["block_bytes"], 16 << 20, low=64 << 10),
                 segments=tuple(_decoded_segment(each) for each in content["segments"]),
                 directory=_text(content.get("directory", "")),
+                is_policy_known=content.get("policy_known", True) is True,
             )
             manifest._check()
             if partition is not None and manifest.partition != partition:

@@ -74,8 +74,7 @@ def _own_settings(directory: LogDirectory, topic: str) -> Mapping[str, str]:
     mirror = directory.mirror
     if mirror is not None and topic in mirror.topics:
         return mirror.topics[topic].settings
-    # In the directory of a broker the settings of a topic are in the metadata log.
-    return {**directory.inherited.layers.cluster.get(topic, {}), **directory.settings_of(topic)}
+    return directory.explicit_settings_of(topic)
 
 
 def _settings(given: Mapping[str, str]) -> Mapping[str, str]:

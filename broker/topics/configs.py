@@ -154,8 +154,7 @@ class Configs:
 
     def _own(self, topic: str) -> dict[str, str]:
         """Return the settings of the topic itself: those of a former broker, and over them those set here."""
-        directory = self._topics.directory
-        return {**directory.inherited.layers.cluster.get(topic, {}), **directory.settings_of(topic)}
+        return dict(self._topics.directory.explicit_settings_of(topic))
 
     def _check_broker(self, name: str) -> None:
         if name not in ("", str(self._settings.node_id)):

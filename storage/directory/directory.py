@@ -612,6 +612,10 @@ class LogDirectory:
         """Return the topic's own settings; empty if it has none."""
         return self._settings.settings_of(topic)
 
+    def explicit_settings_of(self, topic: str) -> Mapping[str, str]:
+        """Return what is set for the topic: in the metadata log of its broker, and over that here (`settings_of`)."""
+        return {**self.inherited.layers.cluster.get(topic, {}), **self.settings_of(topic)}
+
     @property
     def setting_problems(self) -> list[str]:
         """Problems of the metadata log and of the settings in it. Such settings are ignored."""

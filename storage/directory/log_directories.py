@@ -234,6 +234,10 @@ class LogDirectories:
         """Return the topic's own settings, in the first directory that has it."""
         return self._with_topic(topic).settings_of(topic)
 
+    def explicit_settings_of(self, topic: str) -> Mapping[str, str]:
+        """Return what is set for the topic, as `LogDirectory.explicit_settings_of`."""
+        return self._with_topic(topic).explicit_settings_of(topic)
+
     def _with_topic(self, topic: str) -> LogDirectory:
         having = (each for each in self.directories if any(p.topic == topic for p in self._partitions_in(each)))
         return next(having, self.directories[0])

@@ -10,7 +10,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import metadata_records
 import pytest
+from fake_clock import FakeClock
+from metadata_records import MetadataDirectory
 from planted_logs import sealed, sealed_records
 
 from offsetfs import cli
@@ -124,6 +127,56 @@ def test_a_restored_log_has_the_same_files(source: LogDirectory, store: ObjectSt
     assert (set(same), different, missing) == (names, [], [])
     assert values(target) == values(tmp_path / "source")
     assert LogDirectory.open(str(target), read_only=True).settings_of("orders") == {"segment.bytes": "4096"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({"retention.ms": "1000", "segment.bytes": "4096"}, 1),
+        ({"retention.ms": "-1"}, None),
+        ({"cleanup.policy": "compact"}, None),
+        ({}, None),  # of the broker, whose defaults are unknown
+        ({"retention.ms": "1000", "local.retention.ms": "later"}, None),
+    ],
+)
+def test_a_topic_of_a_broker_has_the_settings_of_its_metadata_log_and_expires_by_them(
+    source: LogDirectory, store: ObjectStore, tmp_path: Path, settings: dict[str, str], kept: int | None
+) -> None:
+    append(source.log(ORDERS), 40)
+    source.configure("orders", {"segment.bytes": None})
+    source.close()
+    metadata = MetadataDirectory(tmp_path / "source")
+    own = [metadata_records.setting(metadata_records.TOPIC, "orders", *each) for each in settings.items()]
+    metadata.append([*metadata_records.topics(orders=[1]), *own])
+    with contextlib.closing(LogDirectory.open(source.path, read_only=True)) as directory:
+        archived(directory, store)
+        legal = directory.explicit_settings_of("orders")
+    before = newest(store).segments
+    assert newest(store).settings == legal and settings.items() - legal.items() <= {("local.retention.ms", "later")}
+    now = 1_900_000_000_000
+    assert expire(store, keep_states_ms=DAY_MS, now_ms=now).failed == {}
+    assert len(newest(store).segments) == (kept or len(before)) and len(before) > 1
+    target = restored(store, tmp_path / "target")
+    with contextlib.closing(LogDirectory.open(str(target), read_only=True)) as directory:
+        assert directory.settings_of("orders") == legal
+
+
+def test_settings_that_a_broker_changes_during_an_archive_are_in_the_next_state(
+    source: LogDirectory, store: ObjectStore, tmp_path: Path
+) -> None:
+    append(source.log(ORDERS), 1)
+    source.close()
+    metadata = MetadataDirectory(tmp_path / "source")
+    metadata.append(metadata_records.topics(orders=[1]))
+    clock = FakeClock()
+    with contextlib.closing(LogDirectory.open(source.path, read_only=True, clock=clock)) as directory:
+        archiver = Archiver(directory, store)
+        assert archiver.run().published == 1
+        metadata.append([metadata_records.setting(metadata_records.TOPIC, "orders", "retention.ms", "77")])
+        clock.advance(2000)
+        assert archiver.run().published == 1
+        archiver.close()
+    assert newest(store).settings == {"segment.bytes": "4096", "retention.ms": "77"}
 
 
 @pytest.mark.promise(
