@@ -27,6 +27,7 @@ from offsetfs.client.metadata import TopicInfo
 from offsetfs.mirror import timing, topics
 from offsetfs.mirror.options import MirrorOptions
 from offsetfs.mirror.topics import CLEANUP_POLICY, SettingChanges
+from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import id_text
 from offsetfs.runtime.threads import in_thread
@@ -105,11 +106,17 @@ class SettingsMirror:
 
         ClientError that may pass.
         """
-        if not found:
-            return {}, {}
-        names = {each.name for each in found}
+        settings, refused = dict[str, dict[str, str]](), dict[str, str]()
+        for request in topics.settings_requests(sorted({each.name for each in found})):
+            some, others = await self._answered(request)
+            settings |= some
+            refused |= others
+        return settings, refused
+
+    async def _answered(self, request: m.DescribeConfigsRequest) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+        names = {each.resource_name for each in request.resources}
         try:
-            response = await self._client.request(topics.settings_request(names))
+            response = await self._client.request(request)
         except ClientError as error:
             if error.is_retriable:
                 raise

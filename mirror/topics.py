@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from offsetfs.client.metadata import ClusterMetadata, TopicInfo
@@ -20,6 +20,9 @@ CLEANUP_POLICY = "cleanup.policy"
 
 NAMES_SHOWN = 10
 """How many topics or partitions a message names."""
+
+DESCRIBED_MAX = 500
+"""Topics in one request for settings."""
 
 SettingChanges = Mapping[str, str | None]
 """Settings of a topic with new values; None: it is removed, so that the default applies."""
@@ -67,10 +70,11 @@ def patterns_without_topic(names: Collection[str], options: MirrorOptions) -> li
     return [each.pattern for each in given if not any(each.fullmatch(name) for name in names)]
 
 
-def settings_request(topics: Iterable[str]) -> m.DescribeConfigsRequest:
-    """Return the request for all settings of topics."""
+def settings_requests(topics: Iterable[str]) -> Iterator[m.DescribeConfigsRequest]:
+    """Yield requests for all settings of topics. A broker may bound the size of a response."""
     resources = [m.DescribeConfigsResource(TOPIC_RESOURCE, each, None) for each in topics]
-    return m.DescribeConfigsRequest(resources)
+    for start in range(0, len(resources), DESCRIBED_MAX):
+        yield m.DescribeConfigsRequest(resources[start : start + DESCRIBED_MAX])
 
 
 def own_settings(result: Any) -> dict[str, str]:

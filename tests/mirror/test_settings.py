@@ -12,6 +12,7 @@ from findings import findings_of
 from keyed_logs import Keyed, keyed
 from running_broker import Running
 
+from offsetfs.broker.topics.configs import SETTINGS_MAX
 from offsetfs.client.cluster import ClusterClient
 from offsetfs.mirror import timing, topics
 from offsetfs.mirror.mirror import Mirror
@@ -20,6 +21,7 @@ from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.runtime.name_patterns import NamePattern
 from offsetfs.storage import LogDirectory, TopicPartition
+from offsetfs.storage.settings import TOPIC_SETTING_NAMES
 
 pytestmark = pytest.mark.unit
 
@@ -170,6 +172,31 @@ async def test_a_retention_that_is_given_counts_for_topics_that_are_here_already
     source.configure("orders", {"retention.ms": "1000"})
     assert await mirrored(running, directory) == []  # without the option it stays as it is
     assert directory.config_of("orders").retention_ms == 86_400_000
+
+
+async def test_settings_of_many_topics_are_asked_for_in_several_requests(
+    running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker may bound a response: `serve` does at 100,000 settings."""
+    asked = list[list[str]]()
+
+    def note(request: Any, _response: Any) -> None:
+        if isinstance(request, m.DescribeConfigsRequest):
+            asked.append([each.resource_name for each in request.resources])
+
+    monkeypatch.setattr(topics, "DESCRIBED_MAX", 1)
+    change_responses(monkeypatch, note)
+    for name in ("orders", "users"):
+        source.configure(name, BEFORE)
+    assert await mirrored(running, directory) == []
+    assert asked == [["orders"], ["users"]]
+    assert all(directory.config_of(name).segment_bytes == 5000 for name in ("orders", "users"))
+
+
+def test_a_request_for_settings_stays_below_the_limit_of_serve() -> None:
+    sizes = [len(each.resources) for each in topics.settings_requests(f"t{number}" for number in range(2501))]
+    assert max(sizes) * len(TOPIC_SETTING_NAMES) < SETTINGS_MAX / 2
+    assert sum(sizes) == 2501 and list(topics.settings_requests([])) == []
 
 
 # --- without DESCRIBE_CONFIGS -----------------------------------------------------------------------------------------
