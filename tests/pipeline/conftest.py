@@ -42,12 +42,13 @@ def faults(bucket: S3Faults, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Faul
 
 
 @pytest.fixture(scope="session")
-def spark(s3_port: int) -> Iterator[Any]:
-    """A session of this machine with two tasks at a time."""
+def spark(s3_port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A session of this machine with two tasks at a time. What a killed run leaves in its catalog is in no checkout."""
     from offsetfs.pipeline.session import session
 
     jars = ",".join(str(path) for path in sorted(JARS.glob("*.jar")))
     conf = {"spark.sql.shuffle.partitions": "2", "spark.ui.showConsoleProgress": "false", "spark.jars": jars}
+    conf["spark.sql.warehouse.dir"] = str(tmp_path_factory.mktemp("warehouse"))
     with mock.patch.dict(os.environ, S3Server(s3_port).environment()):  # workers inherit it from the JVM
         begun = session("local[2]", conf)
     begun.sparkContext.setLogLevel("OFF")
