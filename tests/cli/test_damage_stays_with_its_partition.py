@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from left_mounts import unmount
+from own_machine import OFFSETFS
 from planted_logs import batch
 
 from offsetfs.cli import run
@@ -253,4 +254,4 @@ def test_a_mount_names_a_partition_that_cannot_be_recovered_and_serves_the_other
 
 
 def offsetfs_process(*arguments: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["offsetfs", *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([*OFFSETFS, *arguments], capture_output=True, text=True, timeout=240, check=False)

@@ -31,7 +31,7 @@ class Mounted:
             unmount(self.path, UMOUNT)
         assert self.process.stderr is not None
         self.lines += self.process.stderr.readlines()
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=240)
 
     def errors(self) -> str:
         return (self.path / ".offsetfs" / "errors").read_text()

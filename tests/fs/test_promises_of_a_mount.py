@@ -5,7 +5,6 @@ import errno
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from own_machine import OFFSETFS
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
@@ -22,11 +22,16 @@ pytestmark = pytest.mark.mount
 
 Mount = Callable[..., Any]
 NEVER = "linger-ms=60000"
+SECONDS_MAX = 240
+"""So long takes only what hangs, also on a busy machine."""
+
 SYNCS = re.compile(r"fsync\(\d+<([^>]*)>")
 
 
 def sh(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["bash", "-c", command], cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        ["bash", "-c", command], cwd=cwd, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+    )
 
 
 def values_on_disk(log: Path, partition: str = "orders-0") -> list[bytes | None]:
@@ -40,8 +45,8 @@ def bytes_in(partition: Path) -> int:
 
 
 def soon(condition: Callable[[], object]) -> bool:
-    """Whether the condition comes true within ten seconds; for what the daemon does by itself."""
-    deadline = time.monotonic() + 10
+    """Whether the condition comes true; for what the daemon does by itself."""
+    deadline = time.monotonic() + SECONDS_MAX
     while not condition():
         if time.monotonic() > deadline:
             return False
@@ -125,7 +130,7 @@ def traced(mount: Mount, log: Path, tmp_path: Path, options: str) -> tuple[Any, 
 
 def end_trace(mounted: Any) -> None:
     mounted.strace.send_signal(signal.SIGINT)
-    mounted.strace.communicate(timeout=30)
+    mounted.strace.communicate(timeout=SECONDS_MAX)
 
 
 @pytest.mark.promise("Records are on disk when `fsync` or a write with `O_SYNC` has returned.")
@@ -155,12 +160,12 @@ def test_the_end_of_the_mount_drains_everything(mount: Mount, log: Path, way: st
     mounted = with_partition(mount, log, f"{NEVER},flush-ms=off")
     assert sh("seq 1000 >> orders-0/append", mounted.path).returncode == 0
     if way == "umount":
-        assert subprocess.run(["offsetfs", "umount", mounted.path], check=False).returncode == 0
+        assert subprocess.run([*OFFSETFS, "umount", mounted.path], check=False).returncode == 0
     else:
         append = os.open(mounted.path / "orders-0" / "append", os.O_WRONLY | os.O_APPEND)
         os.write(append, b"accepted\n")
         os.kill(mounted.process.pid, getattr(signal, way))
-        assert mounted.process.wait(timeout=30) == 0
+        assert mounted.process.wait(timeout=SECONDS_MAX) == 0
         with contextlib.suppress(OSError):
             os.close(append)
     expected = [b"%d" % n for n in range(1, 1001)] + ([] if way == "umount" else [b"accepted"])
@@ -244,7 +249,7 @@ def test_a_mount_that_starts_on_a_full_disk_reads_at_once_and_writes_when_there_
     assert "ENOSPC recovery orders-0: " in mounted.errors()
     assert (
         "1 partition not recovered"
-        in subprocess.run(["offsetfs", "status", mounted.path], capture_output=True, text=True, check=True).stdout
+        in subprocess.run([*OFFSETFS, "status", mounted.path], capture_output=True, text=True, check=True).stdout
     )
     refused = sh("echo no space >> orders-0/append", mounted.path)
     assert refused.returncode == 1 and "No space left on device" in refused.stderr
@@ -256,7 +261,7 @@ def test_a_mount_that_starts_on_a_full_disk_reads_at_once_and_writes_when_there_
     assert sh("cat orders-0/latest", mounted.path).stdout == "space again"
     assert (
         "not recovered"
-        not in subprocess.run(["offsetfs", "status", mounted.path], capture_output=True, text=True, check=True).stdout
+        not in subprocess.run([*OFFSETFS, "status", mounted.path], capture_output=True, text=True, check=True).stdout
     )
     info = json.loads((mounted.path / "orders-0" / "info").read_text())
     assert not info["read_only"] and len(info["damage"]) == bool(tail)
@@ -334,7 +339,7 @@ def test_kill_9_under_load_leaves_an_exact_prefix(mount: Mount, log: Path, after
     )
     assert soon(lambda: bytes_in(log / "orders-0") >= after_kib << 10)
     kill_9(mounted)
-    assert writer.wait(timeout=30) != 0
+    assert writer.wait(timeout=SECONDS_MAX) != 0
     in_the_file = values_on_disk(log)
     again = mount(log)
     values = (again.path / "orders-0" / "values").read_bytes().split()
@@ -377,9 +382,9 @@ def test_a_flipped_bit_is_an_error_for_its_batch_alone(mount: Mount, golden_copy
 def test_a_second_mount_is_refused_with_the_pid_of_the_first(mount: Mount, log: Path, tmp_path: Path) -> None:
     mounted = with_partition(mount, log)
     (tmp_path / "other").mkdir()
-    result = subprocess.run(["offsetfs", "mount", log, tmp_path / "other"], capture_output=True, text=True, check=False)
+    result = subprocess.run([*OFFSETFS, "mount", log, tmp_path / "other"], capture_output=True, text=True, check=False)
     assert result.returncode == 32 and str(mounted.process.pid) in result.stderr
-    assert shutil.which("offsetfs") and not os.path.ismount(tmp_path / "other")
+    assert not os.path.ismount(tmp_path / "other")
 
 
 @pytest.mark.parametrize(
