@@ -29,6 +29,7 @@ from types import MappingProxyType
 
 from offsetfs.storage import checkpoint, files, lock
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, META_PROPERTIES, SECURITY_FILE, CleanShutdown
+from offsetfs.storage.cluster.metadata_log import METADATA_DIRECTORY
 from offsetfs.storage.directory.directory_listing import check_log_directory
 from offsetfs.storage.directory.inherited_settings import setting_layers
 from offsetfs.storage.errors import InvalidCheckpoint, InvalidName, StorageError, UnknownPartition
@@ -151,7 +152,8 @@ class Verification:
             found = files.names(self._file(name))
         except OSError:
             return True
-        return not found or any(belongs_to_partition(each) for each in found)
+        # After its format a controller has a snapshot there, and no log.
+        return name == METADATA_DIRECTORY or not found or any(belongs_to_partition(each) for each in found)
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         try:

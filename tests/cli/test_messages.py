@@ -338,14 +338,14 @@ def test_standard_output_that_is_full_or_closed_is_no_traceback(log: Path, argum
     assert (closed.returncode, closed.stderr) == (0, "")
 
 
-def test_a_closed_pipe_is_an_error_of_the_system_for_every_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_pipe_ends_every_command_as_its_signal_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """click 8.5 ended the process with 1, which says that the call was wrong."""
 
     def write(**options: object) -> None:
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
     monkeypatch.setattr(importlib.import_module("offsetfs.cli.commands.status").command, "callback", write)
-    assert run(["status"]) == exit_codes.SYSTEM
+    assert run(["status"]) == exit_codes.OUTPUT_CLOSED
 
 
 @pytest.mark.long

@@ -421,7 +421,8 @@ async def test_a_time_that_no_new_batch_can_have_ends_its_partition_with_the_off
 ) -> None:
     early = source.create_partition(TopicPartition("early", 0))
     batch = bytearray(keyed(0, Keyed(0, b"k", b"v", -1), last_delta=3))
-    batch[27:43] = (-5).to_bytes(8, "big", signed=True) * 2  # base and largest time
+    batch[27:35] = (-5).to_bytes(8, "big", signed=True)  # the base time
+    batch[35:43] = (-1).to_bytes(8, "big", signed=True)  # the largest one, as brokers write it
     seal_checksum(batch)
     early.append_replicated(batch)
     failed, whole = (await restored(running, source)).partitions
