@@ -88,7 +88,7 @@ class SharedSync:
     @property
     def is_dirty(self) -> bool:
         """Whether appended records are not on disk, and a sync is still possible."""
-        return self._is_behind and self._log.failure is None
+        return self._is_behind and self._log.failure is None and not self._log.is_gone
 
     @property
     def _is_behind(self) -> bool:
