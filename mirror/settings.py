@@ -24,6 +24,7 @@ import trio
 from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.errors import ClientError, KafkaError, error_name
 from offsetfs.client.metadata import TopicInfo
+from offsetfs.client.topic_settings import settings_requests
 from offsetfs.mirror import timing, topics
 from offsetfs.mirror.options import MirrorOptions
 from offsetfs.mirror.topics import CLEANUP_POLICY, SettingChanges
@@ -107,7 +108,7 @@ class SettingsMirror:
         ClientError that may pass.
         """
         settings, refused = dict[str, dict[str, str]](), dict[str, str]()
-        for request in topics.settings_requests(sorted({each.name for each in found})):
+        for request in settings_requests(sorted({each.name for each in found})):
             some, others = await self._answered(request)
             settings |= some
             refused |= others

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from offsetfs.client.metadata import ClusterMetadata, TopicInfo
 from offsetfs.mirror.options import MirrorOptions
-from offsetfs.protocol import messages as m
 from offsetfs.storage import INTERNAL_TOPICS, LogConfig
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.settings import TOPIC_SETTING_NAMES
 
-TOPIC_RESOURCE = 2
 _DYNAMIC_TOPIC_CONFIG = 1
 _NO_SOURCE = -1
 
@@ -20,9 +18,6 @@ CLEANUP_POLICY = "cleanup.policy"
 
 NAMES_SHOWN = 10
 """How many topics or partitions a message names."""
-
-DESCRIBED_MAX = 500
-"""Topics in one request for settings."""
 
 SettingChanges = Mapping[str, str | None]
 """Settings of a topic with new values; None: it is removed, so that the default applies."""
@@ -68,13 +63,6 @@ def patterns_without_topic(names: Collection[str], options: MirrorOptions) -> li
     """Return the patterns that match none of the names, without that for all topics and names of Kafka's own topics."""
     given = [each for each in options.topics if each.pattern not in (_ALL, *INTERNAL_TOPICS)]
     return [each.pattern for each in given if not any(each.fullmatch(name) for name in names)]
-
-
-def settings_requests(topics: Iterable[str]) -> Iterator[m.DescribeConfigsRequest]:
-    """Yield requests for all settings of topics. A broker may bound the size of a response."""
-    resources = [m.DescribeConfigsResource(TOPIC_RESOURCE, each, None) for each in topics]
-    for start in range(0, len(resources), DESCRIBED_MAX):
-        yield m.DescribeConfigsRequest(resources[start : start + DESCRIBED_MAX])
 
 
 def own_settings(result: Any) -> dict[str, str]:

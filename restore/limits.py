@@ -6,13 +6,14 @@ For `--dry-run`, which reads all records for it. Follows Kafka's LogValidator an
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.retries import repeated
+from offsetfs.client.topic_settings import settings_requests
 from offsetfs.protocol import messages as m
-from offsetfs.restore.topic_plan import TOPIC_RESOURCE, TopicPlan
+from offsetfs.restore.topic_plan import TopicPlan
 from offsetfs.storage import TopicPartition, read_batch
 from offsetfs.storage.records import ProducedBatch
 
@@ -55,10 +56,13 @@ async def limits_of(client: ClusterClient, plans: Sequence[TopicPlan]) -> dict[s
     Where the user may not see the settings, no limit is known.
     """
     existing = [each.name for each in plans if each.exists]
-    known = await _described(client, TOPIC_RESOURCE, existing, tuple(_OF_BROKERS)) if existing else {}
+    known = dict[str, dict[str, str]]()
+    for request in settings_requests(existing, tuple(_OF_BROKERS)):
+        known |= await _described(client, request)
     metadata = await client.metadata([each.name for each in plans])
     node = str(min(metadata.brokers, default=0))
-    brokers = await _described(client, _BROKER_RESOURCE, [node], tuple(_OF_BROKERS.values()))
+    resource = m.DescribeConfigsResource(_BROKER_RESOURCE, node, list(_OF_BROKERS.values()))
+    brokers = await _described(client, m.DescribeConfigsRequest([resource]), int(node))
     defaults = {name: brokers.get(node, {}).get(of_broker, "") for name, of_broker in _OF_BROKERS.items()}
     return {
         each.name: _limits(known.get(each.name, {}) if each.exists else {**defaults, **each.settings}) for each in plans
@@ -66,13 +70,9 @@ async def limits_of(client: ClusterClient, plans: Sequence[TopicPlan]) -> dict[s
 
 
 async def _described(
-    client: ClusterClient, kind: int, names: Iterable[str], settings: Sequence[str]
+    client: ClusterClient, request: m.DescribeConfigsRequest, node: int | None = None
 ) -> dict[str, dict[str, str]]:
-    resources = [m.DescribeConfigsResource(kind, each, list(settings)) for each in names]
-    node = int(resources[0].resource_name) if kind == _BROKER_RESOURCE else None
-
     async def ask() -> dict[str, dict[str, str]]:
-        request = m.DescribeConfigsRequest(resources)
         response = await (client.request(request) if node is None else client.request(request, node=node))
         return {
             each.resource_name: {one.name: one.value or "" for one in each.configs}

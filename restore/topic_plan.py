@@ -11,6 +11,7 @@ from offsetfs.client.cluster import ClusterClient, NodeKind
 from offsetfs.client.errors import ClientError, KafkaError, check_code, error_name
 from offsetfs.client.metadata import ClusterMetadata, TopicInfo
 from offsetfs.client.retries import repeated
+from offsetfs.client.topic_settings import TOPIC_RESOURCE, settings_requests
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.runtime.name_patterns import NamePattern
@@ -26,7 +27,6 @@ DELETION_BY_NAME_VERSION = 5
 _WHOLE_NAME = r"(?<![\w.-])%s(?![\w-]|\.\w)"
 _LATEST, _EARLIEST = -1, -2
 _CONSUMER = -1
-TOPIC_RESOURCE = 2
 _TIMESTAMP_TYPE = "message.timestamp.type"
 
 
@@ -110,12 +110,13 @@ async def _check_times(client: ClusterClient, plans: Sequence[TopicPlan]) -> Non
 
     Where the user may not see the settings, nothing is checked.
     """
-    if not plans:
-        return
-    resources = [m.DescribeConfigsResource(TOPIC_RESOURCE, each.name, [_TIMESTAMP_TYPE]) for each in plans]
+    for request in settings_requests([each.name for each in plans], [_TIMESTAMP_TYPE]):
+        await _check_times_of(client, request)
 
+
+async def _check_times_of(client: ClusterClient, request: m.DescribeConfigsRequest) -> None:
     async def ask() -> list[Any]:
-        response = await client.request(m.DescribeConfigsRequest(resources))
+        response = await client.request(request)
         found = [each for each in response.results if each.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED]
         for each in found:
             check_code(each.error_code, f"{each.resource_name}: {each.error_message or 'its settings are not known'}")

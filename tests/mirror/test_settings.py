@@ -13,6 +13,7 @@ from keyed_logs import Keyed, keyed
 from running_broker import Running
 
 from offsetfs.broker.topics.configs import SETTINGS_MAX
+from offsetfs.client import topic_settings
 from offsetfs.client.cluster import ClusterClient
 from offsetfs.mirror import timing, topics
 from offsetfs.mirror.mirror import Mirror
@@ -184,7 +185,7 @@ async def test_settings_of_many_topics_are_asked_for_in_several_requests(
         if isinstance(request, m.DescribeConfigsRequest):
             asked.append([each.resource_name for each in request.resources])
 
-    monkeypatch.setattr(topics, "DESCRIBED_MAX", 1)
+    monkeypatch.setattr(topic_settings, "DESCRIBED_MAX", 1)
     change_responses(monkeypatch, note)
     for name in ("orders", "users"):
         source.configure(name, BEFORE)
@@ -194,9 +195,10 @@ async def test_settings_of_many_topics_are_asked_for_in_several_requests(
 
 
 def test_a_request_for_settings_stays_below_the_limit_of_serve() -> None:
-    sizes = [len(each.resources) for each in topics.settings_requests(f"t{number}" for number in range(2501))]
+    requests = topic_settings.settings_requests(f"t{number}" for number in range(2501))
+    sizes = [len(each.resources) for each in requests]
     assert max(sizes) * len(TOPIC_SETTING_NAMES) < SETTINGS_MAX / 2
-    assert sum(sizes) == 2501 and list(topics.settings_requests([])) == []
+    assert sum(sizes) == 2501 and list(topic_settings.settings_requests([])) == []
 
 
 # --- without DESCRIBE_CONFIGS -----------------------------------------------------------------------------------------

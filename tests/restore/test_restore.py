@@ -17,9 +17,11 @@ from metadata_records import MetadataDirectory
 from replicated_logs import TIME, add, add_transaction
 from running_broker import Running
 
+from offsetfs.client import topic_settings
 from offsetfs.client.cluster import ClusterClient
 from offsetfs.client.errors import KafkaError
 from offsetfs.client.properties import ClientProperties
+from offsetfs.client.topic_settings import TOPIC_RESOURCE
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.error_codes import ErrorCode
 from offsetfs.protocol.message import ProtocolMessage
@@ -173,6 +175,27 @@ async def test_a_topic_that_would_replace_the_times_is_refused(
     cluster.configure("orders", {"message.timestamp.type": "CreateTime"})
     await restored(running, source, into_existing=True)
     assert [time for *_, time in shown(cluster.log(ORDERS))][-1] == TIME + 22
+
+
+async def test_settings_of_many_topics_are_asked_for_in_several_requests(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker may bound a response: `serve` does at 100,000 settings."""
+    asked = list[list[str]]()
+
+    def note(request: Any, _response: Any) -> None:
+        if isinstance(request, m.DescribeConfigsRequest) and request.resources[0].resource_type == TOPIC_RESOURCE:
+            asked.append([each.resource_name for each in request.resources])
+
+    monkeypatch.setattr(topic_settings, "DESCRIBED_MAX", 1)
+    change_responses(monkeypatch, note)
+    add(source.create_partition(TopicPartition("users", 0)), 0, b"u")
+    for name in ("orders", "users"):
+        cluster.create_partition(TopicPartition(name, 0), {"max.message.bytes": "100"})
+    said = list[str]()
+    result = await restored(running, source, said, dry_run=True, into_existing=True)
+    assert asked == 2 * [["orders"], ["users"]]  # for the times, and for the limits
+    assert [name for name in ("orders", "users") if any(name in each for each in result.problems)] == ["orders"]
 
 
 @pytest.mark.promise("Consumers of a restored group continue with the first record that they had not committed.")
