@@ -24,6 +24,10 @@ from offsetfs.storage import Batch, Log
 XATTR_PREFIX = b"user.kafka."
 XATTR_BYTES_MAX = 65536  # the kernel's limit
 
+LISTED_XATTR_BYTES_MAX = 3 << 10
+"""Of the names and values that are listed. Copies take over what is listed, and ext4 stores about 4,000 bytes of
+attributes for a file, of which entries and padding take up to 500."""
+
 HANDED_OVER_BYTES_MAX = 64 << 10
 """Values up to this size are passed to the kernel at open, which saves a read request. Readers of larger values often
 need only the beginning."""
@@ -142,10 +146,9 @@ class RecordFiles:
         return value
 
     async def xattrs(self, number: int) -> list[bytes]:
-        """Return the names of those that can be read: `cp -a` and others stop at one that cannot."""
+        """Return the names of those that another file system can store: a copy fails at one that it cannot."""
         content = await self.content(number)
-        values = ((name, describe(content)) for name, describe in _XATTRS.items())
-        return [XATTR_PREFIX + name for name, value in values if value is not None and len(value) <= XATTR_BYTES_MAX]
+        return _listed({name: value for name, describe in _XATTRS.items() if (value := describe(content)) is not None})
 
     async def content(self, number: int) -> RecordContent:
         """Return the record of an inode number; ENOENT if it was removed and is not open."""
@@ -174,6 +177,18 @@ class RecordHandle:
         self.users -= 1
         if not self.users:
             del self._open[self._number]
+
+
+def _listed(values: dict[bytes, bytes]) -> list[bytes]:
+    """Return the names to list: first those of bounded values, then `key` and `headers` as long as they fit."""
+    listed = set[bytes]()
+    free_bytes = LISTED_XATTR_BYTES_MAX
+    for name in sorted(values, key=_UNBOUNDED_XATTRS.__contains__):
+        size_bytes = len(XATTR_PREFIX) + len(name) + len(values[name])
+        if size_bytes <= free_bytes:
+            listed.add(name)
+            free_bytes -= size_bytes
+    return [XATTR_PREFIX + name for name in values if name in listed]
 
 
 def _inflated_batch_at(log: Log, offset: int, *, nowait: bool) -> Batch | None:
@@ -220,3 +235,5 @@ _XATTRS: dict[bytes, Callable[[RecordContent], bytes | None]] = {
     b"control": _number(lambda content: content.header.is_control),
     b"leader-epoch": _number(lambda content: content.header.leader_epoch),
 }
+
+_UNBOUNDED_XATTRS = (b"key", b"headers")

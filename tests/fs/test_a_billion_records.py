@@ -49,7 +49,9 @@ def billion(tmp_path: Path) -> Path:
 
 def work_bytes(pid: int) -> int:
     """Return the bytes that a process has read, and those of the pages that it has touched for the first time."""
-    read = next(int(line.split()[1]) for line in Path(f"/proc/{pid}/io").read_text().splitlines() if line.startswith("rchar"))
+    read = next(
+        int(line.split()[1]) for line in Path(f"/proc/{pid}/io").read_text().splitlines() if line.startswith("rchar")
+    )
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return read + (int(fields[7]) + int(fields[9])) * os.sysconf("SC_PAGE_SIZE")
 

@@ -19,6 +19,7 @@ from trio.testing import MockClock
 
 from offsetfs.fs.files import growing_file as views
 from offsetfs.fs.files import line_index_building as map_making
+from offsetfs.fs.files.records import LISTED_XATTR_BYTES_MAX
 from offsetfs.fs.mounting.directories import PartitionDirectory
 from offsetfs.fs.mounting.operations import Operations
 from offsetfs.fs.naming.tree_table import Kind
@@ -304,19 +305,59 @@ async def test_an_inode_that_was_never_given_is_an_error_and_nothing_breaks(worl
         assert await errno_of(answer) in ("ESTALE", "ENOTDIR", "EINVAL", "ENOENT")
 
 
-async def test_attributes_are_listed_only_if_they_can_be_read(world: World) -> None:
+async def test_attributes_are_listed_only_if_other_file_systems_can_store_them(world: World) -> None:
+    key, headers = b"user.kafka.key", b"user.kafka.headers"
+    cases = (
+        (b"k" * 2000, b"v" * 100, {key, headers}),
+        (b"k" * 2000, b"v" * 2000, {key}),
+        (b"k" * 4000, b"v" * 2000, {headers}),
+        (b"k" * 65536, b"v" * 65000, set[bytes]()),
+    )
+    wide = TopicPartition("wide", 0)
+    world.directory.create_partition(wide)
+    for offset, (record_key, header, expected) in enumerate(cases):
+        builder = BatchBuilder(1 << 20)
+        assert builder.append(record_key, b"value", (("name", header),), 1_000)
+        world.directory.log(wide).append(builder.seal())
+        inode = (await world.look("wide-0", str(offset))).st_ino
+        names = await world.operations.listxattr(inode, CTX)
+        assert {key, headers} & set(names) == expected, offset
+        assert len(names) == 12 + len(expected)
+        values = [await world.operations.getxattr(inode, name, CTX) for name in names]
+        assert sum(map(len, (*names, *values))) <= LISTED_XATTR_BYTES_MAX
+        assert await world.operations.getxattr(inode, key, CTX) == record_key
+        assert await world.operations.getxattr(inode, headers, CTX) == b"name: %s\n" % header
+
+
+async def test_the_names_and_values_that_are_listed_have_3072_bytes(world: World) -> None:
+    wide = TopicPartition("wide", 0)
+    world.directory.create_partition(wide)
+
+    async def listed(offset: int, key_bytes: int) -> tuple[bool, int]:
+        builder = BatchBuilder(1 << 20)
+        assert builder.append(b"k" * key_bytes, b"value", (), 1_000)
+        world.directory.log(wide).append(builder.seal())
+        inode = (await world.look("wide-0", str(offset))).st_ino
+        names = await world.operations.listxattr(inode, CTX)
+        values = [await world.operations.getxattr(inode, name, CTX) for name in names]
+        return b"user.kafka.key" in names, sum(map(len, (*names, *values)))
+
+    _, size_bytes = await listed(0, 1)
+    fitting = 1 + LISTED_XATTR_BYTES_MAX - size_bytes
+    assert await listed(1, fitting) == (True, LISTED_XATTR_BYTES_MAX)
+    assert (await listed(2, fitting + 1))[0] is False
+
+
+async def test_an_attribute_above_the_limit_of_the_kernel_is_e2big_and_not_listed(world: World) -> None:
     builder = BatchBuilder(1 << 20)
-    assert builder.append(b"k" * 65536, b"fits", (), 1_000)
-    assert builder.append(b"k" * 65537, b"does not", (("name", b"v" * 70_000),), 1_000)
+    assert builder.append(b"k" * 65537, b"value", (("name", b"v" * 70_000),), 1_000)
     wide = TopicPartition("wide", 0)
     world.directory.create_partition(wide)
     world.directory.log(wide).append(builder.seal())
-    for offset, has_key in (("0", True), ("1", False)):
-        inode = (await world.look("wide-0", offset)).st_ino
-        names = await world.operations.listxattr(inode, CTX)
-        assert (b"user.kafka.key" in names, b"user.kafka.headers" in names) == (has_key, False)
-        assert all([await world.operations.getxattr(inode, name, CTX) is not None for name in names])
-    assert await errno_of(world.operations.getxattr(inode, b"user.kafka.key", CTX)) == "E2BIG"
+    inode = (await world.look("wide-0", "0")).st_ino
+    assert not {b"user.kafka.key", b"user.kafka.headers"} & set(await world.operations.listxattr(inode, CTX))
+    for name in (b"user.kafka.key", b"user.kafka.headers"):
+        assert await errno_of(world.operations.getxattr(inode, name, CTX)) == "E2BIG"
 
 
 # --- what breaks ---------------------------------------------------------------------------------------------------

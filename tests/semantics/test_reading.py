@@ -47,6 +47,15 @@ RECORDS = [
         "14\nk1\n1795266380000\n4\nnone\nsource: web\n",
     ),
     Said(
+        "Key and headers are listed only while all listed attributes have at most 3 KiB; "
+        "up to 64 KiB they can be read by name.",
+        "mkdir wide-0; for bytes in 2000 4000 60000; do key=$(head -c $bytes /dev/zero | tr '\\0' k); "
+        """printf '{"key":"%s","headers":[{"key":"h","value":"x"}]}\\n' $key > wide-0/append.ndjson; done; """
+        "for n in 0 1 2; do getfattr -d wide-0/$n | grep -c 'kafka.key\\|kafka.headers'; "
+        "getfattr --only-values -n user.kafka.key wide-0/$n | wc -c; done; rmdir wide-0",
+        "2\n2000\n1\n4000\n1\n60000\n",
+    ),
+    Said(
         "`<offset>.key`, `<offset>.headers` and `<offset>.json` are its other parts; they open by "
         "name and are not listed.",
         "cat orders-0/4.key; echo; cat orders-0/4.headers; jq -c '[.key,.value,.headers]' orders-0/4.json; "
