@@ -1,4 +1,4 @@
-"""Each test that a page of the documentation names exists."""
+"""Each test that a page or a data file of the documentation names exists, and each row of these files is complete."""
 
 import re
 from pathlib import Path
@@ -8,16 +8,37 @@ import pytest
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[1]
+EVIDENCE = ROOT / "docs" / "evidence"
 
 
-def test_the_tests_that_the_pages_name_exist() -> None:
+def rows(name: str) -> list[list[str]]:
+    """Return the fields of each row of a data file, without those of its header."""
+    return [line.split("\t") for line in (EVIDENCE / name).read_text().splitlines()[1:]]
+
+
+def named(page: Path) -> set[str]:
+    text = page.read_text()
+    if page.suffix == ".tsv":
+        return set(re.findall(r"(?<![\w/])(test_\w+)(?!\w|\.py)", text))
+    return set(re.findall(r"`(test_\w+)`", text))
+
+
+def test_the_tests_that_the_documentation_names_exist() -> None:
     defined = {
         name
         for pattern in ("test_*.py", "*_contract.py")
         for file in (ROOT / "tests").rglob(pattern)
         for name in re.findall(r"^ *(?:async )?def (test_\w+)\(", file.read_text(), re.MULTILINE)
     }
-    pages = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
-    named = {(page.name, name) for page in pages for name in re.findall(r"`(test_\w+)`", page.read_text())}
-    missing = sorted(f"{page}: {name}" for page, name in named if name not in defined)
-    assert len(named) > 500 and missing == []
+    pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.tsv"), *ROOT.glob("*.md")]
+    missing = sorted(f"{page.name}: {name}" for page in pages for name in named(page) - defined)
+    assert missing == []
+
+
+def test_each_bug_has_a_date_a_description_a_finder_and_a_test() -> None:
+    wrong = [
+        row
+        for row in rows("track-record.tsv")
+        if len(row) != 4 or not all(row) or not re.fullmatch(r"\d{4}-\d\d-\d\d", row[0])
+    ]
+    assert wrong == []
