@@ -1,7 +1,7 @@
 """A broker in a thread of the caller's process: the implementation of `offsetfs.serve`.
 
 The thread has an event loop of its own. Signals stay with the main thread, and the caller may run any event loop. A
-process for each broker would import this package again, which takes longer than a test (decision 49).
+process for each broker would import this package again, which takes longer than a test.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class ScanDirectories:
 
     def _holder(self, partition: TopicPartition) -> LogDirectory:
         holders = self._holders.get(partition, self._directories[:1])
-        # A move between disks that was interrupted leaves two copies; their offsets may differ (decision 24).
+        # A move between disks that was interrupted leaves two copies; their offsets may differ.
         if len(holders) > 1:
             raise OptionError(
                 f"{partition} is in {holders[0].path} and in {holders[1].path}:"

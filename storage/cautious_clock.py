@@ -41,7 +41,7 @@ class CautiousClock:
         with self._lock:
             reported, seconds = self._clock.now_ms(), self._clock.monotonic()
             # The monotonic clock does not count a suspend and cannot be set, so a step of the time of day shows as a
-            # difference (decision 7).
+            # difference.
             expected = self._trusted[0] + int((seconds - self._trusted[1]) * 1000)
             if reported - expected > JUMP_MS and not self._has_stood(seconds):
                 return expected

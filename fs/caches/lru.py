@@ -1,6 +1,6 @@
 """An LRU cache that is bounded by bytes. For the event loop only.
 
-`OrderedDict` moves and evicts in C; cachetools made the read of a record 12 % slower (decision 42).
+`OrderedDict` moves and evicts in C; cachetools made the read of a record 12 % slower.
 """
 
 from __future__ import annotations

@@ -63,8 +63,7 @@ class RecordFiles:
         # Checked again after the wait: a name that is returned now stays in the kernel's cache for a second.
         if offset < partition.log.log_start_offset:
             return None  # deleted during the wait
-        # A write to `start` waits until the kernel has dropped this name: FUSE has no answer that takes a name back
-        # (decision 10).
+        # A write to `start` waits until the kernel has dropped this name: FUSE has no answer that takes a name back.
         partition.named_at = trio.current_time()
         return inode, content
 
@@ -91,8 +90,7 @@ class RecordFiles:
 
     def _attributes(self, inode: int, content: RecordContent) -> EntryAttributes:
         return self._mount.attributes.file(
-            # Size and content never change, so the kernel may keep them; the name may disappear, so it expires
-            # (decision 10).
+            # Size and content never change, so the kernel may keep them; the name may disappear, so it expires.
             inode,
             len(content.value),
             content.mtime_ns,

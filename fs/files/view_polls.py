@@ -5,8 +5,6 @@ read. So a file is readable
 
 * while it is longer than the furthest byte that was read, so at once after each growth;
 * otherwise five times a second. A reader at the end finds the end; one that has moved back reads on.
-
-docs/internals/decisions/0017-poll-on-growing-files.md has the alternatives.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ class ViewPolls:
     def _is_readable(self, read_to: int) -> bool:
         now = trio.current_time()
         # FUSE's POLL has no read position, and lseek(2) never reaches the daemon: without the timer, a reader that went
-        # back would sleep forever (decision 17).
+        # back would sleep forever.
         if read_to >= self._view.size and now < self._next_readable_s:
             return False
         # Shorter than the interval of the notifications: the poll that follows one must find the file readable.

@@ -4,7 +4,7 @@
 
 The limit bounds speed, not the number of partitions: at the limit the engine closes files that it can open again
 (`storage.files.reclaim_with`). The reserve is held from the beginning and released when the mount ends, so that writing
-accepted records to the disk never fails for lack of descriptors (decision 27).
+accepted records to the disk never fails for lack of descriptors.
 """
 
 from __future__ import annotations

@@ -101,8 +101,7 @@ class LogDirectory:
         """Called when the directory is closed, before its logs, to close objects that use the logs."""
         self._damage_subscribers: list[OnDamage] = []
         self._change_subscribers: list[OnLogChange] = []
-        # One pool for all partitions, so that the limit of open files bounds speed and not the number of partitions
-        # (decision 27).
+        # One pool for all partitions, so that the limit of open files bounds speed and not the number of partitions.
         self._pool: FilePool[SegmentFiles] = FilePool(open_segments_max, finds_held=True)
         self._listing: tuple[int, list[TopicPartition]] = (-1, [])
         self._topic_ids: dict[TopicPartition, bytes] = {}
@@ -213,7 +212,7 @@ class LogDirectory:
             self._checkpoints.is_cleaned,
         )
         self._logs = LogTable(self._open_log, self._settings.apply, self._checkpoints.recovery_point)
-        # At EMFILE any open of this process may close idle files of this directory (decision 27).
+        # At EMFILE any open of this process may close idle files of this directory.
         files.reclaim_with(self.close_idle_files)
         self.is_brokers = self.metadata is not None or files.exists(self._file(META_PROPERTIES))
         """Whether a broker has used the directory: it has `meta.properties`, or a cluster's metadata log."""

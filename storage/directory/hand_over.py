@@ -85,8 +85,7 @@ def hand_over(
 def _hand_over(log: Log, broker: str, on_progress: OnProgress) -> HandOverResult:
     target = os.path.join(broker, str(log.partition))
     _check_ready(log, broker, target)
-    # Epochs above the leader's would be dropped by the broker, and consumers would detect a diverged log (decision 6,
-    # KIP-320).
+    # Epochs above the leader's would be dropped by the broker, and consumers would detect a diverged log (KIP-320).
     epoch = max([0, *(epoch for epoch, _ in checkpoint.read_epochs(os.path.join(target, LEADER_EPOCHS)))])
     names = _copy(log, target, epoch, on_progress)
     _put_in_place(target, names)

@@ -108,7 +108,7 @@ class InheritedSettings:
         if self._metadata is None or self._metadata.problem is not None or topic not in layers.cluster:
             return False
         own = {**layers.broker, **layers.cluster[topic]}
-        # Kafka's default of seven days must not delete a topic that the broker keeps forever (decisions 8 and 26).
+        # Kafka's default of seven days must not delete a topic that the broker keeps forever (decision 26).
         return self._is_broker_known or _RETENTION in own or own.get(_POLICY) == "compact"
 
     def is_tiered(self, topic: str) -> bool | None:

@@ -63,7 +63,7 @@ class LogDirectories:
                 try:
                     opened.append(open_directory(path))
                 # As a broker takes one directory offline (KIP-112). A locked directory is no such error: its writer may
-                # move partitions meanwhile (decision 24).
+                # move partitions meanwhile.
                 except (NotALogDirectory, OSError) as error:
                     failures[path] = error
             if not opened:
@@ -98,7 +98,7 @@ class LogDirectories:
         found = [directory for directory in self.directories if directory.has(partition)]
         if not found:
             raise UnknownPartition(f"no partition {partition}", path=self.path)
-        # Only the user knows which copy is complete. A broker refuses to start in this state (decision 24).
+        # Only the user knows which copy is complete. A broker refuses to start in this state.
         if len(found) > 1 and not self.read_only:
             raise DuplicatePartition(
                 f"{partition} is in {found[0].path} and in {found[1].path}; "

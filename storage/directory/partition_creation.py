@@ -76,7 +76,7 @@ def _fill(path: str, topic_id: bytes, is_stopped: Callable[[], bool]) -> None:
     files.make_directory(path)
     for suffix in (".log", ".index", ".timeindex"):
         files.create_file(os.path.join(path, segment_name(0, suffix))).close()
-    # Written here, because the first appends to 1,000 new partitions spent 1.5 s in syncs of this file (decision 31).
+    # Written here, because the first appends to 1,000 new partitions spent 1.5 s in syncs of this file.
     checkpoint.write_epochs(os.path.join(path, LEADER_EPOCHS), [(0, 0)], sync_name=False)
     checkpoint.write_topic_id(os.path.join(path, PARTITION_METADATA), topic_id, sync_name=False)
     files.sync_directory(path)

@@ -29,8 +29,7 @@ def keep(segment: Segment, position: int, *, sync_name: bool = True) -> str | No
     """
     with files.opened(segment.log_path) as log:
         name = name_for(segment.directory, segment.base_offset, log, position, segment.size)
-        # Zeros are preallocated space, not records: a recovery of a preallocated log would keep a gigabyte of them
-        # (decision 28).
+        # Zeros are preallocated space, not records: a recovery of a preallocated log would keep a gigabyte of them.
         if name is None:
             return None
         target = os.path.join(segment.directory, name)

@@ -543,8 +543,7 @@ class Log:
     def _roll(self) -> Segment:
         """Seal the active segment and create one at the end of the log. On a full disk the log is unchanged."""
         old = self._state.segments.active
-        # The zeros must be gone from disk before the next segment exists: recovery checks only the last segments
-        # (decision 28).
+        # The zeros must be gone from disk before the next segment exists: recovery checks only the last segments.
         if old.is_preallocated:
             with self.fail_on_error():
                 old.trim()
@@ -614,7 +613,7 @@ class Log:
                 self._dirty, self._names_dirty = [each for each in self._dirty if each not in dirty], False
                 self._unsynced.begin(sealed_only=sealed_only)
                 # Blocks beyond the end are free space that other programs need; they were used for at most one interval
-                # of syncs (decision 22).
+                # of syncs.
                 active.release_preallocation()
             try:
                 for segment in dirty:

@@ -192,7 +192,7 @@ class LogReader:
                 return
             except OSError as error:
                 # A replaced segment is looked for in a new listing for a second: a swap renames file by file, and a
-                # segment is missing in between (decision 35).
+                # segment is missing in between.
                 if not retry.again(error, segments, offset):
                     reason = "the partition was deleted or created again while it was read"
                     self._lose(UnknownPartition(reason, path=log.path))

@@ -43,7 +43,7 @@ def hash_key(key: Buffer, seed: bytes) -> int:
     if len(seed) != 16:
         raise ValueError(f"a seed of {len(seed)} bytes")
     # A keyed hash, because a client that chooses its keys could otherwise make two keys collide, and one of them would
-    # be found under the other until the index is rebuilt (decision 9 has the same reason).
+    # be found under the other until the index is rebuilt.
     return int.from_bytes(hashlib.blake2b(key, digest_size=8, key=seed).digest(), "big", signed=True)
 
 

@@ -32,7 +32,7 @@ class OffsetMap:
     """A bounded map from keys to offsets: 24 bytes per key, whatever the size of the keys.
 
     A key is represented by 128 bits of keyed hash. The hash key is random for each map, so that an attacker cannot
-    construct collisions (docs/internals/decisions/0009-keyed-hash-of-keys-in-compaction.md).
+    construct collisions, which would remove records of other keys, as is possible with Kafka's MD5.
     """
 
     def __init__(self, bytes_max: int, load_factor: float = 0.9, *, hash_key: bytes | None = None) -> None:

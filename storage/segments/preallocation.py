@@ -39,7 +39,7 @@ class Preallocation:
     def reserve(self, file: File, position: int, size: int) -> None:
         """Allocate blocks for `size` bytes at `position`, the end of the file, and more, if enough was appended."""
         # Never more than was appended since the last sync: `du` overstates a log by at most what it received in a
-        # second (decision 22).
+        # second.
         step = min(self._appended, STEP_BYTES_MAX)
         self._appended += size
         end = position + size

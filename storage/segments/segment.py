@@ -438,8 +438,7 @@ class Segment:
         if self.size or not self.config.preallocate:
             return
         with contextlib.suppress(OSError):
-            # A sparse file, as FileRecords makes it on Linux; a file system that refuses only loses the advantage
-            # (decision 28).
+            # A sparse file, as FileRecords makes it on Linux; a file system that refuses only loses the advantage.
             log.truncate(min(self.config.segment_bytes, LOG_BYTES_MAX))
             self._is_preallocated = True
 

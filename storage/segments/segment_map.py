@@ -2,7 +2,7 @@
 
 Readers take a snapshot and keep it as long as they need. A writer that rolls or removes segments publishes a new one.
 (Kafka's LogSegments uses a concurrent skip list.) A segment lives as long as it is referenced. Two lists and `bisect`,
-because look-ups in a SortedDict take longer: docs/internals/decisions/0038.
+because look-ups in a SortedDict take longer, and the first one builds an index without a lock.
 """
 
 from __future__ import annotations
