@@ -1,7 +1,7 @@
 """Known mistakes, as small changes of our own code, each with the test that is there to catch it.
 
 A change is text of one file that is replaced by other text; the text must be there, and once. docs/evidence/mutants.md
-shows the same table, in words.
+counts them by subject.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""docs/evidence/conformance.md is true: every call of its table is made on every path that it names, for writing and
+"""docs/evidence/conformance.tsv is true: every call of its rows is made on every path of its columns, for writing and
 read only.
 
-The page is the table of cases. What is called is in `system_calls`; both must name the same calls.
+The page docs/evidence/conformance.md has the paths of each column. What is called is in `system_calls`, which must name the
+same calls as the data file.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from system_calls import CALLS, outcome
 pytestmark = pytest.mark.mount
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "evidence" / "conformance.md").read_text()
+EVIDENCE = ROOT / "docs" / "evidence"
+PAGE = (EVIDENCE / "conformance.md").read_text()
+HEADER, *ROWS = [line.split("\t") for line in (EVIDENCE / "conformance.tsv").read_text().splitlines()]
 TOPIC = "keyed"
 """What the golden log has for the `orders` of the page."""
 
@@ -32,14 +35,10 @@ DAMAGED = "codec-none-0"
 MODES = {"rw": "delete-records", "ro": "ro"}
 
 
-def cells(line: str) -> list[str]:
-    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-
-
-ROWS = [cells(line) for line in PAGE.splitlines() if line.startswith("|")]
-COLUMNS = {row[0].strip("*"): re.findall(r"`([^`]+)`", row[1]) for row in ROWS if row[0].startswith("**")}
-HEADER = next(row for row in ROWS if row[0] == "call")
-TABLE = {row[0]: dict(zip(HEADER[1:], row[1:], strict=True)) for row in ROWS if row[0].startswith("`")}
+COLUMNS = {
+    name: re.findall(r"`([^`]+)`", paths) for name, paths in re.findall(r"^\| \*\*(.+)\*\* \| (.+) \|$", PAGE, re.M)
+}
+TABLE = {row[0]: dict(zip(HEADER[1:], row[1:], strict=True)) for row in ROWS}
 PATHS = [(path, column) for column, paths in COLUMNS.items() for path in paths]
 
 
