@@ -31,6 +31,7 @@ from pyfuse3 import (
 )
 
 from offsetfs.fs.appends.accumulator import Accumulators
+from offsetfs.fs.appends.append_file import APPEND_FILES
 from offsetfs.fs.companion import MountCompanion
 from offsetfs.fs.mount_context import mount_context
 from offsetfs.fs.mounting.line_index_upkeep import LineIndexUpkeep
@@ -63,6 +64,7 @@ _log = logging.getLogger(__name__)
 
 _WITH_XATTRS = frozenset(kind for kind in Kind if kind.spec.has_xattrs)
 _WRITABLE = frozenset(kind for kind in Kind if kind.spec.is_writable)
+_APPENDS = frozenset({*APPEND_FILES, Kind.TOPIC_APPEND})
 
 NAME_BYTES_MAX = 255
 """Of one name, as in other file systems. The kernel would hand on four times as much."""
@@ -182,18 +184,25 @@ class Operations(pyfuse3.Operations):
         self, inode: int, attr: EntryAttributes, fields: SetattrFields, fh: int | None, ctx: RequestContext
     ) -> EntryAttributes:
         kind, partition, number = unpack(inode)
-        if kind not in _WRITABLE or not fields.update_size:
+        # A copy sets times, mode and owner after the content. If that failed, the records would be stored already, and
+        # stored again when the copy is tried again.
+        if kind not in _WRITABLE or not (fields.update_size or kind in _APPENDS):
             raise self.mount.refusals.error()
         node = cast(WritableFile, await self._nodes.node(kind, partition))
         node.check_writable(number)
+        if fields.update_size:
+            self._resize(fh, attr.st_size)
+        return await node.attributes(number)
+
+    def _resize(self, fh: int | None, size: int) -> None:
+        """Set the length of a writable file; EINVAL if that is not possible."""
         handle = None if fh is None else self._handles.get(fh)
         if is_placed_sink(handle):
-            handle.resize(attr.st_size)
+            handle.resize(size)
         # `> append` truncates to 0, which has no meaning for lines and is accepted; any other size would claim an
         # effect, except of an open file that has it.
-        elif attr.st_size != 0:
+        elif size != 0:
             raise FUSEError(errno.EINVAL)
-        return await node.attributes(number)
 
     @guarded
     async def readlink(self, inode: int, ctx: RequestContext) -> bytes:
@@ -250,6 +259,16 @@ class Operations(pyfuse3.Operations):
         if kind not in _WITH_XATTRS:
             return []
         return await (await self._nodes.tree(partition)).with_xattrs[kind].xattrs(number)
+
+    @guarded
+    async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
+        """Refuse the request: attributes are read only.
+
+        `cp -p` sets the mode as an access control list, and calls chmod only if those are not supported.
+        """
+        if unpack(inode)[0] in _APPENDS and not name.startswith(b"user."):
+            raise FUSEError(errno.EOPNOTSUPP)
+        raise self.mount.refusals.error()
 
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
         """Count FORGET. Not guarded: the request has no reply, and no error occurs."""
@@ -453,4 +472,4 @@ class Operations(pyfuse3.Operations):
         """Refuse the request: files cannot be created, linked or renamed so, and attributes are read only."""
         raise self.mount.refusals.error()
 
-    mknod = symlink = link = rename = setxattr = removexattr = _refuse
+    mknod = symlink = link = rename = removexattr = _refuse

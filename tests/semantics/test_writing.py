@@ -97,6 +97,22 @@ LINES = [
         "2\n4\n6\n8\none\ntwo\n",
     ),
     Said(
+        "`cp -p`, `cp -a`, `rsync -a --inplace` and Python's `shutil.copy2` onto `append` succeed; "
+        "mode, owner and times of `append` do not change.",
+        "echo one > $s/lines; touch -d @1000000000 $s/lines; chmod 751 $s/lines; "
+        "before=$(stat -c '%a %u %g' $p/append); "
+        "cp -p $s/lines $p/append && cp -a $s/lines $p/append && rsync -a --inplace $s/lines $p/append && "
+        """python3 -c "import shutil; shutil.copy2('$s/lines', '$p/append')" && cat $p/values; """
+        '[ "$before" = "$(stat -c \'%a %u %g\' $p/append)" ] && [ $(stat -c %Y $p/append) != 1000000000 ] && echo same',
+        "one\none\none\none\nsame\n",
+    ),
+    Said(
+        "`install` and `rsync` without `--inplace` replace a file, and are refused before a line is stored.",
+        "echo one > $s/lines; install $s/lines $p/append 2>&1 | grep -o 'cannot remove'; "
+        "rsync -a $s/lines $p/append 2>&1 | grep -o mkstemp; cat $p/next",
+        "cannot remove\nmkstemp\n0\n",
+    ),
+    Said(
         "A record longer than `max.message.bytes` is refused during the write with “Message too long”.",
         "head -c 1100000 /dev/zero | tr '\\0' x | cat 2>&1 > $p/append | grep -o 'Message too long'; cat $p/next",
         "Message too long\n0\n",
