@@ -109,7 +109,7 @@ def test_a_round_whose_memory_did_not_stay_is_not_comparable(monkeypatch: pytest
 def test_a_row_with_less_than_three_comparable_rounds_reports_it() -> None:
     measured = replace(result(ROW, 1000, FIGURES), comparable=2)
     assert "Only 2 of 3 rounds are comparable" in report.spoken(measured)
-    assert "**Only 2 of 3 rounds are comparable**" in report.section([(measured, MACHINE)])
+    assert "**Only 2 of 3 rounds are comparable**" in report.section({"a subject": [(measured, MACHINE)]})
     for enough in (3, None):
         assert "comparable" not in report.spoken(replace(measured, comparable=enough))
 
@@ -131,13 +131,14 @@ def test_with_no_round_but_the_first_it_counts() -> None:
 def test_a_run_of_one_row_leaves_the_others_on_the_page(tmp_path: Path) -> None:
     (tmp_path / "performance.md").write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
     other = result(ROW, 7, FIGURES)
-    report.save(tmp_path, {"other": (other, MACHINE), "gone": (other, MACHINE)}, ["other", "gone", "example"])
-    report.save(tmp_path, {"example": (result(ROW, 1000, FIGURES), MACHINE)}, ["other", "example"])
+    report.save(tmp_path, {"other": (other, MACHINE), "gone": (other, MACHINE)}, {"one": ["other", "gone", "example"]})
+    report.save(tmp_path, {"example": (result(ROW, 1000, FIGURES), MACHINE)}, {"one": ["other"], "two": ["example"]})
     page = (tmp_path / "performance.md").read_text()
     assert page.startswith("before\n") and page.endswith("after\n") and "old" not in page
-    assert "[^example]: 7 lines. " in page and "[^example]: 1 000 lines. ours <&>: 2 s (1–4)" in page
-    assert "| `example`[^example] | An example: `true` | by itself | 2 s (1–4)" in page
-    assert "| to slow | **3×** as fast (2–4) | ≥ 2× | met |" in page
+    assert page.index("### one") < page.index("### two") < page.index(f"\n1. {MACHINE.hardware}\n")
+    first = "|[example](performance/example.svg)|An example: `true`|2 s (1–4), 0.0005 M/s, 0.05 MB/s; 1,000 lines|||"
+    assert f"{first}≤ 3 s met|2026-11-21, machine 1|\n" in page
+    assert "||||slow|**3×** as fast (2–4)|≥ 2× met||" in page
     assert list(json.loads((tmp_path / "performance" / "figures.json").read_text())) == ["other", "example"]
 
 

@@ -38,10 +38,14 @@ class Machine:
         if self.second_touch:
             first, second = (f"{rate / 1e9:.1f} GB/s" for rate in (self.first_touch, self.second_touch))
             touched = f"; first touch of memory {first}, second {second}"
+        return f"{self.date}, {self.commit}: {self.hardware}; load at the start {self.load:.1f}{touched}"
+
+    @property
+    def hardware(self) -> str:
+        """Processor, memory, kernel and versions, without date, commit and load."""
         return (
-            f"{self.date}, {self.commit}: {self.cores} cores ({self.processor}), {self.memory_gib} GiB, "
-            f"Linux {self.kernel}, Python {self.python}, pyfuse3 {self.pyfuse3}; load at the start {self.load:.1f}"
-            f"{touched}"
+            f"{self.cores} cores ({self.processor}), {self.memory_gib} GiB, Linux {self.kernel}, Python {self.python}, "
+            f"pyfuse3 {self.pyfuse3}"
         )
 
 

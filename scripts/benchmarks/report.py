@@ -1,7 +1,7 @@
-"""Results as a table for the terminal and for docs/evidence/performance.md, as charts, and as JSON.
+"""Results as tables for the terminal and for docs/evidence/performance.md, as charts, and as JSON.
 
 docs/evidence/performance/figures.json holds the figures of the last full run of every row, each with its machine; the
-table and the charts are made from it, so that a run of one row leaves the others as they were.
+tables and the charts are made from it, so that a run of one row leaves the others as they were.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ BEGIN, END = "<!-- figures: made by scripts/bench -->", "<!-- end of figures -->
 Measured = tuple[Result, Machine]
 
 
-def save(folder: Path, measured: Mapping[str, Measured], order: Iterable[str]) -> None:
-    """Put results among those in `folder`, and make page and charts again; rows that are not in `order` go."""
+def save(folder: Path, measured: Mapping[str, Measured], subjects: Mapping[str, Iterable[str]]) -> None:
+    """Merge results into those in `folder`, and write page and charts; rows that are not in `subjects` are removed."""
     figures = folder / "performance" / "figures.json"
     figures.parent.mkdir(exist_ok=True)
-    known = _load(figures.read_text()) if figures.exists() else {}
-    merged = {row: {**known, **measured}[row] for row in order if row in known or row in measured}
-    figures.write_text(dump(merged))
-    for row, (result, _) in merged.items():
+    known = {**(_load(figures.read_text()) if figures.exists() else {}), **measured}
+    merged = {title: {row: known[row] for row in rows if row in known} for title, rows in subjects.items()}
+    by_row = {row: each for rows in merged.values() for row, each in rows.items()}
+    figures.write_text(dump(by_row))
+    for row, (result, _) in by_row.items():
         (figures.parent / f"{row}.svg").write_text(chart.svg(result))
     page = folder / "performance.md"
-    page.write_text(replaced(page.read_text(), section(merged.values())))
+    page.write_text(replaced(page.read_text(), section({title: rows.values() for title, rows in merged.items()})))
 
 
 def dump(measured: Mapping[str, Measured]) -> str:
@@ -64,38 +65,36 @@ def replaced(page: str, content: str) -> str:
     return f"{before}{BEGIN}\n\n{content}\n{END}{after}"
 
 
-def section(measured: Iterable[Measured]) -> str:
-    """Return the table of ratios, the figures of each row as its footnote, with their machine, and the charts."""
-    measured = list(measured)
-    return "\n".join(
-        [
-            "| row | what is measured | | ratio: median (smallest–largest) | goal | |",
-            "|---|---|---|---|---|---|",
-            *(line for result, _ in measured for line in _lines(result)),
-            "",
-            *(_footnote(result, machine) for result, machine in measured),
-            "",
-            *(f"![{result.row}](performance/{result.row}.svg)" for result, _ in measured),
-            "",
-        ]
-    )
+def section(subjects: Mapping[str, Iterable[Measured]]) -> str:
+    """Return a table for each subject, and the machines on which the rows were measured."""
+    tables = {title: list(measured) for title, measured in subjects.items()}
+    hardware = list(dict.fromkeys(machine.hardware for measured in tables.values() for _, machine in measured))
+    lines = []
+    for title, measured in tables.items():
+        if measured:
+            lines += [f"### {title}", "", "| row | what is measured | offsetfs | beside | ratio | goal | measured |"]
+            lines += ["|---|---|---|---|---|---|---|"]
+        for result, machine in measured:
+            lines += _lines(result, f"{machine.date}, machine {hardware.index(machine.hardware) + 1}")
+        lines += [""] * bool(measured)
+    machines = [f"{number}. {each}" for number, each in enumerate(hardware, 1)]
+    return "\n".join([*lines, "### Machines", "", *machines, ""])
 
 
-def _lines(result: Result) -> list[str]:
-    """One line for a limit, and one for each peer; the first of them says what is measured."""
-    lines = [(f"to {peer.name}", ratio_text(peer), peer.goal, _verdict(peer.is_met)) for peer in result.peers]
+def _lines(result: Result, run: str) -> list[str]:
+    """Return a line for the figure by itself, or beside the first peer, and a line for each further peer."""
+    peers = [(peer.name, ratio_text(peer), _judged_on_page(peer.goal, peer.is_met)) for peer in result.peers]
     if result.is_met is not None:
-        lines.insert(0, ("by itself", figure_text(result, result.figures), result.goal, _verdict(result.is_met)))
-    names = [(f"`{result.row}`[^{result.row}]", result.what), *[("", "")] * (len(lines) - 1)]
-    return [f"| {' | '.join((*name, *line))} |" for name, line in zip(names, lines, strict=True)]
+        peers.insert(0, ("", "", _judged_on_page(result.goal, result.is_met)))
+    doubt = f"<br>{doubtful(result).strip()}" if doubtful(result) else ""
+    chart_link = f"[{result.row}](performance/{result.row}.svg)"
+    figure = f"{figure_text(result, result.figures)}; {result.count:,} {result.of}"
+    first = _cells(chart_link, result.what + doubt, figure, *peers[0], run)
+    return [first, *(_cells("", "", "", *peer, "") for peer in peers[1:])]
 
 
-def _footnote(result: Result, machine: Machine) -> str:
-    """Return what the ratios are made of: figures, which mean something on that machine at that hour only."""
-    every = [(result.ours, result.figures), *((peer.name, peer.figures) for peer in result.peers)]
-    figures = "; ".join(f"{name}: {figure_text(result, figures)}" for name, figures in every)
-    count = f"{result.count:,}".replace(",", " ")
-    return f"[^{result.row}]: {count} {result.of}. {figures}. {doubtful(result)}{machine}."
+def _cells(*texts: str) -> str:
+    return f"|{'|'.join(text.replace('|', '&#124;') for text in texts)}|"
 
 
 def doubtful(result: Result) -> str:
@@ -105,8 +104,8 @@ def doubtful(result: Result) -> str:
     return f"**Only {result.comparable} of {len(result.figures)} rounds are comparable**: memory did not stay ready. "
 
 
-def _verdict(is_met: bool | None) -> str:
-    return {None: "", True: "met", False: "**not met**"}[is_met]
+def _judged_on_page(goal: str, is_met: bool | None) -> str:
+    return "" if is_met is None else f"{goal} {'met' if is_met else '**not met**'}"
 
 
 def ratio_text(peer: Compared) -> str:

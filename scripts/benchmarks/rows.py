@@ -18,23 +18,25 @@ import surface
 import table_rows
 import upkeep
 
-MODULES = (
-    lines_in.ROWS,
-    lines_out.ROWS,
-    single.ROWS,
-    upkeep.ROWS,
-    surface.ROWS,
-    crowds.ROWS,
-    mounts.ROWS,
-    served_logs.ROWS,
-    served_tls.ROWS,
-    served_logins.ROWS,
-    mirrors.ROWS,
-    table_rows.ROWS,
-    object_storage.ROWS,
-    pipelines.ROWS,
-    queries.ROWS,
-)
-"""The rows of each module."""
+SUBJECTS = {
+    "Lines and records into a log": lines_in.ROWS,
+    "Whole partitions out of a log": lines_out.ROWS,
+    "Single records and look-ups": single.ROWS,
+    "Compaction, recovery, verify, dump": upkeep.ROWS,
+    "Waiting, ranges, JSON": surface.ROWS,
+    "Many readers, writers and partitions": crowds.ROWS,
+    "Mounts and commands": mounts.ROWS,
+    "The broker": served_logs.ROWS,
+    "The broker over TLS": served_tls.ROWS,
+    "Logins": served_logins.ROWS,
+    "Mirrors": mirrors.ROWS,
+    "Tables": table_rows.ROWS,
+    "Archives": object_storage.ROWS,
+    "Spark": pipelines.ROWS,
+    "SQL": queries.ROWS,
+}
+"""The rows of each module, by the heading of their table on the page."""
+
+MODULES = tuple(SUBJECTS.values())
 
 ROWS = tuple(row for rows in MODULES for row in rows)

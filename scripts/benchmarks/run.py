@@ -23,7 +23,7 @@ import profiling
 import report
 from bench import Bench
 from measuring import Result, Row, measure
-from rows import ROWS
+from rows import ROWS, SUBJECTS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CACHE = ROOT / ".cache" / "bench"
@@ -153,7 +153,8 @@ def _run(
 
 def _keep(result: Result, here: machine.Machine, place: Path | None) -> None:
     if place is not None:
-        report.save(place, {result.row: (result, here)}, [row.name for row in ROWS])
+        subjects = {title: [row.name for row in rows] for title, rows in SUBJECTS.items()}
+        report.save(place, {result.row: (result, here)}, subjects)
 
 
 def _write_all(results: list[Result], here: machine.Machine) -> None:
