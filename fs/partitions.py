@@ -143,7 +143,7 @@ class MountedPartition:
         return pack(kind, self.number, number)
 
     def offset_inode(self, kind: Kind, offset: int) -> int:
-        """Return the inode number of a file that is named by an offset. OverflowError 10¹² records after the first."""
+        """Return the inode number of a file that is named by an offset. OSError EOVERFLOW 10¹² after the first."""
         return pack(kind, self.number, offset - self.anchor)
 
     def has_inode(self, offset: int) -> bool:

@@ -50,7 +50,7 @@ class CommitFiles:
     def number(self, group: bytes, partition: TopicPartition) -> int:
         low_bits = self._groups.partitions.of(partition)
         if low_bits >> _PARTITION_BITS:
-            raise OverflowError("commits of more than a million partitions")
+            raise OSError(errno.EOVERFLOW, "commits of more than a million partitions")
         return self._groups.groups.of(group) << _PARTITION_BITS | low_bits
 
     def group(self, number: int) -> bytes:

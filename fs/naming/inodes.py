@@ -15,6 +15,7 @@ The root is 1, as FUSE requires: `Kind.DIRECTORY` in partition 0.
 
 from __future__ import annotations
 
+import errno
 from typing import NamedTuple
 
 from offsetfs.fs.naming.tree_table import KIND_SHIFT, Kind
@@ -36,12 +37,12 @@ class Inode(NamedTuple):
 
 
 def pack(kind: int, partition: int = 0, number: int = 0) -> int:
-    """Return the inode number. OverflowError if a part is too large (a partition of over 10¹² records).
+    """Return the inode number. OSError EOVERFLOW if a part is too large (a record over 10¹² offsets after the first).
 
     `number` is 0 for a kind that exists once: its value contains the number.
     """
     if not (0 <= number <= NUMBER_MAX and 0 <= partition <= PARTITION_MAX):
-        raise OverflowError(f"no inode number for partition {partition}, number {number}")
+        raise OSError(errno.EOVERFLOW, f"no inode number for partition {partition}, number {number}")
     return kind | partition << NUMBER_BITS | number
 
 

@@ -41,7 +41,6 @@ ERRNO: dict[type[BaseException], int] = {
     # any other error of the engine
     errors.StorageError: errno.EIO,
     MemoryError: errno.ENOMEM,
-    OverflowError: errno.EOVERFLOW,  # an inode number that does not fit
 }
 
 _ANSWERS = frozenset(
@@ -85,6 +84,7 @@ _CURES = {
     errno.ENOMEM: "give the mount more memory, or lower buffer-bytes",
     errno.EMSGSIZE: "raise `max.message.bytes` of the topic, or split the record",
     errno.ESHUTDOWN: "write again after the next mount",
+    errno.EOVERFLOW: "`values`, `records.ndjson` and `range/` show records far behind the first",
     errno.ERANGE: "`start` and `next` of the partition have its range of offsets",
     errno.EINVAL: "the README of the mount describes what the file accepts",
 }

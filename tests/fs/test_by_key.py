@@ -14,13 +14,19 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from keyed_logs import Keyed, keyed
+from planted_logs import plant
 
 from offsetfs.fs.attributes import Attributes
 from offsetfs.fs.caches.mount_caches import RecordContent
 from offsetfs.fs.caches.open_indexes import OPEN_MAX, OpenIndexes
 from offsetfs.fs.files.by_key import KeyDirectory, LoggedKeyIndex
+from offsetfs.fs.mounting.in_process_tree import run
+from offsetfs.fs.mounting.path_tree import Tree
 from offsetfs.fs.naming.encoded_names import decoded, encoded
-from offsetfs.fs.options import own_cache_directory
+from offsetfs.fs.naming.inodes import NUMBER_MAX
+from offsetfs.fs.options import MountOptions, own_cache_directory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.records.format.batch import build, read_batch
 from offsetfs.storage.views.key_index import KeyIndex, KeyLocation
@@ -105,6 +111,22 @@ async def test_an_index_that_never_agrees_with_the_log_is_an_error_and_no_answer
     with pytest.raises(OSError, match="do not agree") as raised:
         await look_up(FakeIndex(PLAIN), {3: b"b"})
     assert raised.value.errno == errno.EIO
+
+
+@pytest.mark.parametrize("name", ["by-key/far", "by-key/far.json", f"{NUMBER_MAX + 1}", f"{NUMBER_MAX + 1}.json"])
+def test_a_record_too_far_above_the_first_is_an_error_with_a_remedy_and_no_traceback(tmp_path: Path, name: str) -> None:
+    far = keyed(NUMBER_MAX + 1, Keyed(0, b"far", b"value"), codec="zstd")
+    plant(tmp_path, {0: [keyed(0, Keyed(0, b"near", b"value"))], NUMBER_MAX + 1: [far]})
+
+    async def look(tree: Tree) -> None:
+        assert (await tree.find("orders-0/by-key/near")).size == 5
+        with pytest.raises(OSError, match="too large") as raised:
+            await tree.find(f"orders-0/{name}")
+        assert raised.value.errno == errno.EOVERFLOW
+        (line,) = tree.errors()
+        assert "`values`" in line and str(NUMBER_MAX + 1) in line
+
+    run(LogDirectory.open(str(tmp_path), read_only=True), MountOptions.parse(["ro"]), look)
 
 
 def test_of_many_indexes_those_used_last_stay_open() -> None:

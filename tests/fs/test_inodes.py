@@ -1,5 +1,7 @@
 """Inode numbers contain kind, partition and number."""
 
+import errno
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,8 +36,9 @@ def test_a_kind_that_exists_once_needs_no_number(kind: Kind, partition: int) -> 
     ("partition", "number"), [(0, NUMBER_MAX + 1), (PARTITION_MAX + 1, 0), (0, -1), (-1, 0)], ids=str
 )
 def test_a_part_that_is_too_large_is_refused_and_never_wraps(partition: int, number: int) -> None:
-    with pytest.raises(OverflowError):
+    with pytest.raises(OSError, match="no inode number") as raised:
         pack(Kind.RECORD, partition, number)
+    assert raised.value.errno == errno.EOVERFLOW
 
 
 def test_every_kind_fits() -> None:

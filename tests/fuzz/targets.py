@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
+import hostile_keys
 import hostile_records
 import hostile_reference
 from crc32c import crc32c
@@ -261,6 +262,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         "settings": hostile_records.settings,
         "values-map": hostile_records.values_map,
         "reference": hostile_reference.compare,
+        "by-key": hostile_keys.look_up,
     }.items()
 }
 
@@ -294,6 +296,9 @@ def seeds(name: str) -> Iterator[bytes]:
         )
     elif name == "values-map":
         yield hostile_records.view_map_of_golden()
+    elif name == "by-key":
+        yield from (bytes([options]) + hostile_keys.sound_log() for options in range(16))
+        yield from hostile_keys.hostile_logs(SEEDS_MAX)
     elif name == "settings":
         yield b'{"version": 0, "topics": {"orders": {"segment.bytes": "1000", "cleanup.policy": "compact,delete"}}}'
         yield b'{"version":0,"brokerEpoch":7}'
