@@ -27,9 +27,11 @@ INDEXES = (".index", ".timeindex", ".txnindex")
 _OF_A_SEGMENT = (".log", *INDEXES, ".snapshot", *MAP_SUFFIXES)
 _CUT = re.compile(r"\.cut-[0-9]+(-[0-9]+)?\Z")
 _METADATA_FILE = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint(\.deleted)?\Z|quorum-state\Z")
+_REMOVED_UNASKED = (".deleted", ".cleaned")
+"""No finding: a broker leaves the first if it stops within `file.delete.delay.ms`, the second if its cleaner fails. The
+next writer removes both, and no record is in them alone."""
+
 _UNFINISHED = {
-    ".deleted": "the next writer removes it",
-    ".cleaned": "unfinished output of a compaction; the next writer removes it",
     ".swap": "a compaction's output; the next writer puts it in its place",
     ".tmp": "a temporary file that was never put in place",
     ".handover": "of an interrupted `offsetfs hand-over`, which can be repeated",
@@ -77,7 +79,7 @@ class PartitionFiles:
             reporter.notice("cut", f"{counted(size, 'byte')} that recovery took from the log and kept")
         elif _METADATA_FILE.match(name):
             self.has_metadata_snapshot |= name.endswith(".checkpoint")
-        elif name not in _BESIDE:
+        elif name not in _BESIDE and not name.endswith(_REMOVED_UNASKED):
             under_way = next((meaning for ending, meaning in _UNFINISHED.items() if name.endswith(ending)), None)
             if under_way is None:
                 reporter.notice("foreign-file", "belongs to no partition and is ignored")

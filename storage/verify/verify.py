@@ -32,7 +32,7 @@ from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, META_PROPERTIES, SECURIT
 from offsetfs.storage.cluster.metadata_log import METADATA_DIRECTORY
 from offsetfs.storage.directory.directory_listing import check_log_directory
 from offsetfs.storage.directory.inherited_settings import setting_layers
-from offsetfs.storage.errors import InvalidCheckpoint, InvalidName, StorageError, UnknownPartition
+from offsetfs.storage.errors import InvalidCheckpoint, InvalidName, StorageError, UnknownPartition, counted
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.format.batch import PAYLOAD_BYTES_MAX
 from offsetfs.storage.recovery.log_loader import belongs_to_partition
@@ -50,7 +50,10 @@ _OFFSETS = {
     checkpoint.CLEANER_OFFSETS: "a broker compacts everything again",
 }
 _NAMED_MAX = 3
-_MOVED = re.compile(r"(.+)-(delete|future|stray)\Z")
+_DELETED = "-delete"
+"""The end of a partition's name after the deletion of its topic. No finding: the next start removes it."""
+
+_MOVED = re.compile(r"(.+)-(future|stray)\Z")
 
 OnProgress = Callable[[int, int], None]
 """Called with the log bytes read so far, and their total."""
@@ -188,12 +191,21 @@ class Verification:
             return
         for name in sorted(files.names(self.path)):
             self._check_name(name)
-        for name, known in offsets.items():
-            absent = [str(partition) for partition in sorted(known.keys() - set(self.partitions))]
+        self._check_absent(offsets)
+
+    def _check_absent(self, offsets: dict[str, dict[TopicPartition, int]]) -> None:
+        """Report partitions that checkpoints name and that are not here, each at the first checkpoint with it.
+
+        The cleaner checkpoint does not count: brokers leave deleted partitions in it until the next compaction.
+        """
+        known = set(self.partitions)
+        for name in (each for each in offsets if each != checkpoint.CLEANER_OFFSETS):
+            absent = sorted(offsets[name].keys() - known)
+            known.update(absent)
             if absent:
-                more = ", …" if len(absent) > _NAMED_MAX else ""
-                named = ", ".join(absent[:_NAMED_MAX]) + more
-                self._reporter(name).notice("unknown-partition", f"{len(absent)} that are not here: {named}")
+                named = ", ".join(map(str, absent[:_NAMED_MAX])) + ", …" * (len(absent) > _NAMED_MAX)
+                meaning = f"names {counted(len(absent), 'partition')} without a directory here: {named}"
+                self._reporter(name).notice("unknown-partition", meaning)
 
     def _check_name(self, name: str) -> None:
         if name.endswith(".tmp"):
@@ -202,6 +214,8 @@ class Verification:
             if parsed is not None:
                 meaning = "holds no file of a partition, though a broker takes its name for that of one"
                 self._reporter(name).notice("foreign-directory", meaning)
+            elif name.endswith(_DELETED):
+                return
             elif _MOVED.match(name):
                 self._reporter(name).notice("left-over", "a partition that a broker set aside; it settles it")
             elif name not in ("remote-log-index-cache", "lost+found"):
