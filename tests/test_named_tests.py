@@ -42,6 +42,8 @@ def test_each_bug_has_a_date_a_description_a_finder_and_a_test() -> None:
         if len(row) != 4 or not all(row) or not re.fullmatch(r"\d{4}-\d\d-\d\d", row[0])
     ]
     assert wrong == []
+    page = (EVIDENCE / "track-record.md").read_text()
+    assert not re.search(r"^\| 20", page, re.MULTILINE), "rows belong into track-record.tsv"
 
 
 def test_each_case_of_kafkas_tests_has_a_test_or_a_reason() -> None:
