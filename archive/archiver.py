@@ -70,6 +70,8 @@ class ArchiveRun:
     """The first offset in the source of each partition that it archives."""
     others: dict[TopicPartition, str] = field(default_factory=dict)
     """The partitions that another log directory archives, and its id. They are left as they are."""
+    only_remote: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    """The offsets [first, end) of a partition that are only in the remote storage of its broker, and in no archive."""
 
 
 class Archiver:
@@ -258,6 +260,8 @@ class Archiver:
                 run.published += not is_same and not is_counted
                 if lost is not None:
                     run.lost[partition] = lost
+                if manifest.only_remote is not None:
+                    run.only_remote[partition] = manifest.only_remote
             is_counted = is_counted or not is_same
             if is_complete:
                 return
@@ -316,11 +320,12 @@ class Archiver:
             segments = self._upload(partition, state, previous, sizes, until_s, checks_all=checks_all)
             is_complete = len(segments) == len(state.segments)
             first = segments[0].base_offset
+            log_start = previous.log_start if previous is not None and older else state.log_start_offset
             manifest = PartitionManifest(
                 partition=partition,
                 time_ms=self._clock.now_ms(),
                 topic_id=topic_id,
-                log_start=previous.log_start if previous is not None and older else state.log_start_offset,
+                log_start=log_start,
                 end=segments[-1].end,
                 segments=(*older, *segments),
                 leader_epochs=_epochs(log, previous if older else None, segments[-1].end),
@@ -328,6 +333,7 @@ class Archiver:
                 is_policy_known=_is_policy_known(self._directory.directory_of(partition), partition.topic),
                 block_bytes=sizes.block_bytes,
                 directory=directory,
+                only_remote=_only_remote(log, log_start),
             )
             return first, manifest, is_complete
 
@@ -382,7 +388,8 @@ class Archiver:
 def _is_same(previous: PartitionManifest, manifest: PartitionManifest) -> bool:
     def compared(each: PartitionManifest) -> tuple[object, ...]:
         settings = dict(each.settings), each.is_policy_known
-        return each.segments, each.log_start, each.end, each.leader_epochs, settings, each.topic_id
+        is_partial = each.only_remote is not None  # the range itself moves with the retention in remote storage
+        return each.segments, each.log_start, each.end, each.leader_epochs, settings, each.topic_id, is_partial
 
     return compared(previous) == compared(manifest) and previous.directory in ("", manifest.directory)
 
@@ -410,6 +417,12 @@ def _lost(previous: PartitionManifest, manifest: PartitionManifest, start: int) 
     """Return the offsets before `start` that the source deleted since the previous state, before they were archived."""
     archived = max((each.end for each in manifest.segments if _is_before(each, start)), default=previous.log_start)
     return (archived, start) if archived < start and previous.end <= start else None
+
+
+def _only_remote(log: Log, log_start: int) -> tuple[int, int] | None:
+    """Return the offsets before `log_start`, where the archive begins, that only remote storage has."""
+    start = log.remote_start_offset
+    return None if start is None or start >= log_start else (start, log_start)
 
 
 def _epochs(log: Log, previous: PartitionManifest | None, end: int) -> tuple[tuple[int, int], ...]:

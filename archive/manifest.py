@@ -4,6 +4,8 @@
     policy_known                        false: a broker knows the retention of the topic, and the directory does not
     directory                           the log directory that archives the partition; missing in early states
     log_start, end                      offsets [log_start, end) can be read
+    only_remote                         offsets [first, end) that the source had only in the remote storage of its
+                                        broker; missing if there were none
     leader_epochs                       [[epoch, start offset], …], as in leader-epoch-checkpoint
     segments                            rising, without overlap
         base_offset, end                offsets [base_offset, end) may be in it
@@ -122,6 +124,8 @@ class PartitionManifest:
     """The log directory that archives the partition (`storage.directory.log_directory_ids`); empty if not known."""
     is_policy_known: bool = True
     """Whether the settings include the retention of the topic. A broker's own defaults are in no log directory."""
+    only_remote: tuple[int, int] | None = None
+    """The offsets [first, end) before `log_start` that the source had only in the remote storage of its broker."""
 
     def objects(self) -> dict[str, int]:
         """Return the sizes of all objects that the state needs, by key."""
@@ -132,6 +136,8 @@ class PartitionManifest:
         known: dict[str, Any] = {"directory": self.directory} if self.directory else {}
         if not self.is_policy_known:
             known["policy_known"] = False
+        if self.only_remote is not None:
+            known["only_remote"] = list(self.only_remote)
         return {
             "kind": "partition",
             **known,
@@ -170,6 +176,7 @@ class PartitionManifest:
                 segments=tuple(_decoded_segment(each) for each in content["segments"]),
                 directory=_text(content.get("directory", "")),
                 is_policy_known=content.get("policy_known", True) is True,
+                only_remote=_decoded_range(content.get("only_remote")),
             )
             manifest._check()
             if partition is not None and manifest.partition != partition:
@@ -240,6 +247,13 @@ def _decoded_segment(content: Mapping[str, Any]) -> ArchivedSegment:
         side=side,
         source=SourceFile(*(_number(each, 2**64) for each in content["source"])),
     )
+
+
+def _decoded_range(content: Any) -> tuple[int, int] | None:
+    if content is None:
+        return None
+    first, end = content
+    return _number(first), _number(end)
 
 
 def _decoded_object(content: Any) -> ArchivedObject:

@@ -30,7 +30,7 @@ from offsetfs.archive import marker
 from offsetfs.archive.manifest import ArchivedObject, ArchivedSegment, PartitionManifest
 from offsetfs.archive.numbered_documents import Numbered, NumberedDocuments
 from offsetfs.archive.object_store import ObjectStore
-from offsetfs.storage import LogDirectory, TopicPartition, files
+from offsetfs.storage import LogDirectory, TopicPartition, files, remote_note
 from offsetfs.storage.directory import (
     CLEAN_SHUTDOWN,
     LEADER_EPOCHS,
@@ -265,9 +265,16 @@ class ArchiveRestore:
                 assert begun is not None
                 restored = begun.restored[name]
             self._finish(directory, manifest.partition, restored)
+            self._report_remote(manifest, restored)
             if time.monotonic() - saved_s > _CHECKPOINT_S:
                 directory.checkpoint()  # so that a restore which goes on after a kill recovers little
                 saved_s = time.monotonic()
+
+    def _report_remote(self, manifest: PartitionManifest, restored: _Restored) -> None:
+        """Report the records before those of the selection that the archive has never had."""
+        if manifest.only_remote is not None and restored.start <= manifest.log_start:
+            note = remote_note(*manifest.only_remote)
+            self._on_warning(f"{manifest.partition}: {note}; the restored log begins at offset {restored.start}")
 
     def _configure(self, directory: LogDirectory, topic: str, settings: Mapping[str, str]) -> None:
         for name, text in settings.items():

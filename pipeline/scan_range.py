@@ -6,13 +6,16 @@ offsets. A user who names offsets or times partition by partition names every pa
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from offsetfs.pipeline.log_directories import ScanDirectories
 from offsetfs.pipeline.read_options import EARLIEST, Bound, ByPartition, OptionError, ReadOptions, Selection
 from offsetfs.runtime.name_patterns import NamePattern
-from offsetfs.storage import INTERNAL_TOPICS, LogView, TopicPartition
+from offsetfs.storage import INTERNAL_TOPICS, Log, LogView, TopicPartition
+
+_log = logging.getLogger(__name__)
 
 
 class DataLoss(Exception):
@@ -103,7 +106,22 @@ def check_named(partitions: list[TopicPartition], bound: Bound, which: str) -> N
 
 
 def start_of(view: LogView, options: ReadOptions) -> int:
-    """Return the offset where reading the partition begins."""
+    """Return the offset where reading the partition begins.
+
+    Logs a warning if it is the first offset in the files, and older records are only in remote storage.
+    """
+    start = _start_of(view, options)
+    _warn_of_remote(view.log, start)
+    return start
+
+
+def _warn_of_remote(log: Log, start: int) -> None:
+    if log.remote_note is not None and start <= log.log_start_offset:
+        first = log.log_start_offset
+        _log.warning("offsetfs: %s: %s; reading begins at offset %d", log.partition, log.remote_note, first)
+
+
+def _start_of(view: LogView, options: ReadOptions) -> int:
     log, bound = view.log, options.start
     timestamp = _timestamp_of(view, bound)
     if timestamp is not None:

@@ -112,7 +112,8 @@ async def restore(
 ) -> RestoreResult:
     """Restore a log directory; RestoreRefused, ClientError, StorageError, OSError before anything has changed.
 
-    `on_omission`: called with a sentence for records of groups that cannot be read, and settings that are left out.
+    `on_omission`: called with a sentence for records of groups that cannot be read, records that are only in remote
+    storage, and settings that are left out.
     """
     plans = topics_of(directory, options.topics, options.settings)
     if not plans:
@@ -121,7 +122,7 @@ async def restore(
     groups = await trio.to_thread.run_sync(groups_of, directory, options.groups, frozenset(partitions), on_omission)
     plans = await compare(client, plans, into_existing=options.into_existing)
     await check_groups(client, groups)
-    sources = await trio.to_thread.run_sync(_sources, directory, partitions, options)
+    sources = await trio.to_thread.run_sync(_sources, directory, partitions, options, on_omission)
     total = await trio.to_thread.run_sync(lambda: sum(each.size_bytes() for each in sources.values()))
     plans, left_out = await without_refused_settings(client, plans, options.replication_factor)
     if left_out and options.strict_settings:
@@ -175,13 +176,18 @@ async def _problems(
 
 
 def _sources(
-    directory: LogDirectory, partitions: Sequence[TopicPartition], options: RestoreOptions
+    directory: LogDirectory,
+    partitions: Sequence[TopicPartition],
+    options: RestoreOptions,
+    on_omission: Callable[[str], None],
 ) -> dict[TopicPartition, PartitionSource]:
-    return {each: _source(directory.log(each), options) for each in partitions}
+    return {each: _source(directory.log(each), options, on_omission) for each in partitions}
 
 
-def _source(log: Log, options: RestoreOptions) -> PartitionSource:
+def _source(log: Log, options: RestoreOptions, on_omission: Callable[[str], None]) -> PartitionSource:
     start = _first_at(log, options.from_timestamp)
+    if log.remote_note is not None and (start is None or start <= log.log_start_offset):
+        on_omission(f"{log.partition}: {log.remote_note}; restored from offset {log.log_start_offset} on")
     return PartitionSource(log, start, _first_at(log, options.to_timestamp))
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from offsetfs.storage.partition.log import Log
     from offsetfs.storage.partition.log_reader import RAW, BatchSlice, LogReader
     from offsetfs.storage.partition.log_state import LogState
-    from offsetfs.storage.partition.log_values import Appended, Damage
+    from offsetfs.storage.partition.log_values import Appended, Damage, remote_note
     from offsetfs.storage.partition.unsynced import Unsynced
     from offsetfs.storage.records.format.batch import Batch, read_batch
     from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch, record_size, spread_json_lines
@@ -67,6 +67,7 @@ __all__ = [
     "flush_due",
     "read_batch",
     "record_size",
+    "remote_note",
     "spread_json_lines",
 ]
 
@@ -108,6 +109,7 @@ __getattr__ = lazy_names(
         "flush_due": "directory.flusher",
         "read_batch": "records.format.batch",
         "record_size": "records.format.batch_builder",
+        "remote_note": "partition.log_values",
         "spread_json_lines": "records.format.batch_builder",
     },
 )

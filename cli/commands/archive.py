@@ -18,6 +18,7 @@ from offsetfs.cli.arguments.object_stores import opened_store, store_options
 from offsetfs.cli.ending import until_signal
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.terminal.printable import printable
+from offsetfs.storage import remote_note
 from offsetfs.storage.errors import StorageError, counted, sentence
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ class _Runs:
             self._look_at_expiry(self._expiries, waits=False)
             self._expiries.begin(run)
             self._look_at_expiry(self._expiries, waits=not self._is_background)
-        self._show(failed | self._not_expired | _left_out(run))
+        self._show(_only_remote(run) | failed | self._not_expired | _left_out(run))
         return not failed
 
     def again(self, is_ending: threading.Event) -> bool:
@@ -280,6 +281,14 @@ def _left_out(run: ArchiveRun) -> dict[str, str]:
     named = [f"{partition} ({directory})" for partition, directory in sorted(run.others.items())]
     names = ", ".join(named[:_NAMED_MAX]) + (", …" if len(named) > _NAMED_MAX else "")
     return {"": f"left out {counted(len(named), 'partition')} that another log directory archives: {names}"}
+
+
+def _only_remote(run: ArchiveRun) -> dict[str, str]:
+    """Return what is said of the partitions that the archive lacks records of; they are no errors."""
+    return {
+        str(partition): f"{remote_note(first, end)}; the archive begins at offset {end}"
+        for partition, (first, end) in run.only_remote.items()
+    }
 
 
 def _report(run: ArchiveRun) -> None:

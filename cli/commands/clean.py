@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import click
@@ -96,6 +97,15 @@ def _report_untouched(directory: LogDirectory, chosen: list[TopicPartition]) -> 
     )
 
 
+def _report_remote(directory: LogDirectory, chosen: list[TopicPartition]) -> None:
+    """Print the partitions whose records are removed by their broker alone, because it has some in remote storage."""
+    for partition in chosen:
+        with contextlib.suppress(OSError):  # it was deleted
+            note = directory.remote_note(partition)
+            if note is not None:
+                click.echo(f"{partition}: {note}; its broker removes its segments", err=True)
+
+
 def _clean(log_directory: str, wanted: list[TopicPartition], options: MountOptions, now: bool) -> int:
     from offsetfs.cli.terminal.progress import Line, recovery_progress
     from offsetfs.library.formatting import size
@@ -123,6 +133,7 @@ def _clean(log_directory: str, wanted: list[TopicPartition], options: MountOptio
         BackgroundTasks(directory, report).run_all(chosen, now=now, on_progress=show)
         line.clear()
         _report_untouched(directory, chosen)
+        _report_remote(directory, chosen)
     finally:
         line.clear()
         directory.close()
@@ -140,6 +151,7 @@ def _plan(log_directory: str, wanted: list[TopicPartition], options: MountOption
         chosen = _chosen(directory, wanted)
         planned = list(plan_maintenance(directory, chosen, now=now))
         _report_untouched(directory, chosen)
+        _report_remote(directory, chosen)
     finally:
         directory.close()
     for each in planned:

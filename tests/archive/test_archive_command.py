@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import s3_faults
 from planted_logs import sealed
+from remote_heads import NOTE, make_log_with_remote_head
 from s3_faults import Rule, S3Faults
 
 from offsetfs.archive.numbered_documents import NumberedDocuments
@@ -71,6 +72,28 @@ def test_a_directory_is_archived_verified_and_restored(source: Path, store: Obje
     refused = run("restore", store.url, str(tmp_path / "target"))
     assert refused.returncode == 32
     assert "is there already; restore into an empty directory" in refused.stderr
+
+
+def test_archive_and_restore_name_what_is_only_in_remote_storage(store: ObjectStore, tmp_path: Path) -> None:
+    source, target = make_log_with_remote_head(tmp_path / "source"), tmp_path / "target"
+    for _ in range(2):
+        archived = run("archive", str(source), store.url)
+        said = f"offsetfs archive: orders-0: {NOTE}; the archive begins at offset 10\n"
+        assert (archived.returncode, archived.stderr) == (0, said)
+    restored = run("restore", store.url, str(target))
+    assert (restored.returncode, restored.stdout) == (0, "orders-0: offsets 10 to 11\n")
+    assert restored.stderr == f"offsetfs restore: orders-0: {NOTE}; the restored log begins at offset 10\n"
+    assert values(target) == values(source)
+
+
+def test_what_was_archived_before_its_broker_moved_it_is_not_missing(store: ObjectStore, tmp_path: Path) -> None:
+    source = make_log_with_remote_head(tmp_path / "source")
+    (source / "log-start-offset-checkpoint").write_text("0\n1\norders 0 10\n")
+    assert run("archive", str(source), store.url).stderr == ""
+    for path in (source / "orders-0").glob(f"{10:020d}.*"):
+        path.unlink()
+    assert run("archive", str(source), store.url).stderr == ""
+    assert run("restore", store.url, str(tmp_path / "target")).stderr == ""
 
 
 def append(source: Path, count: int, *, first: int = 0) -> None:

@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
+from remote_heads import NOTE, make_log_with_remote_head
 
-from offsetfs import open as open_log
 from offsetfs.cli import run
 
 pytestmark = pytest.mark.unit
 
-NOTE = "offsets 3 to 9 are only in the remote storage of its broker, which is not read here"
-
 
 @pytest.fixture
 def log(tmp_path: Path) -> str:
-    path = tmp_path / "log"
-    path.mkdir()
-    with open_log(path, "a") as directory:
-        (orders,) = directory.create("orders", settings={"segment.bytes": "1000"})
-        for number in range(12):
-            orders.append(b"value %d" % number + b" " * 900)
-    for name in os.listdir(path / "orders-0"):
-        if name.startswith("0" * 19) and name[:20] != f"{10:020d}":
-            os.remove(path / "orders-0" / name)
-    (path / "log-start-offset-checkpoint").write_text("0\n1\norders 0 3\n")
-    return str(path)
+    return str(make_log_with_remote_head(tmp_path / "log"))
 
 
 def test_each_command_names_what_is_only_in_remote_storage(log: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -48,3 +35,11 @@ def test_each_command_names_what_is_only_in_remote_storage(log: str, capfd: pyte
         )
     out, err = said("sql", log, "SELECT count(*) FROM orders")
     assert "2" in out and err == f"offsetfs sql: orders-0: {NOTE}\n"
+
+
+@pytest.mark.parametrize("options", [["--dry-run"], []])
+def test_clean_names_the_records_that_its_broker_removes(
+    log: str, options: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["clean", log, *options]) == 0
+    assert capfd.readouterr().err == f"orders-0: {NOTE}; its broker removes its segments\n"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from remote_heads import NOTE, make_log_with_remote_head
 
 import offsetfs
 from offsetfs.pipeline.jobs.export import _plan
@@ -42,6 +43,27 @@ def scanned(data: Path, **named: str) -> Iterator[list[int]]:
         ranges = tuple(resolve(directory, options))
     for batch in scan(ranges, options, arrow_schema(schema_of(options))):
         yield batch.column("offset").to_pylist()
+
+
+REMOTE_STARTS = {
+    "earliest": ({}, [10, 11]),
+    "earliest of the partition": ({"startingOffsets": '{"orders":{"0":-2}}'}, [10, 11]),
+    "an offset of the head": ({"startingOffsets": '{"orders":{"0":3}}', "failOnDataLoss": "false"}, [10, 11]),
+    "a later offset": ({"startingOffsets": '{"orders":{"0":11}}'}, [11]),
+}
+
+
+@pytest.mark.parametrize("start", REMOTE_STARTS)
+def test_records_that_are_only_in_remote_storage_are_a_warning_for_each_partition(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, expect_log: Callable[[str], None], start: str
+) -> None:
+    options, offsets = REMOTE_STARTS[start]
+    if offsets[0] == 10:
+        expect_log("orders-0: offsets 3 to 9 are only in the remote storage")
+    found = scanned(make_log_with_remote_head(tmp_path / "tiered"), **options)
+    assert [offset for batch in found for offset in batch] == offsets
+    said = f"offsetfs: orders-0: {NOTE}; reading begins at offset 10"
+    assert [each.getMessage() for each in caplog.records] == ([said] if offsets[0] == 10 else [])
 
 
 def logs_of(data: Path) -> list[Path]:

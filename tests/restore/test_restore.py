@@ -14,6 +14,7 @@ import trio
 from changed_responses import change_responses
 from keyed_logs import Keyed, keyed
 from metadata_records import MetadataDirectory
+from remote_heads import NOTE, make_log_with_remote_head
 from replicated_logs import TIME, add, add_transaction
 from running_broker import Running
 
@@ -92,6 +93,28 @@ def commit(source: LogDirectory, group: str, **offsets: int) -> None:
         committed = CommittedOffset(offset, -1, "", TIME, NO_EXPIRY)
         record = commit_key(group, TopicPartition(topic, 0)), commit_value(committed), (), TIME
         log.append_replicated(bytes(build([record], base_offset=log.next_offset)))
+
+
+@pytest.mark.parametrize("is_dry", [True, False])
+async def test_records_that_are_only_in_remote_storage_are_named(
+    running: Running, cluster: LogDirectory, tmp_path: Path, is_dry: bool
+) -> None:
+    said: list[str] = []
+    with closing(LogDirectory.open(str(make_log_with_remote_head(tmp_path / "tiered")), read_only=True)) as source:
+        await restored(running, source, said, dry_run=is_dry)
+        assert said == [f"orders-0: {NOTE}; restored from offset 10 on"]
+        if not is_dry:
+            assert [each.value for each in LogReader(cluster.log(ORDERS)).records()] == [
+                each.value for each in LogReader(source.log(ORDERS)).records()
+            ]
+
+
+async def test_records_in_remote_storage_before_the_time_that_is_asked_for_are_not_named(
+    running: Running, tmp_path: Path
+) -> None:
+    with closing(LogDirectory.open(str(make_log_with_remote_head(tmp_path / "tiered")), read_only=True)) as source:
+        last = [each.timestamp for each in LogReader(source.log(ORDERS)).records()][-1]
+        await restored(running, source, from_timestamp=last + 1)
 
 
 async def test_committed_records_arrive_in_order_with_keys_headers_and_times(
