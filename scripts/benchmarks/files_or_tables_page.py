@@ -132,11 +132,13 @@ def _rounded(rate: float) -> int:
 
 
 _INTRODUCTION = """\
-{count:,} messages, each with a key of 14 bytes and a value of JSON of about 80 bytes, of ten days, in a log directory,
-in PostgreSQL and in SQLite. The tables are those of [offsetfs table sync](../use/tables.md), with all their indexes.
-All three are used from one Python process: the library of offsetfs, psycopg 3, sqlite3. Every message that is appended
-is on disk when the call returns. Figures are medians, in the table with the smallest and the largest. All three were
-measured in turn, beside other work on the machine: look at the ratios, of which those from 0.8 to 1.25 decide nothing.
+For users who choose between a log directory and tables of a database. {count:,} messages of ten days, each with a key
+of 14 bytes and a value of JSON of about 80 bytes, are in a log directory, in PostgreSQL and in SQLite. The tables are
+those of [offsetfs table sync](../use/tables.md), with all their indexes. One Python process uses all three: the library
+of offsetfs, psycopg 3, sqlite3. Every appended message is on disk when the call returns.
+
+Figures are medians, in the table with the smallest and the largest. All three were measured in turn, beside other work
+on the machine: look at the ratios, of which those from 0.8 to 1.25 decide nothing.
 """
 
 _METHOD = """\
@@ -148,16 +150,14 @@ _METHOD = """\
   and an ANALYZE.
 * **Read all.** Python gets every key and value. The library: `read`, which makes a `Record` of each; only values: the
   lines of `values`. PostgreSQL: COPY in binary format. SQLite: a SELECT.
-* **Look-ups.** One after the other, at random, in warm caches. Files: `record`, `offset_at`, the index behind `by-key/`
-  of a mount. Tables: a prepared SELECT.
-* **Query.** Without SQL the files are read by a loop in Python over the day, which `offset_at` finds.
-* **Delete.** Files: `offsetfs delete-records` and `offsetfs clean`, which remove whole segments of 16 MiB: messages of
-  the day that share a segment with later ones stay on disk and are not visible. Tables: DELETE; VACUUM FULL
-  (PostgreSQL) or VACUUM (SQLite) to give the space back.
-* **Writers** are threads of one process. Files: `extend` and `sync` of one open directory, which syncs once for each
-  message; `offsetfs serve`: a producer each, acks=all, where one sync serves all that wait. Tables: a connection each;
-  a message is a transaction that inserts `max(message_offset) + 1`, which needs a lock against the others: in
-  PostgreSQL `pg_advisory_xact_lock`, in SQLite BEGIN IMMEDIATE.
+* **Look-ups.** At random, in warm caches. Files: `record`, `offset_at`, the index behind `by-key/`. Tables: a prepared
+  SELECT.
+* **Query.** A loop in Python reads the day from the files. `offset_at` finds the day.
+* **Delete.** Files: `offsetfs delete-records` and `offsetfs clean`, which remove whole segments of 16 MiB; other
+  messages of the day are not visible. Tables: DELETE; VACUUM FULL (PostgreSQL) or VACUUM (SQLite) give the space back.
+* **Writers** are threads of one process. Files: `extend` and `sync` of one open directory. `offsetfs serve`: a producer
+  each, acks=all, where one sync serves all that wait. Tables: a connection each; a transaction inserts
+  `max(message_offset) + 1` under a lock: `pg_advisory_xact_lock` in PostgreSQL, BEGIN IMMEDIATE in SQLite.
 """
 
 
@@ -204,12 +204,8 @@ def _index(found: Mapping[str, Question]) -> str:
 
 
 def _freed(found: Mapping[str, Question]) -> str:
-    parts = [
-        f"{name}: {figure(found['bytes'], name)} before, {figure(found['bytes-after-delete'], name)} after"
-        for name in (FILES, *TABLES)
-    ]
     again = ", ".join(f"{name} {figure(found['reclaim'], name)}" for name in TABLES)
-    return f"Space: {'; '.join(parts)}. Tables give space back when they are written again: {again}."
+    return f"Tables give space back only when they are written again: {again}."
 
 
 def _scaling(found: Mapping[str, Question]) -> str:
@@ -252,6 +248,7 @@ def text(questions: Sequence[Question], count: int, here: Machine) -> str:
     """Return the page."""
     found = {each.name: each for each in questions}
     claims = [_claim(number, each, found) for number, each in enumerate(CLAIMS, 1)]
+    notes = [(number, each.more(found)) for number, each in enumerate(CLAIMS, 1)]
     contenders = (FILES, *TABLES)
     rows = [
         f"| {_KINDS[each.name].title} | {' | '.join(_cell(each, name) for name in contenders)} |" for each in questions
@@ -261,7 +258,9 @@ def text(questions: Sequence[Question], count: int, here: Machine) -> str:
         _INTRODUCTION.format(count=count),
         f"{here}.\n",
         "## Seven claims\n",
-        *claims,
+        "Ratios are those of files against PostgreSQL and against SQLite: how many times as fast, or as small.\n",
+        "\n".join(["| claim | on this machine | ratios |", "|---|---|---|", *claims]) + "\n",
+        "\n".join(f"* Claim {number}: {more}" for number, more in notes if more) + "\n",
         "## All figures\n",
         "\n".join([f"| | {' | '.join(contenders)} |", "|---|---|---|---|", *rows]) + "\n",
         *(f"![{_KINDS[name].title}](files-or-tables/{name}.svg)\n" for name in _CHARTS),
@@ -280,13 +279,9 @@ def _cell(question: Question, contender: str) -> str:
 
 
 def _claim(number: int, claim: _Claim, found: Mapping[str, Question]) -> str:
-    parts = [f"### {number}. {claim.text}", "", f"It {_verdict(claim.ratios(found))} here.", ""]
-    for name in (*claim.decisive, *claim.others):
-        question = found[name]
-        figures = "; ".join(f"{each}: {figure(question, each)}" for each in question.figures)
-        title = _KINDS[name].title
-        measure = "small" if name == "bytes" else "fast"
-        against = " and ".join(f"{amount(_files_against(question, each))}× as {measure} as {each}" for each in TABLES)
-        parts.append(f"* {title[0].upper()}{title[1:]}: files are {against} ({figures}).")
-    more = claim.more(found)
-    return "\n".join([*parts, "", more] if more else parts) + "\n"
+    """Return the row of a claim; its ratios are those of files against each table."""
+    ratios = [
+        f"{_KINDS[name].title}: {', '.join(f'{amount(_files_against(found[name], each))}×' for each in TABLES)}"
+        for name in (*claim.decisive, *claim.others)
+    ]
+    return f"| {number}. {claim.text} | {_verdict(claim.ratios(found))} | {'; '.join(ratios)} |"
