@@ -138,6 +138,27 @@ METRICS = (
         _of_topics(lambda counts: counts.fetched_bytes),
     ),
     BrokerMetric(
+        "unsynced_batches",
+        GAUGE,
+        "Appended batches that are not yet on disk.",
+        (),
+        lambda report: {(): report.unsynced.batches},
+    ),
+    BrokerMetric(
+        "unsynced_bytes",
+        GAUGE,
+        "Appended bytes that are not yet on disk.",
+        (),
+        lambda report: {(): report.unsynced.size},
+    ),
+    BrokerMetric(
+        "unsynced_age_seconds",
+        GAUGE,
+        "Age of the oldest batch that is not yet on disk.",
+        (),
+        lambda report: {(): report.unsynced_age_s},
+    ),
+    BrokerMetric(
         "groups",
         GAUGE,
         "Consumer groups.",

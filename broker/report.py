@@ -11,7 +11,7 @@ from functools import partial
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.library.formatting import most_frequent, size
 from offsetfs.runtime.threads import in_thread
-from offsetfs.storage import LogDirectory, TopicPartition
+from offsetfs.storage import LogDirectory, TopicPartition, Unsynced
 from offsetfs.storage.errors import StorageError
 from offsetfs.version import __version__
 
@@ -44,6 +44,9 @@ class BrokerReport:
     metrics: BrokerMetrics
     groups: tuple[GroupSnapshot, ...]
     lags: Mapping[tuple[str, str], int]
+    unsynced: Unsynced
+    unsynced_age_s: float
+    """The age of the oldest batch that is not yet on disk; 0 if there is none."""
 
     @property
     def groups_by_state(self) -> Mapping[str, int]:
@@ -85,7 +88,7 @@ class BrokerReporter:
         return await in_thread(partial(self._completed, metrics, tuple(groups)))
 
     def _completed(self, metrics: BrokerMetrics, groups: tuple[GroupSnapshot, ...]) -> BrokerReport:
-        names = self._directory.partitions()
+        names, unsynced = self._directory.partitions(), self._directory.unsynced()
         return BrokerReport(
             version=__version__,
             log_directory=self._directory.path,
@@ -95,7 +98,12 @@ class BrokerReporter:
             metrics=metrics,
             groups=groups,
             lags=self._lags(groups),
+            unsynced=unsynced,
+            unsynced_age_s=self._age_s(unsynced),
         )
+
+    def _age_s(self, unsynced: Unsynced) -> float:
+        return 0.0 if unsynced.since is None else max(0.0, self._directory.clock.monotonic() - unsynced.since)
 
     def _lags(self, groups: Iterable[GroupSnapshot]) -> dict[tuple[str, str], int]:
         ends: dict[TopicPartition, int | None] = {}

@@ -49,6 +49,7 @@ from offsetfs.storage.partition.damage_registry import OnDamage
 from offsetfs.storage.partition.log import Damage, Log
 from offsetfs.storage.partition.log_context import LogContext
 from offsetfs.storage.partition.log_values import remote_note
+from offsetfs.storage.partition.unsynced import Unsynced
 from offsetfs.storage.recovery.log_loader import OpenOptions, open_log
 from offsetfs.storage.recovery.recover_all import OnRecovery, bytes_to_verify, recover_all
 from offsetfs.storage.recovery.recovery import OnBytes
@@ -719,6 +720,13 @@ class LogDirectory:
         # over all logs.
         closed = [log.rest() for log in self._logs.all()]
         return self._pool.evict_all() or any(closed)
+
+    def unsynced(self) -> Unsynced:
+        """Return what all logs have that is not yet on disk, by the account that decides when they are synced.
+
+        From any thread; never waits. A log that is not open has nothing.
+        """
+        return sum((log.unsynced.total for log in self._logs.all()), Unsynced())
 
     def flush(self) -> None:
         """Sync all appended records. The first error is raised after all logs were tried."""

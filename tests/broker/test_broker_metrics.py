@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import socket
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
+from fake_clock import FakeClock
 from prometheus_client.parser import text_string_to_metric_families
 from running_broker import Running, framed, received
 
@@ -207,6 +209,41 @@ async def test_prometheus_reads_the_metrics_over_http(running: Running, director
     assert found["offsetfs_broker_group_members"] == {("readers",): 0}
     assert found["offsetfs_broker_group_lag"] == {("readers", "t"): 3}
     assert found["offsetfs_process_open_fds"][()] > 0
+
+
+async def test_what_is_not_on_disk_is_measured_until_a_sync(running: Running, directory: LogDirectory) -> None:
+    async def unsynced() -> list[float]:
+        found = await exported(running.broker.reporter)
+        return [found[f"offsetfs_broker_unsynced_{each}"][()] for each in ("batches", "bytes", "age_seconds")]
+
+    assert await unsynced() == [0, 0, 0]
+    requests = [produce(0, records=number) for number in (3, 5)]
+    for request in requests:
+        await running.send(0, "Produce", 9, request)
+    batches, size_bytes, age_s = await unsynced()
+    sent = sum(len(each.topic_data[0].partition_data[0].records or b"") for each in requests)
+    assert (batches, size_bytes) == (2, sent)
+    assert age_s > 0
+    log = directory.log(TopicPartition("t", 0))
+    assert log.unsynced.total.size == sent  # the account that the flusher of the directory uses
+    await running.send(0, "Produce", 9, produce(0, acks=-1))
+    assert await unsynced() == [0, 0, 0]
+
+
+async def test_the_age_of_what_is_not_on_disk_is_that_of_the_oldest_batch_of_all_logs(tmp_path: Path) -> None:
+    clock = FakeClock()
+    (tmp_path / "log").mkdir()
+    with closing(LogDirectory.open(str(tmp_path / "log"), clock=clock)) as directory:
+        directory.create_partitions([TopicPartition("t", number) for number in range(2)])
+        for number in range(2):
+            builder = BatchBuilder(1 << 16)
+            builder.append(None, b"value", (), 1)
+            directory.log(TopicPartition("t", number)).append(builder.seal())
+            clock.advance(10_000)
+        found = await BrokerReporter(directory, BrokerMetrics(), list).report()
+        assert (found.unsynced.batches, found.unsynced.records, found.unsynced_age_s) == (2, 2, 20)
+        directory.log(TopicPartition("t", 0)).flush()
+        assert (await BrokerReporter(directory, BrokerMetrics(), list).report()).unsynced_age_s == 10
 
 
 def documented() -> dict[str, tuple[str, list[str]]]:

@@ -18,6 +18,7 @@ from offsetfs.cli import exit_codes, run
 from offsetfs.cli.commands import top
 from offsetfs.cli.mounts.metrics_samples import Sample, parse_metrics
 from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.storage import Unsynced
 
 pytestmark = pytest.mark.unit
 
@@ -31,7 +32,7 @@ class _Exported(Collector):
 
 
 def text_of(metrics: BrokerMetrics, *groups: GroupSnapshot, lags: dict[tuple[str, str], int] | None = None) -> str:
-    report = BrokerReport("0.1.0", "/srv/logs", False, 2, 3, metrics, groups, lags or {})
+    report = BrokerReport("0.1.0", "/srv/logs", False, 2, 3, metrics, groups, lags or {}, Unsynced(), 0.0)
     return str(generate_latest(_Exported(report)), "utf-8")
 
 

@@ -1,4 +1,4 @@
-"""`.offsetfs/metrics` and `stats`: what they show of a report, and that docs/use/monitoring.md tells of each metric."""
+"""`.offsetfs/metrics` and `stats`: what they show of a report, and that docs/use/monitoring.md describes each metric."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from offsetfs.fs.reporting.counters import (
 from offsetfs.library.durations import DURATION_BOUNDS_S, Durations
 from offsetfs.library.formatting import columns, count, duration, size
 from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.storage import Unsynced
 from offsetfs.storage.names import TopicPartition
 
 pytestmark = pytest.mark.unit
@@ -193,7 +194,7 @@ def with_broker() -> Report:
     counted.apis["Produce"].requests = 7
     counted.apis["Produce"].errors[ErrorCode.INVALID_RECORD] = 1
     groups = (GroupSnapshot("readers", "Stable", 1, {}),)
-    broker = BrokerReport("0.1.0", "/srv/logs", False, 1, 3, counted, groups, {("readers", "t"): 4})
+    broker = BrokerReport("0.1.0", "/srv/logs", False, 1, 3, counted, groups, {("readers", "t"): 4}, Unsynced(), 0.0)
     return replace(REPORT, companion=companion_report(broker))
 
 
