@@ -3,8 +3,9 @@
 Follows Kafka's `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords` and `LogValidator` for one v2
 batch. As in Kafka, a batch is stored as it came unless the topic asks for another compression; a largest timestamp in
 the header that is not the largest of the records is corrected, and the checksum renewed. No object is made for a record
-of a valid batch. Stricter than Kafka: offset deltas must count from 0, no bytes may follow the batch, a producer may
-not set the time type to LogAppendTime, and what inflates beyond the limits of the engine is too large.
+of a valid batch. Stricter than Kafka: offset deltas must count from 0, no bytes may follow the batch, each byte of a
+compressed record is checked (Kafka's brokers skip some, and store what its consumers refuse), a producer may not set
+the time type to LogAppendTime, and what inflates beyond the limits of the engine is too large.
 """
 
 from __future__ import annotations
