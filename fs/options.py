@@ -236,7 +236,7 @@ class MountOptions:
             values |= broker.read(_absolute_path("config", path))
         for name, value in items:
             if name in TOPIC_SETTING_NAMES:
-                topic_defaults[name] = _required(name, value)
+                topic_defaults[name] = _setting(name, value)
             elif name in ("listen", "advertise"):
                 target, read = _OPTIONS[name]
                 values[target] = (*values.get(target, ()), *read(name, value))
@@ -244,7 +244,7 @@ class MountOptions:
                 target, read = _OPTIONS[name]
                 values[target] = read(name, value)
             elif is_broker_setting(name):
-                broker.take(name, _required(name, value))
+                broker.take(name, _setting(name, value))
             elif name == "rw":
                 values["read_only"] = False
             elif not sloppy and not _is_ignored(name, value):
@@ -369,6 +369,22 @@ def _required(name: str, value: str | None) -> str:
     if not value:
         raise MountOptionError(f"option {name} needs a value: {name}=…")
     return value
+
+
+def _setting(name: str, value: str | None) -> str:
+    """Return the value of a setting of a topic or a broker. It may be empty if the setting accepts that, as a list."""
+    return "" if value == "" and _accepts_empty(name) else _required(name, value)
+
+
+def _accepts_empty(name: str) -> bool:
+    try:
+        if name in TOPIC_SETTING_NAMES:
+            LogConfig.from_properties({name: ""})
+        else:
+            resolve_broker_settings({name: ""})
+    except InvalidConfig:
+        return False
+    return name in TOPIC_SETTING_NAMES or name in BROKER_SETTING_NAMES  # values of others are not checked
 
 
 def _flag(name: str, value: str | None) -> bool:

@@ -26,7 +26,7 @@ from offsetfs.cli.mounts.stale_mount import is_stale
 from offsetfs.cli.preflight import check_not_mounted
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mounts, resolved
-from offsetfs.fs.options import MountOptions
+from offsetfs.fs.options import MountOptions, takes_value
 from offsetfs.library.formatting import duration, size
 from offsetfs.storage import LogDirectories, LogDirectory, TopicPartition, files
 from offsetfs.storage.directory import MirrorFile, split_paths
@@ -244,7 +244,11 @@ def _mount_lines(mount: dict[str, Any], shows_all: bool) -> list[str]:
     state = {True: f"pid {mount['pid']}", False: "its daemon is DEAD", None: f"user {mount['user']}"}[mount["is_alive"]]
     facts = [mount["mode"], state, f"since {mount['since']}" if mount["since"] else "", _lag_text(mount)]
     lines = [f"{directory} on {mount['mount_point']}", f"  {', '.join(filter(None, facts))}"]
-    options = [f"{name}={value}" if value else name for name, value in _options_of(mount["options"], shows_all)]
+    takes = takes_value()
+    options = [
+        f"{name}={value}" if value or takes.get(name) else name
+        for name, value in _options_of(mount["options"], shows_all)
+    ]
     if options:
         lines.append(f"  options: {','.join(options)}")
     if mount["is_alive"] is False:

@@ -98,6 +98,16 @@ def test_a_mount_that_refuses_states_where_the_reason_is(log: Path, mnt: Path) -
     assert "records are not deleted where cleanup.policy is compact" in (mnt / ".offsetfs" / "errors").read_text()
 
 
+def test_a_mount_may_have_an_empty_cleanup_policy(log: Path, mnt: Path) -> None:
+    mount(log, mnt, "cleanup.policy=,delete-records")
+    assert "cleanup.policy=\n" in done("status", mnt)
+    assert "\ncleanup.policy=\n" in (mnt / ".offsetfs/config").read_text()
+    (policy,) = [line for line in done("config", log, "orders").splitlines() if "cleanup.policy" in line]
+    assert "delete" not in policy and "compact" not in policy and "mount" in policy
+    done("delete-records", log, "orders-0=3", "--yes")
+    assert (mnt / "orders-0" / "start").read_text() == "3\n"
+
+
 def test_partitions_are_deleted_through_a_mount_that_allows_it(log: Path, mnt: Path) -> None:
     mount(log, mnt, "delete")
     assert [line.split(":")[0] for line in done("delete", log, "orders", "--yes").splitlines()] == [

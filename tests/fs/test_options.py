@@ -54,6 +54,9 @@ pytestmark = pytest.mark.unit
         ("retention.ms=-1", {"topic_defaults": {"retention.ms": "-1"}}),
         ("flush.ms=100,flush-ms=200", {"flush_ms": 200, "topic_defaults": {"flush.ms": "100"}}),
         ('cleanup.policy="compact,delete"', {"topic_defaults": {"cleanup.policy": "compact,delete"}}),
+        ("cleanup.policy=", {"topic_defaults": {"cleanup.policy": ""}}),
+        ('cleanup.policy=""', {"topic_defaults": {"cleanup.policy": ""}}),
+        ("log.cleanup.policy=", {"broker_settings": {"log.cleanup.policy": ""}}),
         ("rw,defaults,_netdev,nofail,noauto,x-systemd.automount,x-initrd.mount", {}),
         ("nosuid,nodev,noexec,relatime,user=joe,comment=mine", {}),
         (",,create,,", {"create": True}),
@@ -91,6 +94,11 @@ def test_missing_options_are_the_caller_and_kafkas_defaults() -> None:
         ("linger-ms", "option linger-ms needs a value: linger-ms=…"),
         ("linger-ms=", "option linger-ms needs a value: linger-ms=…"),
         ("retention.ms", "option retention.ms needs a value: retention.ms=…"),
+        ("retention.ms=", "option retention.ms needs a value: retention.ms=…"),
+        ("cleanup.policy", "option cleanup.policy needs a value: cleanup.policy=…"),
+        ("metadata.log.dir=", "option metadata.log.dir needs a value: metadata.log.dir=…"),
+        ("log.retention.ms=", "option log.retention.ms needs a value: log.retention.ms=…"),
+        ("zookeeper.connect=", "option zookeeper.connect needs a value: zookeeper.connect=…"),
         ("ro=1", "option ro takes no value"),
         ("linger-ms=-1", "linger-ms=-1 is not a number from 0 to 60000"),
         ("linger-ms=60001", "linger-ms=60001 is not a number from 0 to 60000"),
@@ -133,13 +141,15 @@ def test_an_error_is_one_sentence(text: str, sentence: str) -> None:
         "",
         "ro,list=all",
         "delete,delete-records,log.cleaner.threads=2",
+        "cleanup.policy=",
         "listen=SSL://0.0.0.0:3,advertise=[::1]:4,allow-anonymous",
         "create,list=none,flush-ms=off,flush-messages=3,umask=077,allow_other,retention.ms=-1",
     ],
 )
 def test_the_texts_of_options_parse_to_the_same_options(text: str) -> None:
     options = MountOptions.parse([text])
-    said = [f"{name}={value}" if value else name for name, value in options.texts().items()]
+    takes = takes_value()
+    said = [f"{name}={value}" if value or takes[name] else name for name, value in options.texts().items()]
     assert MountOptions.parse(said) == options
 
 
