@@ -11,7 +11,7 @@ numbered_documents   documents that are replaced by numbered copies, so that two
 archiver             uploads what an archive lacks of a log directory, and publishes the new states
 segment_upload, archived_objects     the upload of one segment; objects that go up once
 expiry               deletes what retention allows
-restoring            partitions of an archive into a log directory
+restore_to_directory partitions of an archive into a log directory
 verifying            checks all bytes
 reading              `attach`: from then on every reader takes the URL of an archive for a path
 remote_tree          an archive as the tree of files that `storage.files` reads

@@ -16,9 +16,9 @@ from offsetfs.fs.reporting.counters import Counters
 from offsetfs.fs.reporting.damage_reports import DamageReports, report_opening
 from offsetfs.fs.reporting.error_log import ErrorLog
 from offsetfs.fs.reporting.refusals import Refusals
-from offsetfs.fs.runtime.events import MountEvents
-from offsetfs.fs.runtime.read_executor import ReadExecutor
-from offsetfs.fs.runtime.waiting import Waiting
+from offsetfs.fs.requests.events import MountEvents
+from offsetfs.fs.requests.read_executor import ReadExecutor
+from offsetfs.fs.requests.waiting import Waiting
 from offsetfs.storage import AnyLogDirectory
 
 

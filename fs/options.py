@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
-from offsetfs.runtime.addresses import (
+from offsetfs.common.addresses import (
     Address,
     AddressError,
     Endpoint,

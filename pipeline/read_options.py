@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from offsetfs.archive import urls
-from offsetfs.runtime.name_patterns import NamePattern, PatternError
+from offsetfs.common.name_patterns import NamePattern, PatternError
 from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED
 
 EARLIEST, LATEST = -2, -1

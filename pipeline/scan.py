@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from offsetfs.arrow.record_batches import record_batches
-from offsetfs.arrow.schema import CORRUPT
 from offsetfs.pipeline.log_directories import ScanDirectories, opened
 from offsetfs.pipeline.read_options import DROPMALFORMED, FAILFAST, PERMISSIVE, ReadOptions
 from offsetfs.pipeline.scan_range import DataLoss, Range, ends_of, is_another
 from offsetfs.pipeline.times import with_times
 from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED, LogReader, TopicPartition
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, UnknownPartition
+from offsetfs.tables.arrow.record_batches import record_batches
+from offsetfs.tables.arrow.schema import CORRUPT
 
 _log = logging.getLogger(__name__)
 

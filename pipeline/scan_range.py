@@ -10,9 +10,9 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from offsetfs.common.name_patterns import NamePattern
 from offsetfs.pipeline.log_directories import ScanDirectories
 from offsetfs.pipeline.read_options import EARLIEST, Bound, ByPartition, OptionError, ReadOptions, Selection
-from offsetfs.runtime.name_patterns import NamePattern
 from offsetfs.storage import INTERNAL_TOPICS, Log, LogView, TopicPartition
 
 _log = logging.getLogger(__name__)

@@ -25,8 +25,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from offsetfs.arrow.schema import CORRUPT, HEADERS
 from offsetfs.pipeline.read_options import PERMISSIVE, OptionError, ReadOptions
+from offsetfs.tables.arrow.schema import CORRUPT, HEADERS
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 

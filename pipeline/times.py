@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from offsetfs.arrow.record_batches import TIME_MAX_MS, TIME_MIN_MS
 from offsetfs.pipeline.read_options import FAIL, NULL
 from offsetfs.storage import TopicPartition
+from offsetfs.tables.arrow.record_batches import TIME_MAX_MS, TIME_MIN_MS
 
 _log = logging.getLogger(__name__)
 

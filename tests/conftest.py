@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import tarfile
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -28,6 +29,9 @@ from order_of_tests import group_by_session, longest_first
 
 CLASSES = ("unit", "fuzz", "crash", "mount", "interop", "spark")
 GOLDEN = Path(__file__).parent / "golden"
+
+# `python -m pytest` puts the working directory first, whose folder `kafka` would stand for the package kafka-python.
+sys.path[:] = [path for path in sys.path if path not in ("", str(Path(__file__).parents[1]))]
 
 # The same examples on every run: what fails in CI fails on the next machine too.
 settings.register_profile("offsetfs", derandomize=True, deadline=None, print_blob=True)

@@ -12,26 +12,9 @@ import pytest
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[1]
-KAFKAS = ("protocol/messages/*.py", "protocol/metadata_records.py", "protocol/records.py")
+KAFKAS = ("kafka/protocol/messages/*.py", "kafka/protocol/metadata_records.py", "kafka/protocol/records.py")
 """Classes that are generated, with the names that Kafka gives its messages."""
-PACKAGES = (
-    "archive",
-    "arrow",
-    "broker",
-    "cli",
-    "client",
-    "fs",
-    "library",
-    "mirror",
-    "pipeline",
-    "protocol",
-    "restore",
-    "runtime",
-    "sql",
-    "storage",
-    "tables",
-    "scripts",
-)
+PACKAGES = ("archive", "cli", "common", "fs", "kafka", "pipeline", "scripts", "src/offsetfs", "storage", "tables")
 
 
 @functools.cache

@@ -21,22 +21,16 @@ def tracked(*patterns: str) -> list[Path]:
     except (OSError, subprocess.CalledProcessError):
         folders = (
             "archive",
-            "arrow",
+            "cli",
+            "common",
             "docs",
             "fs",
+            "kafka",
+            "pipeline",
+            "scripts",
+            "src",
             "storage",
             "tables",
-            "cli",
-            "library",
-            "mirror",
-            "restore",
-            "pipeline",
-            "broker",
-            "client",
-            "protocol",
-            "runtime",
-            "sql",
-            "scripts",
             "tests",
         )
         found = [*ROOT.glob("*"), *(path for folder in folders for path in (ROOT / folder).rglob("*"))]

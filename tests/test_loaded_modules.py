@@ -32,7 +32,7 @@ SELDOM = frozenset(
     (
         *("asyncio", "concurrent.futures", "prometheus_client", "rich", "sqlite3"),
         *("offsetfs.storage.coordinators.consumer_groups", "offsetfs.storage.dump", "offsetfs.storage.verify"),
-        *("offsetfs.storage.views.key_table", "offsetfs.fs.control.metrics", "offsetfs.broker.exporter"),
+        *("offsetfs.storage.views.key_table", "offsetfs.fs.control.metrics", "offsetfs.kafka.broker.exporter"),
     )
 )
 """Modules that are imported when they are needed; some of them take 20 ms."""
@@ -53,12 +53,12 @@ def test_a_mount_imports_neither_a_broker_nor_the_protocol(tmp_path: Path) -> No
     found = loaded(MOUNT, tmp_path)
     assert "offsetfs.fs.mounting.operations" in found
     assert SELDOM & found == set()
-    assert below("offsetfs.broker", found) == {
-        "offsetfs.broker.listener_settings",
-        "offsetfs.broker.security_names",
-        "offsetfs.broker.settings",
+    assert below("offsetfs.kafka.broker", found) == {
+        "offsetfs.kafka.broker.listener_settings",
+        "offsetfs.kafka.broker.security_names",
+        "offsetfs.kafka.broker.settings",
     }
-    for package in ("offsetfs.protocol", "offsetfs.pipeline", "offsetfs.storage.coordinators"):
+    for package in ("offsetfs.kafka.protocol", "offsetfs.pipeline", "offsetfs.storage.coordinators"):
         assert not below(package, found), package
     assert below("offsetfs.cli.commands", found) == {"offsetfs.cli.commands.mount"}
 
@@ -66,14 +66,14 @@ def test_a_mount_imports_neither_a_broker_nor_the_protocol(tmp_path: Path) -> No
 @pytest.mark.long
 def test_a_broker_imports_no_mount_and_few_of_the_messages(tmp_path: Path) -> None:
     found = loaded(SERVE, tmp_path)
-    assert "offsetfs.broker.apis" in found
+    assert "offsetfs.kafka.broker.apis" in found
     assert SELDOM & found == set()
     assert {"pyfuse3", "offsetfs.fs.options"} & found == set()
     assert below("offsetfs.fs.mounting", found) == {
         "offsetfs.fs.mounting.descriptor_limits",
         "offsetfs.fs.mounting.mount_table",
     }
-    assert len(below("offsetfs.protocol.messages", found)) < 20  # of about a hundred
+    assert len(below("offsetfs.kafka.protocol.messages", found)) < 20  # of about a hundred
 
 
 @pytest.mark.long
@@ -94,4 +94,4 @@ def test_a_listing_without_a_mount_imports_neither_groups_nor_the_index_of_keys(
     found = loaded(LS, tmp_path, "the end")
     assert "offsetfs.fs.mounting.in_process_tree" in found
     assert SELDOM & found == set()
-    assert not below("offsetfs.protocol", found) and not below("offsetfs.broker", found)
+    assert not below("offsetfs.kafka.protocol", found) and not below("offsetfs.kafka.broker", found)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.broker.settings import SETTING_KINDS, field_of
+from offsetfs.kafka.broker.settings import SETTING_KINDS, field_of
 from offsetfs.storage.settings import DIRECTORY_SETTING_NAMES, TOPIC_SETTING_NAMES, TOPIC_SETTINGS_WITHOUT_EFFECT
 from offsetfs.storage.settings.config import LogConfig
 
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("archive", "broker", "cli", "client", "fs", "library", "mirror", "pipeline", "restore", "storage")
+PACKAGES = ("archive", "cli", "common", "fs", "kafka", "pipeline", "src/offsetfs", "storage", "tables")
 
 
 @cache

@@ -11,14 +11,14 @@ import click
 
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.cli.terminal.printable import printable
+from offsetfs.common.addresses import Address, AddressError, parse_address
 from offsetfs.fs.naming.grammar import parse_time
-from offsetfs.runtime.addresses import Address, AddressError, parse_address
 from offsetfs.storage.errors import InvalidConfig, sentence
 
 if TYPE_CHECKING:
-    from offsetfs.client.properties import ClientProperties
-    from offsetfs.mirror.options import MirrorOptions
-    from offsetfs.runtime.name_patterns import NamePattern
+    from offsetfs.common.name_patterns import NamePattern
+    from offsetfs.kafka.client.properties import ClientProperties
+    from offsetfs.kafka.mirror.options import MirrorOptions
 
 _RATE = re.compile(r"(\d+)([kmg]?)\Z", re.IGNORECASE)
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -58,7 +58,7 @@ def name_patterns(option: str, texts: tuple[str, ...]) -> tuple[NamePattern, ...
 
 
 def _name_pattern(option: str, text: str) -> NamePattern:
-    from offsetfs.runtime.name_patterns import NamePattern, PatternError
+    from offsetfs.common.name_patterns import NamePattern, PatternError
 
     try:
         return NamePattern(text)
@@ -96,7 +96,7 @@ def mirror_options(
     groups: tuple[str, ...] = (),
 ) -> MirrorOptions:
     """Return the options of a mirror; `Failure`. `prefix`: of the names of options in messages."""
-    from offsetfs.mirror.options import EARLIEST, LATEST, MirrorOptions, OnGap
+    from offsetfs.kafka.mirror.options import EARLIEST, LATEST, MirrorOptions, OnGap
 
     begin = {"earliest": EARLIEST, "latest": LATEST}.get(start)
     if begin is None:
@@ -118,7 +118,7 @@ def mirror_options(
 
 def client_properties(path: str | None) -> ClientProperties:
     """Return the settings of --config, and print what has no effect; `Failure`."""
-    from offsetfs.client.properties import ClientProperties
+    from offsetfs.kafka.client.properties import ClientProperties
 
     try:
         found = ClientProperties() if path is None else ClientProperties.read(path)

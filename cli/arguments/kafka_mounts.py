@@ -12,7 +12,7 @@ from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.fs.options import MountOptionError, option_items, option_text
 
 if TYPE_CHECKING:
-    from offsetfs.mirror.process import MirrorSource
+    from offsetfs.kafka.mirror.process import MirrorSource
 
 SCHEME = "kafka://"
 _FLAGS = ("keep",)
@@ -42,7 +42,7 @@ def kafka_mount(
 
     `ignored`: options that are no choice of the user.
     """
-    from offsetfs.mirror.process import MirrorSource
+    from offsetfs.kafka.mirror.process import MirrorSource
 
     brokers = _brokers(url)
     values, rest = _split(texts, ignored)

@@ -13,8 +13,11 @@ from dataclasses import dataclass
 
 import click
 
-from offsetfs.broker.authorization.acl_filter import AclFilter, refusal
-from offsetfs.broker.operations import (
+from offsetfs.cli import preflight, stored_security
+from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
+from offsetfs.cli.terminal.printable import printable
+from offsetfs.kafka.broker.authorization.acl_filter import AclFilter, refusal
+from offsetfs.kafka.broker.operations import (
     CLUSTER_NAME,
     SUPPORTED,
     WILDCARD,
@@ -23,10 +26,7 @@ from offsetfs.broker.operations import (
     Permission,
     Resource,
 )
-from offsetfs.cli import preflight, stored_security
-from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
-from offsetfs.cli.terminal.printable import printable
-from offsetfs.protocol.metadata_records import RemoveAccessControlEntryRecord
+from offsetfs.kafka.protocol.metadata_records import RemoveAccessControlEntryRecord
 from offsetfs.storage.security import Acl, acl_record
 
 ADD, REMOVE = "add", "remove"

@@ -250,7 +250,7 @@ class _Runs:
 
     def _look_at_expiry(self, expiries: _Expiries, *, waits: bool) -> bool:
         """Print and note what an expiry did that has ended; False if none has."""
-        from offsetfs.library.formatting import size
+        from offsetfs.common.formatting import size
 
         try:
             done = expiries.ended(waits=waits)
@@ -292,7 +292,7 @@ def _only_remote(run: ArchiveRun) -> dict[str, str]:
 
 
 def _report(run: ArchiveRun) -> None:
-    from offsetfs.library.formatting import size
+    from offsetfs.common.formatting import size
 
     if run.published or run.objects:
         changed = f"{counted(run.published, 'partition')} of {run.partitions} changed"

@@ -108,7 +108,7 @@ def _report_remote(directory: LogDirectory, chosen: list[TopicPartition]) -> Non
 
 def _clean(log_directory: str, wanted: list[TopicPartition], options: MountOptions, now: bool) -> int:
     from offsetfs.cli.terminal.progress import Line, recovery_progress
-    from offsetfs.library.formatting import size
+    from offsetfs.common.formatting import size
     from offsetfs.storage import LogDirectory
     from offsetfs.storage.maintenance import BackgroundTasks
 

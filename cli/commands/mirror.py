@@ -27,12 +27,12 @@ from offsetfs.cli.mounts.mirroring_process import publish, withdraw
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.cli.terminal.progress import Line
-from offsetfs.runtime.addresses import Address, AddressError, address_text, check_loopback, parse_address
+from offsetfs.common.addresses import Address, AddressError, address_text, check_loopback, parse_address
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 
 if TYPE_CHECKING:
-    from offsetfs.mirror.process import MirrorSource
-    from offsetfs.mirror.status import MirrorStatus
+    from offsetfs.kafka.mirror.process import MirrorSource
+    from offsetfs.kafka.mirror.status import MirrorStatus
 
 METRICS_PORT = 9309
 
@@ -112,7 +112,7 @@ def command(
     Exit codes: 1 wrong call or permissions, 2 system error, 32 a topic or partition could not be mirrored; the message
     gives the reason.
     """
-    from offsetfs.mirror.process import MirrorSource
+    from offsetfs.kafka.mirror.process import MirrorSource
 
     addresses = broker_addresses(brokers)
     settings = {} if retention_ms is None else {"retention.ms": str(retention_ms)}
@@ -164,8 +164,8 @@ def _has_answer(source: MirrorSource, created: list[str]) -> bool:
     """
     import trio
 
-    from offsetfs.client.errors import ClientError
-    from offsetfs.mirror.process import answers
+    from offsetfs.kafka.client.errors import ClientError
+    from offsetfs.kafka.mirror.process import answers
 
     has_answered = False
     try:
@@ -197,9 +197,9 @@ def _mirror(log_directory: str, source: MirrorSource, metrics: Address | None) -
     import trio
 
     from offsetfs.cli.terminal.progress import open_for_writing
-    from offsetfs.client.errors import ClientError
-    from offsetfs.mirror.errors import MirrorError
-    from offsetfs.mirror.process import mirror
+    from offsetfs.kafka.client.errors import ClientError
+    from offsetfs.kafka.mirror.errors import MirrorError
+    from offsetfs.kafka.mirror.process import mirror
 
     preflight.check_descriptors()  # each partition needs some, and 1,024 is the usual limit
     try:
@@ -257,8 +257,8 @@ def _served_metrics(address: Address | None, status: Callable[[], MirrorStatus])
     if address is None:
         yield
         return
-    from offsetfs.mirror.exporter import families
-    from offsetfs.runtime.metrics_server import MetricsServer
+    from offsetfs.common.metrics_server import MetricsServer
+    from offsetfs.kafka.mirror.exporter import families
 
     async def report() -> MirrorStatus:
         return status()

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from offsetfs.broker.security_names import is_security_setting
-from offsetfs.broker.settings import SETTING_KINDS
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archive_mounts import ArchiveMount, archive_mount, option_texts
 from offsetfs.cli.arguments.archives import attached, is_archive
@@ -28,8 +26,10 @@ from offsetfs.cli.mounts.unmount_progress import UnmountProgress
 from offsetfs.cli.terminal.directory_warnings import directory_warnings
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.cli.terminal.progress import RecoveryReporter, cut_sentences
+from offsetfs.common.addresses import endpoint_text
 from offsetfs.fs.options import MountOptionError, MountOptions
-from offsetfs.runtime.addresses import endpoint_text
+from offsetfs.kafka.broker.security_names import is_security_setting
+from offsetfs.kafka.broker.settings import SETTING_KINDS
 from offsetfs.storage import LogDirectories, LogDirectory
 from offsetfs.storage.directory import RecoveryProgress, left_out_message, metadata_directory_among
 from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, NotALogDirectory, StorageError

@@ -27,10 +27,15 @@ from offsetfs.storage import files
 from offsetfs.storage.errors import StorageError, counted, sentence
 
 if TYPE_CHECKING:
-    from offsetfs.archive.restoring import RestoreSelection
-    from offsetfs.client.properties import ClientProperties
-    from offsetfs.restore.restoring import RestoredGroup, RestoredPartition, RestoreOptions, RestoreResult
-    from offsetfs.runtime.addresses import Address
+    from offsetfs.archive.restore_to_directory import RestoreSelection
+    from offsetfs.common.addresses import Address
+    from offsetfs.kafka.client.properties import ClientProperties
+    from offsetfs.kafka.restore.restore_to_cluster import (
+        RestoredGroup,
+        RestoredPartition,
+        RestoreOptions,
+        RestoreResult,
+    )
 
 _ADDRESSES = re.compile(r"[^/,]+:[0-9]+(,[^/,]+:[0-9]+)*")
 """Addresses of brokers, where a directory is asked for."""
@@ -131,7 +136,7 @@ def command(
 
 
 def _selection(names: tuple[str, ...], start: str | None, end: str | None, as_of: str | None) -> RestoreSelection:
-    from offsetfs.archive.restoring import RestoreSelection
+    from offsetfs.archive.restore_to_directory import RestoreSelection
 
     patterns = name_patterns("--topic", names or (".*",))
     return RestoreSelection(
@@ -149,7 +154,7 @@ def _offsets(start: int, end: int) -> str:
 
 def _restore_archive(url: str, path: str, selection: RestoreSelection, timeout_s: float, endpoint: str | None) -> int:
     from offsetfs.archive.object_store import StoreSettings
-    from offsetfs.archive.restoring import ArchiveRestore
+    from offsetfs.archive.restore_to_directory import ArchiveRestore
     from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
     from offsetfs.cli.terminal.progress import bytes_progress, open_for_writing
     from offsetfs.storage.errors import LogDirectoryLocked
@@ -183,7 +188,7 @@ def _restore_archive(url: str, path: str, selection: RestoreSelection, timeout_s
 def _options(
     names: tuple[str, ...], start: str | None, end: str | None, groups: tuple[str, ...], settings: tuple[str, ...]
 ) -> RestoreOptions:
-    from offsetfs.restore.restoring import RestoreOptions
+    from offsetfs.kafka.restore.restore_to_cluster import RestoreOptions
 
     for each in settings:
         if not each.partition("=")[1]:
@@ -213,10 +218,10 @@ def _restore(
     import trio
 
     from offsetfs.cli.terminal.progress import bytes_progress
-    from offsetfs.client.cluster import ClusterClient
-    from offsetfs.client.errors import ClientError
-    from offsetfs.restore.restoring import restore
-    from offsetfs.restore.topic_plan import RestoreRefused
+    from offsetfs.kafka.client.cluster import ClusterClient
+    from offsetfs.kafka.client.errors import ClientError
+    from offsetfs.kafka.restore.restore_to_cluster import restore
+    from offsetfs.kafka.restore.topic_plan import RestoreRefused
     from offsetfs.storage import LogDirectory
 
     with bytes_progress("Restoring") as show:
@@ -234,7 +239,7 @@ def _restore(
 
 def _report(result: RestoreResult, *, dry_run: bool) -> bool:
     """Print what was restored; return whether it was everything."""
-    from offsetfs.library.formatting import size
+    from offsetfs.common.formatting import size
 
     if dry_run:
         for plan in result.topics:

@@ -17,7 +17,7 @@ from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.mounts import daemon_registry, serving_process
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
 from offsetfs.cli.terminal.repeated_messages import RepetitionFilter
-from offsetfs.runtime.addresses import (
+from offsetfs.common.addresses import (
     Address,
     AddressError,
     Endpoint,
@@ -31,9 +31,9 @@ from offsetfs.runtime.addresses import (
 from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, StorageError, counted
 
 if TYPE_CHECKING:
-    from offsetfs.broker.settings import ServerSettings
-    from offsetfs.broker.settings_file import LoadedSettings
-    from offsetfs.runtime.control_server import ControlServer
+    from offsetfs.common.control_server import ControlServer
+    from offsetfs.kafka.broker.settings import ServerSettings
+    from offsetfs.kafka.broker.settings_file import LoadedSettings
     from offsetfs.storage import LogDirectory
 
 METRICS_PORT = 9308
@@ -139,7 +139,7 @@ def command(
     handler.addFilter(RepetitionFilter())
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", handlers=[handler])
     if verbose:
-        logging.getLogger("offsetfs.broker").setLevel(logging.DEBUG)
+        logging.getLogger("offsetfs.kafka.broker").setLevel(logging.DEBUG)
     if loaded.without_effect:
         click.echo(f"settings without effect here: {', '.join(loaded.without_effect)}", err=True)
     _serve(log_directory, loaded, read_only=read_only, is_broker_known=config is not None)
@@ -150,9 +150,9 @@ def _settings(
     path: str | None, options: tuple[str, ...], advertised: Sequence[Address], log_directory: str
 ) -> LoadedSettings:
     """Return the settings of the file and of `options`, of which the last one counts; `Failure` for a wrong one."""
-    from offsetfs.broker.security_names import is_secret
-    from offsetfs.broker.settings import advertised_at
-    from offsetfs.broker.settings_file import load_settings
+    from offsetfs.kafka.broker.security_names import is_secret
+    from offsetfs.kafka.broker.settings import advertised_at
+    from offsetfs.kafka.broker.settings_file import load_settings
 
     for name in filter(is_secret, (each.partition("=")[0] for each in options)):
         raise Failure(f"-o {name}: other users can read arguments; put it into a file, and give --config", WRONG_CALL)
@@ -169,10 +169,10 @@ def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool, is_br
     """Serve until a signal; `Failure` where it cannot begin."""
     import trio
 
-    from offsetfs.broker.connections.listeners import Listener, ListenError, open_listeners
-    from offsetfs.broker.listener_settings import ListenerSettings
-    from offsetfs.broker.server import serve
     from offsetfs.cli.terminal.progress import recovery_progress
+    from offsetfs.kafka.broker.connections.listeners import Listener, ListenError, open_listeners
+    from offsetfs.kafka.broker.listener_settings import ListenerSettings
+    from offsetfs.kafka.broker.server import serve
     from offsetfs.storage import LogDirectory
 
     server, listeners = loaded.server, list[Listener]()
@@ -217,7 +217,7 @@ def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool, is_br
 
 
 def _check_authentication(settings: ServerSettings) -> None:
-    from offsetfs.broker.listener_settings import check_authentication
+    from offsetfs.kafka.broker.listener_settings import check_authentication
 
     metrics = settings.metrics_listener
     try:
@@ -229,7 +229,7 @@ def _check_authentication(settings: ServerSettings) -> None:
 
 def _control(directory: LogDirectory) -> ControlServer | None:
     """Return what answers commands; None if it is not possible: clients are served without it."""
-    from offsetfs.runtime.control_server import ControlServer
+    from offsetfs.common.control_server import ControlServer
 
     registry = daemon_registry.own_directory()
     try:

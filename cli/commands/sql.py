@@ -23,7 +23,7 @@ from offsetfs.cli.terminal.printable import printable
 from offsetfs.storage.errors import StorageError, counted, sentence
 
 if TYPE_CHECKING:
-    from offsetfs.sql.session import SqlSession
+    from offsetfs.tables.sql.session import SqlSession
 
 _COPY_OPTIONS = {
     "csv": "FORMAT csv, HEADER true",
@@ -119,8 +119,8 @@ def command(
     output_format = output_format or _format_of(output)
     if output_format == "parquet" and output is None:
         raise Failure("--format parquet needs a file: -o FILE", WRONG_CALL)
-    from offsetfs.sql.session import SqlError, SqlSession
     from offsetfs.storage import LogDirectory
+    from offsetfs.tables.sql.session import SqlError, SqlSession
 
     try:
         directory = LogDirectory.open(log_directory, read_only=True)
@@ -210,7 +210,7 @@ def _format_of(output: str | None) -> str:
 def _run_all(
     session: SqlSession, text: str, parameters: Mapping[str, object], output_format: str, output: str | None
 ) -> None:
-    from offsetfs.sql.session import SqlError
+    from offsetfs.tables.sql.session import SqlError
 
     place = ""
     try:

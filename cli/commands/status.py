@@ -25,9 +25,9 @@ from offsetfs.cli.mounts.serving_process import ServingProcess, serving_process
 from offsetfs.cli.mounts.stale_mount import is_stale
 from offsetfs.cli.preflight import check_not_mounted
 from offsetfs.cli.terminal.printable import printable
+from offsetfs.common.formatting import duration, size
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mounts, resolved
 from offsetfs.fs.options import MountOptions, takes_value
-from offsetfs.library.formatting import duration, size
 from offsetfs.storage import LogDirectories, LogDirectory, TopicPartition, files
 from offsetfs.storage.directory import MirrorFile, split_paths
 from offsetfs.storage.errors import StorageError, counted, sentence

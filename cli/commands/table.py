@@ -19,10 +19,10 @@ from offsetfs.cli.terminal.printable import printable
 from offsetfs.storage.errors import StorageError, counted, sentence
 
 if TYPE_CHECKING:
-    from offsetfs.runtime.name_patterns import NamePattern
-    from offsetfs.tables.messages_table import MessagesTable
-    from offsetfs.tables.syncing import SyncOptions, TableSync
-    from offsetfs.tables.urls import DatabaseUrl
+    from offsetfs.common.name_patterns import NamePattern
+    from offsetfs.tables.databases.database_urls import DatabaseUrl
+    from offsetfs.tables.databases.messages_table import MessagesTable
+    from offsetfs.tables.databases.syncing import SyncOptions, TableSync
 
 _PASSWORD_BYTES_MAX = 4096
 
@@ -119,7 +119,7 @@ def sync(
     Exit codes: 1 wrong call or permissions, 2 system error, 32 the database or a partition could not be used; the
     message gives the reason.
     """
-    from offsetfs.tables.syncing import SyncOptions
+    from offsetfs.tables.databases.syncing import SyncOptions
 
     if no_index and not create:
         raise Failure("--no-index: goes with --create", WRONG_CALL)
@@ -204,8 +204,8 @@ def _load(
     from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
     from offsetfs.cli.terminal.progress import bytes_progress, open_for_writing
     from offsetfs.storage.errors import LogDirectoryLocked
-    from offsetfs.tables.load_journal import read_journal
-    from offsetfs.tables.loading import load_table, unfinished_topics
+    from offsetfs.tables.databases.load_journal import read_journal
+    from offsetfs.tables.databases.loading import load_table, unfinished_topics
 
     try:
         directory = open_for_writing(log_directory)
@@ -231,7 +231,7 @@ def _sync(
 ) -> int:
     from offsetfs.cli.terminal.progress import bytes_progress
     from offsetfs.storage import LogDirectory
-    from offsetfs.tables.syncing import TableSync
+    from offsetfs.tables.databases.syncing import TableSync
 
     directory = LogDirectory.open(log_directory, read_only=True)
     with bytes_progress("Synchronizing") as show:
@@ -250,7 +250,7 @@ def _sync(
 @contextlib.contextmanager
 def _reported() -> Iterator[None]:
     """Turn what the database, the log directory and the disk refuse into a `Failure`."""
-    from offsetfs.tables.errors import TableError
+    from offsetfs.tables.databases.errors import TableError
 
     try:
         yield
@@ -269,11 +269,11 @@ def _opened(
     may_create: bool,
     remedy: str,
 ) -> Iterator[MessagesTable]:
-    from offsetfs.tables.databases import open_database
-    from offsetfs.tables.errors import TableError
-    from offsetfs.tables.layout import columns_of_names
-    from offsetfs.tables.messages_table import MessagesTable
-    from offsetfs.tables.table_names import parse_table_name
+    from offsetfs.tables.databases.errors import TableError
+    from offsetfs.tables.databases.layout import columns_of_names
+    from offsetfs.tables.databases.messages_table import MessagesTable
+    from offsetfs.tables.databases.opening import open_database
+    from offsetfs.tables.databases.table_names import parse_table_name
 
     try:
         wanted = columns_of_names(columns)
@@ -297,7 +297,7 @@ def _check_file(path: str, log_directory: str) -> None:
 
 
 def _url(text: str, password_file: str | None) -> DatabaseUrl:
-    from offsetfs.tables.urls import parse_url
+    from offsetfs.tables.databases.database_urls import parse_url
 
     password = None if password_file is None else _password(password_file)
     found = parse_url(text, password)

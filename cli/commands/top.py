@@ -25,8 +25,8 @@ from offsetfs.cli.mounts.serving_daemon import reason_not_a_mount
 from offsetfs.cli.terminal.broker_tables import broker_summary, broker_tables
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.cli.terminal.rates import Table, rates
+from offsetfs.common.formatting import columns, count, duration, size
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mount_at
-from offsetfs.library.formatting import columns, count, duration, size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 
 import click
 
-from offsetfs.broker.sasl.scram_credentials import NAME_BYTES_MAX, credential_of
 from offsetfs.cli import preflight, stored_security
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.cli.terminal.printable import printable
-from offsetfs.protocol.metadata_records import RemoveUserScramCredentialRecord
-from offsetfs.runtime.security.scram_keys import BY_NAME, ITERATIONS_MAX, ITERATIONS_MIN, ScramMechanism
+from offsetfs.common.security.scram_keys import BY_NAME, ITERATIONS_MAX, ITERATIONS_MIN, ScramMechanism
+from offsetfs.kafka.broker.sasl.scram_credentials import NAME_BYTES_MAX, credential_of
+from offsetfs.kafka.protocol.metadata_records import RemoveUserScramCredentialRecord
 from offsetfs.storage.security import credential_record
 
 ADD, REMOVE = "add", "remove"

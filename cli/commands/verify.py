@@ -100,7 +100,7 @@ def _verify_archive(paths: tuple[str, ...], *, as_json: bool) -> int:
     from offsetfs.archive.verifying import VerifiedArchive, verify_archive
     from offsetfs.cli.arguments.object_stores import check_whole, opened_store
     from offsetfs.cli.terminal.progress import bytes_progress
-    from offsetfs.library.formatting import size
+    from offsetfs.common.formatting import size
 
     url, *names = paths
     chosen = set(names)

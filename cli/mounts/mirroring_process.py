@@ -16,7 +16,7 @@ from offsetfs.cli.mounts import daemon_registry
 from offsetfs.storage import LogDirectory, files
 
 if TYPE_CHECKING:
-    from offsetfs.mirror.status import MirrorStatus
+    from offsetfs.kafka.mirror.status import MirrorStatus
 
 _BYTES_MAX = 1 << 26
 

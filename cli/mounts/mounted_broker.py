@@ -6,16 +6,16 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from offsetfs.broker.broker import Broker, logins_of
-from offsetfs.broker.connections.listeners import Listener, ListenError, open_listeners
-from offsetfs.broker.listener_settings import check_authentication
-from offsetfs.broker.report import BrokerReport
-from offsetfs.broker.settings import ServerSettings, advertised_at
-from offsetfs.broker.settings_file import load_settings
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
+from offsetfs.common.addresses import AddressError, Endpoint, listeners_text
 from offsetfs.fs.companion import CompanionReport, OnFault
 from offsetfs.fs.options import MountOptions
-from offsetfs.runtime.addresses import AddressError, Endpoint, listeners_text
+from offsetfs.kafka.broker.broker import Broker, logins_of
+from offsetfs.kafka.broker.connections.listeners import Listener, ListenError, open_listeners
+from offsetfs.kafka.broker.listener_settings import check_authentication
+from offsetfs.kafka.broker.report import BrokerReport
+from offsetfs.kafka.broker.settings import ServerSettings, advertised_at
+from offsetfs.kafka.broker.settings_file import load_settings
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import InvalidConfig, StorageError
 from offsetfs.storage.security import SecurityStore
@@ -65,7 +65,7 @@ def companion_report(report: BrokerReport) -> CompanionReport:
     """Return the report of a broker as a mount shows it."""
 
     def families() -> Iterator[Metric]:
-        from offsetfs.broker import exporter  # when metrics are read
+        from offsetfs.kafka.broker import exporter  # when metrics are read
 
         return exporter.families(report)
 

@@ -17,13 +17,13 @@ from offsetfs.cli import preflight
 from offsetfs.cli.arguments.kafka_mounts import KafkaMount
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.cli.mounts.mirroring_process import publish, withdraw
-from offsetfs.client.errors import ClientError
 from offsetfs.fs.companion import CompanionReport, OnFault
 from offsetfs.fs.options import own_cache_directory
 from offsetfs.fs.reporting.error_log import Fault
-from offsetfs.mirror.errors import MirrorError
-from offsetfs.mirror.process import MirrorBeside, cluster_id
-from offsetfs.mirror.status import MirrorStatus
+from offsetfs.kafka.client.errors import ClientError
+from offsetfs.kafka.mirror.errors import MirrorError
+from offsetfs.kafka.mirror.process import MirrorBeside, cluster_id
+from offsetfs.kafka.mirror.status import MirrorStatus
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import StorageError, sentence
 
@@ -84,7 +84,7 @@ class MountedMirror:
             return None
 
         def families() -> Iterator[Metric]:
-            from offsetfs.mirror import exporter  # when metrics are read
+            from offsetfs.kafka.mirror import exporter  # when metrics are read
 
             return exporter.families(status)
 

@@ -1,7 +1,7 @@
 """The process that serves a log directory with `offsetfs serve`: its record in the registry, and requests to it.
 
     serve-4711.json     process, start time, log directory, listeners; beside the records of mounts (`daemon_registry`)
-    serve-4711.sock     the socket of its `runtime.control_server`
+    serve-4711.sock     the socket of its `common.control_server`
 
 Commands find the record by the process that holds the lock of the log directory. So the record of a process that has
 ended misleads no command. The next process that registers removes what killed ones have left.

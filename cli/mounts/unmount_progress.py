@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from offsetfs.cli.mounts.service_manager import ServiceManager
-from offsetfs.library.formatting import size
+from offsetfs.common.formatting import size
 from offsetfs.storage import thread_start
 from offsetfs.storage.errors import counted
 from offsetfs.storage.thread_start import StartedThread

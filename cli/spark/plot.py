@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from offsetfs.library.formatting import size
+from offsetfs.common.formatting import size
 
 WIDTH = 960
 _BYTES_LEFT, _RECORDS_LEFT, _BAR_WIDTH = 220, 600, 240

@@ -16,7 +16,7 @@ from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.cli.spark import arguments as spark_arguments
 from offsetfs.cli.spark import session as spark_session
 from offsetfs.cli.terminal.findings import found
-from offsetfs.library.formatting import duration, size
+from offsetfs.common.formatting import duration, size
 from offsetfs.storage.errors import counted
 
 if TYPE_CHECKING:

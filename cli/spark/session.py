@@ -15,7 +15,7 @@ import click
 from offsetfs.cli.exit_codes import FAILED, INTERRUPTED, WRONG_CALL, Failure
 from offsetfs.cli.mounts import serving_daemon
 from offsetfs.cli.spark.arguments import is_remote
-from offsetfs.library.formatting import columns
+from offsetfs.common.formatting import columns
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 
 if TYPE_CHECKING:

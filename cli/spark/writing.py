@@ -10,7 +10,7 @@ import click
 from offsetfs.cli.exit_codes import DONE
 from offsetfs.cli.spark import arguments as spark_arguments
 from offsetfs.cli.spark import session as spark_session
-from offsetfs.library.formatting import size
+from offsetfs.common.formatting import size
 from offsetfs.storage import JSON_VALUES
 from offsetfs.storage.errors import counted
 from offsetfs.storage.records import REFUSE

@@ -19,11 +19,11 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from offsetfs.cli.sql.rows_text import table_lines
-from offsetfs.sql.session import QueryResult, SqlError, is_complete, quoted
 from offsetfs.storage.errors import StorageError, sentence
+from offsetfs.tables.sql.session import QueryResult, SqlError, is_complete, quoted
 
 if TYPE_CHECKING:
-    from offsetfs.sql.session import SqlSession
+    from offsetfs.tables.sql.session import SqlSession
 
 HELP = r"""\d            topics
 \d TOPIC      columns of a topic

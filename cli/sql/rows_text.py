@@ -12,8 +12,8 @@ from offsetfs.cli.terminal.printable import printable
 from offsetfs.storage.errors import counted
 
 if TYPE_CHECKING:
-    from offsetfs.sql.session import QueryResult
-    from offsetfs.sql.topic_table import Scan
+    from offsetfs.tables.sql.session import QueryResult
+    from offsetfs.tables.sql.topic_table import Scan
 
 _MEASURED_ROWS = 500
 """So many rows decide the width of the columns; later ones may be wider."""

@@ -12,7 +12,7 @@ import click
 
 from offsetfs.cli.terminal.directory_warnings import print_directory_warnings
 from offsetfs.cli.terminal.printable import printable
-from offsetfs.library.formatting import duration, size
+from offsetfs.common.formatting import duration, size
 from offsetfs.storage.errors import counted
 
 if TYPE_CHECKING:

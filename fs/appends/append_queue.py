@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 
 import trio
 
+from offsetfs.common.loop_appends import LoopAppends
+from offsetfs.common.threads import in_thread_or_here
 from offsetfs.fs.appends.batches import AHEAD_MAX, AppendBatch
 from offsetfs.fs.appends.buffers import Buffers, FairShare
 from offsetfs.fs.appends.deadlines import Deadlines
@@ -31,8 +33,6 @@ from offsetfs.fs.options import MountOptions
 from offsetfs.fs.reporting.counters import Counters
 from offsetfs.fs.reporting.error_log import ErrorLog
 from offsetfs.fs.reporting.errors import errno_of
-from offsetfs.runtime.loop_appends import LoopAppends
-from offsetfs.runtime.threads import in_thread_or_here
 from offsetfs.storage import Appended, Log, Unsynced
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records import HEADER_SIZE

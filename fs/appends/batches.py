@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 import trio
 
+from offsetfs.common.threads import in_thread
 from offsetfs.fs.appends.buffers import Buffers
 from offsetfs.fs.appends.shared_sync import Writer
-from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import Appended, BatchBuilder, SealedBatch
 
 CORES = len(os.sched_getaffinity(0))

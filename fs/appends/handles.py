@@ -34,7 +34,7 @@ import trio
 from pyfuse3 import PollHandle
 
 from offsetfs.fs.appends.framing import AppendTarget, Framing, Lines, RefusedLine, Taken
-from offsetfs.fs.runtime.waiting import READABLE, WRITABLE
+from offsetfs.fs.requests.waiting import READABLE, WRITABLE
 from offsetfs.storage.records import LineFault
 
 _log = logging.getLogger(__name__)

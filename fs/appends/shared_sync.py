@@ -25,12 +25,12 @@ from typing import Protocol
 
 import trio
 
+from offsetfs.common.threads import in_thread_or_here
 from offsetfs.fs.appends.deadlines import Deadlines
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.reporting.counters import Counters
 from offsetfs.fs.reporting.error_log import ErrorLog
 from offsetfs.fs.reporting.errors import errno_of
-from offsetfs.runtime.threads import in_thread_or_here
 from offsetfs.storage import Log, Unsynced, files, flush_due
 
 _log = logging.getLogger(__name__)

@@ -24,8 +24,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.exposition import generate_latest
 
+from offsetfs.common.durations import cumulative_buckets
 from offsetfs.fs.control.report import PartitionReport, Report
-from offsetfs.library.durations import cumulative_buckets
 
 PREFIX = "offsetfs_"
 OTHERS = "(others)"

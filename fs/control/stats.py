@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from offsetfs.common.durations import DURATION_BOUNDS_S
+from offsetfs.common.formatting import columns, duration, most_frequent, size
 from offsetfs.fs.control.report import PartitionReport, Report
-from offsetfs.library.durations import DURATION_BOUNDS_S
-from offsetfs.library.formatting import columns, duration, most_frequent, size
 
 _HEADINGS = ("PARTITION", "START", "NEXT", "SIZE", "APPENDED", "BYTES", "READ", "NOT ON DISK", "SINCE", "FOLLOWERS")
 

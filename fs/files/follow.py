@@ -42,7 +42,7 @@ from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Buffer, Opened, Opening
 from offsetfs.fs.partitions import MountedPartition
 from offsetfs.fs.reporting.error_log import Fault
-from offsetfs.fs.runtime.waiting import READABLE, Observation, Watched, observe
+from offsetfs.fs.requests.waiting import READABLE, Observation, Watched, observe
 from offsetfs.storage import OFFSET_MAX
 from offsetfs.storage.errors import OffsetOutOfRange
 from offsetfs.storage.views import VALUES, JsonFormat, ReadPosition, RecordChunk, ViewFormat, newest_start, read_chunk

@@ -18,7 +18,7 @@ from offsetfs.fs.files.line_index_building import AT_ONCE_BYTES, refresh
 from offsetfs.fs.files.view_polls import SizedView, ViewPolls
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.nodes import Buffer
-from offsetfs.fs.runtime.waiting import ALWAYS_READY
+from offsetfs.fs.requests.waiting import ALWAYS_READY
 from offsetfs.storage.errors import RecordsLeftOut, StorageError, WouldBlock
 from offsetfs.storage.views import LocatedBlock, SkippedBatch
 

@@ -18,7 +18,7 @@ from pyfuse3 import PollHandle
 from offsetfs.fs.files.line_index_building import AT_ONCE_BYTES, IndexedView, refresh
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.partitions import MountedPartition
-from offsetfs.fs.runtime.waiting import READABLE, RESTLESS_S, observe
+from offsetfs.fs.requests.waiting import READABLE, RESTLESS_S, observe
 
 
 class SizedView(IndexedView, Protocol):

@@ -28,6 +28,9 @@ from dataclasses import dataclass
 import pyfuse3
 import trio
 
+from offsetfs.common.task_runner import TaskRunner
+from offsetfs.common.threads import in_thread
+from offsetfs.common.workers import workers
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.companion import MountCompanion, OnFault
 from offsetfs.fs.control.control import set_level
@@ -37,9 +40,6 @@ from offsetfs.fs.mounting.mount_table import MountTable
 from offsetfs.fs.mounting.operations import Operations
 from offsetfs.fs.mounting.task_reports import TaskReports
 from offsetfs.fs.options import MountOptions
-from offsetfs.runtime.task_runner import TaskRunner
-from offsetfs.runtime.threads import in_thread
-from offsetfs.runtime.workers import workers
 from offsetfs.storage import AnyLogDirectory, Unsynced
 from offsetfs.storage.errors import StorageError
 

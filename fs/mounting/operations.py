@@ -30,6 +30,7 @@ from pyfuse3 import (
     StatvfsData,
 )
 
+from offsetfs.common.change_feed import ChangeFeed
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.appends.append_file import APPEND_FILES
 from offsetfs.fs.companion import MountCompanion
@@ -54,8 +55,7 @@ from offsetfs.fs.options import MountOptions
 from offsetfs.fs.reporting.counters import PartitionCounts
 from offsetfs.fs.reporting.error_log import Fault
 from offsetfs.fs.reporting.errors import errno_of, is_fault, name_of
-from offsetfs.fs.runtime.waiting import ALWAYS_READY
-from offsetfs.runtime.change_feed import ChangeFeed
+from offsetfs.fs.requests.waiting import ALWAYS_READY
 from offsetfs.storage import AnyLogDirectory, TopicPartition, files
 from offsetfs.storage.directory import LogChange
 from offsetfs.storage.errors import UNREADABLE, InvalidName, StorageError

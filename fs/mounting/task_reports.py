@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from offsetfs.common.task_runner import TaskObserver
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.reporting.error_log import Fault
-from offsetfs.runtime.task_runner import TaskObserver
 from offsetfs.storage.maintenance import TaskResult
 
 _CLOCK_JUMP = Fault(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from offsetfs.library.durations import Durations
+from offsetfs.common.durations import Durations
 from offsetfs.storage import TopicPartition
 
 PARTITIONS_MAX = 1000

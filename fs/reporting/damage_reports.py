@@ -6,7 +6,7 @@ import errno
 import logging
 
 from offsetfs.fs.reporting.error_log import ErrorLog, Fault
-from offsetfs.fs.runtime.events import MountEvents
+from offsetfs.fs.requests.events import MountEvents
 from offsetfs.storage import AnyLogDirectory, LogDirectories
 from offsetfs.storage.directory import left_out_message
 from offsetfs.storage.errors import StorageError

@@ -21,7 +21,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parent.parent.parent / "tests" / "fixtures"))
 from running_broker import decoded, framed
 
-from offsetfs.protocol import messages as m
+from offsetfs.kafka.protocol import messages as m
 from offsetfs.storage.records import last_whole_batch
 
 FETCH, LIST_OFFSETS = 1, 2

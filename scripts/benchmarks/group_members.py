@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from running_broker import decoded, framed
 
-from offsetfs.protocol import messages as m
+from offsetfs.kafka.protocol import messages as m
 
 HEARTBEAT_S = 0.2
 SECONDS_MAX = 100.0

@@ -25,14 +25,14 @@ import psycopg
 
 import offsetfs
 from offsetfs import cli
-from offsetfs.library.appending import NewRecord
-from offsetfs.runtime.name_patterns import NamePattern
+from offsetfs.appending import NewRecord
+from offsetfs.common.name_patterns import NamePattern
 from offsetfs.storage import LogDirectory, LogView, TopicPartition
 from offsetfs.storage.views import KeyIndex
-from offsetfs.tables.databases import open_database
-from offsetfs.tables.messages_table import MessagesTable
-from offsetfs.tables.syncing import SyncOptions, TableSync
-from offsetfs.tables.urls import parse_url
+from offsetfs.tables.databases.database_urls import parse_url
+from offsetfs.tables.databases.messages_table import MessagesTable
+from offsetfs.tables.databases.opening import open_database
+from offsetfs.tables.databases.syncing import SyncOptions, TableSync
 
 TOPIC = "orders"
 ORDERS = TopicPartition(TOPIC, 0)

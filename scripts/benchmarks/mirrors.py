@@ -25,7 +25,7 @@ from measuring import Contender, Goal, Measure, Opened, Peer, Row, times_as_fast
 from mirror_process import MirrorProcess, wait_until
 from served_logs import Server, consumed_seconds, filled_by_kcat, kafka
 
-from offsetfs.mirror.options import FETCH_BYTES_MAX
+from offsetfs.kafka.mirror.options import FETCH_BYTES_MAX
 
 MIRROR = 'exec "$1" -m offsetfs mirror "$2" "$3" --topic "$4" --once'
 KCAT = f'exec kcat -C -b "$2" -t "$4" -p 0 -o beginning -e -q {UNWAITING} > "$3"'

@@ -21,10 +21,10 @@ from commands import UNWAITING, kcat, seconds
 from measuring import Contender, Measure, Opened, Peer, Row, times_as_fast
 from pipelines import spark_session
 
-from offsetfs.sql.session import SqlSession
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.format.batch_builder import BatchBuilder
+from offsetfs.tables.sql.session import SqlSession
 
 PARTITIONS = 4
 _KEYS = 100_000

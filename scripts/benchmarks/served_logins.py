@@ -21,7 +21,7 @@ from scram_client import ScramClient
 from served import served
 from served_logs import KAFKA, OURS, SECONDS_MAX
 
-from offsetfs.protocol import messages as m
+from offsetfs.kafka.protocol import messages as m
 
 MECHANISM = "SCRAM-SHA-512"
 USER, PASSWORD = "alice", "a long secret"

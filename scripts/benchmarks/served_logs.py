@@ -36,9 +36,9 @@ from measuring import Contender, Goal, Measure, Opened, Peer, Row, times_as_fast
 from running_broker import framed
 from served import served
 
-from offsetfs.protocol import codec
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol import codec
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder
 
 SECONDS_MAX = 600.0

@@ -14,9 +14,9 @@ from commands import seconds
 from logs import PRODUCER_BATCH_BYTES
 from measuring import Contender, Measure, Opened, Peer, Row, times_as_fast
 
-from offsetfs.tables.databases import open_database
-from offsetfs.tables.messages_table import MessagesTable
-from offsetfs.tables.urls import parse_url
+from offsetfs.tables.databases.database_urls import parse_url
+from offsetfs.tables.databases.messages_table import MessagesTable
+from offsetfs.tables.databases.opening import open_database
 
 SYNC = 'exec "$1" -m offsetfs table sync "$2" "$3" > /dev/null'
 LOOP = 'exec "$1" "$4" "$2" "$3"'

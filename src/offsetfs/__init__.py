@@ -20,12 +20,12 @@ from offsetfs.version import __version__
 if TYPE_CHECKING:
     import os
 
-    from offsetfs.broker.embedded import EmbeddedBroker
-    from offsetfs.library.appending import NewRecord
-    from offsetfs.library.open_directory import Directory
-    from offsetfs.library.partition import Partition
-    from offsetfs.library.topic import Topic
+    from offsetfs.appending import NewRecord
+    from offsetfs.kafka.broker.embedded import EmbeddedBroker
+    from offsetfs.open_directory import Directory
+    from offsetfs.partition import Partition
     from offsetfs.storage import Batch, Record, errors
+    from offsetfs.topic import Topic
 
 __all__ = [
     "Batch",
@@ -43,12 +43,12 @@ __all__ = [
 
 _HOMES = {
     "Batch": "offsetfs.storage",
-    "Directory": "offsetfs.library.open_directory",
-    "EmbeddedBroker": "offsetfs.broker.embedded",
-    "NewRecord": "offsetfs.library.appending",
-    "Partition": "offsetfs.library.partition",
+    "Directory": "offsetfs.open_directory",
+    "EmbeddedBroker": "offsetfs.kafka.broker.embedded",
+    "NewRecord": "offsetfs.appending",
+    "Partition": "offsetfs.partition",
     "Record": "offsetfs.storage",
-    "Topic": "offsetfs.library.topic",
+    "Topic": "offsetfs.topic",
 }
 
 
@@ -68,7 +68,7 @@ def open(
     Raises `errors.NotALogDirectory`, `errors.LogDirectoryLocked` (its `pid` is that of the holder),
     `errors.InvalidConfig`, OSError, and ValueError for another mode or isolation level.
     """
-    home = importlib.import_module("offsetfs.library.open_directory")
+    home = importlib.import_module("offsetfs.open_directory")
     directory: Directory = home.open_directory(path, mode, isolation=isolation, settings=settings)
     return directory
 
@@ -94,7 +94,7 @@ def serve(
     Raises ValueError for such an address without it, `errors.NotALogDirectory`,
     `errors.LogDirectoryLocked`, `errors.InvalidConfig`, and OSError, also for an address that cannot be used.
     """
-    home = importlib.import_module("offsetfs.broker.embedded")
+    home = importlib.import_module("offsetfs.kafka.broker.embedded")
     broker: EmbeddedBroker = home.serve(
         path, listen=listen, settings=settings, read_only=read_only, allow_anonymous=allow_anonymous
     )

@@ -14,7 +14,7 @@ from offsetfs.storage.cluster.security_image import SecurityState
 from offsetfs.storage.names import TopicPartition
 
 if TYPE_CHECKING:
-    from offsetfs.protocol.message import ProtocolMessage
+    from offsetfs.kafka.protocol.message import ProtocolMessage
 
 Settings = Mapping[str, str]
 

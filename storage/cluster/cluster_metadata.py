@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from offsetfs.protocol import codec, kafka_reader
-from offsetfs.protocol.codec import InvalidMessage
-from offsetfs.protocol.message import ProtocolMessage
-from offsetfs.protocol.schemas import record_schemas, schema
+from offsetfs.kafka.protocol import codec, kafka_reader
+from offsetfs.kafka.protocol.codec import InvalidMessage
+from offsetfs.kafka.protocol.message import ProtocolMessage
+from offsetfs.kafka.protocol.schemas import record_schemas, schema
 
 _TOPIC = "__cluster_metadata"
 _FRAME_VERSION = 1

@@ -6,9 +6,9 @@ first record: most log directories have no metadata log beside them, and reading
 
 from __future__ import annotations
 
-from offsetfs.protocol.codec import InvalidMessage
-from offsetfs.protocol.message import ProtocolMessage
-from offsetfs.protocol.metadata_records import (
+from offsetfs.kafka.protocol.codec import InvalidMessage
+from offsetfs.kafka.protocol.message import ProtocolMessage
+from offsetfs.kafka.protocol.metadata_records import (
     AbortTransactionRecord,
     AccessControlEntryRecord,
     BeginTransactionRecord,

@@ -35,7 +35,7 @@ class Acl:
 
 
 UNREADABLE_ACL = Acl(0, "*", 0, "", "", 0, 0)
-"""Stands for a record of an ACL that cannot be read. It denies everything (`broker/authorization/authorizer.py`)."""
+"""Stands for a record of an ACL that cannot be read. It denies everything (`Authorizer` of the broker)."""
 
 Credentials = Mapping[tuple[str, int], ScramCredential]
 """By user and mechanism."""

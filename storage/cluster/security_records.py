@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from offsetfs.protocol.codec import InvalidMessage
-from offsetfs.protocol.message import ProtocolMessage
-from offsetfs.protocol.metadata_records import (
+from offsetfs.kafka.protocol.codec import InvalidMessage
+from offsetfs.kafka.protocol.message import ProtocolMessage
+from offsetfs.kafka.protocol.metadata_records import (
     AccessControlEntryRecord,
     RemoveAccessControlEntryRecord,
     RemoveUserScramCredentialRecord,

@@ -16,10 +16,10 @@ from enum import IntEnum
 from struct import Struct, error
 from typing import Any, NamedTuple
 
-from offsetfs.protocol import codec
-from offsetfs.protocol.codec import InvalidMessage
-from offsetfs.protocol.message import ProtocolMessage
-from offsetfs.protocol.records import (
+from offsetfs.kafka.protocol import codec
+from offsetfs.kafka.protocol.codec import InvalidMessage
+from offsetfs.kafka.protocol.message import ProtocolMessage
+from offsetfs.kafka.protocol.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,

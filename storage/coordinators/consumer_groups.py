@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from offsetfs.protocol import kafka_reader
-from offsetfs.protocol.codec import InvalidMessage
-from offsetfs.protocol.schemas import record_schemas
+from offsetfs.kafka.protocol import kafka_reader
+from offsetfs.kafka.protocol.codec import InvalidMessage
+from offsetfs.kafka.protocol.schemas import record_schemas
 from offsetfs.storage.coordinators import group_state
 from offsetfs.storage.coordinators.staged_records import partition_name
 from offsetfs.storage.coordinators.topic_replay import (

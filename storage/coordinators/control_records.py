@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from struct import Struct
 
-from offsetfs.protocol import json_text, kafka_reader
-from offsetfs.protocol.codec import InvalidMessage
+from offsetfs.kafka.protocol import json_text, kafka_reader
+from offsetfs.kafka.protocol.codec import InvalidMessage
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.partition.producers import ABORT, COMMIT
 

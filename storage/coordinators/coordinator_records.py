@@ -6,7 +6,7 @@
     key: {"type":"1","data":{"group":"billing","topic":"orders","partition":0}} payload: {"version":"4","data":{…}}
 
 An error is printed instead of the key, in Kafka's words. Follows Kafka's CoordinatorRecordSerde and the parsers of
-DumpLogSegments on top of it. The types and their fields are those of Kafka's schemas (`offsetfs.protocol`).
+DumpLogSegments on top of it. The types and their fields are those of Kafka's schemas (`offsetfs.kafka.protocol`).
 docs/internals/format/consumer-offsets.md lists them.
 """
 
@@ -15,10 +15,10 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any
 
-from offsetfs.protocol import json_text, kafka_reader
-from offsetfs.protocol.codec import InvalidMessage
-from offsetfs.protocol.records import GroupMetadataValue
-from offsetfs.protocol.schemas import includes, record_schemas, schema
+from offsetfs.kafka.protocol import json_text, kafka_reader
+from offsetfs.kafka.protocol.codec import InvalidMessage
+from offsetfs.kafka.protocol.records import GroupMetadataValue
+from offsetfs.kafka.protocol.schemas import includes, record_schemas, schema
 from offsetfs.storage.errors import MalformedBatch
 
 DELETED = "<DELETE>"

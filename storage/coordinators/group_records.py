@@ -3,7 +3,7 @@
     key      i16 type, then the key's fields        value    i16 version, then the value's fields; none deletes the key
 
 Types 0 and 1 are commits, type 2 is a classic group, the others are of the newer group protocols (`consumer_offsets`).
-The fields are those of the generated codec (`offsetfs.protocol`). Brokers since 2.1 read the versions that are written
+The fields are those of the generated codec (`kafka.protocol`). Brokers since 2.1 read the versions that are written
 here; 4.1 writes version 4 of commits and groups, which older ones do not know. Follows GroupCoordinatorRecordSerde and
 GroupCoordinatorRecordHelpers.
 """
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from struct import Struct, error
 from typing import NamedTuple
 
-from offsetfs.protocol import codec
-from offsetfs.protocol.codec import InvalidMessage
-from offsetfs.protocol.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from offsetfs.protocol.schemas import includes, record_schemas, schema
+from offsetfs.kafka.protocol import codec
+from offsetfs.kafka.protocol.codec import InvalidMessage
+from offsetfs.kafka.protocol.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from offsetfs.kafka.protocol.schemas import includes, record_schemas, schema
 from offsetfs.storage.coordinators.changes_replay import UnreadableRecord
 from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.names import OFFSETS_TOPIC, TopicPartition

@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping
 from struct import Struct, error
 from typing import Any
 
-from offsetfs.protocol import kafka_reader
-from offsetfs.protocol.codec import InvalidMessage
-from offsetfs.protocol.message import id_text
-from offsetfs.protocol.records import (
+from offsetfs.kafka.protocol import kafka_reader
+from offsetfs.kafka.protocol.codec import InvalidMessage
+from offsetfs.kafka.protocol.message import id_text
+from offsetfs.kafka.protocol.records import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     GroupMetadataValue,
     MemberMetadata,
     StreamsGroupCurrentMemberAssignmentValue,
 )
-from offsetfs.protocol.schemas import includes, record_schemas, schema
+from offsetfs.kafka.protocol.schemas import includes, record_schemas, schema
 from offsetfs.storage.names import OFFSETS_TOPIC
 
 _CONSUMER_PROTOCOL = "consumer"

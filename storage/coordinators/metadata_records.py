@@ -10,8 +10,8 @@ from __future__ import annotations
 import functools
 import re
 
-from offsetfs.protocol.codec import InvalidMessage
-from offsetfs.protocol.json_text import json_writer
+from offsetfs.kafka.protocol.codec import InvalidMessage
+from offsetfs.kafka.protocol.json_text import json_writer
 from offsetfs.storage.cluster.cluster_metadata import Buffer, read_head, read_message
 from offsetfs.storage.coordinators.coordinator_records import RecordTexts
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from offsetfs.protocol import kafka_reader
-from offsetfs.protocol.codec import InvalidMessage
+from offsetfs.kafka.protocol import kafka_reader
+from offsetfs.kafka.protocol.codec import InvalidMessage
 from offsetfs.storage.coordinators.changes_replay import ChangesReplay
 from offsetfs.storage.coordinators.group_records import Change, change_of
 from offsetfs.storage.errors import InvalidName

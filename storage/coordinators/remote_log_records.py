@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from offsetfs.protocol import records as r
-from offsetfs.protocol.codec import InvalidMessage
-from offsetfs.protocol.message import ProtocolMessage, id_text
+from offsetfs.kafka.protocol import records as r
+from offsetfs.kafka.protocol.codec import InvalidMessage
+from offsetfs.kafka.protocol.message import ProtocolMessage, id_text
 from offsetfs.storage.cluster.cluster_metadata import Buffer, read_head, read_message
 from offsetfs.storage.coordinators.coordinator_records import RecordTexts
 from offsetfs.storage.names import REMOTE_LOG_TOPIC

@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, NamedTuple
 
-from offsetfs.protocol import kafka_reader
-from offsetfs.protocol.codec import InvalidMessage
-from offsetfs.protocol.message import id_text
-from offsetfs.protocol.records import (
+from offsetfs.kafka.protocol import kafka_reader
+from offsetfs.kafka.protocol.codec import InvalidMessage
+from offsetfs.kafka.protocol.message import id_text
+from offsetfs.kafka.protocol.records import (
     ShareSnapshotValue,
     ShareSnapshotValueStateBatch,
     ShareUpdateValue,
     ShareUpdateValueStateBatch,
 )
-from offsetfs.protocol.schemas import includes, schema
+from offsetfs.kafka.protocol.schemas import includes, schema
 from offsetfs.storage import checkpoint
 from offsetfs.storage.coordinators.state_batches import FINISHED, STATES, StateBatch, combined
 from offsetfs.storage.coordinators.topic_replay import (

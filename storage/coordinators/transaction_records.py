@@ -14,9 +14,9 @@ from enum import IntEnum
 from struct import Struct, error
 from typing import NamedTuple
 
-from offsetfs.protocol import codec
-from offsetfs.protocol.codec import InvalidMessage
-from offsetfs.protocol.records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from offsetfs.kafka.protocol import codec
+from offsetfs.kafka.protocol.codec import InvalidMessage
+from offsetfs.kafka.protocol.records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from offsetfs.storage.coordinators.changes_replay import ChangesReplay, UnreadableRecord
 from offsetfs.storage.coordinators.coordinator_topic import partition_of_key
 from offsetfs.storage.directory.log_directories import AnyLogDirectory

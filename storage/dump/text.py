@@ -6,7 +6,7 @@ import contextlib
 from array import array
 from collections.abc import Iterator
 
-from offsetfs.protocol.java_text import decoded
+from offsetfs.kafka.protocol.java_text import decoded
 from offsetfs.storage.coordinators import control_records
 from offsetfs.storage.dump import legacy as dump_legacy
 from offsetfs.storage.dump.batches import FoundBatch, last_offset, last_sequence

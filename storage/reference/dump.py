@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from offsetfs.protocol.java_text import decoded, printed
+from offsetfs.kafka.protocol.java_text import decoded, printed
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.records.format import varint
 from offsetfs.storage.records.format.record_row import (

@@ -15,10 +15,10 @@ import os
 from collections.abc import Iterator
 from struct import Struct
 
-from offsetfs.protocol import codec
-from offsetfs.protocol.codec import InvalidMessage
-from offsetfs.protocol.message import ProtocolMessage
-from offsetfs.protocol.records import SnapshotFooterRecord, SnapshotHeaderRecord
+from offsetfs.kafka.protocol import codec
+from offsetfs.kafka.protocol.codec import InvalidMessage
+from offsetfs.kafka.protocol.message import ProtocolMessage
+from offsetfs.kafka.protocol.records import SnapshotFooterRecord, SnapshotHeaderRecord
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import SECURITY_FILE
 from offsetfs.storage.cluster import cluster_metadata, security_records

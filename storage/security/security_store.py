@@ -17,8 +17,8 @@ import threading
 from collections.abc import Callable, Iterable
 from types import MappingProxyType
 
-from offsetfs.protocol.message import ProtocolMessage
-from offsetfs.protocol.metadata_records import (
+from offsetfs.kafka.protocol.message import ProtocolMessage
+from offsetfs.kafka.protocol.metadata_records import (
     AccessControlEntryRecord,
     RemoveAccessControlEntryRecord,
     RemoveUserScramCredentialRecord,

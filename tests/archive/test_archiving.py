@@ -22,7 +22,7 @@ from offsetfs.archive.expiry import expire
 from offsetfs.archive.manifest import PartitionManifest
 from offsetfs.archive.numbered_documents import NumberedDocuments, encoded
 from offsetfs.archive.object_store import ObjectInfo, ObjectStore, StoreSettings
-from offsetfs.archive.restoring import ArchiveRestore, RestoreSelection
+from offsetfs.archive.restore_to_directory import ArchiveRestore, RestoreSelection
 from offsetfs.archive.verifying import ArchiveFinding, VerifiedArchive, verify_archive
 from offsetfs.storage import Log, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.partition import retention

@@ -30,7 +30,7 @@ from offsetfs.archive.expiry import expire
 from offsetfs.archive.manifest import PartitionManifest
 from offsetfs.archive.numbered_documents import NumberedDocuments
 from offsetfs.archive.object_store import ObjectStore, StoreSettings
-from offsetfs.archive.restoring import ArchiveRestore, RestoreSelection
+from offsetfs.archive.restore_to_directory import ArchiveRestore, RestoreSelection
 from offsetfs.archive.verifying import VerifiedArchive, verify_archive
 from offsetfs.storage import LogDirectory, TopicPartition
 

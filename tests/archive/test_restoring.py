@@ -16,7 +16,7 @@ from offsetfs.archive.archiver import Archiver
 from offsetfs.archive.manifest import PartitionManifest
 from offsetfs.archive.numbered_documents import NumberedDocuments
 from offsetfs.archive.object_store import ObjectStore
-from offsetfs.archive.restoring import ArchiveRestore, RestoreSelection
+from offsetfs.archive.restore_to_directory import ArchiveRestore, RestoreSelection
 from offsetfs.archive.verifying import VerifiedArchive, verify_archive
 from offsetfs.storage import Log, LogDirectory, LogReader, TopicPartition, files
 from offsetfs.storage.directory import CLEAN_SHUTDOWN, RESTORE_JOURNAL

@@ -22,7 +22,7 @@ from offsetfs.archive.manifest import ArchivedSegment, PartitionManifest
 from offsetfs.archive.numbered_documents import NumberedDocuments
 from offsetfs.archive.object_store import ObjectStore, StoreSettings
 from offsetfs.archive.reading import ReadSettings
-from offsetfs.archive.restoring import ArchiveRestore, RestoreSelection
+from offsetfs.archive.restore_to_directory import ArchiveRestore, RestoreSelection
 from offsetfs.archive.segment_upload import ObjectSizes
 from offsetfs.archive.verifying import VerifiedArchive, verify_archive
 from offsetfs.storage import READ_COMMITTED, Log, LogDirectory, LogReader, TopicPartition

@@ -10,12 +10,12 @@ import pytest
 from authorized_broker import ADMIN, ALICE, AUTHORIZED, AuthorizedBroker, acl
 from metadata_records import MetadataDirectory, topic_record
 
-from offsetfs.broker.broker import Broker
-from offsetfs.broker.connections.listeners import Listener
-from offsetfs.broker.listener_settings import ListenerSettings
-from offsetfs.broker.operations import Operation, Pattern, Permission, Resource
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.broker import Broker
+from offsetfs.kafka.broker.connections.listeners import Listener
+from offsetfs.kafka.broker.listener_settings import ListenerSettings
+from offsetfs.kafka.broker.operations import Operation, Pattern, Permission, Resource
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.checkpoint import SECURITY_FILE
 from offsetfs.storage.errors import StorageError

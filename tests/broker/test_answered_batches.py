@@ -19,10 +19,10 @@ from running_broker import Running, framed
 from simdisk import SimDisk
 from simsystem import System
 
-from offsetfs.broker.connections.response_queue import DelayedResponse
-from offsetfs.broker.settings import ServerSettings
-from offsetfs.protocol import codec
-from offsetfs.protocol import messages as m
+from offsetfs.kafka.broker.connections.response_queue import DelayedResponse
+from offsetfs.kafka.broker.settings import ServerSettings
+from offsetfs.kafka.protocol import codec
+from offsetfs.kafka.protocol import messages as m
 from offsetfs.storage import LogDirectory, LogReader, TopicPartition
 
 pytestmark = pytest.mark.unit

@@ -7,8 +7,8 @@ import trio
 from produce_requests import GOOD, altered
 from running_broker import Running
 
-from offsetfs.broker.operations import TOPIC_OPERATIONS
-from offsetfs.protocol import messages as m
+from offsetfs.kafka.broker.operations import TOPIC_OPERATIONS
+from offsetfs.kafka.protocol import messages as m
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from offsetfs.broker.groups.assignors import NOTHING, Assignee, Assignment, by_range, uniform
+from offsetfs.kafka.broker.groups.assignors import NOTHING, Assignee, Assignment, by_range, uniform
 
 pytestmark = pytest.mark.unit
 

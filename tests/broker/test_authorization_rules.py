@@ -12,12 +12,12 @@ from group_requests import commit_request
 from produce_requests import GOOD
 from running_broker import Running
 
-from offsetfs.broker.authorization.authorizer import Authorizer
-from offsetfs.broker.authorization.rules import RULES, authorized
-from offsetfs.broker.connections.connection import Client, ProtocolError
-from offsetfs.broker.operations import SUPPORTED, UNKNOWN_OPERATIONS, Operation, Resource, bits
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.authorization.authorizer import Authorizer
+from offsetfs.kafka.broker.authorization.rules import RULES, authorized
+from offsetfs.kafka.broker.connections.connection import Client, ProtocolError
+from offsetfs.kafka.broker.operations import SUPPORTED, UNKNOWN_OPERATIONS, Operation, Resource, bits
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.security import SecurityImage
 
@@ -245,7 +245,7 @@ async def test_a_denied_request_without_acknowledgment_ends_its_connection(
     guarded: AuthorizedBroker, two_topics: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Kafka closes the connection, so that the producer notices; records of other topics are appended."""
-    caplog.set_level(logging.DEBUG, "offsetfs.broker.authorization")
+    caplog.set_level(logging.DEBUG, "offsetfs.kafka.broker.authorization")
     await guarded.grant(acl(Operation.WRITE, Resource.TOPIC, "t"))
     request = produce(GOOD, "secret", "t")
     request.acks = 0

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetfs.broker.authorization.acl_hosts import host_text
-from offsetfs.broker.authorization.authorizer import Authorizer
-from offsetfs.broker.operations import Operation, Pattern, Permission, Resource
+from offsetfs.kafka.broker.authorization.acl_hosts import host_text
+from offsetfs.kafka.broker.authorization.authorizer import Authorizer
+from offsetfs.kafka.broker.operations import Operation, Pattern, Permission, Resource
 from offsetfs.storage.cluster.security_image import UNREADABLE_ACL
 from offsetfs.storage.security import Acl, SecurityImage
 

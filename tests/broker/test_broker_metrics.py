@@ -16,13 +16,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from running_broker import Running, framed, received
 
 import offsetfs
-from offsetfs.broker import exporter, metrics, report
-from offsetfs.broker.exporter import metrics_server
-from offsetfs.broker.metrics import BrokerMetrics
-from offsetfs.broker.report import BrokerReporter, GroupSnapshot
-from offsetfs.broker.settings import ServerSettings
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker import exporter, metrics, report
+from offsetfs.kafka.broker.exporter import metrics_server
+from offsetfs.kafka.broker.metrics import BrokerMetrics
+from offsetfs.kafka.broker.report import BrokerReporter, GroupSnapshot
+from offsetfs.kafka.broker.settings import ServerSettings
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder, LogDirectory, TopicPartition
 
 pytestmark = pytest.mark.unit
@@ -104,7 +104,7 @@ async def test_a_bug_of_a_handler_is_counted_as_an_error(
     async def fails(*_: object) -> None:
         raise KeyError("a bug")
 
-    monkeypatch.setattr("offsetfs.broker.cluster.Cluster.describe_cluster", fails)
+    monkeypatch.setattr("offsetfs.kafka.broker.cluster.Cluster.describe_cluster", fails)
     running = Running(directory)
     nursery.start_soon(running.broker.run)
     await running.send(60, "DescribeCluster", 0, m.DescribeClusterRequest())

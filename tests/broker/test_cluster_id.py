@@ -9,7 +9,7 @@ import pytest
 import trio
 from running_broker import Running
 
-from offsetfs.protocol import messages as m
+from offsetfs.kafka.protocol import messages as m
 from offsetfs.storage import LogDirectory
 
 pytestmark = pytest.mark.unit

@@ -13,11 +13,11 @@ from group_records import key, number, value
 from group_requests import Groups, join_request
 from planted_logs import marker, sealed_records
 
-from offsetfs.broker.groups import group_table
-from offsetfs.broker.groups.group import GroupState
-from offsetfs.broker.settings import ServerSettings
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.groups import group_table
+from offsetfs.kafka.broker.groups.group import GroupState
+from offsetfs.kafka.broker.settings import ServerSettings
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import Log, LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import CommittedOffset, commit_key, commit_value, partition_of
 from offsetfs.storage.partition.producers import ABORT, COMMIT

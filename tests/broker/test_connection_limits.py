@@ -22,17 +22,17 @@ import trio
 import trio.testing
 from running_broker import Running, decoded, framed, received, reserved_bytes
 
-from offsetfs.broker.connections import idle_connections
-from offsetfs.broker.connections.closed_peers import ClosedPeers
-from offsetfs.broker.connections.listeners import open_listeners
-from offsetfs.broker.connections.rare_lines import LOGGED_S, RareLines
-from offsetfs.broker.connections.request_limits import FREE_BYTES_MAX, LARGE_MAX, PAUSE_S_MAX, RequestLimits
-from offsetfs.broker.listener_settings import ListenerSettings
-from offsetfs.broker.server import serve, serve_until
-from offsetfs.broker.settings import ServerSettings
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
-from offsetfs.runtime.task_runner import TaskRunner
+from offsetfs.common.task_runner import TaskRunner
+from offsetfs.kafka.broker.connections import idle_connections
+from offsetfs.kafka.broker.connections.closed_peers import ClosedPeers
+from offsetfs.kafka.broker.connections.listeners import open_listeners
+from offsetfs.kafka.broker.connections.rare_lines import LOGGED_S, RareLines
+from offsetfs.kafka.broker.connections.request_limits import FREE_BYTES_MAX, LARGE_MAX, PAUSE_S_MAX, RequestLimits
+from offsetfs.kafka.broker.listener_settings import ListenerSettings
+from offsetfs.kafka.broker.server import serve, serve_until
+from offsetfs.kafka.broker.settings import ServerSettings
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.maintenance.background_tasks import TaskQueue
 

@@ -14,17 +14,17 @@ import trio
 from random_messages import random_message
 from running_broker import Running, decoded, framed, received, sent
 
-from offsetfs.broker.batches.fetch import Fetching
-from offsetfs.broker.broker import Broker
-from offsetfs.broker.cluster import BrokerNode
-from offsetfs.broker.connections.listeners import open_listeners
-from offsetfs.broker.failure_responses import failure_response
-from offsetfs.broker.listener_settings import ListenerSettings
-from offsetfs.broker.metrics import BrokerMetrics
-from offsetfs.broker.settings import ServerSettings
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
-from offsetfs.protocol.schemas import schema
+from offsetfs.kafka.broker.batches.fetch import Fetching
+from offsetfs.kafka.broker.broker import Broker
+from offsetfs.kafka.broker.cluster import BrokerNode
+from offsetfs.kafka.broker.connections.listeners import open_listeners
+from offsetfs.kafka.broker.failure_responses import failure_response
+from offsetfs.kafka.broker.listener_settings import ListenerSettings
+from offsetfs.kafka.broker.metrics import BrokerMetrics
+from offsetfs.kafka.broker.settings import ServerSettings
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol.schemas import schema
 from offsetfs.storage import LogDirectory
 
 pytestmark = pytest.mark.unit
@@ -139,7 +139,7 @@ async def test_random_frames_neither_end_the_broker_nor_are_a_bug(
 
 
 async def test_a_fetch_of_names_that_are_not_there_leaves_nothing_in_memory(directory: LogDirectory) -> None:
-    from offsetfs.broker.topics.partitions import Topics
+    from offsetfs.kafka.broker.topics.partitions import Topics
 
     topics = Topics(directory, 1, creates=False)
     partitions = [m.FetchRequestFetchPartition(each) for each in (-1, 0, 5)]

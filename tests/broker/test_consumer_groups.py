@@ -10,13 +10,13 @@ from consumer_group_requests import Consumers, T, partitions
 from group_requests import FEW_PARTITIONS, NODE, commit_request, join_request
 from trio.testing import MockClock
 
-from offsetfs.broker.groups.consumer_group import ConsumerGroupState, MemberState
-from offsetfs.broker.groups.group_coordinator import GroupCoordinator
-from offsetfs.broker.log_sync import LogSync
-from offsetfs.broker.settings import ServerSettings
-from offsetfs.broker.topics.partitions import Topics
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.groups.consumer_group import ConsumerGroupState, MemberState
+from offsetfs.kafka.broker.groups.group_coordinator import GroupCoordinator
+from offsetfs.kafka.broker.log_sync import LogSync
+from offsetfs.kafka.broker.settings import ServerSettings
+from offsetfs.kafka.broker.topics.partitions import Topics
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, TopicPartition
 
 pytestmark = pytest.mark.unit

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from offsetfs.broker.settings import ServerSettings
-from offsetfs.broker.topics import topic_admin
-from offsetfs.broker.topics.configs import Configs
-from offsetfs.broker.topics.partitions import Topics
-from offsetfs.broker.topics.topic_admin import TopicAdmin
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.settings import ServerSettings
+from offsetfs.kafka.broker.topics import topic_admin
+from offsetfs.kafka.broker.topics.configs import Configs
+from offsetfs.kafka.broker.topics.partitions import Topics
+from offsetfs.kafka.broker.topics.topic_admin import TopicAdmin
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.directory.partition_deletion import deleted_directories
 

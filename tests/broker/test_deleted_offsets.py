@@ -9,10 +9,10 @@ import trio
 from group_requests import Groups, commit_request, join_request
 from running_broker import Running
 
-from offsetfs.protocol import codec
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
-from offsetfs.protocol.records import ConsumerProtocolSubscription
+from offsetfs.kafka.protocol import codec
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol.records import ConsumerProtocolSubscription
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import ConsumerGroups, delete_commits
 from offsetfs.storage.directory import LogChange

@@ -11,14 +11,14 @@ import trio
 from planted_logs import data, marker
 from running_broker import Running, framed, received
 
-from offsetfs.broker.batches.fetch import Fetching
-from offsetfs.broker.cluster import BrokerNode
-from offsetfs.broker.connections.connection import Connection
-from offsetfs.broker.metrics import BrokerMetrics
-from offsetfs.broker.settings import ServerSettings
-from offsetfs.broker.topics.partitions import Topics
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.batches.fetch import Fetching
+from offsetfs.kafka.broker.cluster import BrokerNode
+from offsetfs.kafka.broker.connections.connection import Connection
+from offsetfs.kafka.broker.metrics import BrokerMetrics
+from offsetfs.kafka.broker.settings import ServerSettings
+from offsetfs.kafka.broker.topics.partitions import Topics
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder, BatchRange, LogDirectory, TopicPartition
 from offsetfs.storage.partition.producers import ABORT
 

@@ -12,15 +12,15 @@ from consumer_group_requests import Consumers, T, partitions
 from group_requests import FEW_PARTITIONS, NODE, commit_request
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from offsetfs.broker.groups.consumer_group import ConsumerGroupState
-from offsetfs.broker.groups.group import Group, GroupState
-from offsetfs.broker.groups.group_coordinator import GroupCoordinator
-from offsetfs.broker.log_sync import LogSync
-from offsetfs.broker.topics.partitions import Topics
-from offsetfs.protocol import codec
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
-from offsetfs.protocol.records import (
+from offsetfs.kafka.broker.groups.consumer_group import ConsumerGroupState
+from offsetfs.kafka.broker.groups.group import Group, GroupState
+from offsetfs.kafka.broker.groups.group_coordinator import GroupCoordinator
+from offsetfs.kafka.broker.log_sync import LogSync
+from offsetfs.kafka.broker.topics.partitions import Topics
+from offsetfs.kafka.protocol import codec
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol.records import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,

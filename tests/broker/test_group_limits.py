@@ -10,11 +10,11 @@ import trio
 import trio.testing
 from group_requests import FEW_PARTITIONS, Groups
 
-from offsetfs.broker.groups.coordinator_lookups import CoordinatorLookups
-from offsetfs.broker.groups.group import GroupState
-from offsetfs.broker.settings import ServerSettings
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.groups.coordinator_lookups import CoordinatorLookups
+from offsetfs.kafka.broker.groups.group import GroupState
+from offsetfs.kafka.broker.settings import ServerSettings
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory
 
 pytestmark = pytest.mark.unit

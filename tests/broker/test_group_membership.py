@@ -10,13 +10,13 @@ import trio
 import trio.testing
 from group_requests import FEW_PARTITIONS, NODE, OLD, Groups, commit_request, join_request
 
-from offsetfs.broker.groups.group import GroupState
-from offsetfs.broker.groups.group_coordinator import GroupCoordinator
-from offsetfs.broker.log_sync import LogSync
-from offsetfs.broker.settings import ServerSettings
-from offsetfs.broker.topics.partitions import Topics
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.groups.group import GroupState
+from offsetfs.kafka.broker.groups.group_coordinator import GroupCoordinator
+from offsetfs.kafka.broker.log_sync import LogSync
+from offsetfs.kafka.broker.settings import ServerSettings
+from offsetfs.kafka.broker.topics.partitions import Topics
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, TopicPartition
 
 pytestmark = pytest.mark.unit
@@ -172,7 +172,7 @@ async def test_a_commit_that_could_not_be_stored_is_not_returned(groups: Groups)
     ("key_type", "code"), [(1, ErrorCode.NONE), (2, ErrorCode.INVALID_REQUEST)], ids=["transactions", "share"]
 )
 async def test_the_coordinators_of_other_keys(groups: Groups, key_type: int, code: ErrorCode) -> None:
-    from offsetfs.protocol import codec
+    from offsetfs.kafka.protocol import codec
 
     request = m.FindCoordinatorRequest(key="tx", key_type=key_type, coordinator_keys=["tx"])
     for version in range(1, 7):

@@ -8,11 +8,11 @@ import trio.testing
 from consumer_group_requests import Consumers
 from group_requests import Groups, join_request
 
-from offsetfs.broker.groups import group_memory
-from offsetfs.broker.groups.group import GroupError
-from offsetfs.broker.groups.group_memory import GROUPS_BYTES_MAX, MEMBER_BYTES_MAX, OBJECT_BYTES, GroupMemory
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.groups import group_memory
+from offsetfs.kafka.broker.groups.group import GroupError
+from offsetfs.kafka.broker.groups.group_memory import GROUPS_BYTES_MAX, MEMBER_BYTES_MAX, OBJECT_BYTES, GroupMemory
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory
 
 pytestmark = pytest.mark.unit

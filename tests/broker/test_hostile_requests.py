@@ -24,8 +24,8 @@ from logins import PASSWORD, LoginClient, add_user, login_client, sasl_listener
 from running_broker import Running, decoded, framed, received
 from tls_clients import client_context, tls_broker, tls_listener, tls_stream
 
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory
 
 pytestmark = pytest.mark.unit

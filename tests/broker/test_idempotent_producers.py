@@ -12,8 +12,8 @@ import trio
 from produce_requests import NOW, batch, produced
 from running_broker import Running
 
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.partition import producer_loading
 
@@ -118,7 +118,7 @@ async def test_no_id_is_handed_out_twice(tmp_path: Path) -> None:
 
 
 def test_ids_of_a_block_follow_each_other_and_blocks_do_not() -> None:
-    from offsetfs.broker.transactions.producer_ids import BLOCK_SIZE, ProducerIds
+    from offsetfs.kafka.broker.transactions.producer_ids import BLOCK_SIZE, ProducerIds
 
     ids = ProducerIds()
     found = [ids.next() for _ in range(3 * BLOCK_SIZE)]

@@ -8,9 +8,9 @@ import trio.testing
 from group_requests import Groups, assigned
 from running_broker import Running
 
-from offsetfs.broker.groups.group import GroupState
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.groups.group import GroupState
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory
 
 pytestmark = pytest.mark.unit

@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from offsetfs.broker.log_sync import LogSync
-from offsetfs.runtime.threads import in_thread
+from offsetfs.common.threads import in_thread
+from offsetfs.kafka.broker.log_sync import LogSync
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, TopicPartition
 from offsetfs.storage.files import File
 

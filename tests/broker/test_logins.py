@@ -19,12 +19,12 @@ from oauth_tokens import bearer, jwks, signed
 from running_broker import SECONDS_MAX, Running, framed, received
 from scram_client import ScramClient
 
-from offsetfs.broker.broker import Broker
-from offsetfs.broker.connections import authenticated_connection
-from offsetfs.broker.connections.listeners import Listener
-from offsetfs.broker.settings import ServerSettings
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.broker import Broker
+from offsetfs.kafka.broker.connections import authenticated_connection
+from offsetfs.kafka.broker.connections.listeners import Listener
+from offsetfs.kafka.broker.settings import ServerSettings
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import InvalidConfig
 
@@ -84,7 +84,7 @@ async def test_a_login_by_plain(client: LoginClient, user: str, password: str) -
 
 
 async def test_the_principal_is_the_user(client: LoginClient, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "offsetfs.broker")
+    caplog.set_level(logging.DEBUG, "offsetfs.kafka.broker")
     await client.scram("alice", PASSWORD)
     await client.metadata()
     assert "Metadata v1 of 'test', 'User:alice'" in caplog.text

@@ -9,9 +9,9 @@ from authorized_broker import ADMIN, AuthorizedBroker, acl
 from running_broker import Running
 from transaction_requests import TransactionalProducer
 
-from offsetfs.broker.operations import Operation, Resource
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.operations import Operation, Resource
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory
 
 pytestmark = pytest.mark.unit

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from oauth_tokens import bearer, jwks, signed, unsecured
 
-from offsetfs.broker.sasl.exchange import LoginFailed
-from offsetfs.broker.sasl.oauthbearer import OAuthBearerExchange, Token, TokenKeys, TokenRules, unsecured_token
+from offsetfs.kafka.broker.sasl.exchange import LoginFailed
+from offsetfs.kafka.broker.sasl.oauthbearer import OAuthBearerExchange, Token, TokenKeys, TokenRules, unsecured_token
 
 pytestmark = pytest.mark.unit
 

@@ -14,11 +14,11 @@ import trio
 from produce_requests import GOOD, altered, batch, produced
 from running_broker import Running, decoded, framed, reserved_bytes
 
-from offsetfs.broker.connections.request_limits import FREE_BYTES_MAX
-from offsetfs.broker.connections.response_queue import RESPONSES_MAX
-from offsetfs.broker.log_sync import LogSync
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.connections.request_limits import FREE_BYTES_MAX
+from offsetfs.kafka.broker.connections.response_queue import RESPONSES_MAX
+from offsetfs.kafka.broker.log_sync import LogSync
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.files import File
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from authorized_broker import ADMIN, AuthorizedBroker
 
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
-from offsetfs.runtime.workers import workers
+from offsetfs.common.workers import workers
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder, LogDirectory, TopicPartition
 
 pytestmark = pytest.mark.unit

@@ -14,11 +14,11 @@ from running_broker import Running
 from short_threads import no_threads
 from trio.testing import MockClock
 
-from offsetfs.broker.batches import client_batches, produce
-from offsetfs.broker.batches.client_batches import sealed_batch
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
-from offsetfs.runtime import loop_appends
+from offsetfs.common import loop_appends
+from offsetfs.kafka.broker.batches import client_batches, produce
+from offsetfs.kafka.broker.batches.client_batches import sealed_batch
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, LogReader, SealedBatch, TopicPartition
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.files import File

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from running_broker import Running
 
-from offsetfs.broker.batches.client_batches import RECORD_ERRORS_MAX
-from offsetfs.broker.broker import DRAIN_S
-from offsetfs.broker.groups.group_memory import GROUPS_BYTES_MAX, MEMBER_BYTES_MAX
-from offsetfs.broker.settings import SETTING_KINDS, ServerSettings, field_of
-from offsetfs.broker.topics.configs import SETTINGS_MAX
-from offsetfs.broker.topics.topic_admin import PARTITIONS_MAX
-from offsetfs.broker.transactions.producer_ids import ID_MIN
-from offsetfs.protocol.codec import REQUEST_ELEMENTS_MAX
+from offsetfs.kafka.broker.batches.client_batches import RECORD_ERRORS_MAX
+from offsetfs.kafka.broker.broker import DRAIN_S
+from offsetfs.kafka.broker.groups.group_memory import GROUPS_BYTES_MAX, MEMBER_BYTES_MAX
+from offsetfs.kafka.broker.settings import SETTING_KINDS, ServerSettings, field_of
+from offsetfs.kafka.broker.topics.configs import SETTINGS_MAX
+from offsetfs.kafka.broker.topics.topic_admin import PARTITIONS_MAX
+from offsetfs.kafka.broker.transactions.producer_ids import ID_MIN
+from offsetfs.kafka.protocol.codec import REQUEST_ELEMENTS_MAX
 from offsetfs.storage.records.format import batch
 from offsetfs.storage.settings import BROKER_SETTING_NAMES, INT_MAX
 

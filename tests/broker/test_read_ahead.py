@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.broker.connections.read_ahead import AHEAD_BYTES, FILES_MAX, ReadAhead
+from offsetfs.kafka.broker.connections.read_ahead import AHEAD_BYTES, FILES_MAX, ReadAhead
 from offsetfs.storage import BatchRange
 from offsetfs.storage.files import File, open_file
 

@@ -9,9 +9,9 @@ import trio
 from produce_requests import batch
 from running_broker import Running, decoded, framed, received, reserved_bytes
 
-from offsetfs.broker.connections.receive_buffers import KEPT_BYTES_MAX, KEPT_SIZE_MAX, ReceiveBuffers
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.connections.receive_buffers import KEPT_BYTES_MAX, KEPT_SIZE_MAX, ReceiveBuffers
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, LogReader, TopicPartition
 
 pytestmark = pytest.mark.unit

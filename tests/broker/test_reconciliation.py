@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from offsetfs.broker.groups.assignors import Assignment
-from offsetfs.broker.groups.consumer_group import ConsumerMember, MemberState
-from offsetfs.broker.groups.group import GroupError
-from offsetfs.broker.groups.reconciliation import reconciled
+from offsetfs.kafka.broker.groups.assignors import Assignment
+from offsetfs.kafka.broker.groups.consumer_group import ConsumerMember, MemberState
+from offsetfs.kafka.broker.groups.group import GroupError
+from offsetfs.kafka.broker.groups.reconciliation import reconciled
 
 pytestmark = pytest.mark.unit
 

@@ -6,9 +6,9 @@ import pytest
 from group_requests import FEW_PARTITIONS
 from running_broker import Running
 
-from offsetfs.broker.failure_responses import failure_response
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.failure_responses import failure_response
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory
 
 pytestmark = pytest.mark.unit

@@ -8,12 +8,12 @@ from collections import Counter
 import pytest
 from scram_client import ScramClient
 
-from offsetfs.broker.sasl.exchange import OTHER_AUTHORIZATION_ID, LoginFailed
-from offsetfs.broker.sasl.plain import PlainExchange
-from offsetfs.broker.sasl.scram import ScramExchange
-from offsetfs.broker.sasl.scram_credentials import UnknownUsers, credential_of
-from offsetfs.runtime.security.jaas import login_module
-from offsetfs.runtime.security.scram_keys import ITERATIONS_MIN, ScramMechanism
+from offsetfs.common.security.jaas import login_module
+from offsetfs.common.security.scram_keys import ITERATIONS_MIN, ScramMechanism
+from offsetfs.kafka.broker.sasl.exchange import OTHER_AUTHORIZATION_ID, LoginFailed
+from offsetfs.kafka.broker.sasl.plain import PlainExchange
+from offsetfs.kafka.broker.sasl.scram import ScramExchange
+from offsetfs.kafka.broker.sasl.scram_credentials import UnknownUsers, credential_of
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.security import ScramCredential
 

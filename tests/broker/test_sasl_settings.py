@@ -9,13 +9,13 @@ from group_requests import FEW_PARTITIONS
 from logins import PLAIN_MODULE
 from running_broker import Running
 
-from offsetfs.broker.connections.connection import Client
-from offsetfs.broker.listener_settings import ListenerSettings
-from offsetfs.broker.sasl.oauthbearer import TokenRules
-from offsetfs.broker.sasl.sasl_settings import SaslSettings, sasl_settings
-from offsetfs.broker.settings import ServerSettings
-from offsetfs.broker.settings_file import load_settings
-from offsetfs.protocol import messages as m
+from offsetfs.kafka.broker.connections.connection import Client
+from offsetfs.kafka.broker.listener_settings import ListenerSettings
+from offsetfs.kafka.broker.sasl.oauthbearer import TokenRules
+from offsetfs.kafka.broker.sasl.sasl_settings import SaslSettings, sasl_settings
+from offsetfs.kafka.broker.settings import ServerSettings
+from offsetfs.kafka.broker.settings_file import load_settings
+from offsetfs.kafka.protocol import messages as m
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import InvalidConfig
 

@@ -11,10 +11,10 @@ import pytest
 from logins import PASSWORD, add_user
 from running_broker import Running
 
-from offsetfs.broker.sasl.scram_credentials import is_password
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
-from offsetfs.runtime.security.scram_keys import ScramMechanism
+from offsetfs.common.security.scram_keys import ScramMechanism
+from offsetfs.kafka.broker.sasl.scram_credentials import is_password
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage.security import SecurityStore
 
 pytestmark = pytest.mark.unit

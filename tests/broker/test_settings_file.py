@@ -10,13 +10,13 @@ import pytest
 import trio
 from running_broker import Running
 
-from offsetfs.broker import settings_file
-from offsetfs.broker.listener_settings import ListenerSettings
-from offsetfs.broker.settings import SETTING_KINDS, STANDARD_AUTHORIZER, ServerSettings, values_of
-from offsetfs.broker.settings_file import load_settings
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
-from offsetfs.runtime import addresses
+from offsetfs.common import addresses
+from offsetfs.kafka.broker import settings_file
+from offsetfs.kafka.broker.listener_settings import ListenerSettings
+from offsetfs.kafka.broker.settings import SETTING_KINDS, STANDARD_AUTHORIZER, ServerSettings, values_of
+from offsetfs.kafka.broker.settings_file import load_settings
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.settings import is_broker_setting

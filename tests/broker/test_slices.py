@@ -14,15 +14,15 @@ from authorized_broker import AuthorizedBroker
 from group_requests import FEW_PARTITIONS
 from running_broker import Running
 
-from offsetfs.broker import slices
-from offsetfs.broker.connections.response_size import elements_of
-from offsetfs.broker.settings import ServerSettings
-from offsetfs.broker.topics.configs import SETTINGS_MAX, Configs
-from offsetfs.broker.topics.partitions import Topics
-from offsetfs.protocol import codec
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.codec import REQUEST_ELEMENTS_MAX, InvalidMessage
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker import slices
+from offsetfs.kafka.broker.connections.response_size import elements_of
+from offsetfs.kafka.broker.settings import ServerSettings
+from offsetfs.kafka.broker.topics.configs import SETTINGS_MAX, Configs
+from offsetfs.kafka.broker.topics.partitions import Topics
+from offsetfs.kafka.protocol import codec
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.codec import REQUEST_ELEMENTS_MAX, InvalidMessage
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory
 
 pytestmark = pytest.mark.unit
@@ -183,6 +183,6 @@ def test_the_elements_of_a_response_are_estimated() -> None:
 
 
 async def test_a_large_response_is_encoded_in_a_thread(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offsetfs.broker.connections.connection.INLINE_ENCODE_ELEMENTS_MAX", 10)
+    monkeypatch.setattr("offsetfs.kafka.broker.connections.connection.INLINE_ENCODE_ELEMENTS_MAX", 10)
     response = await running.send(15, "DescribeGroups", 6, m.DescribeGroupsRequest(NAMES))
     assert [each.group_id for each in response.groups] == NAMES

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted_logs import marker
 
-from offsetfs.broker.coordinator_log import ProducerEpoch
-from offsetfs.broker.groups.group import GroupError
-from offsetfs.broker.groups.group_log import StoredGroup
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.coordinator_log import ProducerEpoch
+from offsetfs.kafka.broker.groups.group import GroupError
+from offsetfs.kafka.broker.groups.group_log import StoredGroup
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import Log, LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import (
     CommitChange,

@@ -7,9 +7,9 @@ import trio
 import trio.testing
 from group_requests import Groups
 
-from offsetfs.broker.groups.group import GroupState
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.groups.group import GroupState
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 
 pytestmark = pytest.mark.unit
 

@@ -21,9 +21,9 @@ from produce_requests import batch
 from running_broker import SECONDS_MAX, Running, decoded, framed, received
 from tls_clients import TlsRecords, client_context, tls_broker, tls_listener, tls_stream
 
-from offsetfs.broker.tls import tls_context, tls_handshake
-from offsetfs.broker.tls.tls_context import load_context
-from offsetfs.protocol import messages as m
+from offsetfs.kafka.broker.tls import tls_context, tls_handshake
+from offsetfs.kafka.broker.tls.tls_context import load_context
+from offsetfs.kafka.protocol import messages as m
 from offsetfs.storage import LogDirectory
 
 pytestmark = pytest.mark.unit
@@ -217,7 +217,7 @@ def test_no_session_is_resumed(version: ssl.TLSVersion) -> None:
 
 
 async def test_the_principal_is_that_of_the_rules(strict: Running, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "offsetfs.broker")
+    caplog.set_level(logging.DEBUG, "offsetfs.kafka.broker")
     assert await is_answered(strict, client_context(certificates.client()))
     assert "ApiVersions v0 of 'test', 'User:alice'" in caplog.text
 
@@ -230,7 +230,7 @@ async def test_a_client_to_whom_no_rule_applies_is_refused(strict: Running) -> N
 
 
 async def test_the_principal_is_the_subject_or_anonymous(running: Running, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "offsetfs.broker")
+    caplog.set_level(logging.DEBUG, "offsetfs.kafka.broker")
     assert await is_answered(running, client_context(certificates.client()))
     assert await is_answered(running)
     found = re.findall(r"ApiVersions v0 of 'test', '(.*?)'", caplog.text)

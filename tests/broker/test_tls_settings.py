@@ -9,13 +9,13 @@ from pathlib import Path
 import certificates
 import pytest
 
-from offsetfs.broker.listener_settings import ListenerSettings, check_authentication
-from offsetfs.broker.settings_file import load_settings
-from offsetfs.broker.tls.tls_context import load_context
-from offsetfs.broker.tls.tls_settings import TlsSettings, tls_settings
-from offsetfs.runtime.addresses import AddressError
-from offsetfs.runtime.security.security_protocol import SecurityProtocol
-from offsetfs.runtime.security.x509 import parse_certificate
+from offsetfs.common.addresses import AddressError
+from offsetfs.common.security.security_protocol import SecurityProtocol
+from offsetfs.common.security.x509 import parse_certificate
+from offsetfs.kafka.broker.listener_settings import ListenerSettings, check_authentication
+from offsetfs.kafka.broker.settings_file import load_settings
+from offsetfs.kafka.broker.tls.tls_context import load_context
+from offsetfs.kafka.broker.tls.tls_settings import TlsSettings, tls_settings
 from offsetfs.storage.errors import InvalidConfig
 
 pytestmark = pytest.mark.unit

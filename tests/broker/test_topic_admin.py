@@ -9,9 +9,9 @@ import pytest
 import trio
 from running_broker import Running
 
-from offsetfs.broker.topics.partitions import Topics
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.topics.partitions import Topics
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder, LogDirectory, TopicPartition
 
 pytestmark = pytest.mark.unit

@@ -7,11 +7,11 @@ import trio
 from authorized_broker import AuthorizedBroker
 from consumer_group_requests import Consumers
 
-from offsetfs.broker.groups import topic_patterns
-from offsetfs.broker.groups.group import GroupError
-from offsetfs.broker.groups.topic_patterns import LENGTH_MAX, TopicPatterns
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.groups import topic_patterns
+from offsetfs.kafka.broker.groups.group import GroupError
+from offsetfs.kafka.broker.groups.topic_patterns import LENGTH_MAX, TopicPatterns
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, TopicPartition
 
 pytestmark = pytest.mark.unit

@@ -8,12 +8,12 @@ from produce_requests import altered, batch
 from running_broker import Running
 from transaction_requests import TRANSACTIONAL, TransactionalProducer, committed_offset, fetched
 
-from offsetfs.broker.coordinator_log import ProducerEpoch
-from offsetfs.broker.transactions.transaction import EPOCH_MAX
-from offsetfs.broker.transactions.transaction_coordinator import TransactionCoordinator
-from offsetfs.broker.transactions.transaction_markers import Marker, TransactionMarkers
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.coordinator_log import ProducerEpoch
+from offsetfs.kafka.broker.transactions.transaction import EPOCH_MAX
+from offsetfs.kafka.broker.transactions.transaction_coordinator import TransactionCoordinator
+from offsetfs.kafka.broker.transactions.transaction_markers import Marker, TransactionMarkers
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import (
     CREATE_TIME,
     READ_COMMITTED,

@@ -18,16 +18,16 @@ from produce_requests import altered, batch, produced
 from running_broker import Running
 from transaction_requests import TransactionalProducer, committed_offset, fetched
 
-from offsetfs.broker.coordinator_log import ProducerEpoch
-from offsetfs.broker.settings import ServerSettings
-from offsetfs.broker.transactions.transaction import EPOCH_MAX, completed
-from offsetfs.broker.transactions.transaction_coordinator import TransactionCoordinator
-from offsetfs.broker.transactions.transaction_markers import Marker, TransactionMarkers
 from offsetfs.cli import run
-from offsetfs.protocol import codec
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
-from offsetfs.protocol.records import PartitionsSchema, TransactionLogValue
+from offsetfs.kafka.broker.coordinator_log import ProducerEpoch
+from offsetfs.kafka.broker.settings import ServerSettings
+from offsetfs.kafka.broker.transactions.transaction import EPOCH_MAX, completed
+from offsetfs.kafka.broker.transactions.transaction_coordinator import TransactionCoordinator
+from offsetfs.kafka.broker.transactions.transaction_markers import Marker, TransactionMarkers
+from offsetfs.kafka.protocol import codec
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol.records import PartitionsSchema, TransactionLogValue
 from offsetfs.storage import CREATE_TIME, READ_COMMITTED, BatchBuilder, LogDirectory, LogReader, Record, TopicPartition
 from offsetfs.storage.coordinators import (
     ChangesReplay,
@@ -560,7 +560,7 @@ async def test_an_open_transaction_times_out_after_its_partition_could_not_be_re
     await producer.init()
     await begun(producer)
     coordinator = coordinator_of(running)
-    monkeypatch.setattr("offsetfs.broker.coordinator_log.RETRY_S", 0)
+    monkeypatch.setattr("offsetfs.kafka.broker.coordinator_log.RETRY_S", 0)
     for shard in coordinator._log._shards.values():
         coordinator._log._failed(shard, OSError(24, "Too many open files"))
     await coordinator.complete_prepared()

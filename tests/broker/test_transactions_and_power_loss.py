@@ -10,7 +10,7 @@ from simdisk import SimDisk
 from simsystem import System
 from transaction_requests import TransactionalProducer, committed_offset
 
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import READ_COMMITTED, LogDirectory, LogReader, TopicPartition
 
 pytestmark = pytest.mark.unit

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.broker.operations import Operation, Pattern, Permission, Resource
 from offsetfs.cli import exit_codes, run
+from offsetfs.kafka.broker.operations import Operation, Pattern, Permission, Resource
 from offsetfs.storage.security import Acl, SecurityStore
 
 ALICE, BOB = "User:alice", "User:bob"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.broker.security_names import is_security_setting
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.cli.mounts.mounted_broker import mounted_broker
 from offsetfs.fs.options import MountOptions
+from offsetfs.kafka.broker.security_names import is_security_setting
 from offsetfs.storage.checkpoint import SECURITY_FILE
 
 pytestmark = pytest.mark.unit

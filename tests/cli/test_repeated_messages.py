@@ -12,7 +12,9 @@ pytestmark = pytest.mark.unit
 
 
 def record(level: int, line: int, number: int) -> logging.LogRecord:
-    return logging.LogRecord("offsetfs.broker", level, "produce.py", line, "no append to t-%d: 5%%", (number,), None)
+    return logging.LogRecord(
+        "offsetfs.kafka.broker", level, "produce.py", line, "no append to t-%d: 5%%", (number,), None
+    )
 
 
 def logged(limit: RepetitionFilter, *records: logging.LogRecord) -> list[str]:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.broker.listener_settings import ListenerSettings
 from offsetfs.cli import exit_codes, run
 from offsetfs.cli.commands import serve
+from offsetfs.kafka.broker.listener_settings import ListenerSettings
 from offsetfs.storage import LogDirectory
 
 pytestmark = pytest.mark.unit
@@ -225,7 +225,7 @@ def test_the_address_of_the_metrics_is_printed_and_answers(
 def test_verbose_logs_connections_and_requests(
     logs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("WARNING", logger="offsetfs.broker")  # restored at the end of the test
+    caplog.set_level("WARNING", logger="offsetfs.kafka.broker")  # restored at the end of the test
     caplog.handler.setLevel(0)
     request = struct.pack(">ihhih3s", 13, 18, 0, 7, 3, b"abc")  # ApiVersions v0 of the client abc
 
@@ -242,7 +242,9 @@ def test_verbose_logs_connections_and_requests(
 
     monkeypatch.setattr(serve, "_report", ask)
     assert run(["serve", str(logs), "--listen", "127.0.0.1:0", "-v"]) == exit_codes.DONE
-    messages = [each.getMessage() for each in caplog.records if each.name == "offsetfs.broker.connections.connection"]
+    messages = [
+        each.getMessage() for each in caplog.records if each.name == "offsetfs.kafka.broker.connections.connection"
+    ]
     assert messages == [
         f"127.0.0.1: {each}" for each in ("connected", "ApiVersions v0 of 'abc', 'User:ANONYMOUS'", "disconnected")
     ]

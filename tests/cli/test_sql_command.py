@@ -26,8 +26,8 @@ import offsetfs
 from offsetfs.cli import exit_codes, run
 from offsetfs.cli.commands import sql as command_module
 from offsetfs.cli.sql.prompt import SqlCompleter, SqlPrompt
-from offsetfs.sql.session import SqlSession
 from offsetfs.storage import LogDirectory
+from offsetfs.tables.sql.session import SqlSession
 
 pytestmark = pytest.mark.unit
 

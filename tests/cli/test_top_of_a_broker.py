@@ -11,13 +11,13 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from offsetfs.broker import exporter
-from offsetfs.broker.metrics import BrokerMetrics
-from offsetfs.broker.report import BrokerReport, GroupSnapshot
 from offsetfs.cli import exit_codes, run
 from offsetfs.cli.commands import top
 from offsetfs.cli.mounts.metrics_samples import Sample, parse_metrics
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker import exporter
+from offsetfs.kafka.broker.metrics import BrokerMetrics
+from offsetfs.kafka.broker.report import BrokerReport, GroupSnapshot
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import Unsynced
 
 pytestmark = pytest.mark.unit

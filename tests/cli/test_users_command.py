@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.broker.sasl.scram_credentials import is_password
 from offsetfs.cli import exit_codes, run
 from offsetfs.cli.commands import users
-from offsetfs.runtime.security.scram_keys import ScramMechanism
+from offsetfs.common.security.scram_keys import ScramMechanism
+from offsetfs.kafka.broker.sasl.scram_credentials import is_password
 from offsetfs.storage.security import SecurityStore
 
 SHA_256, SHA_512 = ScramMechanism.SHA_256, ScramMechanism.SHA_512

@@ -9,9 +9,9 @@ import trio
 import trio.testing
 from running_broker import Running
 
-from offsetfs.client.cluster import ClusterClient, NodeKind
-from offsetfs.client.sasl import Ask
-from offsetfs.protocol import messages as m
+from offsetfs.kafka.client.cluster import ClusterClient, NodeKind
+from offsetfs.kafka.client.sasl import Ask
+from offsetfs.kafka.protocol import messages as m
 
 pytestmark = pytest.mark.unit
 

@@ -14,14 +14,14 @@ from logins import PASSWORD, add_user, sasl_listener
 from running_broker import Running
 from tls_clients import tls_listener
 
-from offsetfs.broker.listener_settings import ListenerSettings
-from offsetfs.client import connection
-from offsetfs.client.cluster import ClusterClient, NodeKind
-from offsetfs.client.errors import AuthenticationFailed, ClientError, NoBrokerAnswers, TlsFailed
-from offsetfs.client.properties import ClientProperties
-from offsetfs.client.scram_login import ScramLogin, ScramRefused
-from offsetfs.protocol import messages as m
-from offsetfs.runtime.security.scram_keys import ScramMechanism
+from offsetfs.common.security.scram_keys import ScramMechanism
+from offsetfs.kafka.broker.listener_settings import ListenerSettings
+from offsetfs.kafka.client import connection
+from offsetfs.kafka.client.cluster import ClusterClient, NodeKind
+from offsetfs.kafka.client.errors import AuthenticationFailed, ClientError, NoBrokerAnswers, TlsFailed
+from offsetfs.kafka.client.properties import ClientProperties
+from offsetfs.kafka.client.scram_login import ScramLogin, ScramRefused
+from offsetfs.kafka.protocol import messages as m
 from offsetfs.storage import LogDirectory
 
 pytestmark = pytest.mark.unit

@@ -7,8 +7,8 @@ from pathlib import Path
 import certificates
 import pytest
 
-from offsetfs.client.properties import ClientProperties
-from offsetfs.runtime.security.security_protocol import SecurityProtocol
+from offsetfs.common.security.security_protocol import SecurityProtocol
+from offsetfs.kafka.client.properties import ClientProperties
 from offsetfs.storage.errors import InvalidConfig
 
 pytestmark = pytest.mark.unit

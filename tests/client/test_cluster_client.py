@@ -6,11 +6,11 @@ import pytest
 import trio
 from running_broker import Running
 
-from offsetfs.client.cluster import ClusterClient, NodeKind
-from offsetfs.client.errors import NoBrokerAnswers
-from offsetfs.client.properties import ClientProperties
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.client.cluster import ClusterClient, NodeKind
+from offsetfs.kafka.client.errors import NoBrokerAnswers
+from offsetfs.kafka.client.properties import ClientProperties
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 
 pytestmark = pytest.mark.unit
 

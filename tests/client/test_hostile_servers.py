@@ -11,18 +11,18 @@ import pytest
 import trio
 import trio.testing
 
-from offsetfs.client.connect import connect
-from offsetfs.client.connection import BrokerConnection
-from offsetfs.client.errors import (
+from offsetfs.kafka.client.connect import connect
+from offsetfs.kafka.client.connection import BrokerConnection
+from offsetfs.kafka.client.errors import (
     ClientError,
     Disconnected,
     InvalidResponse,
     RequestTimedOut,
     UnsupportedByBroker,
 )
-from offsetfs.client.properties import ClientProperties
-from offsetfs.protocol import codec
-from offsetfs.protocol import messages as m
+from offsetfs.kafka.client.properties import ClientProperties
+from offsetfs.kafka.protocol import codec
+from offsetfs.kafka.protocol import messages as m
 
 pytestmark = pytest.mark.unit
 

@@ -13,11 +13,11 @@ from logins import PASSWORD, PLAIN_MODULE, add_user, sasl_listener
 from running_broker import Running
 from tls_clients import tls_broker, tls_listener
 
-from offsetfs.client.cluster import ClusterClient
-from offsetfs.client.errors import AuthenticationFailed, ClientError, TlsFailed
-from offsetfs.client.properties import ClientProperties
-from offsetfs.runtime.addresses import Address
-from offsetfs.runtime.security.scram_keys import BY_NAME
+from offsetfs.common.addresses import Address
+from offsetfs.common.security.scram_keys import BY_NAME
+from offsetfs.kafka.client.cluster import ClusterClient
+from offsetfs.kafka.client.errors import AuthenticationFailed, ClientError, TlsFailed
+from offsetfs.kafka.client.properties import ClientProperties
 from offsetfs.storage import LogDirectory
 
 pytestmark = pytest.mark.unit

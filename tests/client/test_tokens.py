@@ -18,10 +18,10 @@ from logins import sasl_listener
 from oauth_tokens import jwks, signed
 from running_broker import Running
 
-from offsetfs.client.cluster import ClusterClient
-from offsetfs.client.errors import AuthenticationFailed, ClientError, Disconnected
-from offsetfs.client.oauth_tokens import RESPONSE_BYTES_MAX, TokenSource
-from offsetfs.client.properties import ClientProperties
+from offsetfs.kafka.client.cluster import ClusterClient
+from offsetfs.kafka.client.errors import AuthenticationFailed, ClientError, Disconnected
+from offsetfs.kafka.client.oauth_tokens import RESPONSE_BYTES_MAX, TokenSource
+from offsetfs.kafka.client.properties import ClientProperties
 from offsetfs.storage import LogDirectory
 
 pytestmark = pytest.mark.unit

@@ -24,8 +24,8 @@ from simdisk import SimDisk
 from simsystem import System
 from transaction_requests import Sender, TransactionalProducer
 
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.errors import StorageError
 
@@ -302,7 +302,7 @@ def only_injected_faults() -> Iterator[None]:
     """Collect what the broker reports in the block; AssertionError at its end unless all is about injected faults."""
     found: list[str] = []
     handler = _Reports(found)
-    logger = logging.getLogger("offsetfs.broker")
+    logger = logging.getLogger("offsetfs.kafka.broker")
     logger.addHandler(handler)
     logger.propagate = False
     try:

@@ -265,7 +265,7 @@ MUTANTS = (
     ),
     Mutant(
         "a batch that was produced with acks=all is answered before it is on disk",
-        "broker/batches/produce.py",
+        "kafka/broker/batches/produce.py",
         _BROKER + "test_answered_batches.py::test_a_power_cut_leaves_what_was_answered_with_acks_all",
         (
             (
@@ -277,44 +277,44 @@ MUTANTS = (
     ),
     Mutant(
         "a sync that had begun before a batch was appended answers it",
-        "broker/log_sync.py",
+        "kafka/broker/log_sync.py",
         _BROKER + "test_log_sync.py::test_a_sync_that_began_before_an_append_does_not_answer_it",
         (("                continue\n", "                return\n"),),
     ),
     Mutant(
         "the checksum of a produced batch is not verified",
-        "broker/batches/client_batches.py",
+        "kafka/broker/batches/client_batches.py",
         _BROKER + "test_produce.py::test_a_wrong_batch_is_refused_and_leaves_nothing[a wrong checksum]",
         (("        batch.check()\n", ""),),
     ),
     Mutant(
         "a compacted topic takes a produced record without a key",
-        "broker/batches/client_batches.py",
+        "kafka/broker/batches/client_batches.py",
         _BROKER + "test_produce.py::test_a_compacted_topic_takes_records_with_a_key_only",
         (("    if log.is_compacted and found.keyless:\n", "    if False:\n"),),
     ),
     Mutant(
         "a produced batch that is sent again is appended again",
-        "broker/batches/produce.py",
+        "kafka/broker/batches/produce.py",
         _BROKER + "test_idempotent_producers.py::test_repeats_are_answered_with_their_offsets_and_gaps_are_refused",
         (("checks_producer=True", "checks_producer=False"),),
     ),
     Mutant(
         "a committed read goes beyond the last stable offset",
-        "broker/batches/fetch.py",
+        "kafka/broker/batches/fetch.py",
         _BROKER + "test_fetch.py::test_a_committed_read_ends_at_the_last_stable_offset",
         (("    end = stable if is_committed else end\n", ""),),
     ),
     Mutant(
         "an append wakes no fetch",
-        "broker/topics/partitions.py",
+        "kafka/broker/topics/partitions.py",
         _BROKER + "test_fetch.py::test_an_append_wakes_a_request",
         (("            each.wake(partition)\n", "            pass\n"),),
     ),
     Mutant(
         "the changes of other threads do not arrive on the event loop",
-        "runtime/change_feed.py",
-        "tests/runtime/test_change_feed.py::test_changes_of_any_thread_arrive_on_the_event_loop",
+        "common/change_feed.py",
+        "tests/common/test_change_feed.py::test_changes_of_any_thread_arrive_on_the_event_loop",
         (
             (
                 "                self._token.run_sync_soon(self._publish, partition, change, idempotent=True)\n",
@@ -324,13 +324,13 @@ MUTANTS = (
     ),
     Mutant(
         "a member of an earlier generation may commit",
-        "broker/groups/group.py",
+        "kafka/broker/groups/group.py",
         _BROKER + "test_group_membership.py::test_requests_of_an_earlier_generation_are_refused",
         (("        if generation != self.generation:\n", "        if False:\n"),),
     ),
     Mutant(
         "a commit that could not be stored is returned",
-        "broker/coordinator_log.py",
+        "kafka/broker/coordinator_log.py",
         _BROKER + "test_group_membership.py::test_a_commit_that_could_not_be_stored_is_not_returned",
         (
             (
@@ -342,7 +342,7 @@ MUTANTS = (
     ),
     Mutant(
         "the control server does not run beside the broker",
-        "broker/server.py",
+        "kafka/broker/server.py",
         _BROKER + "test_connection_limits.py::test_what_runs_beside_a_broker_runs_as_long_as_it",
         ((", ready, beside=beside)", ", ready)"),),
     ),

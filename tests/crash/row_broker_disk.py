@@ -34,8 +34,8 @@ from row_broker_history import OPTIONS, PROTOCOLS, at_work, check, wait_until
 from running_broker import decoded, framed
 from tracing import injected
 
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 
 FULL = "full"
 FAULTS = (FULL, "sync", "write")

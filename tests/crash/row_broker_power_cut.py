@@ -20,7 +20,7 @@ from simdisk import ROOT, SimDisk
 from simsystem import System, simulated
 from transaction_requests import TransactionalProducer, committed_offset
 
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.verify.finding import DAMAGE, Finding
 from offsetfs.storage.verify.verify import Verification

@@ -22,10 +22,10 @@ from fault_program import Row
 from fetch_source import FetchSource
 from trio.testing import MockClock
 
-from offsetfs.mirror import fetcher
-from offsetfs.mirror.mirror import Mirror
-from offsetfs.mirror.options import MirrorOptions
-from offsetfs.runtime.workers import Workers
+from offsetfs.common.workers import Workers
+from offsetfs.kafka.mirror import fetcher
+from offsetfs.kafka.mirror.mirror import Mirror
+from offsetfs.kafka.mirror.options import MirrorOptions
 from offsetfs.storage import Log, LogDirectory
 
 TOPICS = (("plain", 3), ("compacted", 2))

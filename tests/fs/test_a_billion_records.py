@@ -1,7 +1,7 @@
-"""A partition of a billion records: what people do in it at once costs the work of what they ask for, and little memory.
+"""A partition of a billion records: what people do at once costs the work of what they ask for, and little memory.
 
-Work is what the mount reads and the pages that it touches, since the indexes are mapped. Times are rows of `scripts/bench`: on a
-busy machine no round of a thousand may be in time.
+Work is what the mount reads and the pages that it touches, since the indexes are mapped. Times are rows of
+`scripts/bench`: on a busy machine no round of a thousand may be in time.
 
 The log is sparse: segments of 1 GiB with true indexes, in which few batches can be read, and at the end true records.
 """

@@ -14,13 +14,13 @@ import trio
 from fake_appends import Appends, FakeWriter, MakeAppends, appends_in
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from offsetfs.common import loop_appends, loop_watch
 from offsetfs.fs.appends.accumulator import Accumulator
 from offsetfs.fs.appends.buffers import COUNT_S, KEPT_BYTES_MAX, SHARE_BYTES_MIN, Buffers, FairShare
 from offsetfs.fs.appends.framing import JsonLines
 from offsetfs.fs.appends.handles import AppendHandle
 from offsetfs.fs.appends.topic_appends import Sticky, TopicTarget
 from offsetfs.fs.options import MountOptions
-from offsetfs.runtime import loop_appends, loop_watch
 from offsetfs.storage import Unsynced
 from offsetfs.storage.errors import LogFailed, RecordTooLarge, UnknownPartition
 from offsetfs.storage.records.compression.compression import UNCOMPRESSED

@@ -1,8 +1,8 @@
 """docs/evidence/conformance.tsv is true: every call of its rows is made on every path of its columns, for writing and
 read only.
 
-The page docs/evidence/conformance.md has the paths of each column. What is called is in `system_calls`, which must name the
-same calls as the data file.
+The page docs/evidence/conformance.md has the paths of each column. What is called is in `system_calls`,
+which must name the same calls as the data file.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ import offsetfs
 from offsetfs.fs.mounting.in_process_tree import run
 from offsetfs.fs.mounting.path_tree import Tree
 from offsetfs.fs.options import MountOptions
-from offsetfs.protocol import messages as m
-from offsetfs.sql.session import SqlSession
+from offsetfs.kafka.protocol import messages as m
 from offsetfs.storage import LogDirectory
+from offsetfs.tables.sql.session import SqlSession
 
 pytestmark = pytest.mark.unit
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from offsetfs.fs.runtime import interrupts
-from offsetfs.fs.runtime.interrupts import ReaderState, check_reader
+from offsetfs.fs.requests import interrupts
+from offsetfs.fs.requests.interrupts import ReaderState, check_reader
 
 pytestmark = pytest.mark.unit
 

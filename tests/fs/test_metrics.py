@@ -1,4 +1,4 @@
-"""`.offsetfs/metrics` and `stats`: what they show of a report, and that docs/use/monitoring.md describes each metric."""
+"""`.offsetfs/metrics` and `stats`: what they show, and that docs/use/monitoring.md describes each metric."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from offsetfs.broker.metrics import BrokerMetrics
-from offsetfs.broker.report import BrokerReport, GroupSnapshot
 from offsetfs.cli.commands import top
 from offsetfs.cli.mounts import metrics_samples
 from offsetfs.cli.mounts.mounted_broker import companion_report
+from offsetfs.common.durations import DURATION_BOUNDS_S, Durations
+from offsetfs.common.formatting import columns, count, duration, size
 from offsetfs.fs.control import metrics, stats
 from offsetfs.fs.control.report import CacheReport, LogReport, PartitionReport, Report
 from offsetfs.fs.reporting.counters import (
@@ -23,9 +23,9 @@ from offsetfs.fs.reporting.counters import (
     PartitionCounts,
     TaskCounts,
 )
-from offsetfs.library.durations import DURATION_BOUNDS_S, Durations
-from offsetfs.library.formatting import columns, count, duration, size
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.broker.metrics import BrokerMetrics
+from offsetfs.kafka.broker.report import BrokerReport, GroupSnapshot
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import Unsynced
 from offsetfs.storage.names import TopicPartition
 

@@ -12,7 +12,7 @@ from offsetfs.fs.mount_context import mount_context
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.reporting.error_log import ErrorLog
 from offsetfs.fs.reporting.refusals import Refusals
-from offsetfs.fs.runtime.events import MountEvent
+from offsetfs.fs.requests.events import MountEvent
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch, StorageError
 from offsetfs.storage.names import TopicPartition

@@ -19,13 +19,13 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from offsetfs.cli.mounts.service_manager import ServiceManager
 from offsetfs.cli.mounts.unmount_progress import UnmountProgress
+from offsetfs.common.task_runner import POSTPONED_S, TaskRunner
+from offsetfs.common.threads import RETRIES_S, in_thread, in_thread_or_here
+from offsetfs.common.workers import workers
 from offsetfs.fs.appends import append_queue
 from offsetfs.fs.mount_context import mount_context
 from offsetfs.fs.mounting.task_reports import TaskReports
 from offsetfs.fs.options import MountOptions
-from offsetfs.runtime.task_runner import POSTPONED_S, TaskRunner
-from offsetfs.runtime.threads import RETRIES_S, in_thread, in_thread_or_here
-from offsetfs.runtime.workers import workers
 from offsetfs.storage import Unsynced, parallel
 from offsetfs.storage.directory.directory import LogDirectory
 

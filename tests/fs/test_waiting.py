@@ -14,9 +14,9 @@ import trio
 from pyfuse3 import FUSEError, PollHandle
 from trio.testing import MockClock
 
-from offsetfs.fs.runtime import interrupts, waiting
-from offsetfs.fs.runtime.interrupts import ReaderState
-from offsetfs.fs.runtime.waiting import Waiting
+from offsetfs.fs.requests import interrupts, waiting
+from offsetfs.fs.requests.interrupts import ReaderState
+from offsetfs.fs.requests.waiting import Waiting
 from offsetfs.storage.names import TopicPartition
 
 pytestmark = pytest.mark.unit

@@ -13,8 +13,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from offsetfs.runtime import workers as module
-from offsetfs.runtime.workers import NoWorker, Workers, _Worker
+from offsetfs.common import workers as module
+from offsetfs.common.workers import NoWorker, Workers, _Worker
 
 pytestmark = pytest.mark.unit
 

@@ -14,7 +14,7 @@ from hostile_targets import Target
 from produce_requests import batch
 from running_broker import decoded, framed, received
 
-from offsetfs.protocol import messages as m
+from offsetfs.kafka.protocol import messages as m
 
 RECORD_BYTES = 100_000
 """Its requests take memory that is limited."""

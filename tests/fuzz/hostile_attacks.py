@@ -15,7 +15,7 @@ from hostile_targets import PLAINTEXT, SUPER_USER, Target
 from produce_requests import batch
 from running_broker import framed, received, sent
 
-from offsetfs.protocol import messages as m
+from offsetfs.kafka.protocol import messages as m
 
 HONEST_TOPIC = "hostile"
 """Partition 0 is for attackers that read, partition 1 for the other client."""

@@ -20,7 +20,7 @@ from logins import LoginClient
 from running_broker import framed
 from scram_client import ScramClient
 
-from offsetfs.protocol import messages as m
+from offsetfs.kafka.protocol import messages as m
 
 LOGINS_AT_ONCE = 300
 """Most of them wait for the answer to a failed login."""

@@ -52,9 +52,9 @@ from logins import add_user
 from produce_requests import batch
 from running_broker import sent
 
-from offsetfs.broker.operations import Operation, Resource
-from offsetfs.broker.settings import STANDARD_AUTHORIZER
-from offsetfs.protocol import messages as m
+from offsetfs.kafka.broker.operations import Operation, Resource
+from offsetfs.kafka.broker.settings import STANDARD_AUTHORIZER
+from offsetfs.kafka.protocol import messages as m
 from offsetfs.storage import LogDirectory
 
 MEMORY_BYTES_MAX = 1 << 30

@@ -22,10 +22,10 @@ from kafka_broker import KafkaBroker
 from logins import login_client
 from served import served
 
-from offsetfs.broker.operations import Operation, Resource
 from offsetfs.cli import exit_codes, run
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.schemas import schema
+from offsetfs.kafka.broker.operations import Operation, Resource
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.schemas import schema
 
 pytestmark = pytest.mark.interop
 

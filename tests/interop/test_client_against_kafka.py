@@ -13,11 +13,11 @@ from confluent_clients import add_user
 from confluent_kafka.admin import ScramMechanism
 from kafka_broker import KafkaBroker
 
-from offsetfs.client.cluster import ClusterClient, NodeKind
-from offsetfs.client.errors import AuthenticationFailed, check_code
-from offsetfs.client.properties import ClientProperties
-from offsetfs.client.retries import repeated
-from offsetfs.protocol import messages as m
+from offsetfs.kafka.client.cluster import ClusterClient, NodeKind
+from offsetfs.kafka.client.errors import AuthenticationFailed, check_code
+from offsetfs.kafka.client.properties import ClientProperties
+from offsetfs.kafka.client.retries import repeated
+from offsetfs.kafka.protocol import messages as m
 
 pytestmark = pytest.mark.interop
 

@@ -17,9 +17,9 @@ import pytest
 from java_tools import JavaTools
 from kafka_broker import KafkaBroker
 
-from offsetfs.protocol import codec
-from offsetfs.protocol.records import GroupMetadataValue, MemberMetadata
-from offsetfs.protocol.schemas import NEVER, SchemaField, includes, record_schemas, schema
+from offsetfs.kafka.protocol import codec
+from offsetfs.kafka.protocol.records import GroupMetadataValue, MemberMetadata
+from offsetfs.kafka.protocol.schemas import NEVER, SchemaField, includes, record_schemas, schema
 from offsetfs.storage.coordinators import control_records, coordinator_records, metadata_records
 from offsetfs.storage.dump import decoders as dump_decoders
 from offsetfs.storage.dump.dump import DumpOptions, dump_file

@@ -28,7 +28,7 @@ def produce(servers: str, values: list[bytes]) -> None:
 
 
 def test_a_consumer_that_is_still_open_does_not_delay_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offsetfs.broker.broker.DRAIN_S", 50.0)
+    monkeypatch.setattr("offsetfs.kafka.broker.broker.DRAIN_S", 50.0)
     with offsetfs.serve(tmp_path, settings={"group.min.session.timeout.ms": 1000}) as broker:
         produce(broker.bootstrap_servers, [b"one"])
         quick = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 300}  # for the `close` without a broker

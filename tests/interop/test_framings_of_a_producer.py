@@ -14,7 +14,7 @@ from running_broker import decoded
 from running_broker import framed as request_of
 from served import served
 
-from offsetfs.protocol import messages as m
+from offsetfs.kafka.protocol import messages as m
 from offsetfs.storage import files
 from offsetfs.storage.records.compression.compression import CODECS
 from offsetfs.storage.records.format import batch_chain

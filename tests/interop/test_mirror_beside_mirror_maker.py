@@ -20,7 +20,7 @@ from mirror_process import MirrorProcess, batches_of
 from transactional_clients import transactional
 
 import offsetfs
-from offsetfs.protocol.message import id_text
+from offsetfs.kafka.protocol.message import id_text
 from offsetfs.storage import LogDirectory, TopicPartition
 
 pytestmark = [pytest.mark.interop, pytest.mark.long]

@@ -23,7 +23,7 @@ from replay import Found, Side, pair
 from running_broker import framed
 from served import Cluster, Served
 
-from offsetfs.protocol import messages as m
+from offsetfs.kafka.protocol import messages as m
 
 pytestmark = pytest.mark.interop
 

@@ -10,9 +10,9 @@ from kafka_broker import KafkaBroker
 from produce_requests import GOOD, WRONG
 from running_broker import framed
 
-from offsetfs.protocol import codec
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol import codec
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 
 pytestmark = pytest.mark.interop
 

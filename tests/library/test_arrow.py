@@ -10,8 +10,8 @@ from typing import Any, Literal
 import pytest
 
 import offsetfs
-from offsetfs.arrow import record_batches
 from offsetfs.storage.errors import CorruptBatch, OffsetOutOfRange, UnknownPartition
+from offsetfs.tables.arrow import record_batches
 
 pytestmark = pytest.mark.unit
 

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 import offsetfs
-from offsetfs import NewRecord
-from offsetfs.library import appending
+from offsetfs import NewRecord, appending
 from offsetfs.storage.names import TopicPartition
 
 unit = pytest.mark.unit

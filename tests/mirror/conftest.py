@@ -7,7 +7,7 @@ import pytest
 import trio
 from running_broker import Running
 
-from offsetfs.mirror import fetcher, timing
+from offsetfs.kafka.mirror import fetcher, timing
 from offsetfs.storage import LogDirectory, TopicPartition
 
 

@@ -18,9 +18,9 @@ import offsetfs
 from offsetfs import cli
 from offsetfs.cli.commands.mirror import Terminal
 from offsetfs.cli.terminal.progress import CLEAR_LINE
-from offsetfs.client.errors import ClientError
-from offsetfs.mirror import process
-from offsetfs.mirror.status import MirrorStatus, PartitionStatus
+from offsetfs.kafka.client.errors import ClientError
+from offsetfs.kafka.mirror import process
+from offsetfs.kafka.mirror.status import MirrorStatus, PartitionStatus
 from offsetfs.storage import LogDirectory, TopicPartition
 
 pytestmark = pytest.mark.unit

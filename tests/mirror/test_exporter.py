@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.mirror.exporter import families
-from offsetfs.mirror.status import MirrorStatus, PartitionStatus
+from offsetfs.kafka.mirror.exporter import families
+from offsetfs.kafka.mirror.status import MirrorStatus, PartitionStatus
 from offsetfs.storage import TopicPartition
 
 pytestmark = pytest.mark.unit

@@ -6,10 +6,10 @@ import pytest
 import trio
 from running_broker import Running
 
-from offsetfs.client.cluster import ClusterClient
-from offsetfs.mirror import upkeep
-from offsetfs.mirror.mirror import Mirror
-from offsetfs.mirror.options import MirrorOptions
+from offsetfs.kafka.client.cluster import ClusterClient
+from offsetfs.kafka.mirror import upkeep
+from offsetfs.kafka.mirror.mirror import Mirror
+from offsetfs.kafka.mirror.options import MirrorOptions
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, TopicPartition
 
 pytestmark = pytest.mark.unit

@@ -10,13 +10,13 @@ import pytest
 import trio
 from running_broker import Running
 
-from offsetfs.client.cluster import ClusterClient
-from offsetfs.mirror.errors import MirrorError
-from offsetfs.mirror.mirror import Mirror
-from offsetfs.mirror.options import MirrorOptions
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
-from offsetfs.runtime.name_patterns import NamePattern
+from offsetfs.common.name_patterns import NamePattern
+from offsetfs.kafka.client.cluster import ClusterClient
+from offsetfs.kafka.mirror.errors import MirrorError
+from offsetfs.kafka.mirror.mirror import Mirror
+from offsetfs.kafka.mirror.options import MirrorOptions
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import ConsumerGroups
 

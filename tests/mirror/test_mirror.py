@@ -16,20 +16,20 @@ from findings import findings_of
 from keyed_logs import Keyed, keyed
 from running_broker import Running
 
-from offsetfs.client.cluster import ClusterClient
-from offsetfs.client.connection import BrokerConnection
-from offsetfs.client.errors import AuthenticationFailed, TlsFailed
-from offsetfs.client.properties import ClientProperties
-from offsetfs.mirror import fetcher, timing
-from offsetfs.mirror.errors import MirrorError
-from offsetfs.mirror.mirror import Mirror
-from offsetfs.mirror.options import EARLIEST, EARLIEST_LOCAL, LATEST, MirrorOptions, OnGap
-from offsetfs.mirror.process import MirrorBeside, MirrorSource
-from offsetfs.mirror.starts import PartitionStarts
-from offsetfs.mirror.status import MirrorStatus, status_of
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
-from offsetfs.runtime.name_patterns import NamePattern
+from offsetfs.common.name_patterns import NamePattern
+from offsetfs.kafka.client.cluster import ClusterClient
+from offsetfs.kafka.client.connection import BrokerConnection
+from offsetfs.kafka.client.errors import AuthenticationFailed, TlsFailed
+from offsetfs.kafka.client.properties import ClientProperties
+from offsetfs.kafka.mirror import fetcher, timing
+from offsetfs.kafka.mirror.errors import MirrorError
+from offsetfs.kafka.mirror.mirror import Mirror
+from offsetfs.kafka.mirror.options import EARLIEST, EARLIEST_LOCAL, LATEST, MirrorOptions, OnGap
+from offsetfs.kafka.mirror.process import MirrorBeside, MirrorSource
+from offsetfs.kafka.mirror.starts import PartitionStarts
+from offsetfs.kafka.mirror.status import MirrorStatus, status_of
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.directory import MIRROR_FILE, MirrorFile
 from offsetfs.storage.errors import InvalidCheckpoint, ReadOnlyLog
@@ -1145,7 +1145,7 @@ async def test_a_copy_is_not_compacted_any_longer_than_its_source(
     source.configure("orders", {"cleanup.policy": "compact"})
     await mirrored(running, directory)
     returned = {"retention.ms": "5"} | ({} if policy is None else {"cleanup.policy": policy})
-    monkeypatch.setattr("offsetfs.mirror.topics.own_settings", lambda each: returned)
+    monkeypatch.setattr("offsetfs.kafka.mirror.topics.own_settings", lambda each: returned)
     here = "= delete" if policy == "delete" else "removed"
     options = MirrorOptions(topics=(NamePattern("orders"),), once=True)
     events = await mirrored(running, directory, options)

@@ -10,15 +10,15 @@ import trio
 from changed_responses import change_responses
 from running_broker import Running
 
-from offsetfs.client.cluster import ClusterClient
-from offsetfs.mirror import timing
-from offsetfs.mirror.errors import MirrorError
-from offsetfs.mirror.mirror import Mirror
-from offsetfs.mirror.options import MirrorOptions
-from offsetfs.mirror.status import status_of
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
-from offsetfs.runtime.name_patterns import NamePattern
+from offsetfs.common.name_patterns import NamePattern
+from offsetfs.kafka.client.cluster import ClusterClient
+from offsetfs.kafka.mirror import timing
+from offsetfs.kafka.mirror.errors import MirrorError
+from offsetfs.kafka.mirror.mirror import Mirror
+from offsetfs.kafka.mirror.options import MirrorOptions
+from offsetfs.kafka.mirror.status import status_of
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, TopicPartition
 
 pytestmark = pytest.mark.unit

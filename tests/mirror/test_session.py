@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from offsetfs.mirror.partition import MirroredPartition
-from offsetfs.mirror.session import SourceSession
-from offsetfs.protocol import codec
+from offsetfs.kafka.mirror.partition import MirroredPartition
+from offsetfs.kafka.mirror.session import SourceSession
+from offsetfs.kafka.protocol import codec
 from offsetfs.storage import LogDirectory, TopicPartition
 
 pytestmark = pytest.mark.unit

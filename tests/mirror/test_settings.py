@@ -12,15 +12,15 @@ from findings import findings_of
 from keyed_logs import Keyed, keyed
 from running_broker import Running
 
-from offsetfs.broker.topics.configs import SETTINGS_MAX
-from offsetfs.client import topic_settings
-from offsetfs.client.cluster import ClusterClient
-from offsetfs.mirror import timing, topics
-from offsetfs.mirror.mirror import Mirror
-from offsetfs.mirror.options import MirrorOptions
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
-from offsetfs.runtime.name_patterns import NamePattern
+from offsetfs.common.name_patterns import NamePattern
+from offsetfs.kafka.broker.topics.configs import SETTINGS_MAX
+from offsetfs.kafka.client import topic_settings
+from offsetfs.kafka.client.cluster import ClusterClient
+from offsetfs.kafka.mirror import timing, topics
+from offsetfs.kafka.mirror.mirror import Mirror
+from offsetfs.kafka.mirror.options import MirrorOptions
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.settings import TOPIC_SETTING_NAMES
 

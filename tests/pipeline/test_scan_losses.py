@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.unit, pytest.mark.damages]
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A thousand records in segments of one batch, larger than the Arrow batches of a scan."""
     monkeypatch.setattr("offsetfs.storage.partition.follower.LOOK_INTERVAL_S", 1e6)
-    monkeypatch.setattr("offsetfs.arrow.record_batches.ARROW_BYTES", 1)
+    monkeypatch.setattr("offsetfs.tables.arrow.record_batches.ARROW_BYTES", 1)
     with offsetfs.open(tmp_path, "a", settings={"segment.bytes": "1000"}) as directory:
         (orders,) = directory.create("orders")
         for _ in range(10):

@@ -12,9 +12,9 @@ import pytest
 from kafka_python_codec import classes, rewritten
 from random_messages import random_message
 
-from offsetfs.protocol import codec
-from offsetfs.protocol.codec import InvalidMessage, UnsupportedVersion
-from offsetfs.protocol.messages import (
+from offsetfs.kafka.protocol import codec
+from offsetfs.kafka.protocol.codec import InvalidMessage, UnsupportedVersion
+from offsetfs.kafka.protocol.messages import (
     FetchRequest,
     HeartbeatRequest,
     MetadataRequest,
@@ -24,7 +24,7 @@ from offsetfs.protocol.messages import (
     ProduceRequest,
     TopicProduceData,
 )
-from offsetfs.protocol.schemas import schema, schema_names
+from offsetfs.kafka.protocol.schemas import schema, schema_names
 
 pytestmark = pytest.mark.unit
 

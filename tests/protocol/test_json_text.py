@@ -8,9 +8,9 @@ import math
 import pytest
 from random_messages import random_message
 
-from offsetfs.protocol.json_text import double_text, json_writer, string_text
-from offsetfs.protocol.message import id_text
-from offsetfs.protocol.records import (
+from offsetfs.kafka.protocol.json_text import double_text, json_writer, string_text
+from offsetfs.kafka.protocol.message import id_text
+from offsetfs.kafka.protocol.records import (
     ClassicMemberMetadata,
     ConsumerGroupMemberMetadataValue,
     LeaderChangeMessage,
@@ -18,7 +18,7 @@ from offsetfs.protocol.records import (
     OffsetCommitValue,
     TransactionLogValue,
 )
-from offsetfs.protocol.schemas import camel, includes, schema, schema_names
+from offsetfs.kafka.protocol.schemas import camel, includes, schema, schema_names
 
 pytestmark = pytest.mark.unit
 

@@ -10,17 +10,17 @@ import tracemalloc
 import pytest
 from random_messages import random_message
 
-from offsetfs.protocol import codec, kafka_reader
-from offsetfs.protocol.codec import InvalidMessage
-from offsetfs.protocol.json_text import json_writer
-from offsetfs.protocol.kafka_reader import read_unsigned
-from offsetfs.protocol.messages import ConsumerGroupHeartbeatRequest
-from offsetfs.protocol.records import (
+from offsetfs.kafka.protocol import codec, kafka_reader
+from offsetfs.kafka.protocol.codec import InvalidMessage
+from offsetfs.kafka.protocol.json_text import json_writer
+from offsetfs.kafka.protocol.kafka_reader import read_unsigned
+from offsetfs.kafka.protocol.messages import ConsumerGroupHeartbeatRequest
+from offsetfs.kafka.protocol.records import (
     ConsumerGroupMemberMetadataValue,
     ConsumerProtocolSubscription,
     ConsumerProtocolSubscriptionTopicPartition,
 )
-from offsetfs.protocol.schemas import record_schemas, schema, schema_names
+from offsetfs.kafka.protocol.schemas import record_schemas, schema, schema_names
 
 pytestmark = pytest.mark.unit
 

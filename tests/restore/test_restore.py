@@ -18,19 +18,19 @@ from remote_heads import NOTE, make_log_with_remote_head
 from replicated_logs import TIME, add, add_transaction
 from running_broker import Running
 
-from offsetfs.client import topic_settings
-from offsetfs.client.cluster import ClusterClient
-from offsetfs.client.errors import KafkaError
-from offsetfs.client.properties import ClientProperties
-from offsetfs.client.topic_settings import TOPIC_RESOURCE
-from offsetfs.protocol import messages as m
-from offsetfs.protocol.error_codes import ErrorCode
-from offsetfs.protocol.message import ProtocolMessage
-from offsetfs.restore.partition_target import PartitionTarget
-from offsetfs.restore.producing import PartitionProducing
-from offsetfs.restore.restoring import RestoreOptions, RestoreResult, restore
-from offsetfs.restore.topic_plan import RestoreRefused
-from offsetfs.runtime.name_patterns import NamePattern
+from offsetfs.common.name_patterns import NamePattern
+from offsetfs.kafka.client import topic_settings
+from offsetfs.kafka.client.cluster import ClusterClient
+from offsetfs.kafka.client.errors import KafkaError
+from offsetfs.kafka.client.properties import ClientProperties
+from offsetfs.kafka.client.topic_settings import TOPIC_RESOURCE
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol.message import ProtocolMessage
+from offsetfs.kafka.restore.partition_target import PartitionTarget
+from offsetfs.kafka.restore.producing import PartitionProducing
+from offsetfs.kafka.restore.restore_to_cluster import RestoreOptions, RestoreResult, restore
+from offsetfs.kafka.restore.topic_plan import RestoreRefused
 from offsetfs.storage import RAW, READ_COMMITTED, Log, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.coordinators import (
     NO_EXPIRY,

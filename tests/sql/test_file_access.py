@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import offsetfs
-from offsetfs.sql.file_access import FileAccess, FileRefused
-from offsetfs.sql.session import SqlError, SqlSession
 from offsetfs.storage import LogDirectory
+from offsetfs.tables.sql.file_access import FileAccess, FileRefused
+from offsetfs.tables.sql.session import SqlError, SqlSession
 
 pytestmark = pytest.mark.unit
 
@@ -209,7 +209,7 @@ def test_a_bind_mount_of_the_log_directory_is_recognized(
         FileAccess(str(logs), [str(other / "x.csv")])
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"1 2 8:1 /kafka {str(other).replace(' ', chr(92) + '040')} rw - ext4 /dev/sda rw\n")
-    monkeypatch.setattr("offsetfs.sql.file_access._MOUNTS", str(mounts))
+    monkeypatch.setattr("offsetfs.tables.sql.file_access._MOUNTS", str(mounts))
     with pytest.raises(FileRefused, match="is above the log directory"):
         FileAccess(str(logs), ["out"])
 

@@ -17,14 +17,14 @@ from keyed_logs import Keyed, keyed
 from planted_logs import marker
 
 import offsetfs
-from offsetfs.arrow.record_batches import record_batches
-from offsetfs.sql.session import SqlError, SqlSession
-from offsetfs.sql.topic_table import Scan
 from offsetfs.storage import BatchSlice, LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import CommittedOffset, commit_key, commit_value
 from offsetfs.storage.errors import CorruptBatch
 from offsetfs.storage.partition.producers import COMMIT
 from offsetfs.storage.records.format.batch import build
+from offsetfs.tables.arrow.record_batches import record_batches
+from offsetfs.tables.sql.session import SqlError, SqlSession
+from offsetfs.tables.sql.topic_table import Scan
 
 pytestmark = pytest.mark.unit
 
@@ -215,7 +215,7 @@ def test_bounds_of_time_leave_out_whole_batches_that_the_broker_stamped_and_no_r
 
         return record_batches(each(), *words)
 
-    monkeypatch.setattr("offsetfs.sql.topic_table.record_batches", counted)
+    monkeypatch.setattr("offsetfs.tables.sql.topic_table.record_batches", counted)
     rows = rows_of(stamped, "t")
     times = sorted({row[2] for row in rows})
     directory = LogDirectory.open(str(stamped), read_only=True)
@@ -247,7 +247,7 @@ def test_a_count_reads_no_other_column_than_the_partition(session: SqlSession) -
 
 
 def test_a_limit_ends_the_reading(session: SqlSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offsetfs.arrow.record_batches.ARROW_BYTES", 1)
+    monkeypatch.setattr("offsetfs.tables.arrow.record_batches.ARROW_BYTES", 1)
     read = 0
 
     def counted(*words: object) -> Iterator[object]:
@@ -256,9 +256,9 @@ def test_a_limit_ends_the_reading(session: SqlSession, monkeypatch: pytest.Monke
             read += 1
             yield each
 
-    from offsetfs.arrow.record_batches import record_batches as original
+    from offsetfs.tables.arrow.record_batches import record_batches as original
 
-    monkeypatch.setattr("offsetfs.sql.topic_table.record_batches", counted)
+    monkeypatch.setattr("offsetfs.tables.sql.topic_table.record_batches", counted)
     assert len(list(session.run("SELECT key FROM t LIMIT 2").rows)) == 2
     assert read < 10
     read = 0

@@ -12,10 +12,10 @@ import pytest
 
 import offsetfs
 from offsetfs.cli.sql.rows_text import table_lines
-from offsetfs.sql.session import SqlSession
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import CommittedOffset, commit_key, commit_value
 from offsetfs.storage.records.format.batch import build
+from offsetfs.tables.sql.session import SqlSession
 
 pytestmark = pytest.mark.unit
 

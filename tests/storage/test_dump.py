@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from offsetfs.protocol import codec
-from offsetfs.protocol.records import TransactionLogValue
+from offsetfs.kafka.protocol import codec
+from offsetfs.kafka.protocol.records import TransactionLogValue
 from offsetfs.storage.dump import batches as dump_batches
 from offsetfs.storage.dump.decoders import DECODERS, OLD_DECODERS
 from offsetfs.storage.dump.dump import DumpOptions, dump_file

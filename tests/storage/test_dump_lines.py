@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 from hypothesis import strategies as st
 
-from offsetfs.protocol.java_text import printed
+from offsetfs.kafka.protocol.java_text import printed
 from offsetfs.storage.dump import lines as dump_lines
 from offsetfs.storage.native import dump as native_dump
 from offsetfs.storage.records.format import codec

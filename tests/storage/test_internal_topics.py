@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from random_messages import random_message
 
-from offsetfs.protocol import codec
-from offsetfs.protocol.message import ProtocolMessage
-from offsetfs.protocol.schemas import SchemaField, camel, record_schemas, schema, schema_names
+from offsetfs.kafka.protocol import codec
+from offsetfs.kafka.protocol.message import ProtocolMessage
+from offsetfs.kafka.protocol.schemas import SchemaField, camel, record_schemas, schema, schema_names
 from offsetfs.storage.coordinators import control_records
 from offsetfs.storage.coordinators.coordinator_records import show
 

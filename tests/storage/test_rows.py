@@ -12,7 +12,7 @@ pytestmark = pytest.mark.unit
 ROOT = Path(__file__).parents[2]
 ROWS = (ROOT / "storage" / "native" / "rows.pxd").read_text()
 BARE_INDEX = re.compile(r"\brow\[\d|\[:, ?\d\]|\[\d? ?:: ?(8|12)\]|\brows\[\w+ \+ \d\]|\[\d? ?:: ?COLUMNS\]")
-OTHER_ROWS = {"fs/groups/known_groups.py", "library/formatting.py", "storage/views/key_store.py"}
+OTHER_ROWS = {"fs/groups/known_groups.py", "common/formatting.py", "storage/views/key_store.py"}
 """Rows of a table that is printed, and of SQLite."""
 
 

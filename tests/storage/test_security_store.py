@@ -9,8 +9,8 @@ import pytest
 from fake_clock import FakeClock
 from metadata_records import MetadataDirectory
 
-from offsetfs.protocol.message import ProtocolMessage
-from offsetfs.protocol.metadata_records import (
+from offsetfs.kafka.protocol.message import ProtocolMessage
+from offsetfs.kafka.protocol.metadata_records import (
     FeatureLevelRecord,
     RemoveAccessControlEntryRecord,
     RemoveUserScramCredentialRecord,

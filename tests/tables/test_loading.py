@@ -14,13 +14,13 @@ from replicated_logs import PRODUCER, TIME, add, add_transaction
 from table_contract import ALL, HEADERS, ORDERS, Synced, log, synced
 
 from offsetfs import cli
-from offsetfs.runtime.name_patterns import NamePattern
+from offsetfs.common.name_patterns import NamePattern
 from offsetfs.storage import INTERNAL_TOPICS, READ_COMMITTED, Log, LogDirectory, LogReader, Record, TopicPartition
 from offsetfs.storage.directory import LOAD_JOURNAL, MirroredTopic, MirrorFile
 from offsetfs.storage.records.format.batch import build
-from offsetfs.tables import loading
-from offsetfs.tables.load_journal import write_journal
-from offsetfs.tables.loading import load_table
+from offsetfs.tables.databases import loading
+from offsetfs.tables.databases.load_journal import write_journal
+from offsetfs.tables.databases.loading import load_table
 
 __all__ = ["log", "synced"]
 

@@ -16,7 +16,7 @@ from table_contract import ORDERS, Synced, TableContract, log, synced
 from offsetfs import cli
 from offsetfs.storage import Log, TopicPartition
 from offsetfs.storage.records.format.batch import build
-from offsetfs.tables.header_json import headers_of
+from offsetfs.tables.databases.header_json import headers_of
 
 __all__ = ["log", "synced"]
 

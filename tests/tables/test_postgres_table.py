@@ -14,7 +14,7 @@ from table_contract import HEADERS, ORDERS, Synced, TableContract, log, synced
 
 from offsetfs.storage import Log, TopicPartition
 from offsetfs.storage.records.format.batch import build
-from offsetfs.tables.postgres import TIME_MAX_MS
+from offsetfs.tables.databases.postgres import TIME_MAX_MS
 
 __all__ = ["log", "synced"]
 

@@ -20,15 +20,15 @@ from table_contract import ALL, ORDERS, Synced, log, synced
 from offsetfs import cli
 from offsetfs.storage import Log, LogDirectory, TopicPartition, read_batch
 from offsetfs.storage.records.format.batch import build
-from offsetfs.tables import syncing
-from offsetfs.tables.errors import TableError
-from offsetfs.tables.header_json import header_json, headers_of
-from offsetfs.tables.layout import COLUMNS
-from offsetfs.tables.message_uuids import message_uuids
-from offsetfs.tables.postgres import copied
-from offsetfs.tables.record_rows import RowSource, record_rows
-from offsetfs.tables.syncing import SyncOptions, TableSync
-from offsetfs.tables.urls import parse_url
+from offsetfs.tables.databases import syncing
+from offsetfs.tables.databases.database_urls import parse_url
+from offsetfs.tables.databases.errors import TableError
+from offsetfs.tables.databases.header_json import header_json, headers_of
+from offsetfs.tables.databases.layout import COLUMNS
+from offsetfs.tables.databases.message_uuids import message_uuids
+from offsetfs.tables.databases.postgres import copied
+from offsetfs.tables.databases.record_rows import RowSource, record_rows
+from offsetfs.tables.databases.syncing import SyncOptions, TableSync
 
 __all__ = ["log", "synced"]
 
@@ -188,7 +188,7 @@ def test_the_help_imports_no_driver() -> None:
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     loaded = set(printed.partition("loaded:")[2].split())
     assert "offsetfs.cli.commands.table" in loaded
-    assert not {"psycopg", "sqlalchemy", "sqlite3", "pymysql", "offsetfs.tables.syncing"} & loaded
+    assert not {"psycopg", "sqlalchemy", "sqlite3", "pymysql", "offsetfs.tables.databases.syncing"} & loaded
 
 
 # --- what fails meanwhile

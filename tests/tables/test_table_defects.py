@@ -14,10 +14,10 @@ from table_contract import ALL, ORDERS, PAGE, Synced, log, synced
 from offsetfs import cli
 from offsetfs.storage import Log, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.directory import LOAD_JOURNAL
-from offsetfs.tables import loading
-from offsetfs.tables.errors import TableError
-from offsetfs.tables.syncing import SyncOptions, TableSync
-from offsetfs.tables.urls import parse_url
+from offsetfs.tables.databases import loading
+from offsetfs.tables.databases.database_urls import parse_url
+from offsetfs.tables.databases.errors import TableError
+from offsetfs.tables.databases.syncing import SyncOptions, TableSync
 
 __all__ = ["log", "synced"]
 

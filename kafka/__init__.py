@@ -1,0 +1,1 @@
+"""What speaks the Kafka protocol: messages, a client, the broker of `serve`, copies of clusters and into clusters."""

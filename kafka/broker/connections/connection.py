@@ -1,0 +1,679 @@
+"""One connection of a client: requests in, responses out, in order (https://kafka.apache.org/protocol).
+
+    request     i32 size | header: i16 api key, i16 version, i32 correlation id, client id | body
+    response    i32 size | header: i32 correlation id | body
+
+Requests are handled one after the other. While only the response to a Produce request is missing, because its batches
+are being synced, the next Produce requests are read and handled; other requests wait for the responses before them
+(`response_queue`). What the client sends meanwhile waits in the socket, except for a small buffer: that bounds the
+memory of a connection to one request, its response, and the responses that wait. A request that waits for other clients
+(Fetch, JoinGroup, SyncGroup) is cancelled when its client leaves.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import logging
+import math
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import trio
+
+from offsetfs.common.threads import in_thread
+from offsetfs.common.transports import PlainTransport
+from offsetfs.kafka.broker.connections.closed_peers import ClosedPeers
+from offsetfs.kafka.broker.connections.listeners import Listener
+from offsetfs.kafka.broker.connections.rare_lines import RareLines
+from offsetfs.kafka.broker.connections.read_ahead import ReadAhead
+from offsetfs.kafka.broker.connections.receive_buffers import ReceiveBuffers
+from offsetfs.kafka.broker.connections.request_limits import DECODED_FACTOR, FREE_BYTES_MAX, RequestLimits
+from offsetfs.kafka.broker.connections.response_queue import DelayedResponse, PendingResponse, ResponseQueue
+from offsetfs.kafka.broker.connections.response_size import elements_of
+from offsetfs.kafka.broker.failure_responses import failure_response
+from offsetfs.kafka.broker.metrics import BrokerMetrics
+from offsetfs.kafka.broker.principal import ANONYMOUS, Principal
+from offsetfs.kafka.broker.settings import ServerSettings
+from offsetfs.kafka.broker.tls.tls_context import TlsContext
+from offsetfs.kafka.broker.tls.tls_handshake import HandshakeError, handshake
+from offsetfs.kafka.broker.tls.tls_transport import ServerTlsTransport
+from offsetfs.kafka.protocol import codec
+from offsetfs.kafka.protocol.codec import InvalidMessage
+from offsetfs.kafka.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol.messages import ApiVersion, ApiVersionsResponse, RequestHeader
+from offsetfs.kafka.protocol.schemas import schema
+from offsetfs.storage import BatchRange
+from offsetfs.storage.errors import WouldBlock, counted
+from offsetfs.storage.settings import printable
+
+_log = logging.getLogger(__name__)
+
+
+UntilClosed = Callable[[], AbstractContextManager[trio.CancelScope]]
+"""Returns a context that is cancelled when the client leaves, and a moment after the broker begins to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who sent a request, as group members are described."""
+
+    client_id: str
+    host: str
+    port: int
+    principal: Principal = ANONYMOUS
+    until_closed: UntilClosed = field(default=trio.CancelScope, compare=False, repr=False)
+    """For a handler that waits only sometimes."""
+
+
+Handle = Callable[[Any, int, Client], Awaitable[Any]]
+"""Takes a request, its version and its client; returns the response, or a `DelayedResponse`; None sends none."""
+
+_OVERLAPPING_API = "Produce"
+"""Requests of this API are handled while responses to earlier ones wait: their order is that of their appends."""
+
+_WAITING_APIS = frozenset(("Fetch", "JoinGroup", "SyncGroup"))
+"""A request may wait for other clients."""
+
+_FETCH = "Fetch"
+"""Its handler waits in `Client.until_closed` only if there is nothing to send, and returns None if the client left."""
+
+_LOGGED_APIS = frozenset((_OVERLAPPING_API, "OffsetCommit", "TxnOffsetCommit"))
+"""A large request waits for the disk for most of its time, and does not count for `LARGE_MAX`."""
+
+_RECEIVE_BYTES = 1 << 16
+_SEND_BYTES = 1 << 20
+_BUFFER_STEP = 1 << 17
+"""Sizes of new buffers are multiples of it, so that a request that is a little larger than the one before fits, too."""
+_HEAD_BYTES = 12
+"""Size, API key, version and correlation id."""
+
+INLINE_DECODE_BYTES_MAX = 128 << 10
+"""Larger requests are decoded in a thread: some ten milliseconds for many small elements."""
+
+INLINE_ENCODE_ELEMENTS_MAX = 2000
+"""Larger responses are encoded in a thread: an element takes about a microsecond."""
+
+WAIT_ENDS_S = 0.2
+"""How long a request that waits for other clients may go on when the broker ends. A Fetch is answered at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """An API that the broker answers, in versions `first` to `last`."""
+
+    key: int
+    name: str
+    first: int
+    last: int
+    handle: Handle
+
+
+class ProtocolError(Exception):
+    """Bytes that no Kafka client sends, after which the connection is closed, as Kafka does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the connections of one broker share."""
+
+    apis: Mapping[int, Api]
+    settings: ServerSettings
+    limits: RequestLimits
+    buffers: ReceiveBuffers
+    closed_peers: ClosedPeers
+    metrics: BrokerMetrics
+    broken: RareLines
+    """Counts connections that end because their client breaks the protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class Codecs:
+    """What reads the requests of a version of an API, and writes the responses."""
+
+    read_header: codec.Read
+    read: codec.Read
+    write: codec.Write
+    has_tags: bool
+    """Whether the header of the response has tagged fields."""
+    is_inline: bool
+    """Whether requests of any size are decoded on the event loop."""
+    has_ranges: bool
+    """Whether the response may have ranges of files."""
+
+    async def decoded(self, data: memoryview) -> tuple[RequestHeader, Any]:
+        header, position = self.read_header(data, 0)
+        # Bytes after the request are ignored, as Kafka does: librdkafka 2.16 adds three to Metadata v13 of all topics.
+        if len(data) <= INLINE_DECODE_BYTES_MAX or self.is_inline:
+            request, _ = self.read(data, position)
+        else:
+            request, _ = await in_thread(functools.partial(self.read, data, position))
+        return header, request
+
+    def framed(self, header: RequestHeader, response: Any) -> list[Any]:
+        return _framed(header, self.has_tags, self.write(response), has_ranges=self.has_ranges)
+
+
+@functools.cache
+def codecs_of(api: str, version: int) -> Codecs:
+    """Return what reads and writes a version of an API."""
+    is_flexible = version >= schema(f"{api}Request").layout(version).flexible
+    return Codecs(
+        codec.reader("RequestHeader", 2 if is_flexible else 1),
+        codec.reader(f"{api}Request", version),
+        codec.writer(f"{api}Response", version),
+        has_tags=is_flexible and api != "ApiVersions",  # KIP-511: clients read it before they know what we support
+        is_inline=api == "Produce",
+        has_ranges=api == _FETCH,
+    )
+
+
+@dataclass(slots=True)
+class _Call:
+    """A decoded request. It never changes, but a frozen one costs each request 0.6 µs more."""
+
+    api: Api
+    version: int
+    codecs: Codecs
+    header: RequestHeader
+    request: Any
+
+
+@dataclass(slots=True)
+class Received:
+    """A request, and the memory that it has."""
+
+    data: memoryview
+    """The request without its size."""
+    reserved: int
+    """Bytes of `RequestLimits`; 0 once they are released."""
+    buffer: bytearray | None = None
+    """The buffer of a large request, until it is released."""
+
+
+class Connection:
+    """Serves one client until it leaves."""
+
+    def __init__(self, peer: socket.socket, shared: Shared, listener: Listener) -> None:
+        # A socket of trio attempts each call first and then yields to the event loop even if the call succeeded. Here a
+        # request waits once, before its bytes are received: a third of the time of a small request.
+        self._socket = peer
+        self._socket.setblocking(False)
+        self._transport: PlainTransport | ServerTlsTransport = PlainTransport(self._socket)
+        self._apis = shared.apis
+        self._limits = shared.limits
+        self._buffers = shared.buffers
+        self._closed_peers = shared.closed_peers
+        self._metrics = shared.metrics
+        self._broken = shared.broken
+        self._request_bytes_max = shared.settings.socket_request_max_bytes
+        self._request_bytes_setting = "socket.request.max.bytes"
+        self.listener = listener
+        self.host = ""
+        self._client = Client("", "", 0, until_closed=self._until_closed)
+        self._ahead = bytearray()  # received, and not read yet
+        self._is_draining = False
+        self._is_ended = False  # one of the scopes is cancelled
+        self._is_receiving = False
+        self._has_waited = False  # for the client, since the response began to be sent
+        self._serving = trio.CancelScope()
+        self._reading = trio.CancelScope()  # of requests; delayed responses go on
+        self._waiting: trio.CancelScope | None = None
+        self._responses = ResponseQueue(self._send)
+        self._read_ahead = ReadAhead()
+        self._now = trio.current_time  # `serve` replaces it by a quicker one
+        self._receiving_since = self._sending_since = math.inf
+        self.arriving_bytes = self.unread_bytes = 0
+        self.arriving_since = 0.0
+        """As `IdleConnection`."""
+
+    @property
+    def waiting_since(self) -> float:
+        """As `IdleConnection`."""
+        return min(self._sending_since, self._receiving_since if self._responses.is_empty else math.inf)
+
+    def drain(self) -> None:
+        """End once the requests that have been received are answered."""
+        self._is_draining = True
+        if self._is_receiving and not self._has_request():
+            self._is_ended = True
+            self._reading.cancel()
+        if self._waiting is not None:
+            self._waiting.deadline = trio.current_time() + WAIT_ENDS_S
+
+    def end(self) -> None:
+        """End now. Only for a connection that is waiting for its client: a request is handled to its end."""
+        self._is_ended = True
+        self._serving.cancel()
+
+    async def serve(self) -> None:
+        """Answer requests until the client closes the connection or breaks the protocol."""
+        try:
+            # Fails for a client that has reset the connection before it was accepted.
+            host, port, *_ = self._socket.getpeername()
+            self.host = str(host)
+            self._now = trio.lowlevel.current_clock().current_time
+            self._client = Client("", f"/{self.host}", port, until_closed=self._until_closed)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _log.debug("%s: connected", self.host)
+            with self._serving:
+                async with trio.open_nursery() as nursery:
+                    with self._reading:
+                        if self.listener.tls is not None:
+                            await self._begin_tls(self.listener.tls)
+                        await self._serve(nursery)
+        except* HandshakeError as errors:
+            self._warn(f"TLS handshake failed: {errors.exceptions[0]}")
+        except* (InvalidMessage, ProtocolError) as errors:
+            self._warn(f"connection closed: {errors.exceptions[0]}")
+        except* OSError as errors:  # the client is gone, or resets the connection
+            _log.debug("%s: connection lost: %s", self.host, errors.exceptions[0])
+        finally:
+            _log.debug("%s: disconnected", self.host)
+            self._closed_peers.forget(self._socket)
+            self._transport.close()
+
+    def _warn(self, reason: str) -> None:
+        """Log why the connection ended, unless clients have caused such a line a moment ago."""
+        if count := self._broken.count():
+            more = f" (and {counted(count - 1, 'other')} since the last such line)" if count > 1 else ""
+            _log.warning("%s: %s%s", self.host, reason, more)
+
+    async def _begin_tls(self, context: TlsContext) -> None:
+        """Go on with TLS. A client with a certificate has the principal of its subject. HandshakeError, OSError."""
+        if self._is_draining:
+            return
+        self._is_receiving = True
+        try:
+            transport = await handshake(self._socket, context)
+        finally:
+            self._is_receiving = False
+        self._transport = transport
+        subject = transport.subject()
+        if subject is not None and not self.listener.settings.protocol.has_sasl:
+            name = context.settings.rules.name(subject)
+            if name is None:
+                raise HandshakeError(f"no rule of ssl.principal.mapping.rules applies to {printable(subject)}")
+            self._client = replace(self._client, principal=Principal(name))
+        _log.debug("%s: %s, %r", self.host, transport.version(), self._client.principal)
+
+    async def _serve(self, nursery: trio.Nursery) -> None:
+        try:
+            while (request := await self._next_request()) is not None:
+                self._metrics.received_bytes += len(request.data) + 4
+                try:
+                    buffers = await self._answer(request, nursery)
+                    if buffers is None:
+                        return
+                    # A client that does not read its response keeps no memory from the requests of others.
+                    self._release(request)
+                    if self._responses.is_empty:
+                        await self._send(buffers)
+                    elif buffers:
+                        self._responses.add_known(b"".join(buffers))
+                finally:
+                    self._release(request)
+        except Exception:
+            await self._responses.wait_until_empty()
+            raise
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    async def _next_request(self) -> Received | None:
+        """Return the next request; None when there will be none."""
+        if not self._responses.is_empty:
+            await self._responses.wait_for_space()
+        if self._has_request():
+            await trio.lowlevel.checkpoint()  # a client that pipelines must not keep others waiting
+        elif self._is_draining:
+            return None
+        self._is_receiving = True
+        try:
+            request = await self._receive()
+        finally:
+            self._is_receiving, self._receiving_since = False, math.inf
+        if request is not None and self._is_ended:  # in the pass of the event loop that has received it
+            self._release(request)
+            return None
+        return request
+
+    def _release(self, request: Received) -> None:
+        self._limits.release(request.reserved)
+        request.reserved = 0
+        if request.buffer is not None:
+            request.data.release()
+            self._buffers.keep(request.buffer)
+            request.buffer = None
+
+    def _has_request(self) -> bool:
+        """Return whether a whole request has been received."""
+        return len(self._ahead) >= 4 and len(self._ahead) - 4 >= int.from_bytes(self._ahead[:4], "big")
+
+    async def _receive(self) -> Received | None:
+        """Return the next request; None when the client has closed the connection."""
+        while len(self._ahead) < 4:
+            if not await self._receive_ahead():
+                return None
+        size = int.from_bytes(self._ahead[:4], "big", signed=True)
+        if not _HEAD_BYTES - 4 <= size <= self._request_bytes_max:
+            possible = f"8 to {self._request_bytes_max} are possible ({self._request_bytes_setting})"
+            limits = f"a request of {size} bytes; {possible}"
+            raise ProtocolError(_other_protocol(self._ahead) or limits)
+        while len(self._ahead) < _HEAD_BYTES:
+            if not await self._receive_ahead():
+                return None
+        key = int.from_bytes(self._ahead[4:6], "big", signed=True)
+        api = self._apis.get(key)
+        reserved = size if api is not None and api.name == "Produce" else size * DECODED_FACTOR
+        self._receiving_since = math.inf  # a wait for memory is not the client's
+        if reserved > FREE_BYTES_MAX:
+            await self._limits.reserve(reserved)
+        if len(self._ahead) - 4 >= size:
+            data: bytearray | None = self._received_body(size)
+        else:
+            self.arriving_bytes, self.arriving_since = size, trio.current_time()
+            try:
+                data = await self._body(size)
+            except BaseException:
+                self._limits.release(reserved)
+                raise
+            finally:
+                self.arriving_bytes = 0
+        if data is None:
+            self._limits.release(reserved)
+            return None
+        is_large = size > _RECEIVE_BYTES
+        return Received(memoryview(data)[:size], reserved, data if is_large else None)
+
+    async def _body(self, size: int) -> bytearray | None:
+        """Return a buffer that begins with the `size` bytes behind the size.
+
+        None if the client has closed the connection before them.
+        """
+        if size > _RECEIVE_BYTES:
+            return await self._large_body(size)
+        while len(self._ahead) - 4 < size:
+            if not await self._receive_ahead():
+                return None
+        return self._received_body(size)
+
+    def _received_body(self, size: int) -> bytearray:
+        """Take the body of a request of which all bytes have been received."""
+        if len(self._ahead) == size + 4:
+            body, self._ahead = self._ahead, bytearray()
+            del body[:4]
+            return body
+        body = self._ahead[4 : size + 4]
+        del self._ahead[: size + 4]
+        return body
+
+    async def _large_body(self, size: int) -> bytearray | None:
+        """As `_body`, in a kept buffer. A new one grows with what arrives, so that a size alone takes no memory."""
+        begin = self._ahead[4 : size + 4]
+        del self._ahead[: size + 4]
+        done, buffer = len(begin), self._buffers.take(size)
+        if buffer is None:
+            buffer = begin
+        else:
+            buffer[:done] = begin
+        end = -(-size // _BUFFER_STEP) * _BUFFER_STEP
+        while done < size:
+            if done == len(buffer):
+                buffer.extend(bytes(min(end - done, max(len(buffer), _RECEIVE_BYTES))))
+            await self._wait_for_data()
+            with memoryview(buffer) as view:
+                try:
+                    count = self._transport.recv_into(view[done:size])
+                except BlockingIOError:
+                    continue
+            if not count:
+                return None
+            done += count
+        return buffer
+
+    async def _receive_ahead(self) -> bool:
+        """Receive what has arrived; return whether the connection is still open."""
+        while True:
+            await self._wait_for_data()
+            try:
+                data = self._transport.recv(_RECEIVE_BYTES)
+            except BlockingIOError:
+                continue
+            self._ahead += data
+            return bool(data)
+
+    async def _wait_for_data(self) -> None:
+        self._receiving_since = self._now()
+        await self._transport.wait_readable()
+
+    async def _answer(self, received: Received, nursery: trio.Nursery) -> list[Any] | None:
+        """Return the buffers of the response to a request, its size included; [] if there is none, or not yet.
+
+        None if the client left, or the broker ends, while the request waited for other clients.
+        """
+        data = received.data
+        key, version = int.from_bytes(data[:2], "big", signed=True), int.from_bytes(data[2:4], "big", signed=True)
+        api = self._apis.get(key)
+        if api is None or api.name != _OVERLAPPING_API:
+            await self._responses.wait_until_empty()
+        if api is None or not api.first <= version <= api.last:
+            if api is not None and api.name == "ApiVersions":
+                return self._unsupported_api_versions(data)
+            raise ProtocolError(f"API {key} in version {version}, which was not offered")
+        codecs = codecs_of(api.name, version)
+        is_large = received.reserved > FREE_BYTES_MAX and api.name not in _LOGGED_APIS
+        await self._limits.begin(is_large=is_large)
+        begun_s = 0.0
+        try:
+            if is_large:
+                begun_s = trio.current_time()
+                self._check_peer()
+            call = _Call(api, version, codecs, *await codecs.decoded(data))
+            answer = None if api.name in _WAITING_APIS else await self._handled(call, self._handle(call))
+            if is_large:
+                await self._limits.pause(begun_s)
+        except BaseException:
+            self._limits.end(is_large=is_large)
+            raise
+        if isinstance(answer, DelayedResponse):
+            self._delay(received, call, answer, nursery)
+            return []
+        self._limits.end(is_large=is_large)
+        if answer is not None:
+            return answer
+        # What waits keeps no memory from others: as Kafka, which counts a request until it is decoded.
+        self._release(received)
+        if api.name == _FETCH:
+            return _known(await self._handled(call, self._handle(call))) or None
+        with self._until_closed():
+            return _known(await self._handled(call, self._handle(call)))
+        if not self._is_draining:
+            return None
+        # Members of a group look for a coordinator and join again.
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return codecs.framed(call.header, failure_response(api.name, call.request, version, code))
+
+    @contextmanager
+    def _until_closed(self) -> Iterator[trio.CancelScope]:
+        """See `UntilClosed`."""
+        with self._closed_peers.until_closed(self._socket) as scope:
+            self._waiting = scope
+            if self._is_draining:
+                scope.deadline = trio.current_time() + WAIT_ENDS_S
+            try:
+                yield scope
+            finally:
+                self._waiting = None
+
+    def _check_peer(self) -> None:
+        """OSError if the client has reset the connection: its requests can still be read, and would take time."""
+        if error := self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            raise OSError(error, os.strerror(error))
+
+    def _handle(self, call: _Call) -> Awaitable[Any]:
+        client_id = call.header.client_id or ""
+        if client_id != self._client.client_id:
+            self._client = replace(self._client, client_id=client_id)
+        _log.debug("%s: %s v%d of %r, %r", self.host, call.api.name, call.version, client_id, self._client.principal)
+        return call.api.handle(call.request, call.version, self._client)
+
+    async def _handled(self, call: _Call, response: Awaitable[Any]) -> list[Any] | DelayedResponse:
+        """Return the buffers of `response`; after a bug of the handler, of one with UNKNOWN_SERVER_ERROR."""
+        api, version = call.api, call.version
+        try:
+            found = await response
+            if isinstance(found, DelayedResponse):
+                return found
+            if found is None:
+                return []
+            if not call.codecs.has_ranges and elements_of(found) > INLINE_ENCODE_ELEMENTS_MAX:
+                return await in_thread(functools.partial(call.codecs.framed, call.header, found))
+            return call.codecs.framed(call.header, found)
+        except ProtocolError:
+            raise
+        except Exception:
+            failure = failure_response(api.name, call.request, version)
+            if failure is None:  # the client learns of an error without a response by the end of the connection
+                raise
+            _log.exception("%sRequest of version %d from %s failed", api.name, version, self.host)
+            return call.codecs.framed(call.header, failure)
+
+    def _delay(self, received: Received, call: _Call, delayed: DelayedResponse, nursery: trio.Nursery) -> None:
+        """Answer in a task of its own. The request counts for `queued.max.requests` until then."""
+        size = DECODED_FACTOR * (len(received.data) - delayed.freed_bytes)
+        reserved = 0
+        if size > FREE_BYTES_MAX:  # the rest of a small one needs no reservation
+            reserved, received.reserved = received.reserved, 0
+        nursery.start_soon(self._respond, call, delayed, self._responses.add(size), reserved)
+
+    async def _respond(self, call: _Call, delayed: DelayedResponse, pending: PendingResponse, reserved: int) -> None:
+        try:
+            try:
+                buffers = _known(await self._handled(call, delayed.wait()))
+            finally:
+                self._limits.end()
+            await self._responses.complete(pending, b"".join(buffers))
+        finally:
+            self._limits.release(reserved)
+        if self._receiving_since < math.inf:  # the client is idle from now on
+            self._receiving_since = trio.current_time()
+
+    def _unsupported_api_versions(self, data: memoryview) -> list[Any]:
+        """Answer as KIP-511 says: version 0, error 35, and what is supported."""
+        header = RequestHeader(correlation_id=int.from_bytes(data[4:8], "big", signed=True))
+        keys = [ApiVersion(api.key, api.first, api.last) for api in self._apis.values()]
+        response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)
+        return _framed(header, False, codec.writer("ApiVersionsResponse", 0)(response))
+
+    # --- responses ---------------------------------------------------------------------------------------------------
+
+    async def _send(self, buffers: list[Any]) -> None:
+        """Send buffers and ranges of files."""
+        self._has_waited = False
+        if len(buffers) == 1 and not isinstance(buffers[0], BatchRange):
+            await self._send_all(buffers[0])
+            self._metrics.sent_bytes += len(buffers[0])
+            return
+        # Corked, a response ends with a packet of its own only: each packet may wake the client, and it takes the core.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+        has_sent = False
+        for each in buffers:
+            if not isinstance(each, BatchRange):
+                await self._send_all(each)
+                self._metrics.sent_bytes += len(each)
+                continue
+            if has_sent:  # a response of many ranges must not keep others waiting
+                await trio.lowlevel.checkpoint()
+            has_sent = True
+            await self._send_file(each)
+            self._metrics.sent_bytes += each.size
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+        if self._read_ahead.is_active:
+            for each in buffers:
+                if isinstance(each, BatchRange):
+                    await self._read_ahead.sent(each)
+
+    async def _send_all(self, data: bytes | bytearray) -> None:
+        sent = 0
+        while sent < len(data):
+            try:
+                sent += self._transport.send(memoryview(data)[sent:] if sent else data)
+            except BlockingIOError:
+                await self._wait_until_read(len(data) - sent)
+
+    async def _wait_until_read(self, size: int) -> None:
+        """Wait for the client, which leaves `size` bytes in memory meanwhile."""
+        self._has_waited, self.unread_bytes = True, size
+        self._sending_since = trio.current_time()
+        await self._transport.wait_writable()
+        self._sending_since, self.unread_bytes = math.inf, 0
+
+    async def _send_file(self, part: BatchRange) -> None:
+        position, left, loaded_to, is_loaded = part.position, part.size, part.position, False
+        while left:
+            if position >= loaded_to:
+                loaded_to, is_loaded = position + min(left, _SEND_BYTES), False
+                if self._transport.waits_for_disk:
+                    # What has just been read is in the page cache, unless the client was slow since.
+                    read_to = position if self._has_waited else max(position, part.read_to)
+                    if read_to < loaded_to:
+                        await self._read_ahead.load(part, read_to, loaded_to)
+            try:
+                count = await self._transport.send_file(part.file, position, loaded_to - position, nowait=not is_loaded)
+            except WouldBlock:
+                await self._read_ahead.load(part, position, loaded_to)
+                is_loaded = True
+                continue
+            except BlockingIOError:
+                await self._wait_until_read(self._transport.held_bytes)
+                continue
+            if not count:  # the file was truncated since the range was taken
+                _log.error("%s ends at byte %d, inside a response: connection closed", part.file.path, position)
+                raise OSError(errno.EIO, f"{part.file.path} ends at byte {position}", os.fspath(part.file.path))
+            position, left = position + count, left - count
+
+
+def _known(answer: list[Any] | DelayedResponse) -> list[Any]:
+    """Return a response that waits for nothing more."""
+    assert not isinstance(answer, DelayedResponse)
+    return answer
+
+
+def _other_protocol(data: bytearray) -> str | None:
+    """Return what the first bytes of a connection are if they are no request of Kafka; None if that is not known."""
+    if data.startswith(b"\x16\x03"):
+        return "a TLS handshake; the client needs security.protocol=PLAINTEXT, or the port of a listener with TLS"
+    if data.startswith((b"GET ", b"HEAD", b"POST", b"PUT ")):
+        return "an HTTP request; this is a port for Kafka clients (metrics have one of their own: --metrics)"
+    return None
+
+
+def _framed(header: RequestHeader, has_tags: bool, body: list[Any], *, has_ranges: bool = False) -> list[Any]:
+    head = header.correlation_id.to_bytes(4, "big", signed=True) + (b"\0" if has_tags else b"")
+    if has_ranges:
+        return _joined(head, body)
+    data = b"".join(body)  # some twenty buffers of a few bytes
+    return [(len(head) + len(data)).to_bytes(4, "big") + head + data]
+
+
+def _joined(head: bytes, body: list[Any]) -> list[Any]:
+    """Return the buffers of a response with ranges of files; what is between two of them is one buffer."""
+    found: list[Any] = []
+    size, between = 0, [head]
+    for each in body:
+        if type(each) is not BatchRange:
+            between.append(each)
+            continue
+        data = b"".join(between)
+        size += len(data) + each.size
+        found += (data, each)
+        between = []
+    last = b"".join(between)
+    if last or not found:
+        found.append(last)
+    found[0] = (size + len(last)).to_bytes(4, "big") + found[0]
+    return found

@@ -1,0 +1,205 @@
+"""What a broker counts and measures: connections, bytes, requests by API, records by topic.
+
+Plain numbers that only the event loop changes. `BrokerMetrics.measured` wraps the handler of an API, so that handlers
+know nothing of it, except for two hooks: `waiting` marks the time in which a request waits for other clients, and
+`produced` and `fetched` count by topic. As in Kafka's `ErrorsPerSec`, each error code in a response counts.
+
+Of Kafka's phases of a request (`RequestMetrics`) there are three. Handling: from the decoded request to the response,
+the disk included, without waiting. Waiting: Fetch waits for records, JoinGroup and SyncGroup for other members.
+Queue: there is none, because a request is handled when it is read; instead, the delay of the event loop is measured.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import attrgetter
+from typing import ParamSpec, TypeVar
+
+import trio
+
+from offsetfs.common.durations import Durations
+from offsetfs.kafka.broker.connections.response_queue import DelayedResponse
+from offsetfs.kafka.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol.schemas import SchemaField, schema
+
+TOPICS_MAX = 1000
+"""Topics with counters of their own; all others share one set."""
+
+DELAY_INTERVAL_S = 0.25
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_waited_s: ContextVar[float] = ContextVar("waited_s", default=0.0)
+"""How long the request of this task has waited for other clients."""
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """Measure a wait of a handler for other clients, in the task that the handler was called in."""
+    started_s = time.perf_counter()
+    try:
+        yield
+    finally:
+        _waited_s.set(_waited_s.get() + time.perf_counter() - started_s)
+
+
+@dataclass(slots=True)
+class ApiCounts:
+    """The counters of one API. `handling` does not include `waits`, which has no entry for a request without a wait."""
+
+    requests: int = 0
+    """Begun; those whose client left before the response are included."""
+    errors: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    """How often a response contained an error code, by code."""
+    handling: Durations = field(default_factory=Durations)
+    waits: Durations = field(default_factory=Durations)
+
+
+@dataclass(slots=True)
+class TopicCounts:
+    """The counters of one topic. Bytes are those of batches, as the client has compressed them."""
+
+    produced_records: int = 0
+    produced_bytes: int = 0
+    fetched_bytes: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class BrokerMetrics:
+    """All counters of one broker."""
+
+    started_s: float = field(default_factory=time.time)
+    connections: int = 0
+    """Open now."""
+    connections_accepted: int = 0
+    connections_refused: int = 0
+    logins: dict[tuple[str, ...], int] = field(default_factory=lambda: defaultdict(int))
+    """By mechanism of SASL, "" before the client has named one, and result: succeeded, failed, or expired sessions."""
+    received_bytes: int = 0
+    sent_bytes: int = 0
+    apis: dict[str, ApiCounts] = field(default_factory=lambda: defaultdict(ApiCounts))
+    topics: dict[str, TopicCounts] = field(default_factory=dict)
+    others: TopicCounts = field(default_factory=TopicCounts)
+    """The sum of all topics without their own counters."""
+    delays: Durations = field(default_factory=Durations)
+    """How late the event loop continued a task that was ready, sampled every `DELAY_INTERVAL_S`."""
+
+    def measured(self, api: str, handle: Callable[_P, Awaitable[_R]]) -> Callable[_P, Awaitable[_R]]:
+        """Return the handler of an API with measurements."""
+        counts, codes = self.apis[api], _error_codes(api)
+
+        async def handle_measured(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            counts.requests += 1
+            _waited_s.set(0.0)
+            started_s = time.perf_counter()
+            try:
+                response = await handle(*args, **kwargs)
+            except Exception:
+                counts.errors[ErrorCode.UNKNOWN_SERVER_ERROR] += 1
+                raise
+            if isinstance(response, DelayedResponse):
+                return replace(response, wait=partial(respond_measured, response.wait, started_s))
+            count(response, started_s)
+            return response
+
+        async def respond_measured(respond: Callable[[], Awaitable[object]], started_s: float) -> object:
+            try:
+                response = await respond()
+            except Exception:
+                counts.errors[ErrorCode.UNKNOWN_SERVER_ERROR] += 1
+                raise
+            count(response, started_s)
+            return response
+
+        def count(response: object, started_s: float) -> None:
+            elapsed_s, waited_s = time.perf_counter() - started_s, _waited_s.get()
+            counts.handling.add(max(0.0, elapsed_s - waited_s))
+            if waited_s:
+                counts.waits.add(waited_s)
+            for code in codes(response):
+                counts.errors[code] += 1
+
+        return handle_measured
+
+    def produced(self, topic: str, records: int, size: int) -> None:
+        """Count a batch that was appended."""
+        counts = self._of(topic)
+        counts.produced_records += records
+        counts.produced_bytes += size
+
+    def fetched(self, topic: str, size: int) -> None:
+        """Count the batches of a partition in a response."""
+        self._of(topic).fetched_bytes += size
+
+    def _of(self, topic: str) -> TopicCounts:
+        counts = self.topics.get(topic)
+        if counts is None:
+            if len(self.topics) >= TOPICS_MAX:
+                return self.others
+            counts = self.topics[topic] = TopicCounts()
+        return counts
+
+    async def watch_event_loop(self) -> None:
+        """Measure the delay of the event loop until cancelled."""
+        while True:
+            due_s = trio.current_time() + DELAY_INTERVAL_S
+            await trio.sleep_until(due_s)
+            self.delays.add(max(0.0, trio.current_time() - due_s))
+
+
+# --- error codes in responses ----------------------------------------------------------------------------------------
+
+_CODE = attrgetter("error_code")
+
+
+@dataclass(frozen=True, slots=True)
+class _CodePath:
+    """Where a struct of a response has error codes: in itself, and in the structs of some of its arrays."""
+
+    is_here: bool
+    arrays: tuple[tuple[Callable[[object], Iterable[object] | None], _CodePath], ...]
+
+
+def _error_codes(api: str) -> Callable[[object], list[int]]:
+    """Return a function that returns the error codes in a response of an API, without NONE; None is no response."""
+    path = _code_path([each for layout in schema(f"{api}Response").layouts for each in layout.fields])
+
+    def codes(response: object) -> list[int]:
+        found: list[int] = []
+        if response is not None:
+            if path.is_here and (code := _CODE(response)):
+                found.append(code)
+            _collect_codes(path, response, found)
+        return found
+
+    return codes
+
+
+def _code_path(fields: list[SchemaField]) -> _CodePath:
+    """Return the path of a struct; `fields` has those of all versions, so that a name may occur twice."""
+    by_name: defaultdict[str, list[SchemaField]] = defaultdict(list)
+    for each in fields:
+        if each.is_array:
+            by_name[each.name] += each.fields
+    found = ((attrgetter(name), _code_path(of_struct)) for name, of_struct in by_name.items())
+    arrays = tuple((array, path) for array, path in found if path.is_here or path.arrays)
+    return _CodePath(any(each.name == "error_code" for each in fields), arrays)
+
+
+def _collect_codes(path: _CodePath, message: object, found: list[int]) -> None:
+    """Add the error codes in the arrays of a struct. A response has thousands of partitions: no generator for each."""
+    for array, below in path.arrays:
+        structs = array(message)
+        if structs:
+            if below.is_here:
+                found += filter(None, map(_CODE, structs))
+            if below.arrays:
+                for each in structs:
+                    _collect_codes(below, each, found)

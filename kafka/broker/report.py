@@ -1,0 +1,131 @@
+"""The state of a broker at one moment: a copy of its counters, its groups and their lag, for other threads to read."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from offsetfs.common.formatting import most_frequent, size
+from offsetfs.common.threads import in_thread
+from offsetfs.kafka.broker.metrics import BrokerMetrics
+from offsetfs.storage import LogDirectory, TopicPartition, Unsynced
+from offsetfs.storage.errors import StorageError
+from offsetfs.version import __version__
+
+OTHERS = "(others)"
+"""Stands for all groups or topics without samples of their own; no valid name of a topic."""
+
+GROUPS_MAX = 1000
+LAGS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSnapshot:
+    """A group, with Kafka's name of its state, the number of its members and its committed offsets."""
+
+    name: str
+    state: str
+    members: int
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerReport:
+    """One broker. `lags`: the records behind the committed offsets, by group and topic."""
+
+    version: str
+    log_directory: str
+    is_read_only: bool
+    topics: int
+    partitions: int
+    metrics: BrokerMetrics
+    groups: tuple[GroupSnapshot, ...]
+    lags: Mapping[tuple[str, str], int]
+    unsynced: Unsynced
+    unsynced_age_s: float
+    """The age of the oldest batch that is not yet on disk; 0 if there is none."""
+
+    @property
+    def groups_by_state(self) -> Mapping[str, int]:
+        return Counter(each.state for each in self.groups)
+
+    @property
+    def members(self) -> Mapping[str, int]:
+        """The number of members by group. The first `GROUPS_MAX` groups by name have entries of their own."""
+        return {
+            **{each.name: each.members for each in self.groups[:GROUPS_MAX]},
+            **({OTHERS: sum(each.members for each in rest)} if (rest := self.groups[GROUPS_MAX:]) else {}),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Yield lines for `.offsetfs/stats` of a mount in the same process."""
+        metrics = self.metrics
+        counts = f"{metrics.connections_accepted} accepted, {metrics.connections_refused} refused"
+        traffic = f"{size(metrics.received_bytes)} received, {size(metrics.sent_bytes)} sent"
+        requests = {api: each.requests for api, each in metrics.apis.items() if each.requests}
+        yield f"broker      {metrics.connections} connections, {counts}; {traffic}"
+        yield f"  requests  {sum(requests.values())}: {most_frequent(requests)}"
+        yield f"  errors    {sum(sum(each.errors.values()) for each in metrics.apis.values())}"
+        yield f"  groups    {len(self.groups)}: {most_frequent(self.groups_by_state)}; lag {sum(self.lags.values())}"
+
+
+class BrokerReporter:
+    """Makes the reports of one broker."""
+
+    def __init__(
+        self, directory: LogDirectory, metrics: BrokerMetrics, groups: Callable[[], list[GroupSnapshot]]
+    ) -> None:
+        self._directory = directory
+        self._metrics = metrics
+        self._groups = groups
+
+    async def report(self) -> BrokerReport:
+        """Return the current state. Called on the event loop; logs are opened in a thread."""
+        metrics, groups = copy.deepcopy(self._metrics), sorted(self._groups(), key=lambda each: each.name)
+        return await in_thread(partial(self._completed, metrics, tuple(groups)))
+
+    def _completed(self, metrics: BrokerMetrics, groups: tuple[GroupSnapshot, ...]) -> BrokerReport:
+        names, unsynced = self._directory.partitions(), self._directory.unsynced()
+        return BrokerReport(
+            version=__version__,
+            log_directory=self._directory.path,
+            is_read_only=self._directory.read_only,
+            topics=len({each.topic for each in names}),
+            partitions=len(names),
+            metrics=metrics,
+            groups=groups,
+            lags=self._lags(groups),
+            unsynced=unsynced,
+            unsynced_age_s=self._age_s(unsynced),
+        )
+
+    def _age_s(self, unsynced: Unsynced) -> float:
+        return 0.0 if unsynced.since is None else max(0.0, self._directory.clock.monotonic() - unsynced.since)
+
+    def _lags(self, groups: Iterable[GroupSnapshot]) -> dict[tuple[str, str], int]:
+        ends: dict[TopicPartition, int | None] = {}
+        lags: dict[tuple[str, str], int] = {}
+        for group in groups:
+            for partition, committed in group.offsets.items():
+                if partition not in ends:
+                    ends[partition] = self._end(partition)
+                end = ends[partition]
+                if end is None or committed < 0:  # below 0: no offset is committed
+                    continue
+                key = (group.name, partition.topic)
+                if key not in lags and len(lags) >= LAGS_MAX:
+                    key = (OTHERS, OTHERS)
+                lags[key] = lags.get(key, 0) + max(0, end - committed)
+        return lags
+
+    def _end(self, partition: TopicPartition) -> int | None:
+        """Return the end offset of a partition; None if it was deleted, or does not open."""
+        try:
+            with self._directory.borrowed(partition) as log:
+                log.refresh()
+                return log.next_offset
+        except (StorageError, OSError):
+            return None

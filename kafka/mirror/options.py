@@ -1,0 +1,52 @@
+"""What is mirrored, and how: the options of `offsetfs mirror`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from offsetfs.common.name_patterns import NamePattern
+
+EARLIEST, LATEST, EARLIEST_LOCAL = -2, -1, -4
+"""Times that stand for the beginning and the end of a log, and for the first record on the disk of its leader, as in
+ListOffsets."""
+
+FETCH_BYTES_MAX = 4 << 20
+"""How many bytes one response has at most, unless its first batch is larger.
+
+Measured with 600 MB: 1.8 s of CPU time with 32 MiB, 1.3 s with 4 MiB, which stay in the processor's cache.
+"""
+
+FLIGHT_BYTES_MAX = 64 << 20
+"""The bytes in memory at the same time, of all brokers together: one response arrives while another is appended."""
+
+
+class OnGap(enum.Enum):
+    """What is done where the source has deleted records that are not here yet."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorOptions:
+    """The options of a mirror."""
+
+    topics: Sequence[NamePattern] = (NamePattern(".*"),)
+    """Topics whose whole name matches one of them. Internal topics only where one of them is the name itself."""
+    start: int = EARLIEST
+    """Where partitions begin that are not here yet: a time in milliseconds since 1970, EARLIEST or LATEST."""
+    groups: Sequence[NamePattern] = ()
+    """Consumer groups whose whole name matches one of them: their committed offsets are taken over."""
+    needs_topic: bool = False
+    """Whether it is an error if no topic matches. With `once` it always is."""
+    once: bool = False
+    """Whether to end at the offsets at which the partitions of the source end in the beginning."""
+    keep: bool = False
+    """Whether records stay that the source deletes."""
+    on_gap: OnGap = OnGap.FAIL
+    bytes_per_s: int = 0
+    """0: as fast as possible."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the topics here, over those of the source."""

@@ -1,0 +1,84 @@
+"""Where partitions begin that are not here yet, and with `once` where they end.
+
+That the beginning of a partition is decided is recorded in the file of the mirror before its first record is here: from
+then on it goes on where its log ends, also if that is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from offsetfs.common.threads import in_thread
+from offsetfs.kafka.client.metadata import ClusterMetadata
+from offsetfs.kafka.mirror import positions
+from offsetfs.kafka.mirror.options import LATEST
+from offsetfs.kafka.mirror.partition import UNKNOWN, MirroredPartition
+from offsetfs.kafka.mirror.positions import OffsetQuery, OnFailure
+from offsetfs.kafka.mirror.state import MirrorState
+from offsetfs.storage import TopicPartition
+
+Empty = Callable[[MirroredPartition, int], Awaitable[bool]]
+"""Lets a partition begin at an offset, without records; returns whether it could."""
+
+
+class PartitionStarts:
+    """The beginnings of the partitions of a mirror."""
+
+    def __init__(self, state: MirrorState, empty: Empty, on_failure: OnFailure) -> None:
+        self._state = state
+        self._empty = empty
+        self._on_failure = on_failure
+
+    async def begin(self, new: Sequence[MirroredPartition], metadata: ClusterMetadata) -> None:
+        """Set where new partitions begin and, with `once`, where they end."""
+        asked = list[OffsetQuery]()
+        for each in new:
+            topic = metadata.topics.get(each.name.topic)  # it may be gone before it has begun
+            info = None if topic is None else topic.partitions.get(each.name.partition)
+            if info is not None and info.leader != UNKNOWN:
+                asked.append(OffsetQuery(each.name, info.leader, info.leader_epoch, self._state.options.start))
+        empty = [each for each in asked if not self._has_begun(each.name)]
+        starts = await positions.offsets_at(self._state.client, empty, self._on_failure)
+        ends: positions.Answers = {}
+        if self._state.options.once:
+            ends = await positions.offsets_at(
+                self._state.client, [positions.at_time(each, LATEST) for each in asked], self._on_failure
+            )
+        begun = {each.name.topic: {*self._begun(each.name.topic)} for each in new}
+        for one in asked:
+            found = self._state.partitions[one.name]
+            if one in empty and not self._state.is_answered(found, starts.get(one.name)):
+                continue
+            if self._state.options.once and not self._state.is_answered(found, ends.get(one.name)):
+                continue
+            if one in empty and starts[one.name].offset > 0 and not await self._empty(found, starts[one.name].offset):
+                continue
+            if self._state.options.once:
+                found.stop_at = ends[one.name].offset
+            found.leader, found.leader_epoch = one.leader, one.leader_epoch
+            begun[one.name.topic].add(one.name.partition)
+        if begun:  # before their first records are here
+            await in_thread(partial(self.set_begun, begun))
+
+    def _has_begun(self, name: TopicPartition) -> bool:
+        """Whether the first offset of a partition is decided, so that it goes on where its log ends."""
+        found = self._state.partitions[name]
+        return bool(found.end or found.log.size_bytes) or name.partition in self._begun(name.topic)
+
+    def _begun(self, topic: str) -> Collection[int]:
+        known = self._state.directory.mirror
+        return () if known is None or topic not in known.topics else known.topics[topic].begun
+
+    def set_begun(self, begun: Mapping[str, Collection[int]]) -> None:
+        """Record which partitions of topics have begun, in a thread; durable on return. StorageError, OSError."""
+        known = self._state.directory.mirror
+        assert known is not None  # `TopicFollower` wrote it
+        changed = {
+            name: replace(known.topics[name], begun=frozenset(numbers))
+            for name, numbers in begun.items()
+            if {*known.topics[name].begun} != {*numbers}
+        }
+        if changed:
+            self._state.directory.set_mirror(replace(known, topics={**known.topics, **changed}))

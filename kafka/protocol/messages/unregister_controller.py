@@ -1,0 +1,21 @@
+"""The messages of UnregisterController. `scripts/protocol-schemas` writes this file."""
+
+from __future__ import annotations
+
+from offsetfs.kafka.protocol.message import ProtocolMessage
+
+
+class UnregisterControllerRequest(ProtocolMessage):
+    __slots__ = ("controller_id",)
+
+    def __init__(self, controller_id: int = 0) -> None:
+        self.controller_id = controller_id
+
+
+class UnregisterControllerResponse(ProtocolMessage):
+    __slots__ = ("error_code", "error_message", "throttle_time_ms")
+
+    def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = "") -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message

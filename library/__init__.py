@@ -1,1 +1,0 @@
-"""`import offsetfs`: a log directory in a Python program. Partitions are read, appended to and followed."""

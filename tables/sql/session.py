@@ -1,0 +1,499 @@
+"""A connection to DuckDB in which each topic of a log directory is a table.
+
+    orders                 the records of a topic: the columns of Spark's source, `key_text`, `value_text`, `value_json`
+    __consumer_offsets     the committed offsets of consumer groups
+
+The tables are views over `TopicTable`. Nothing is written into the log directory (`file_access`). DuckDB loads no
+extension; larger results than its memory limit are spilled into a temporary directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import functools
+import os
+import re
+import shutil
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from types import TracebackType
+
+import duckdb
+
+from offsetfs.storage import LogDirectory, TopicPartition
+from offsetfs.storage.coordinators import OFFSETS_TOPIC
+from offsetfs.storage.errors import StorageError
+from offsetfs.tables.sql.file_access import FileAccess, FileRefused
+from offsetfs.tables.sql.offsets_table import OffsetsTable
+from offsetfs.tables.sql.topic_table import Scan, ScanContext, TopicTable
+
+_COLUMNS = (
+    'key, value, topic, "partition", "offset", "timestamp", "timestampType", headers,'
+    " try(decode(key)) AS key_text, try(decode(value)) AS value_text,"
+    " try_cast(try(decode(value)) AS JSON) AS value_json"
+)
+
+_FETCH_ROWS = 2048
+_BLOCK_BYTES = 1 << 20
+
+_LISTED_MAX = 10
+"""How many topics a message names."""
+
+_EXPLAIN = re.compile(r"\s*EXPLAIN\s+(ANALYZE\s+)?(\([^()]*\)\s*)?", re.IGNORECASE)
+
+_BARE_OFFSET = re.compile(r'(?<![".\w])offset(?![".\w])(?!\s+[\d$?])', re.IGNORECASE)
+"""The name of the column without quotes, and no clause OFFSET 10."""
+
+_QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/""", re.DOTALL)
+"""What has no names of tables without quotes: texts, names in quotes, comments."""
+
+_HINT_OF_BYTES = (
+    "key and value are bytes: key_text, value_text and value_json are what text functions take, octet_length(value) is "
+    "a size"
+)
+_HINT_OF_BYTES_OF_A_TEXT = "compare the text with key_text or value_text; encode('…') makes bytes of any text"
+_NO_COMMANDS = (
+    "commands that begin with a backslash are those of the prompt; SHOW TABLES and DESCRIBE TOPIC are statements"
+)
+_HINT_OF_WRITES = "topics can only be read here; offsetfs append, delete-records and delete change them"
+_HINT_OF_SETTINGS = "statements change no setting by which DuckDB may write into the log directory"
+_HINT_OF_EXTENSIONS = "extensions are native code, which may write into the log directory"
+_WRITES = re.compile(
+    r"is not an table|is of type View|Can only (delete from|update) base table|Can only modify view", re.IGNORECASE
+)
+
+_RESERVED_QUERY = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
+
+
+class SqlError(Exception):
+    """A statement that cannot be run. The message has the position, where DuckDB knows it, and the remedy."""
+
+
+@dataclass(slots=True)
+class QueryResult:
+    """The rows of a statement. `columns` is empty for a statement without rows."""
+
+    columns: tuple[str, ...]
+    rows: Iterator[tuple[object, ...]]
+    is_plan: bool = False
+    """Whether the rows are the plan of an EXPLAIN."""
+    scans: list[Scan] = field(default_factory=list)
+    """For a plan: what is read."""
+
+
+class SqlSession:
+    """Runs statements over an open log directory. One thread at a time. Ctrl-C ends a statement: KeyboardInterrupt."""
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        *,
+        isolation: str = "read_uncommitted",
+        skips_damage: bool = False,
+        files: Sequence[str] | None = None,
+    ):
+        """`SqlError` if one of `files`, or the directory for temporary files, is at, in or above the log directory.
+
+        `isolation`: whether records of open and aborted transactions are shown, as `LogReader` takes it.
+
+        `skips_damage`: leave out batches that cannot be read, and collect their errors in `damage`.
+
+        `files`: directories and files that statements may read and write, as `FileAccess` takes them.
+        """
+        self._directory = directory
+        self.damage: list[StorageError] = []
+        self._context = ScanContext(
+            directory,
+            is_committed_only=isolation == "read_committed",
+            damage=self.damage if skips_damage else None,
+        )
+        self.notes: Mapping[TopicPartition, str] = self._context.notes
+        """What the partitions that were scanned lack: records that are only in remote storage."""
+        try:
+            self._files = FileAccess(directory.path, files)
+        except FileRefused as error:
+            raise SqlError(str(error)) from error
+        try:
+            self._files.check_file(tempfile.gettempdir())
+        except FileRefused as error:
+            raise SqlError(f"{error}: set TMPDIR to another directory") from error
+        self._spill = os.path.realpath(tempfile.mkdtemp(prefix="offsetfs-sql-"))
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "temp_directory": self._spill,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "allow_persistent_secrets": False,
+        }
+        self._connection = duckdb.connect(config=config)
+        self._files.apply(self._connection, self._spill)
+        self._known: dict[str, str] = {}  # the topic of each table
+        self.refresh()
+
+    def __enter__(self) -> SqlSession:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection, and remove what it has spilled."""
+        self._connection.close()
+        shutil.rmtree(self._spill, ignore_errors=True)
+
+    def show_progress(self, on_progress: Callable[[int, int], None] | None) -> None:
+        """Call `on_progress` with the bytes read and to be read of the statements that follow, from any thread."""
+        self._context.on_progress = on_progress
+
+    def tables(self) -> list[str]:
+        """Return the names of the tables, sorted."""
+        return sorted(self._known)
+
+    def columns(self, table: str) -> list[tuple[str, str]]:
+        """Return names and types of the columns of a table. `SqlError` for an unknown one."""
+        described = self.run(f"DESCRIBE {quoted(table)}")
+        return [(str(row[0]), str(row[1])) for row in described.rows]
+
+    def refresh(self) -> None:
+        """Take in topics that were created or deleted since."""
+        present = _table_names({each.topic for each in self._directory.partitions()})
+        for table, topic in self._known.items():
+            if present.get(table) != topic:
+                self._connection.execute(f"DROP VIEW IF EXISTS {quoted(table)}")
+        for table, topic in present.items():
+            if self._known.get(table) == topic:
+                continue
+            if topic == OFFSETS_TOPIC:
+                relation = self._connection.from_arrow(OffsetsTable(self._directory))
+            else:
+                relation = self._connection.from_arrow(TopicTable(topic, self._context)).project(_COLUMNS)
+            relation.create_view(table)
+        self._known = present
+
+    def statements(self, text: str) -> list[str]:
+        """Return the statements of a text. `SqlError` for one that is wrong."""
+        try:
+            return [each.query.strip() for each in self._connection.extract_statements(text)]
+        except duckdb.Error as error:
+            if text.lstrip().startswith(("\\", ".")):
+                raise SqlError(_NO_COMMANDS) from error
+            raise self._explained(error, text) from error
+
+    def parameters_of(self, statement: str, parameters: Mapping[str, object]) -> dict[str, object]:
+        """Return those parameters that a statement names. `SqlError` for one that is missing."""
+        names = sorted(
+            name for each in self._connection.extract_statements(statement) for name in each.named_parameters
+        )
+        missing = [each for each in names if each not in parameters]
+        if missing and missing[0].isdigit():
+            raise SqlError("the statement has a parameter without a name; write $NAME, and give --param NAME=VALUE")
+        if missing:
+            raise SqlError(f"the statement has the parameter ${missing[0]}; give it with --param {missing[0]}=VALUE")
+        return {each: parameters[each] for each in names}
+
+    def run(self, statement: str, parameters: Mapping[str, object] | None = None) -> QueryResult:
+        """Run one statement. `SqlError`, or the `StorageError` or OSError that ended the reading of a log.
+
+        The rows are computed as they are taken, which raises the same errors.
+        """
+        plain = _explained_statement(self._connection, statement)
+        if plain is not None:
+            return self._explain(statement, plain, parameters)
+        cursor = self._execute(statement, parameters)
+        columns = tuple(each[0] for each in cursor.description or ())
+        if columns == ("Count",) and self._kind_of(statement) == duckdb.StatementType.CREATE:
+            list(self._rows(cursor))  # DuckDB counts rows, which are none of the statement
+            return QueryResult((), iter(()))
+        return QueryResult(columns, self._rows(cursor))
+
+    def _kind_of(self, statement: str) -> duckdb.StatementType:
+        return self._connection.extract_statements(statement)[0].type
+
+    def check_output(self, path: str) -> None:
+        """Raise `SqlError` for a path in the log directory: the rows would replace a segment of that name."""
+        try:
+            self._files.check_file(path)
+        except FileRefused as error:
+            raise SqlError(str(error)) from error
+
+    def copy(
+        self, statement: str, parameters: Mapping[str, object] | None, options: str, write: Callable[[bytes], object]
+    ) -> None:
+        """Hand the rows of a query to `write`, as DuckDB's COPY writes them with `options` such as `FORMAT csv`.
+
+        Bytes are written as text where they are UTF-8, except in Parquet. Raises as `run` and as `write`; `SqlError`
+        for a statement that is no query. `write` is called in another thread.
+        """
+        if self._kind_of(statement) != duckdb.StatementType.SELECT:
+            raise SqlError("only the rows of a query can be written in this format; --format table takes any statement")
+        query = statement.rstrip().rstrip(";")
+        if "parquet" not in options.lower():
+            kinds = [(str(row[0]), str(row[1])) for row in self.run(f"DESCRIBE {query}", parameters).rows]
+            names = _distinct([name for name, _ in kinds])
+            texts = [
+                f"{_as_text(place, kind)} AS {name}"
+                for place, name, (_, kind) in zip(_places(len(names)), map(quoted, names), kinds, strict=True)
+            ]
+            columns = ", ".join(_places(len(names)))
+            query = f"SELECT {', '.join(texts)} FROM ({query}\n) AS query({columns})"  # behind a comment, a line ends
+        with _forwarding(os.path.join(self._spill, "rows"), write) as pipe:
+            target = pipe.replace("'", "''")
+            self._execute(f"COPY ({query}\n) TO '{target}' ({options}, USE_TMP_FILE false)", parameters).fetchall()
+
+    def _explain(self, statement: str, plain: str, parameters: Mapping[str, object] | None) -> QueryResult:
+        """Return DuckDB's plan, and what the scans of the statement read; they end at once but for ANALYZE."""
+        context = self._context
+        scans: list[Scan] = []
+        context.scans = scans
+        try:
+            cursor = self._execute(statement, parameters)
+            columns = tuple(each[0] for each in cursor.description or ())
+            rows = list(self._rows(cursor))
+            if not scans:
+                context.is_plan_only = True
+                self._execute(plain, parameters).fetchall()
+        finally:
+            context.scans, context.is_plan_only = None, False
+        return QueryResult(columns, iter(rows), is_plan=True, scans=scans)
+
+    def _execute(self, statement: str, parameters: Mapping[str, object] | None) -> duckdb.DuckDBPyConnection:
+        self._context.begin()
+        given = dict(parameters) if parameters else None
+        try:
+            return self._interruptible(lambda: self._connection.execute(statement, given))
+        except (duckdb.Error, RuntimeError) as error:
+            raise self._cause(error, statement) from error
+
+    def _interruptible(self, call: Callable[[], duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection:
+        """Return what `call` returns. Ctrl-C ends it at once.
+
+        DuckDB's own look for signals is too rare in COPY and CREATE TABLE: a large one went on for minutes. So the main
+        thread waits, and another one runs the statement.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return call()
+        is_interrupted = False
+        with ThreadPoolExecutor(1, "sql") as executor:
+            running = executor.submit(call)
+            while not running.done():
+                try:
+                    wait((running,))
+                except KeyboardInterrupt:  # also a second one
+                    is_interrupted = True
+                    self._connection.interrupt()
+        if is_interrupted:
+            raise KeyboardInterrupt
+        return running.result()
+
+    def _rows(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[object, ...]]:
+        while True:
+            try:
+                rows: Sequence[tuple[object, ...]] = cursor.fetchmany(_FETCH_ROWS)
+            except (duckdb.Error, RuntimeError) as error:
+                raise self._cause(error) from error
+            if not rows:
+                return
+            yield from rows
+
+    def _cause(self, error: duckdb.Error | RuntimeError, statement: str = "") -> BaseException:
+        """Return the error of the log that DuckDB has met, or what is wrong with the statement."""
+        if isinstance(error, RuntimeError | duckdb.InterruptException):  # what DuckDB makes of SIGINT
+            return KeyboardInterrupt()
+        failure, self._context.failure = self._context.failure, None
+        if isinstance(failure, StorageError | OSError):
+            return failure
+        return self._explained(error, statement)
+
+    def _explained(self, error: duckdb.Error, statement: str) -> SqlError:
+        text = str(error).strip()
+        unquoted = self._unquoted_topic(text, statement)
+        if unquoted is not None and isinstance(
+            error, duckdb.ParserException | duckdb.CatalogException | duckdb.BinderException
+        ):
+            return SqlError(f"{text}\n\n{unquoted} is a topic; write {quoted(unquoted)} with quotes")
+        if isinstance(error, duckdb.CatalogException) and re.search("Table with name .* does not exist", text):
+            name = text.split("Table with name ", 1)[1].split(" does not exist", 1)[0]
+            near = self._alike(name) or difflib.get_close_matches(name, self._known, n=3, cutoff=0.5)
+            known = f"did you mean {' or '.join(map(quoted, near))}?" if near else _listing(self.tables())
+            where = text.split("\n\n", 1)[1] if "\n\n" in text else ""
+            return SqlError(f"there is no topic {name}; {known}" + (f"\n\n{where}" if where else ""))
+        if isinstance(error, duckdb.ParserException) and _BARE_OFFSET.search(statement):
+            text += '\n\nOFFSET is a word of SQL; write "offset" with quotes, or TABLE.offset'
+        elif "STRING -> BLOB conversion" in text:
+            text += f"\n\n{_HINT_OF_BYTES_OF_A_TEXT}"
+        elif re.search(r"\(BLOB( ->|[,)])|, BLOB[,)]", text) is not None:
+            text += f"\n\n{_HINT_OF_BYTES}"
+        elif _WRITES.search(text) is not None:
+            text += f"\n\n{_HINT_OF_WRITES}"
+        elif "the configuration has been locked" in text:
+            text += f"\n\n{_HINT_OF_SETTINGS}"
+        elif "extensions is disabled" in text:
+            text += f"\n\n{_HINT_OF_EXTENSIONS}"
+        elif isinstance(error, duckdb.PermissionException):
+            what = text.partition(" - file system")[0]
+            text = f"{what}: statements may use {self._files.described()}; --files names more"
+        return SqlError(text)
+
+    def _alike(self, table: str) -> list[str]:
+        """Return the tables of topics that differ from a name in case, or in the number behind it, only."""
+        name = table.partition("~")[0].lower()
+        return sorted(each for each, topic in self._known.items() if topic.lower() == name)
+
+    def _unquoted_topic(self, message: str, statement: str) -> str | None:
+        """Return a topic that a wrong statement has without the quotes that its name needs."""
+        plain = _QUOTED.sub(" ", statement)
+        for table in self._known:
+            if re.fullmatch(r"[^\W\d]\w*", table):
+                if table in _reserved() and f'at or near "{table}"' in message:
+                    return table
+            elif re.search(rf"(?<![\w.-]){re.escape(table)}(?![\w.-])", plain, re.IGNORECASE):
+                return table
+        return None
+
+
+def _table_names(topics: Collection[str]) -> dict[str, str]:
+    """Return the topic of each table.
+
+    Names of DuckDB have no case. Topics whose names differ in nothing else get a number that depends on the name alone,
+    so that no name moves to another topic when one is created or deleted: the bits of the letters that are capital,
+    `orders~0`, `Orders~1`, `oRders~2`. No topic has such a name.
+    """
+    alike = Counter(each.lower() for each in topics)
+    return {(each if alike[each.lower()] == 1 else f"{each}~{_capitals(each):x}"): each for each in topics}
+
+
+def _capitals(topic: str) -> int:
+    return sum(1 << place for place, letter in enumerate(topic) if letter.isupper())
+
+
+@contextlib.contextmanager
+def _forwarding(path: str, write: Callable[[bytes], object]) -> Iterator[str]:
+    """Yield a named pipe; what is written into it goes to `write`, in another thread. Raises what `write` raises.
+
+    Statements may write in the directory for temporary files only, so DuckDB does not open the file of the rows itself.
+    """
+    os.mkfifo(path, 0o600)
+    source = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    end = os.open(path, os.O_WRONLY)  # until it is closed, the pipe has no end
+    os.set_blocking(source, True)
+    with ThreadPoolExecutor(1, "output") as executor:
+        running = executor.submit(_forward, source, write)
+        try:
+            yield path
+        except Exception:  # EPIPE after a failure of `write`, which is the one to report
+            os.close(end)
+            running.result()
+            raise
+        except BaseException:
+            os.close(end)
+            raise
+        else:
+            os.close(end)
+            running.result()
+        finally:
+            os.unlink(path)
+
+
+def _forward(source: int, write: Callable[[bytes], object]) -> None:
+    with open(source, "rb", buffering=0) as pipe:  # if it ends early, DuckDB gets EPIPE
+        while block := pipe.read(_BLOCK_BYTES):
+            write(block)
+
+
+def _as_text(value: str, kind: str) -> str:
+    """Return the expression of a value in a text format: bytes, also within lists and structs, as text if they are."""
+    if "BLOB" not in kind:
+        return value
+    try:
+        return _with_texts(value, duckdb.sqltype(kind), 1)
+    except duckdb.Error:  # a type that has no text that DuckDB reads again
+        return value
+
+
+def _with_texts(value: str, kind: duckdb.sqltypes.DuckDBPyType, depth: int) -> str:
+    if kind.id == "blob":
+        return f"coalesce(try(decode({value})), {value}::VARCHAR)"
+    if "BLOB" not in str(kind):
+        return value
+    each = f"each{depth}"
+    children = {name: child for name, child in kind.children if not isinstance(child, int | list)}
+    if kind.id in ("list", "array"):
+        return f"list_transform({value}, lambda {each}: {_with_texts(each, children['child'], depth + 1)})"
+    if kind.id == "map":
+        keys, values = (
+            f"list_transform(map_{part}s({value}), lambda {each}: {_with_texts(each, children[part], depth + 1)})"
+            for part in ("key", "value")
+        )
+        return f"map({keys}, {values})"
+    if kind.id == "struct":
+        fields = []
+        for name, child in children.items():
+            literal = name.replace("'", "''")
+            field_value = _with_texts(f"struct_extract({value}, '{literal}')", child, depth)
+            fields.append(f"{quoted(name)} := {field_value}")
+        return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({', '.join(fields)}) END"
+    return value
+
+
+def _places(count: int) -> list[str]:
+    """Return names for columns that may have equal ones."""
+    return [f"column{number}" for number in range(count)]
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return names of which no two are equal, whatever their case: the second `key` is `key_1`, as DuckDB does it."""
+    taken: set[str] = set()
+    found = []
+    for each in names:
+        name, number = each, 0
+        while name.lower() in taken:
+            number += 1
+            name = f"{each}_{number}"
+        taken.add(name.lower())
+        found.append(name)
+    return found
+
+
+def quoted(name: str) -> str:
+    """Return a name as an identifier of SQL: with quotes, unless it needs none."""
+    if name.isidentifier() and name.isascii() and name.islower() and name not in _reserved():
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+@functools.cache
+def _reserved() -> frozenset[str]:
+    with duckdb.connect() as connection:
+        return frozenset(str(row[0]) for row in connection.execute(_RESERVED_QUERY).fetchall())
+
+
+def is_complete(text: str) -> bool:
+    """Return whether a text ends with the semicolon of a statement: not one of a text, a name or a comment."""
+    plain = _QUOTED.sub("", text)
+    return plain.rstrip().endswith(";") and not any(each in plain for each in ("'", '"', "/*"))
+
+
+def _listing(tables: Sequence[str]) -> str:
+    if not tables:
+        return "the directory has no topics"
+    shown = ", ".join(map(quoted, tables[:_LISTED_MAX]))
+    return f"there are {shown}" + (f" and {len(tables) - _LISTED_MAX} more" if len(tables) > _LISTED_MAX else "")
+
+
+def _explained_statement(connection: duckdb.DuckDBPyConnection, statement: str) -> str | None:
+    """Return the query of an EXPLAIN; None for other statements."""
+    found = _EXPLAIN.match(statement)
+    if found is None:
+        return None
+    query = statement[found.end() :]
+    try:
+        kinds = [each.type for each in connection.extract_statements(query)]
+    except duckdb.Error:
+        return None
+    return query if kinds == [duckdb.StatementType.SELECT] else None
