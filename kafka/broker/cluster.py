@@ -202,7 +202,9 @@ class Cluster:
         described: list[DescribeTopicPartitionsResponseTopic] = []
         following: DescribeTopicPartitionsResponseCursor | None = None
         left = max(min(request.response_partition_limit, DESCRIBED_PARTITIONS_MAX), 1)
+        slices = Slices()
         for name in names:
+            await slices.step()
             if left <= 0:
                 following = DescribeTopicPartitionsResponseCursor(name, 0)
                 break

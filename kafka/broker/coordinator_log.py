@@ -21,6 +21,7 @@ import trio
 
 from offsetfs.common.threads import in_thread
 from offsetfs.kafka.broker.log_sync import LogSync
+from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import ChangesReplay, partition_of, transactional_batch
@@ -278,8 +279,10 @@ class CoordinatorLog(ABC, Generic[S, C]):
                     await self._catch_up(shard)
                 if shard.failure:
                     raise self._refusal(self.unreadable)
+                slices = Slices()
                 for changes, records in self._batches(make()):
                     await self._append(shard, changes, records, producer)
+                    await slices.step()  # before the records of the next batch are made
 
     async def create(self, key: str) -> None:
         """Create the topic, or complete it; StorageError, OSError."""

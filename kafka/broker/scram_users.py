@@ -8,15 +8,27 @@ from __future__ import annotations
 
 from functools import partial
 
-from offsetfs.kafka.broker.topics.admin_results import Rejected, answer, completed, repeated
+from offsetfs.common.threads import in_thread
+from offsetfs.kafka.broker.slices import Slices
+from offsetfs.kafka.broker.topics.admin_results import (
+    INLINE_ENTRIES_MAX,
+    RECORDS_MAX,
+    TOO_MANY_RECORDS,
+    Rejected,
+    answer,
+    completed,
+    repeated,
+)
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.message import ProtocolMessage
 from offsetfs.kafka.protocol.metadata_records import RemoveUserScramCredentialRecord
 from offsetfs.storage import security
-from offsetfs.storage.security import SecurityStore
+from offsetfs.storage.security import SecurityImage, SecurityStore
 
 _SALT_BYTES_MAX = 1 << 10
+
+_Change = m.ScramCredentialDeletion | m.ScramCredentialUpsertion
 
 
 async def refuse_handshake(request: m.SaslHandshakeRequest, version: int) -> m.SaslHandshakeResponse:
@@ -42,39 +54,57 @@ class ScramUsers:
         self, request: m.DescribeUserScramCredentialsRequest, version: int
     ) -> m.DescribeUserScramCredentialsResponse:
         """Return mechanisms and iterations of users, or of all."""
-        found: dict[str, list[m.CredentialInfo]] = {}
-        for (name, mechanism), each in sorted(self._store.image.credentials.items()):
-            found.setdefault(name, []).append(m.CredentialInfo(mechanism, each.iterations))
+        image = self._store.image
+        work = partial(_infos, image)
+        found = work() if len(image.credentials) <= INLINE_ENTRIES_MAX else await in_thread(work)
         asked = [each.name for each in request.users or ()]
         twice, names = repeated(asked), list(dict.fromkeys(asked)) or list(found)
-        results = [_described(name, found.get(name), is_repeated=name in twice) for name in names]
-        return m.DescribeUserScramCredentialsResponse(error_message=None, results=results)
+        response, slices = m.DescribeUserScramCredentialsResponse(error_message=None), Slices()
+        for name in names:
+            await slices.step()
+            response.results.append(_described(name, found.get(name), is_repeated=name in twice))
+        return response
 
     # --- changing ----------------------------------------------------------------------------------------------------
 
     async def alter(
         self, request: m.AlterUserScramCredentialsRequest, version: int
     ) -> m.AlterUserScramCredentialsResponse:
-        """Set and remove credentials: those of a user all, or none."""
-        twice = {name for name, _ in repeated((each.name, each.mechanism) for each in _changes(request))}
-        results = []
-        for name in dict.fromkeys(each.name for each in _changes(request)):
+        """Set and remove credentials: those of a user all, or none. What is right is stored at once."""
+        by_name: dict[str, list[_Change]] = {}
+        if len(request.deletions) + len(request.upsertions) > RECORDS_MAX:
+            return await _refused(request)
+        for change in _changes(request):
+            by_name.setdefault(change.name, []).append(change)
+        response, records, slices = m.AlterUserScramCredentialsResponse(), list[ProtocolMessage](), Slices()
+        for name, changes in by_name.items():
+            await slices.step()
             result = m.AlterUserScramCredentialsResult(name, 0, None)
-            results.append(result)
-            changes = [each for each in _changes(request) if each.name == name]
-            await answer(result, partial(self._alter, name, changes, is_repeated=name in twice))
-        return m.AlterUserScramCredentialsResponse(results=results)
+            response.results.append(result)
+            await answer(result, partial(self._check, changes, records))
+        right = [each for each in response.results if not each.error_code]
+        if right:
+            await self._store_all(records, right)
+        return response
 
-    async def _alter(
-        self, name: str, changes: list[m.ScramCredentialDeletion | m.ScramCredentialUpsertion], *, is_repeated: bool
-    ) -> None:
-        records = [self._record(each) for each in changes]
-        if is_repeated:
+    async def _check(self, changes: list[_Change], records: list[ProtocolMessage]) -> None:
+        """Add the records of a user's changes to `records`; Rejected, StorageError."""
+        found = [self._record(each) for each in changes]
+        if repeated(each.mechanism for each in changes):
             text = "A user credential cannot be altered twice in the same request"
             raise Rejected(ErrorCode.DUPLICATE_RESOURCE, text)
-        await completed(self._store.change, records)
+        for each in found:
+            self._store.check_own(each)
+        records += found
 
-    def _record(self, change: m.ScramCredentialDeletion | m.ScramCredentialUpsertion) -> ProtocolMessage:
+    async def _store_all(
+        self, records: list[ProtocolMessage], results: list[m.AlterUserScramCredentialsResult]
+    ) -> None:
+        await answer(results[0], partial(completed, self._store.change, records))
+        for each in results[1:]:
+            each.error_code, each.error_message = results[0].error_code, results[0].error_message
+
+    def _record(self, change: _Change) -> ProtocolMessage:
         """Return the record of a change; Rejected."""
         # Imported here, because a broker without users does without it.
         from offsetfs.common.security.scram_keys import ITERATIONS_MAX, ITERATIONS_MIN, ScramMechanism
@@ -100,10 +130,26 @@ class ScramUsers:
         return security.credential_record(change.name, change.mechanism, found)
 
 
-def _changes(
-    request: m.AlterUserScramCredentialsRequest,
-) -> list[m.ScramCredentialDeletion | m.ScramCredentialUpsertion]:
+def _infos(image: SecurityImage) -> dict[str, list[m.CredentialInfo]]:
+    """Return the credentials of all users, by name."""
+    found: dict[str, list[m.CredentialInfo]] = {}
+    for (name, mechanism), each in sorted(image.credentials.items()):
+        found.setdefault(name, []).append(m.CredentialInfo(mechanism, each.iterations))
+    return found
+
+
+def _changes(request: m.AlterUserScramCredentialsRequest) -> list[_Change]:
     return [*request.deletions, *request.upsertions]
+
+
+async def _refused(request: m.AlterUserScramCredentialsRequest) -> m.AlterUserScramCredentialsResponse:
+    """Return the response to a request with too many changes: each costs a computation, and memory for good."""
+    response, slices = m.AlterUserScramCredentialsResponse(), Slices()
+    for name in dict.fromkeys(each.name for each in _changes(request)):
+        await slices.step()
+        result = m.AlterUserScramCredentialsResult(name, ErrorCode.POLICY_VIOLATION, TOO_MANY_RECORDS)
+        response.results.append(result)
+    return response
 
 
 def _described(

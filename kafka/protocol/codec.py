@@ -1,7 +1,8 @@
 """Functions that read and write Kafka's messages: one straight-line function for each message and version.
 
     read(data, position)   memoryview in, (message, position behind it) out; InvalidMessage for any other bytes
-    write(message)         a list of buffers out, in order; `records` fields are passed on as they are, uncopied
+    write(message)         a list of buffers out, in order; `records` fields are passed on as they are, uncopied, except
+                           for bytes among thousands of other buffers, which are joined
 
 The functions are generated from `schemas` when a version is first used, as the standard library does for dataclasses:
 about a millisecond each. A reader checks every length and count against the bytes that remain before it allocates, and
@@ -33,6 +34,7 @@ _FORMATS = {
 }  # fmt: skip
 _UUID = "16s"
 _VARINT_SIZE_MAX = 5
+_PIECES_MAX = 4096
 
 STRING_BYTES_MAX = 32_767
 ELEMENTS_MAX, TAGS_MAX = 1_000_000, 10_000  # of an array, and unknown ones of a struct: as Kafka 4.4
@@ -118,6 +120,14 @@ def uvarint(number: int) -> bytes:
         number >>= 7
     buffer.append(number)
     return bytes(buffer)
+
+
+def _joined(buffers: list[Any], begin: int) -> int:
+    """Make one of the buffers from `begin` on, unless there are records among them; return where the next begin."""
+    last = buffers[begin:]
+    if all(type(each) is bytes for each in last):
+        buffers[begin:] = [b"".join(last)]
+    return len(buffers)
 
 
 def size_of(buffers: list[Any]) -> int:
@@ -428,8 +438,13 @@ class ReaderSource(FunctionSource):
 
 
 class _WriterSource(FunctionSource):
+    def __init__(self, message: Schema, layout: Layout, version: int) -> None:
+        super().__init__(message, layout, version)
+        self.names["join"] = _joined
+        self._may_join = True
+
     def source(self) -> str:
-        self.line("o = []; w = o.append")
+        self.line("o = []; w = o.append; k = 0")
         self._struct("m", self.layout.fields)
         self.line("return o")
         return "def f(m):\n" + "\n".join(self._lines) + "\n"
@@ -486,6 +501,13 @@ class _WriterSource(FunctionSource):
             else:
                 with self.block(f"for {element} in {held}:"):
                     self._one(element, field, is_flexible, False)
+                    self._join_pieces()
+
+    def _join_pieces(self) -> None:
+        """Join the buffers since the last time if they are many: each takes 40 bytes more than its content."""
+        if self._may_join:
+            with self.block(f"if len(o) - k > {_PIECES_MAX}:"):
+                self.line("k = join(o, k)")
 
     def _write_null(self, field: SchemaField, plain_code: str, is_flexible: bool) -> None:
         if self.may_be_null(field):
@@ -526,11 +548,13 @@ class _WriterSource(FunctionSource):
             return
         outer, found = self.variable("o"), self.variable("g")
         self.line(f"{outer} = o; {found} = []")
+        may_join, self._may_join = self._may_join, False
         for field in fields:
             with self.block(f"if {variable}.{field.name} != {self.compared(field)}:"):
                 self.line("o = []; w = o.append")
                 self._value(f"{variable}.{field.name}", field)
                 self.line(f"{found}.append(({field.tag}, o))")
+        self._may_join = may_join
         self.line(f"o = {outer}; w = o.append")
         self.line(f"w(uvarint(len({found})))")
         with self.block(f"for tag, piece in {found}:"):

@@ -121,7 +121,7 @@ class SecurityStore:
                 raise ReadOnlyLog("credentials and ACLs cannot change: it was opened for reading", path=self._path)
             state = SecurityState(self._own)
             for record in records:
-                self._check_own(record)
+                self.check_own(record)
                 is_applied = security_records.apply(state, record)
                 assert is_applied, record
             own = state.image()
@@ -130,7 +130,8 @@ class SecurityStore:
             self._publish()
             return self.image
 
-    def _check_own(self, record: ProtocolMessage) -> None:
+    def check_own(self, record: ProtocolMessage) -> None:
+        """Raise `InheritedSecurity` for a record that concerns what the cluster has."""
         match record:
             case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
                 is_inherited, what = (record.name, record.mechanism) in self._inherited.credentials, "the credential"

@@ -184,3 +184,19 @@ def test_acls_of_the_cluster_that_cannot_be_read_stop_the_start(tmp_path: Path) 
     metadata.append([topic_record("orders"), b"\x01\x12\x00\xff"])  # an ACL without its fields
     with contextlib.closing(LogDirectory.open(str(tmp_path), read_only=True)) as directory:
         assert "a metadata record" in str(refusal_to_start(directory))
+
+
+async def test_a_request_changes_ten_thousand_acls_at_most(
+    guarded: AuthorizedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await guarded.grant(*ACLS)
+    monkeypatch.setattr("offsetfs.kafka.broker.authorization.acl_admin.RECORDS_MAX", 2)
+    new = [acl(Operation.READ, Resource.TOPIC, name) for name in ("a", "b", "c")]
+    created = await guarded.ask("CreateAcls", 3, m.CreateAclsRequest([ACLS[0], *new]), ADMIN)
+    assert [each.error_code for each in created.results] == [0] + 3 * [ErrorCode.POLICY_VIOLATION]
+    everything = m.DeleteAclsFilter(1, None, 1, None, None, 1, 1)
+    for filters in [everything], 3 * [m.DeleteAclsFilter(2, "no such", 3, None, None, 1, 1)]:
+        deleted = await guarded.ask("DeleteAcls", 3, m.DeleteAclsRequest(filters), ADMIN)
+        assert {each.error_code for each in deleted.filter_results} == {ErrorCode.POLICY_VIOLATION}
+    monkeypatch.undo()
+    assert len(await described(guarded)) == len(ACLS)

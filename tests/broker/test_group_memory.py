@@ -72,6 +72,15 @@ async def test_subscriptions_of_consumers_count(directory: LogDirectory, monkeyp
     assert (await consumers.join("c", topics=names)).error_code == FULL
 
 
+async def test_a_consumer_names_a_bounded_number_of_topics(
+    directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumers = Consumers(directory)
+    monkeypatch.setattr("offsetfs.kafka.broker.groups.consumer_membership.SUBSCRIBED_MAX", 2)
+    assert (await consumers.join("a", topics=["t", "u", "v"])).error_code == FULL
+    assert (await consumers.join("a", topics=["t", "u"])).error_code == ErrorCode.NONE
+
+
 async def test_a_full_account_is_counted_again_after_a_while(autojump_clock: trio.testing.MockClock) -> None:
     counts = iter([GROUPS_BYTES_MAX, 0])
     memory = GroupMemory(lambda: next(counts))

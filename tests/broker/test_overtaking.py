@@ -31,10 +31,28 @@ def group_offsets() -> m.OffsetFetchRequest:
 
 FROM_MEMORY: dict[str, tuple[str, int, Any]] = {
     "ApiVersions": ("ApiVersions", 3, m.ApiVersionsRequest("test", "1")),
+    "DescribeAcls": ("DescribeAcls", 3, m.DescribeAclsRequest(1, None, 1, None, None, 1, 1)),
+    "DescribeClientQuotas": ("DescribeClientQuotas", 1, m.DescribeClientQuotasRequest()),
     "DescribeCluster": ("DescribeCluster", 2, m.DescribeClusterRequest()),
     "DescribeConfigs": ("DescribeConfigs", 4, m.DescribeConfigsRequest([m.DescribeConfigsResource(2, "t", None)])),
     "DescribeGroups": ("DescribeGroups", 6, m.DescribeGroupsRequest(["g"])),
+    "DescribeQuorum": ("DescribeQuorum", 2, m.DescribeQuorumRequest()),
+    "DescribeTransactions": ("DescribeTransactions", 0, m.DescribeTransactionsRequest(["tx"])),
     "DescribeTopicPartitions": ("DescribeTopicPartitions", 0, m.DescribeTopicPartitionsRequest()),
+    "DescribeUserScramCredentials": (
+        "DescribeUserScramCredentials",
+        0,
+        m.DescribeUserScramCredentialsRequest(None),
+    ),
+    "Fetch": (
+        "Fetch",
+        12,
+        m.FetchRequest(
+            topics=[
+                m.FetchRequestFetchTopic("t", partitions=[m.FetchRequestFetchPartition(0, partition_max_bytes=1 << 20)])
+            ]
+        ),
+    ),
     "ConsumerGroupDescribe": ("ConsumerGroupDescribe", 1, m.ConsumerGroupDescribeRequest(["g"])),
     "FindCoordinator": ("FindCoordinator", 6, m.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])),
     "Heartbeat": ("Heartbeat", 4, m.HeartbeatRequest("g", 1, "m")),
@@ -44,6 +62,8 @@ FROM_MEMORY: dict[str, tuple[str, int, Any]] = {
     "ListOffsets, earliest local": ("ListOffsets", 10, offsets_of(-4)),
     "ListOffsets, latest": ("ListOffsets", 10, offsets_of(-1)),
     "ListOffsets, latest committed": ("ListOffsets", 10, offsets_of(-1, 1)),
+    "ListPartitionReassignments": ("ListPartitionReassignments", 0, m.ListPartitionReassignmentsRequest()),
+    "ListTransactions": ("ListTransactions", 2, m.ListTransactionsRequest()),
     "Metadata": ("Metadata", 13, m.MetadataRequest(None)),
     "OffsetFetch": ("OffsetFetch", 9, group_offsets()),
     "OffsetForLeaderEpoch": (
@@ -76,6 +96,12 @@ async def test_what_memory_knows_is_answered_without_a_hop(
     monkeypatch.setattr(workers, "run", hop)
     api, version, request = FROM_MEMORY[case]
     await warm.ask(api, version, request, ADMIN)
+
+
+async def test_each_api_that_only_reads_is_answered_from_memory(warm: AuthorizedBroker) -> None:
+    reading = {each for each in warm.apis if each.startswith(("Describe", "List", "Find"))} | {"Fetch", "Metadata"}
+    # Of the files of the partitions: their sizes, and producers in snapshots.
+    assert reading - {api for api, _, _ in FROM_MEMORY.values()} == {"DescribeLogDirs", "DescribeProducers"}
 
 
 async def test_offsets_of_a_time_are_found_in_a_thread(warm: AuthorizedBroker) -> None:

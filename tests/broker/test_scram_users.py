@@ -106,3 +106,32 @@ async def test_there_are_no_quotas(running: Running) -> None:
     """kafka-configs.sh, which asks for them as well, could not show a user."""
     response = await running.send(48, "DescribeClientQuotas", 1, m.DescribeClientQuotasRequest())
     assert (response.error_code, response.error_message, response.entries) == (0, None, [])
+
+
+async def test_the_users_of_a_request_are_stored_at_once(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = list[int]()
+    change = SecurityStore.change
+
+    def noted(store: SecurityStore, records: Any) -> Any:
+        changes.append(len(records))
+        return change(store, records)
+
+    monkeypatch.setattr(SecurityStore, "change", noted)
+    found = await alter(
+        running, upsertion("alice"), upsertion("bob", 99), upsertion("carol"), upsertion("carol", SHA_512)
+    )
+    assert [(name, code) for name, code, _ in found] == [
+        ("alice", 0),
+        ("bob", ErrorCode.UNSUPPORTED_SASL_MECHANISM),
+        ("carol", 0),
+    ]
+    assert changes == [3]
+
+
+async def test_a_request_for_too_many_users_is_refused_before_work(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("offsetfs.kafka.broker.scram_users.RECORDS_MAX", 2)
+    found = await alter(running, *(upsertion(name) for name in ("alice", "bob", "carol")))
+    assert {code for _, code, _ in found} == {ErrorCode.POLICY_VIOLATION} and len(found) == 3
+    assert await describe(running) == []

@@ -5,17 +5,21 @@ The tests count passes of the event loop, not time: with slices of no length eac
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import trio
-from authorized_broker import AuthorizedBroker
+from authorized_broker import AuthorizedBroker, acl
 from group_requests import FEW_PARTITIONS
+from large_requests import LARGE_REQUESTS, WITHOUT_ARRAYS
 from running_broker import Running
 
 from offsetfs.kafka.broker import slices
 from offsetfs.kafka.broker.connections.response_size import elements_of
+from offsetfs.kafka.broker.failure_responses import failure_response
+from offsetfs.kafka.broker.operations import Operation, Resource
 from offsetfs.kafka.broker.settings import ServerSettings
 from offsetfs.kafka.broker.topics.configs import SETTINGS_MAX, Configs
 from offsetfs.kafka.broker.topics.partitions import Topics
@@ -31,56 +35,7 @@ COUNT = 300
 NAMES = [f"n{number}" for number in range(COUNT)]
 NUMBERS = list(range(COUNT))
 
-REQUESTS: dict[str, tuple[int, Any]] = {
-    "AlterConfigs": (
-        1, m.AlterConfigsRequest([m.AlterConfigsRequestAlterConfigsResource(2, each, []) for each in NAMES], True)
-    ),
-    "AlterPartitionReassignments": (
-        0, m.AlterPartitionReassignmentsRequest(
-            topics=[m.ReassignableTopic("t", [m.ReassignablePartition(each, None) for each in NUMBERS])]
-        ),
-    ),
-    "AlterReplicaLogDirs": (
-        2, m.AlterReplicaLogDirsRequest([m.AlterReplicaLogDir("/x", [m.AlterReplicaLogDirTopic("t", NUMBERS)])])
-    ),
-    "ConsumerGroupDescribe": (1, m.ConsumerGroupDescribeRequest(NAMES)),
-    "CreatePartitions": (
-        3, m.CreatePartitionsRequest([m.CreatePartitionsTopic(each, 2, None) for each in NAMES], validate_only=True)
-    ),
-    "CreateTopics": (7, m.CreateTopicsRequest([m.CreatableTopic(each, 1, 1) for each in NAMES], validate_only=True)),
-    "DeleteGroups": (2, m.DeleteGroupsRequest(NAMES)),
-    "DeleteRecords": (
-        2, m.DeleteRecordsRequest([m.DeleteRecordsTopic("x", [m.DeleteRecordsPartition(each) for each in NUMBERS])])
-    ),
-    "DeleteTopics": (6, m.DeleteTopicsRequest([m.DeleteTopicState(each) for each in NAMES])),
-    "DescribeConfigs": (4, m.DescribeConfigsRequest([m.DescribeConfigsResource(2, each, None) for each in NAMES])),
-    "DescribeGroups": (6, m.DescribeGroupsRequest(NAMES)),
-    "DescribeProducers": (0, m.DescribeProducersRequest([m.DescribeProducersRequestTopicRequest("x", NUMBERS)])),
-    "DescribeTransactions": (0, m.DescribeTransactionsRequest(NAMES)),
-    "ElectLeaders": (2, m.ElectLeadersRequest(0, [m.ElectLeadersRequestTopicPartitions("x", NUMBERS)])),
-    "IncrementalAlterConfigs": (
-        1, m.IncrementalAlterConfigsRequest(
-            [m.IncrementalAlterConfigsRequestAlterConfigsResource(2, each, []) for each in NAMES], True
-        ),
-    ),
-    "ListOffsets": (
-        10, m.ListOffsetsRequest(topics=[m.ListOffsetsTopic("t", [m.ListOffsetsPartition(each) for each in NUMBERS])])
-    ),
-    "Metadata": (13, m.MetadataRequest([m.MetadataRequestTopic(name=each) for each in NAMES], False)),
-    "OffsetCommit": (
-        9, m.OffsetCommitRequest(
-            "g", topics=[
-                m.OffsetCommitRequestTopic("x", partitions=[m.OffsetCommitRequestPartition(each) for each in NUMBERS])
-            ],
-        ),
-    ),
-    "OffsetFetch": (9, m.OffsetFetchRequest(groups=[m.OffsetFetchRequestGroup(each, topics=[]) for each in NAMES])),
-    "OffsetForLeaderEpoch": (
-        4, m.OffsetForLeaderEpochRequest(
-            topics=[m.OffsetForLeaderTopic("x", [m.OffsetForLeaderPartition(each) for each in NUMBERS])]
-        ),
-    ),
-}  # fmt: skip
+SLICED = [name for name, each in LARGE_REQUESTS.items() if each.is_sliced]
 
 
 @pytest.fixture
@@ -110,13 +65,18 @@ async def passes_during(request: Any) -> int:
     return passes
 
 
-@pytest.mark.parametrize("api", REQUESTS)
+@pytest.mark.parametrize("name", SLICED)
 async def test_others_are_answered_between_the_elements_of_a_request(
-    unguarded: AuthorizedBroker, monkeypatch: pytest.MonkeyPatch, api: str
+    unguarded: AuthorizedBroker, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    version, request = REQUESTS[api]
+    large = LARGE_REQUESTS[name]
     monkeypatch.setattr(slices, "SLICE_S", 0.0)
-    assert await passes_during(lambda: unguarded.ask(api, version, request)) >= COUNT - 10
+    request = large.make(COUNT)
+    assert await passes_during(lambda: unguarded.ask(large.api, large.version, request)) >= COUNT - 10
+
+
+async def test_each_api_with_arrays_has_a_large_request(unguarded: AuthorizedBroker) -> None:
+    assert {each.api for each in LARGE_REQUESTS.values()} == unguarded.apis.keys() - WITHOUT_ARRAYS
 
 
 async def test_others_are_answered_between_the_partitions_of_a_group(
@@ -128,13 +88,44 @@ async def test_others_are_answered_between_the_partitions_of_a_group(
     assert await passes_during(lambda: unguarded.ask("OffsetFetch", 9, request)) >= COUNT - 10
 
 
-@pytest.mark.parametrize("api", ["DescribeGroups", "DescribeConfigs", "Metadata", "OffsetFetch"])
+DIVIDED = [
+    "ConsumerGroupHeartbeat",
+    "DescribeConfigs",
+    "DescribeGroups",
+    "DescribeTopicPartitions",
+    "Metadata",
+    "OffsetFetch",
+]
+
+
+@pytest.mark.parametrize("name", DIVIDED)
 async def test_others_are_answered_while_permissions_are_checked(
-    guarded: AuthorizedBroker, monkeypatch: pytest.MonkeyPatch, api: str
+    guarded: AuthorizedBroker, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    version, request = REQUESTS[api]
+    if name == "ConsumerGroupHeartbeat":
+        await guarded.grant(acl(Operation.READ, Resource.GROUP, "h"))
+    large = LARGE_REQUESTS[name]
     monkeypatch.setattr(slices, "SLICE_S", 0.0)
-    assert await passes_during(lambda: guarded.ask(api, version, request)) >= COUNT - 10  # all of it is denied
+    request = large.make(COUNT)
+    # All of it is denied.
+    assert await passes_during(lambda: guarded.ask(large.api, large.version, request)) >= COUNT - 10
+
+
+async def test_many_errors_of_a_denied_request_are_made_in_a_thread(
+    guarded: AuthorizedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = list[str]()
+
+    def noted(api: str, *arguments: Any) -> Any:
+        if threading.current_thread() is threading.main_thread():
+            made.append(api)
+        return failure_response(api, *arguments)
+
+    monkeypatch.setattr("offsetfs.kafka.broker.authorization.call.failure_response", noted)
+    for large in LARGE_REQUESTS.values():
+        if large.api != "Fetch":  # checks permissions itself
+            await guarded.ask(large.api, large.version, large.make(COUNT))
+    assert made == []
 
 
 async def test_a_request_for_too_many_settings_is_refused_before_work(

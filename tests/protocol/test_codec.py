@@ -13,6 +13,7 @@ from kafka_python_codec import classes, rewritten
 from random_messages import random_message
 
 from offsetfs.kafka.protocol import codec
+from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.codec import InvalidMessage, UnsupportedVersion
 from offsetfs.kafka.protocol.messages import (
     FetchRequest,
@@ -184,3 +185,20 @@ def test_a_string_is_not_longer_than_plain_versions_and_records_can_hold() -> No
     longer = written("HeartbeatRequest", 4, HeartbeatRequest("g" * (codec.STRING_BYTES_MAX + 1)))
     with pytest.raises(InvalidMessage, match="group_id: a string of 32768 bytes"):
         read(memoryview(longer), 0)
+
+
+def test_many_elements_are_few_buffers() -> None:
+    names = [f"n{number}" for number in range(20_000)]
+    groups = [m.DescribeGroupsResponseDescribedGroup(group_id=each) for each in names]
+    buffers = codec.writer("DescribeGroupsResponse", 5)(m.DescribeGroupsResponse(groups=groups))
+    assert len(buffers) < 5000
+    found, _ = codec.reader("DescribeGroupsResponse", 5)(memoryview(b"".join(buffers)), 0)
+    assert [each.group_id for each in found.groups] == names
+
+
+def test_records_among_many_elements_are_not_copied() -> None:
+    data = [m.PartitionProduceData(number, memoryview(b"records")) for number in range(20_000)]
+    request = m.ProduceRequest(topic_data=[m.TopicProduceData("t", partition_data=data)])
+    buffers = codec.writer("ProduceRequest", 9)(request)
+    found = [each for each in buffers if type(each) is memoryview]
+    assert all(each is one.records for each, one in zip(found, data, strict=True))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import trio
@@ -16,7 +17,14 @@ from offsetfs.common.threads import in_thread
 from offsetfs.kafka.broker.authorization.acl_filter import AclFilter, refusal
 from offsetfs.kafka.broker.error_codes import code_of, message_of
 from offsetfs.kafka.broker.operations import Operation, Pattern, Permission, Resource
-from offsetfs.kafka.broker.topics.admin_results import Rejected, completed
+from offsetfs.kafka.broker.slices import Slices
+from offsetfs.kafka.broker.topics.admin_results import (
+    INLINE_ENTRIES_MAX,
+    RECORDS_MAX,
+    TOO_MANY_RECORDS,
+    Rejected,
+    completed,
+)
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.message import ProtocolMessage
@@ -45,75 +53,123 @@ class AclAdmin:
             wanted = _filter_of(request)
         except Rejected as error:
             return m.DescribeAclsResponse(error_code=error.code, error_message=str(error))
-        resources = await in_thread(partial(_resources, self._store.image, wanted))
+        image = self._store.image
+        work = partial(_resources, image, wanted)
+        resources = work() if len(image.acls) <= INLINE_ENTRIES_MAX else await in_thread(work)
         return m.DescribeAclsResponse(error_message=None, resources=resources)
 
     async def create(self, request: m.CreateAclsRequest, version: int) -> m.CreateAclsResponse:
         """Add ACLs. One that is there already is no error."""
-        results, acls = list[m.AclCreationResult](), list[tuple[m.AclCreationResult, Acl]]()
+        response, wanted, slices = m.CreateAclsResponse(), dict[Acl, list[m.AclCreationResult]](), Slices()
         for each in request.creations:
+            await slices.step()
             result = m.AclCreationResult(error_message=None)
-            results.append(result)
+            response.results.append(result)
             try:
                 self._check_authorizer()
-                acls.append((result, _acl_of(each)))
+                wanted.setdefault(_acl_of(each), []).append(result)
             except Rejected as error:
                 result.error_code, result.error_message = error.code, str(error)
         async with self._changing:
-            known: set[Acl] = await in_thread(partial(set, self._store.image.acls.values()))
-            added = {acl: os.urandom(16) for _, acl in acls if acl not in known}
-            failure = await self._change(acl_record(acl_id, acl) for acl, acl_id in added.items())
-        for result, acl in acls:
-            if failure is not None and acl in added:
-                result.error_code, result.error_message = code_of(failure), message_of(failure)
-        return m.CreateAclsResponse(results=results)
+            new = await in_thread(partial(_unknown, self._store.image, wanted))
+            failure = await self._change(acl_record(os.urandom(16), acl) for acl in new[: RECORDS_MAX + 1])
+        if failure is not None:
+            for result in (each for acl in new for each in wanted[acl]):
+                result.error_code, result.error_message = failure
+        return response
 
     async def delete(self, request: m.DeleteAclsRequest, version: int) -> m.DeleteAclsResponse:
         """Delete the ACLs that filters select."""
-        response = m.DeleteAclsResponse()
+        response, wanted, slices = m.DeleteAclsResponse(), list[tuple[m.DeleteAclsFilterResult, AclFilter]](), Slices()
+        for each in request.filters:
+            await slices.step()
+            result = m.DeleteAclsFilterResult(error_message=None)
+            response.filter_results.append(result)
+            try:
+                self._check_authorizer()
+                wanted.append((result, _filter_of(each)))
+            except Rejected as error:
+                result.error_code, result.error_message = error.code, str(error)
+        if len(wanted) > RECORDS_MAX:
+            return _refused(response, wanted)
         async with self._changing:
-            deleted: dict[bytes, list[m.DeleteAclsMatchingAcl]] = {}
-            for each in request.filters:
-                result = m.DeleteAclsFilterResult(error_message=None)
-                response.filter_results.append(result)
-                try:
-                    self._check_authorizer()
-                    wanted = _filter_of(each)
-                except Rejected as error:
-                    result.error_code, result.error_message = error.code, str(error)
-                    continue
-                for acl_id, acl in await in_thread(partial(_selected, self._store.image, wanted)):
-                    matching = _matching(acl)
-                    result.matching_acls.append(matching)
-                    if self._store.is_inherited(acl_id):
-                        matching.error_code, matching.error_message = ErrorCode.INVALID_REQUEST, _INHERITED
-                    else:
-                        deleted.setdefault(acl_id, []).append(matching)
+            filters = [each for _, each in wanted]
+            selected = await in_thread(partial(_selected_by_each, self._store.image, filters))
+            if selected is None:
+                return _refused(response, wanted)
+            deleted = await self._note_deleted([result for result, _ in wanted], selected)
             failure = await self._change(map(RemoveAccessControlEntryRecord, deleted))
         if failure is not None:
             for matching in (each for rows in deleted.values() for each in rows):
-                matching.error_code, matching.error_message = code_of(failure), message_of(failure)
+                matching.error_code, matching.error_message = failure
         return response
+
+    async def _note_deleted(
+        self, results: list[m.DeleteAclsFilterResult], selected: list[list[tuple[bytes, Acl]]]
+    ) -> dict[bytes, list[m.DeleteAclsMatchingAcl]]:
+        """Put the ACLs that each filter selects into its result; return those that can be deleted, by their ids."""
+        deleted, slices = dict[bytes, list[m.DeleteAclsMatchingAcl]](), Slices()
+        for result, found in zip(results, selected, strict=True):
+            for acl_id, acl in found:
+                await slices.step()
+                matching = _matching(acl)
+                result.matching_acls.append(matching)
+                if self._store.is_inherited(acl_id):
+                    matching.error_code, matching.error_message = ErrorCode.INVALID_REQUEST, _INHERITED
+                else:
+                    deleted.setdefault(acl_id, []).append(matching)
+        return deleted
 
     def _check_authorizer(self) -> None:
         if not self._has_authorizer:
             raise Rejected(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
 
-    async def _change(self, records: Iterable[ProtocolMessage]) -> Exception | None:
-        """Store records; return the error, which is logged, too."""
+    async def _change(self, records: Iterable[ProtocolMessage]) -> tuple[ErrorCode, str] | None:
+        """Store records; return the error and its text. Errors of the disk are logged, too."""
         changes = list(records)
         if not changes:
             return None
+        if len(changes) > RECORDS_MAX:
+            return ErrorCode.POLICY_VIOLATION, TOO_MANY_RECORDS
         try:
             await completed(self._store.change, changes)
         except (StorageError, OSError) as error:
             _log.error("ACLs were not changed: %s", error)
-            return error
+            return code_of(error), message_of(error)
         return None
 
 
 def _selected(image: SecurityImage, wanted: AclFilter) -> list[tuple[bytes, Acl]]:
     return [(acl_id, acl) for acl_id, acl in image.acls.items() if wanted.matches(acl)]
+
+
+def _selected_by_each(image: SecurityImage, filters: Sequence[AclFilter]) -> list[list[tuple[bytes, Acl]]] | None:
+    """Return the ACLs that each filter selects; None if these are too many. Most filters name a resource."""
+    by_name = defaultdict[str, list[tuple[bytes, Acl]]](list)
+    for each in image.acls.items():
+        by_name[each[1].resource_name].append(each)
+    everything, found, count = list(image.acls.items()), list[list[tuple[bytes, Acl]]](), 0
+    for wanted in filters:
+        name = None if wanted.pattern_type == Pattern.MATCH else wanted.resource_name
+        possible = everything if name is None else by_name.get(name, [])
+        found.append([each for each in possible if wanted.matches(each[1])])
+        count += len(found[-1])
+        if count > RECORDS_MAX:
+            return None
+    return found
+
+
+def _unknown(image: SecurityImage, wanted: Iterable[Acl]) -> list[Acl]:
+    known = set(image.acls.values())
+    return [each for each in wanted if each not in known]
+
+
+def _refused(
+    response: m.DeleteAclsResponse, filters: Iterable[tuple[m.DeleteAclsFilterResult, AclFilter]]
+) -> m.DeleteAclsResponse:
+    for result, _ in filters:
+        result.error_code, result.error_message = ErrorCode.POLICY_VIOLATION, TOO_MANY_RECORDS
+    return response
 
 
 def _resources(image: SecurityImage, wanted: AclFilter) -> list[m.DescribeAclsResource]:

@@ -6,11 +6,14 @@ import copy
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
+from offsetfs.common.threads import in_thread
 from offsetfs.kafka.broker.authorization.authorizer import Authorizer, Identity
 from offsetfs.kafka.broker.connections.connection import Client, Handle, ProtocolError
 from offsetfs.kafka.broker.connections.response_queue import DelayedResponse
+from offsetfs.kafka.broker.connections.response_size import elements_of
 from offsetfs.kafka.broker.failure_responses import failure_response
 from offsetfs.kafka.broker.operations import CLUSTER_NAME, SUPPORTED, Operation, Resource, bits
 from offsetfs.kafka.broker.slices import Slices
@@ -21,6 +24,9 @@ from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage.settings import printable
 
 T = TypeVar("T")
+
+INLINE_FAILURES_MAX = 200
+"""Responses with more errors are made in a thread: an error takes some microseconds."""
 
 _log = logging.getLogger(__name__)
 
@@ -81,11 +87,12 @@ class Call:
         """Return the handler's response to the request, or to the allowed part of it."""
         return await self.handle(self.request if request is None else request, self.version, self.client)
 
-    def failed(self, code: ErrorCode, request: Any = None) -> Any:
+    async def failed(self, code: ErrorCode, request: Any = None) -> Any:
         """Return a response that has an error for all of the request, or of the denied part of it."""
         asked = self.request if request is None else request
         _log.debug("%s of %s from %s: %s", self.api, printable(self.identity.principal), self.identity.host, code.name)
-        response = failure_response(self.api, asked, self.version, code, MESSAGES.get(code))
+        work = partial(failure_response, self.api, asked, self.version, code, MESSAGES.get(code))
+        response = work() if elements_of(asked) <= INLINE_FAILURES_MAX else await in_thread(work)
         if response is None:
             raise ProtocolError(f"acks=0, and an error: {code.name}")
         return response
@@ -106,7 +113,7 @@ class Call:
         # An empty array means everything in some requests.
         response = await self.answer(self.changed(**{asked: allowed})) if allowed else None
         # Only now: it ends the connection of a producer that expects no answer, whose other records are appended.
-        errors = getattr(self.failed(code, self.changed(**{asked: denied})), answered)
+        errors = getattr(await self.failed(code, self.changed(**{asked: denied})), answered)
         if response is None:
             return getattr(messages, f"{self.api}Response")(**{answered: errors})
 

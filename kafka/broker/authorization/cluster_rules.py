@@ -27,7 +27,7 @@ def on_cluster(operation: Operation) -> Callable[[Call], Awaitable[Any]]:
     async def rule(call: Call) -> Any:
         if call.allows(operation, Resource.CLUSTER):
             return await call.answer()
-        return call.failed(_NO_CLUSTER)
+        return await call.failed(_NO_CLUSTER)
 
     return rule
 
@@ -49,7 +49,7 @@ def on_settings(operation: Operation, answered: str) -> Callable[[Call], Awaitab
             return await call.answer()
         response = await call.answer(call.changed(resources=allowed))
         for kind, resources in denied.items():
-            errors = call.failed(DENIED[kind], call.changed(resources=resources))
+            errors = await call.failed(DENIED[kind], call.changed(resources=resources))
             getattr(response, answered).extend(getattr(errors, answered))
         return response
 

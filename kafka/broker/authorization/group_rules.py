@@ -40,23 +40,24 @@ async def membership(call: Call) -> Any:
     """READ of the group."""
     if call.allows(Operation.READ, Resource.GROUP, call.request.group_id):
         return await call.answer()
-    return call.failed(_NO_GROUP)
+    return await call.failed(_NO_GROUP)
 
 
 async def consumer_group_heartbeat(call: Call) -> Any:
     """READ of the group, and DESCRIBE of the topics that it names."""
     if not call.allows(Operation.READ, Resource.GROUP, call.request.group_id):
-        return call.failed(_NO_GROUP)
+        return await call.failed(_NO_GROUP)
     topics = call.request.subscribed_topic_names or ()
-    if not all(call.allows(Operation.DESCRIBE, Resource.TOPIC, each) for each in topics):
-        return call.failed(_NO_TOPIC)
+    _, denied = await call.divided(topics, lambda name: call.allows(Operation.DESCRIBE, Resource.TOPIC, name))
+    if denied:
+        return await call.failed(_NO_TOPIC)
     return await call.answer()
 
 
 async def offset_commit(call: Call) -> Any:
     """READ of the group and of each topic."""
     if not call.allows(Operation.READ, Resource.GROUP, call.request.group_id):
-        return call.failed(_NO_GROUP)
+        return await call.failed(_NO_GROUP)
     return await call.answer_part(
         "topics", "topics", lambda each: call.allows_topic(Operation.READ, each.name), _NO_TOPIC
     )
@@ -70,7 +71,7 @@ async def offset_delete(call: Call) -> Any:
     allowed, denied = await call.divided(topics, lambda each: call.allows(Operation.READ, Resource.TOPIC, each.name))
     response = await call.answer(call.changed(topics=allowed))
     if denied and not response.error_code:
-        response.topics += call.failed(_NO_TOPIC, call.changed(topics=denied)).topics
+        response.topics += (await call.failed(_NO_TOPIC, call.changed(topics=denied))).topics
     return response
 
 
@@ -82,7 +83,7 @@ async def offset_fetch(call: Call) -> Any:
 async def _fetch_of_one(call: Call) -> Any:
     request = call.request
     if not call.allows(Operation.DESCRIBE, Resource.GROUP, request.group_id):
-        response = call.failed(_NO_GROUP)
+        response = await call.failed(_NO_GROUP)
         if call.version >= 2:  # the response has an error of its own
             response.topics = []
         return response
@@ -149,7 +150,9 @@ async def consumer_group_describe(call: Call) -> Any:
     response = await call.answer_part(
         "group_ids", "groups", lambda name: call.allows(Operation.DESCRIBE, Resource.GROUP, name), _NO_GROUP
     )
+    slices = Slices()
     for group in response.groups:
+        await slices.step()
         topics = {name for member in group.members for name in _topics_of(member)}
         if not all(call.allows(Operation.DESCRIBE, Resource.TOPIC, each) for each in topics):
             group.error_code, group.error_message, group.members = _NO_TOPIC, _HIDDEN_TOPICS, []
@@ -170,9 +173,9 @@ async def list_groups(call: Call) -> Any:
     """DESCRIBE of the cluster to see all groups; otherwise those with DESCRIBE."""
     response = await call.answer()
     if not call.allows(Operation.DESCRIBE, Resource.CLUSTER):
-        response.groups = [
-            each for each in response.groups if call.allows(Operation.DESCRIBE, Resource.GROUP, each.group_id)
-        ]
+        response.groups, _ = await call.divided(
+            response.groups, lambda each: call.allows(Operation.DESCRIBE, Resource.GROUP, each.group_id)
+        )
     return response
 
 

@@ -89,4 +89,4 @@ def authorized(api: Api, authorizer: Authorizer, topics: Topics) -> Api:
 
 
 async def _deny(call: Call) -> Any:
-    return call.failed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return await call.failed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

@@ -27,7 +27,7 @@ async def produce(call: Call) -> Any:
     if _has_transactional_batch(request) and (
         transactional_id is None or not call.allows(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
     ):
-        return call.failed(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return await call.failed(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
     def is_allowed(topic: m.TopicProduceData) -> bool:
         name = topic.name if call.version < _TOPIC_IDS_SINCE else call.topics.name_of(topic.topic_id)
@@ -69,7 +69,7 @@ async def metadata(call: Call) -> Any:
     request, version = call.request, call.version
     if request.topics is None or (version == 0 and not request.topics):
         response = await call.answer()
-        response.topics = [each for each in response.topics if _is_visible(call, each.name)]
+        response.topics, _ = await call.divided(response.topics, lambda each: _is_visible(call, each.name))
     else:
         allowed, refused, slices = [], dict[tuple[str | None, bytes], m.MetadataResponseTopic](), Slices()
         for wanted in request.topics:
@@ -83,9 +83,7 @@ async def metadata(call: Call) -> Any:
         if not allowed:  # all topics, in version 0
             response.topics = []
         response.topics += refused.values()
-    for topic in response.topics:
-        if topic.topic_authorized_operations != UNKNOWN_OPERATIONS:
-            topic.topic_authorized_operations = call.operations(Resource.TOPIC, topic.name)
+    await _set_operations(call, response)
     _set_cluster_operations(call, response)
     return response
 
@@ -114,6 +112,14 @@ def _may_create(call: Call, topic: str) -> bool:
     return call.allows(Operation.CREATE, Resource.CLUSTER) or call.allows(Operation.CREATE, Resource.TOPIC, topic)
 
 
+async def _set_operations(call: Call, response: Any) -> None:
+    slices = Slices()
+    for topic in response.topics:
+        await slices.step()
+        if topic.topic_authorized_operations != UNKNOWN_OPERATIONS:
+            topic.topic_authorized_operations = call.operations(Resource.TOPIC, topic.name)
+
+
 def _set_cluster_operations(call: Call, response: Any) -> None:
     if response.cluster_authorized_operations != UNKNOWN_OPERATIONS:
         is_visible = call.allows(Operation.DESCRIBE, Resource.CLUSTER)
@@ -131,7 +137,7 @@ async def describe_topic_partitions(call: Call) -> Any:
     """DESCRIBE of each topic. Without names, other topics are hidden."""
     request = call.request
     names = [each.name for each in request.topics] or list(call.topics.all())
-    visible = [name for name in names if _is_visible(call, name)]
+    visible, others = await call.divided(names, lambda name: _is_visible(call, name))
     # The handler pages through what is visible: a page of hidden topics would be empty, and lead to no next one.
     if visible:
         wanted = [m.DescribeTopicPartitionsRequestTopicRequest(name) for name in visible]
@@ -140,11 +146,9 @@ async def describe_topic_partitions(call: Call) -> Any:
         response = m.DescribeTopicPartitionsResponse()
     if request.topics:
         begin = "" if request.cursor is None else request.cursor.topic_name
-        hidden = sorted({name for name in names if name >= begin and not _is_visible(call, name)})
+        hidden = sorted({name for name in others if name >= begin})
         response.topics += [m.DescribeTopicPartitionsResponseTopic(_DENIED, name) for name in hidden]
-    for topic in response.topics:
-        if topic.topic_authorized_operations != UNKNOWN_OPERATIONS:
-            topic.topic_authorized_operations = call.operations(Resource.TOPIC, topic.name)
+    await _set_operations(call, response)
     return response
 
 
@@ -165,7 +169,9 @@ async def delete_records(call: Call) -> Any:
 async def create_topics(call: Call) -> Any:
     """CREATE of the cluster, or of each topic; DESCRIBE_CONFIGS of a topic to see its settings."""
     response = await call.answer_part("topics", "topics", lambda each: _may_create(call, each.name), _DENIED)
+    slices = Slices()
     for each in response.topics if call.version >= _CONFIGS_SINCE else ():
+        await slices.step()
         is_created = each.error_code == ErrorCode.NONE
         if is_created and not call.allows(Operation.DESCRIBE_CONFIGS, Resource.TOPIC, each.name):
             each.topic_config_error_code = _DENIED

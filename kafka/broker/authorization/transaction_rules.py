@@ -22,11 +22,11 @@ async def init_producer_id(call: Call) -> Any:
     """WRITE of the transactional id; without one, IDEMPOTENT_WRITE of the cluster or WRITE of any topic."""
     transactional_id = call.request.transactional_id
     if transactional_id is not None:
-        return await call.answer() if _may_write(call, transactional_id) else call.failed(_NO_ID)
+        return await call.answer() if _may_write(call, transactional_id) else await call.failed(_NO_ID)
     is_allowed = call.allows(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER) or call.allows_on_any(
         Operation.WRITE, Resource.TOPIC
     )
-    return await call.answer() if is_allowed else call.failed(_NO_CLUSTER)
+    return await call.answer() if is_allowed else await call.failed(_NO_CLUSTER)
 
 
 async def add_partitions_to_txn(call: Call) -> Any:
@@ -36,14 +36,14 @@ async def add_partitions_to_txn(call: Call) -> Any:
         is_allowed = call.allows(Operation.CLUSTER_ACTION, Resource.CLUSTER)
         return await call.answer() if is_allowed else m.AddPartitionsToTxnResponse(error_code=_NO_CLUSTER)
     if not _may_write(call, request.v3_and_below_transactional_id):
-        return call.failed(_NO_ID)
+        return await call.failed(_NO_ID)
     topics = request.v3_and_below_topics
-    denied = [each for each in topics if not call.allows(Operation.WRITE, Resource.TOPIC, each.name)]
+    allowed, denied = await call.divided(topics, lambda each: call.allows(Operation.WRITE, Resource.TOPIC, each.name))
     if not denied:
         return await call.answer()
-    response = call.failed(_NO_TOPIC, call.changed(v3_and_below_topics=denied))
-    others = call.changed(v3_and_below_topics=[each for each in topics if each not in denied])
-    skipped = call.failed(ErrorCode.OPERATION_NOT_ATTEMPTED, others)  # all partitions are added, or none
+    response = await call.failed(_NO_TOPIC, call.changed(v3_and_below_topics=denied))
+    others = call.changed(v3_and_below_topics=allowed)
+    skipped = await call.failed(ErrorCode.OPERATION_NOT_ATTEMPTED, others)  # all partitions are added, or none
     response.results_by_topic_v3_and_below += skipped.results_by_topic_v3_and_below
     return response
 
@@ -51,18 +51,18 @@ async def add_partitions_to_txn(call: Call) -> Any:
 async def add_offsets_to_txn(call: Call) -> Any:
     """WRITE of the transactional id, and READ of the group."""
     if not _may_write(call, call.request.transactional_id):
-        return call.failed(_NO_ID)
+        return await call.failed(_NO_ID)
     if not call.allows(Operation.READ, Resource.GROUP, call.request.group_id):
-        return call.failed(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return await call.failed(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return await call.answer()
 
 
 async def txn_offset_commit(call: Call) -> Any:
     """WRITE of the transactional id, READ of the group and of each topic."""
     if not _may_write(call, call.request.transactional_id):
-        return call.failed(_NO_ID)
+        return await call.failed(_NO_ID)
     if not call.allows(Operation.READ, Resource.GROUP, call.request.group_id):
-        return call.failed(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return await call.failed(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return await call.answer_part(
         "topics", "topics", lambda each: call.allows_topic(Operation.READ, each.name), _NO_TOPIC
     )
@@ -70,7 +70,7 @@ async def txn_offset_commit(call: Call) -> Any:
 
 async def end_txn(call: Call) -> Any:
     """WRITE of the transactional id."""
-    return await call.answer() if _may_write(call, call.request.transactional_id) else call.failed(_NO_ID)
+    return await call.answer() if _may_write(call, call.request.transactional_id) else await call.failed(_NO_ID)
 
 
 async def write_txn_markers(call: Call) -> Any:
@@ -78,7 +78,7 @@ async def write_txn_markers(call: Call) -> Any:
     is_allowed = call.allows(Operation.ALTER, Resource.CLUSTER) or call.allows(
         Operation.CLUSTER_ACTION, Resource.CLUSTER
     )
-    return await call.answer() if is_allowed else call.failed(_NO_CLUSTER)
+    return await call.answer() if is_allowed else await call.failed(_NO_CLUSTER)
 
 
 async def describe_transactions(call: Call) -> Any:
@@ -90,16 +90,17 @@ async def describe_transactions(call: Call) -> Any:
         _NO_ID,
     )
     for each in response.transaction_states:
-        each.topics = [topic for topic in each.topics if call.allows(Operation.DESCRIBE, Resource.TOPIC, topic.topic)]
+        each.topics, _ = await call.divided(
+            each.topics, lambda topic: call.allows(Operation.DESCRIBE, Resource.TOPIC, topic.topic)
+        )
     return response
 
 
 async def list_transactions(call: Call) -> Any:
     """The transactional ids with DESCRIBE."""
     response = await call.answer()
-    response.transaction_states = [
-        each
-        for each in response.transaction_states
-        if call.allows(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, each.transactional_id)
-    ]
+    response.transaction_states, _ = await call.divided(
+        response.transaction_states,
+        lambda each: call.allows(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, each.transactional_id),
+    )
     return response

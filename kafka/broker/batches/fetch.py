@@ -24,6 +24,7 @@ from offsetfs.kafka.broker.error_codes import code_of
 from offsetfs.kafka.broker.metrics import BrokerMetrics, waiting
 from offsetfs.kafka.broker.settings import ServerSettings
 from offsetfs.kafka.broker.shared_values import READ_COMMITTED
+from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.broker.topics.partitions import Topics, Watcher, leader_epoch_of
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.messages import (
@@ -80,7 +81,7 @@ class Fetching:
         `permission`: which topics the client may read; None: all of them. None if the wait was cancelled by
         `until_closed`, because the client left.
         """
-        context = self._sessions.context(request, version)
+        context = await self._sessions.context(request, version)
         if isinstance(context, ErrorCode):
             return FetchResponse(error_code=context)
         context.permit(permission)
@@ -88,7 +89,7 @@ class Fetching:
             await self._collect(context, request, until_closed)
             if context.is_superseded:
                 return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-            return self._response(context, request, version)
+            return await self._response(context, request, version)
         except _ClientLeft:
             return None
         finally:
@@ -97,13 +98,15 @@ class Fetching:
 
     # --- the response ------------------------------------------------------------------------------------------------
 
-    def _response(self, context: FetchContext, request: FetchRequest, version: int) -> FetchResponse:
+    async def _response(self, context: FetchContext, request: FetchRequest, version: int) -> FetchResponse:
         session = context.session
         if context.begins_session:
             session = self._sessions.begin(context, request, version)
         response = FetchResponse(session_id=0 if session is None else session.session_id)
         topics: dict[str | bytes, FetchableTopicResponse] = {}
+        slices = Slices()
         for each in context.looked_at:
+            await slices.step()
             data = each.data
             if data is None or not (each.must_be_sent(data) or context.session is None):
                 continue
@@ -230,8 +233,9 @@ class Fetching:
     async def _open(self, due: Sequence[FetchedPartition], context: FetchContext) -> bool:
         """Find the logs of partitions; return whether one is gone that was there."""
         watcher = None if context.session is None else context.session.watcher
-        closed, is_lost = list[FetchedPartition](), False
+        closed, is_lost, slices = list[FetchedPartition](), False, Slices()
         for each in due:
+            await slices.step()
             if each.log is not None and not each.log.is_gone:
                 continue
             was_known, each.log = each.name is not None, None
@@ -296,8 +300,9 @@ class Fetching:
     async def _look(self, due: Iterable[FetchedPartition], request: FetchRequest) -> int:
         """Find what there is to send of partitions; return its size."""
         bytes_left, size = min(request.max_bytes, self._bytes_max), 0
-        is_committed = request.isolation_level == READ_COMMITTED
+        is_committed, slices = request.isolation_level == READ_COMMITTED, Slices()
         for each in due:
+            await slices.step()
             log = each.log
             if log is None:
                 continue
@@ -368,7 +373,9 @@ def _failed(
         partition_index=each.key[1],
         error_code=code,
         high_watermark=-1,
-        current_leader=leader or FetchResponseLeaderIdAndEpoch(),
+        diverging_epoch=_NO_EPOCH_END,
+        current_leader=leader or _NO_LEADER,
+        snapshot_id=_NO_SNAPSHOT,
         aborted_transactions=[] if code in _UNKNOWN_TOPIC else None,  # as Kafka
         records=b"",
     )

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import trio
 
 from offsetfs.kafka.broker.shared_values import TOPIC_IDS_VERSION
+from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.broker.topics.partitions import Topics, Watcher
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.messages import FetchRequest, FetchRequestFetchPartition, FetchResponsePartitionData
@@ -192,11 +193,14 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def context(self, request: FetchRequest, version: int) -> FetchContext | ErrorCode:
+    async def context(self, request: FetchRequest, version: int) -> FetchContext | ErrorCode:
         """Return what a request asks for, together with its session's earlier requests; or the error of the request."""
         if request.session_epoch in (_FIRST_EPOCH, _FINAL_EPOCH):
             self._end(request.session_id)
-            partitions = {key: FetchedPartition(key, wanted) for key, wanted in _partitions_of(request, version)}
+            partitions, slices = dict[Key, FetchedPartition](), Slices()
+            for key, wanted in _partitions_of(request, version):
+                await slices.step()
+                partitions[key] = FetchedPartition(key, wanted)
             return FetchContext(partitions, None, begins_session=request.session_epoch == _FIRST_EPOCH)
         session = self._sessions.get(request.session_id)
         if session is None:

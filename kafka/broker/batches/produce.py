@@ -34,6 +34,7 @@ from offsetfs.kafka.broker.log_sync import LogSync
 from offsetfs.kafka.broker.metrics import BrokerMetrics
 from offsetfs.kafka.broker.settings import ServerSettings
 from offsetfs.kafka.broker.shared_values import TOPIC_IDS_VERSION, ZSTD
+from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.broker.topics.partitions import Topics
 from offsetfs.kafka.broker.transactions.transaction import BUMPS_EPOCHS, TransactionError
 from offsetfs.kafka.broker.transactions.transaction_coordinator import TransactionCoordinator
@@ -143,13 +144,17 @@ class Producing:
         A `DelayedResponse` when they have to be synced: its connection may go on with the next request.
         """
         refused = _refusal(version) or await self._loaded(request.transactional_id)
-        response, appends = ProduceResponse(), list[_Append]()
+        response, appends, slices = ProduceResponse(), list[_Append](), Slices()
         self._topics.directory.refresh_config()  # offsetfs config may have changed settings
         for topic in (each for each in request.topic_data if each.partition_data):
             name = topic.name if version < TOPIC_IDS_VERSION else self._topics.name_of(topic.topic_id)
-            parts = [_Append(name, each, request.transactional_id) for each in topic.partition_data]
-            response.responses.append(TopicProduceResponse(name or "", topic.topic_id, [each.result for each in parts]))
-            appends += parts
+            answer = TopicProduceResponse(name or "", topic.topic_id)
+            response.responses.append(answer)
+            for data in topic.partition_data:
+                await slices.step()
+                append = _Append(name, data, request.transactional_id)
+                answer.partition_responses.append(append.result)
+                appends.append(append)
         if refused is not None:
             for each in appends:
                 each.fail(refused)
@@ -208,8 +213,9 @@ class Producing:
     async def _append_all(self, appends: list[_Append], version: int) -> None:
         """Append in the order of the request within each partition."""
         slow: dict[tuple[str | None, int], list[_Append]] = {}
-        left = INLINE_REQUEST_BYTES_MAX
+        left, slices = INLINE_REQUEST_BYTES_MAX, Slices()
         for each in appends:
+            await slices.step()
             key, size = (each.topic, each.data.index), len(each.data.records or b"")
             if key in slow:  # after the batch before it
                 slow[key].append(each)
@@ -223,11 +229,11 @@ class Producing:
             return
         with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
             if len(slow) == 1:
-                await self._append_in_threads(next(iter(slow.values())), version)
+                await self._append_in_threads(slow, version)
             else:
                 async with trio.open_nursery() as nursery:
-                    for batches in slow.values():
-                        nursery.start_soon(self._append_in_threads, batches, version)
+                    for _ in range(min(len(slow), THREADS_MAX)):
+                        nursery.start_soon(self._append_in_threads, slow, version)
 
     def _takes_turn(self, partition: tuple[str | None, int]) -> bool:
         """Whether a large batch for a partition may be appended on the event loop: one partition at a time, if the disk
@@ -261,10 +267,13 @@ class Producing:
             append.fail(error)
         return True
 
-    async def _append_in_threads(self, appends: list[_Append], version: int) -> None:
-        """Append to one partition."""
-        for each in appends:
-            await self._append_in_thread(each, version)
+    async def _append_in_threads(self, slow: dict[tuple[str | None, int], list[_Append]], version: int) -> None:
+        """Append to one partition after the other. Several of these tasks take them from `slow`."""
+        slices = Slices()
+        while slow:
+            for each in slow.pop(next(iter(slow))):
+                await slices.step()  # an append that is refused does not wait
+                await self._append_in_thread(each, version)
 
     async def _append_in_thread(self, append: _Append, version: int) -> None:
         try:
@@ -319,20 +328,27 @@ class Producing:
 
     async def _synced(self, response: ProduceResponse, appends: list[_Append]) -> ProduceResponse:
         """Return the response when all is on disk. What is not gets an error: the client sends it again."""
-        if len(appends) == 1:
-            await self._sync_one(appends[0])
+        by_log: dict[Log | None, list[_Append]] = {}
+        for each in appends:
+            by_log.setdefault(each.log, []).append(each)
+        if len(by_log) == 1:
+            await self._sync_log(appends)
             return response
         async with trio.open_nursery() as nursery:
-            for each in appends:
-                nursery.start_soon(self._sync_one, each)
+            for of_log in by_log.values():
+                nursery.start_soon(self._sync_log, of_log)
         return response
 
-    async def _sync_one(self, append: _Append) -> None:
-        assert append.log is not None
+    async def _sync_log(self, appends: list[_Append]) -> None:
+        """Sync the log that all of these appends have changed."""
+        last = max(appends, key=lambda each: each.last_offset)
+        assert last.log is not None
+        is_forced = any(each.must_flush for each in appends)
         try:
-            await self._commits.sync(append.log, append.last_offset + 1, is_forced=append.must_flush)
+            await self._commits.sync(last.log, last.last_offset + 1, is_forced=is_forced)
         except (StorageError, OSError, MemoryError) as error:
-            append.fail(error)
+            for each in appends:
+                each.fail(error)
 
 
 def _free_records(appends: list[_Append]) -> int:

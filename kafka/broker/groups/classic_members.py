@@ -28,6 +28,7 @@ from offsetfs.kafka.broker.groups.group_table import GroupTable
 from offsetfs.kafka.broker.groups.group_update import ClassicJoin
 from offsetfs.kafka.broker.groups.topic_patterns import MayDescribe
 from offsetfs.kafka.broker.settings import ServerSettings
+from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.broker.topics.partitions import Topics
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.codec import InvalidMessage
@@ -164,8 +165,9 @@ class ClassicMembers:
 
     async def leave(self, name: str, leaving: Sequence[m.MemberIdentity]) -> list[m.MemberResponse]:
         """Remove members; return the code for each. GroupError if it cannot be stored."""
-        group, gone, results = self._group(name), set[str](), list[m.MemberResponse]()
+        group, gone, results, slices = self._group(name), set[str](), list[m.MemberResponse](), Slices()
         for each in leaving:
+            await slices.step()
             result = m.MemberResponse(each.member_id, each.group_instance_id)
             try:
                 gone.add(_leaving(group, each).member_id)

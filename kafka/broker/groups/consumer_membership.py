@@ -33,6 +33,9 @@ from offsetfs.storage.coordinators import Change, ClassicGroupChange, newer_dele
 _log = logging.getLogger(__name__)
 
 _LEAVES = -1
+SUBSCRIBED_MAX = 10_000
+"""How many topics a member may name: each is stored, counted and compared with each change of the group. Clients with
+more use a regular expression."""
 _ID_REQUIRED_SINCE = 1  # ConsumerGroupHeartbeat: members make their ids themselves
 _PATTERNS_MAX = 1000
 _RETRY_S = 1.0
@@ -177,6 +180,10 @@ class ConsumerMembership:
 
     def _take_memory(self, request: m.ConsumerGroupHeartbeatRequest) -> None:
         """Note the topics that a member subscribes to; GROUP_MAX_SIZE_REACHED."""
+        if len(request.subscribed_topic_names or ()) > SUBSCRIBED_MAX:
+            raise GroupError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED, message=f"a member subscribes to more than {SUBSCRIBED_MAX} topics"
+            )
         group = self._table.consumer(request.group_id)
         known = None if group is None else group.members.get(request.member_id)
         size = sum(map(len, request.subscribed_topic_names or ()))

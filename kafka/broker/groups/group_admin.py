@@ -40,8 +40,11 @@ class GroupAdmin:
             except GroupError:
                 return self._failed(request, version, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if version >= 4:
-            found = [m.Coordinator(key, node.node_id, node.host, node.port) for key in request.coordinator_keys]
-            return m.FindCoordinatorResponse(coordinators=found)
+            response, slices = m.FindCoordinatorResponse(), Slices()
+            for key in request.coordinator_keys:
+                await slices.step()
+                response.coordinators.append(m.Coordinator(key, node.node_id, node.host, node.port))
+            return response
         return m.FindCoordinatorResponse(node_id=node.node_id, host=node.host, port=node.port)
 
     @staticmethod

@@ -18,6 +18,7 @@ from offsetfs.kafka.broker.groups.group_memory import size_of, size_of_join
 from offsetfs.kafka.broker.groups.group_table import GroupTable
 from offsetfs.kafka.broker.groups.topic_patterns import MayDescribe
 from offsetfs.kafka.broker.settings import ServerSettings
+from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 
@@ -379,12 +380,17 @@ class Membership:
         return m.LeaveGroupResponse(error_code=results[0].error_code)
 
     async def _leave(self, name: str, leaving: Sequence[m.MemberIdentity]) -> list[m.MemberResponse]:
+        results, slices, are_members_gone = list[m.MemberResponse](), Slices(), False
+        for each in leaving:
+            await slices.step()
+            group = self._table.live.get(name)
+            size_before = 0 if group is None else len(group.members)
+            results.append(m.MemberResponse(each.member_id, each.group_instance_id, _leave(group, each)))
+            are_members_gone |= group is not None and len(group.members) < size_before
         group = self._table.live.get(name)
-        size_before = 0 if group is None else len(group.members)
-        results = [m.MemberResponse(each.member_id, each.group_instance_id, _leave(group, each)) for each in leaving]
         if group is not None:
             now_s = trio.current_time()
-            changed = self._members_left if len(group.members) < size_before else self._ids_left
+            changed = self._members_left if are_members_gone else self._ids_left
             changed(group, now_s)
             await self._go_on(group, now_s)
         return results

@@ -57,12 +57,12 @@ class GroupOffsets:
 
     async def commit(self, request: m.OffsetCommitRequest, version: int) -> m.OffsetCommitResponse:
         """Store committed offsets; in the segment file when answered."""
+        listing = self._table.directory.partitions()
         response, changes = await self._checked(request, version)
 
         def make() -> list[Change]:
             self._check_commit(request, version)
-            # A partition that was deleted meanwhile has taken its commits with it.
-            return [each for each in changes if self._table.directory.has(each.partition)]
+            return self._left(changes, listing)
 
         try:
             if self._table.directory.read_only:
@@ -79,6 +79,15 @@ class GroupOffsets:
                     if each.error_code in (ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE):
                         each.error_code = error.code
         return response
+
+    def _left(self, changes: list[CommitChange], listing: list[TopicPartition]) -> list[Change]:
+        """Return the commits without those of partitions that were deleted since there was `listing`.
+
+        Such a partition has taken its commits with it.
+        """
+        if self._table.directory.partitions() is listing:
+            return [*changes]
+        return [each for each in changes if self._table.directory.has(each.partition)]
 
     async def _checked(
         self, request: m.OffsetCommitRequest, version: int
@@ -162,6 +171,7 @@ class GroupOffsets:
         self, request: m.TxnOffsetCommitRequest, version: int, producer: ProducerEpoch
     ) -> m.TxnOffsetCommitResponse:
         """Store offsets that count when the transaction of a producer commits; on disk when answered. GroupError."""
+        listing = self._table.directory.partitions()
         response, changes, slices = m.TxnOffsetCommitResponse(), list[CommitChange](), Slices()
         for topic in (each for each in request.topics if each.partitions):
             answer = m.TxnOffsetCommitResponseTopic(topic.name, topic.topic_id)
@@ -175,10 +185,11 @@ class GroupOffsets:
 
         def make() -> list[Change]:
             self._check_in_transaction(request, version)
-            if any((each.group, each.partition) in self._outdated_staged for each in changes):
+            staged = self._outdated_staged
+            if staged and any((each.group, each.partition) in staged for each in changes):
                 # The deletion of what the transaction of a deleted topic has committed would take this away.
                 raise GroupError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return [each for each in changes if self._table.directory.has(each.partition)]
+            return self._left(changes, listing)
 
         if not request.group_id:
             raise GroupError(ErrorCode.INVALID_GROUP_ID)
@@ -313,12 +324,19 @@ class GroupOffsets:
 
     async def delete(self, request: m.OffsetDeleteRequest, version: int) -> m.OffsetDeleteResponse:
         """Delete committed offsets of a group, except of topics that its members read."""
-        response = m.OffsetDeleteResponse()
+        there, slices, read = set[TopicPartition](), Slices(), set[str]()
+        for topic in request.topics:
+            for each in topic.partitions:
+                await slices.step()
+                if (partition := self._partition(topic.name, each.partition_index)) is not None:
+                    there.add(partition)
 
         def make() -> list[Change]:
             self._check_delete(request.group_id)
-            response.topics, changes = self._deleted(request)
-            return changes
+            known = [each for each in self._table.committed(request.group_id) if each in there]
+            read.clear()
+            read.update(each.topic for each in known if self._is_read(request.group_id, each.topic))
+            return [CommitChange(request.group_id, each, None, 0) for each in known if each.topic not in read]
 
         try:
             if not request.group_id:
@@ -330,7 +348,7 @@ class GroupOffsets:
             await self._table.append(request.group_id, make)
         except GroupError as error:
             return m.OffsetDeleteResponse(error_code=error.code)
-        return response
+        return await self._deleted(request, there, read)
 
     def _check_delete(self, name: str) -> None:
         if not self._table.is_known(name):
@@ -341,22 +359,26 @@ class GroupOffsets:
         if is_busy or is_other:
             raise GroupError(ErrorCode.NON_EMPTY_GROUP)
 
-    def _deleted(self, request: m.OffsetDeleteRequest) -> tuple[list[m.OffsetDeleteResponseTopic], list[Change]]:
-        topics, changes = list[m.OffsetDeleteResponseTopic](), list[Change]()
-        group = self._table.live.get(request.group_id) or self._table.consumer(request.group_id)
-        known = set(self._table.committed(request.group_id))
+    def _is_read(self, name: str, topic: str) -> bool:
+        group = self._table.live.get(name) or self._table.consumer(name)
+        return group is not None and group.is_subscribed(topic) and bool(group.members)
+
+    async def _deleted(
+        self, request: m.OffsetDeleteRequest, there: set[TopicPartition], read: set[str]
+    ) -> m.OffsetDeleteResponse:
+        """Return the response: an error for what is not `there`, and for topics that members `read`."""
+        response, slices = m.OffsetDeleteResponse(), Slices()
         for topic in (each for each in request.topics if each.partitions):
-            is_read = group is not None and group.is_subscribed(topic.name) and bool(group.members)
+            is_read = topic.name in read or self._is_read(request.group_id, topic.name)
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
             result = m.OffsetDeleteResponseTopic(topic.name)
-            topics.append(result)
+            response.topics.append(result)
             for each in topic.partitions:
-                partition = self._partition(topic.name, each.partition_index)
-                found = code if partition is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                await slices.step()
+                is_there = _named(topic.name, each.partition_index) in there
+                found = code if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 result.partitions.append(m.OffsetDeleteResponsePartition(each.partition_index, found))
-                if not is_read and partition in known and partition is not None:
-                    changes.append(CommitChange(request.group_id, partition, None, 0))
-        return topics, changes
+        return response
 
     # --- deleted partitions ------------------------------------------------------------------------------------------
 

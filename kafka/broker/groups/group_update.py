@@ -290,7 +290,7 @@ class GroupUpdate:
         """Return a number that changes with the group's topics and their partitions; 0 without topics."""
         digest = hashlib.blake2b(digest_size=8)
         is_empty = True
-        for name in sorted(self.group.subscribed()):
+        for name in sorted(self._listing.keys() & self.group.subscribed()):
             topic_id = self._topics.topic_id(name)
             if topic_id != NO_ID:
                 digest.update(topic_id + repr((name, *self._listing[name].partitions)).encode())
@@ -321,7 +321,7 @@ class GroupUpdate:
     def _topic_ids(self, names: Iterable[str], partitions: dict[bytes, tuple[int, ...]]) -> frozenset[bytes]:
         """Return the ids of the topics that there are, and note their partitions."""
         found = set()
-        for name in names:
+        for name in self._listing.keys() & names:  # a member may name any number of topics that there are not
             topic_id = self._topics.topic_id(name)
             if topic_id != NO_ID:
                 found.add(topic_id)

@@ -28,6 +28,15 @@ _log = logging.getLogger(__name__)
 
 _MISTAKES_OF_CLIENTS = UnknownPartition, PartitionExists, OffsetOutOfRange, ReadOnlyLog
 
+INLINE_ENTRIES_MAX = 500
+"""More ACLs or credentials are searched in a thread: one takes about a microsecond."""
+
+RECORDS_MAX = 10_000
+"""How many ACLs or credentials a request may change. Kafka: `QuorumController.MAX_RECORDS_PER_USER_OP`."""
+
+TOO_MANY_RECORDS = "Unable to perform excessively large batch operation."
+"""Kafka's text."""
+
 _Key = TypeVar("_Key", bound=Hashable)
 
 UNKNOWN_TOPIC = "This server does not host this topic-partition."

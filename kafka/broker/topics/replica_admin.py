@@ -13,9 +13,9 @@ from offsetfs.kafka.broker.topics.partitions import Topics
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.message import NO_ID
+from offsetfs.storage import METADATA_TOPIC
 
 _ELECTION_TYPES = (0, 1)  # preferred, unclean
-_METADATA = ("__cluster_metadata", [0])
 _NOT_NEEDED = "Leader election not needed for topic partition."
 _NO_REASSIGNMENT = "No partition reassignment is in progress."
 
@@ -54,17 +54,18 @@ class ReplicaAdmin:
         self, request: m.AlterReplicaLogDirsRequest, version: int
     ) -> m.AlterReplicaLogDirsResponse:
         """Accept the directory that a partition is in. It cannot be moved: OPERATION_NOT_ATTEMPTED."""
-        paths = {
-            (topic.name, partition): target.path
-            for target in request.dirs
-            for topic in target.topics
-            for partition in topic.partitions
-        }
+        paths, slices = dict[tuple[str, int], str](), Slices()
+        for target in request.dirs:
+            for named in target.topics:
+                for number in named.partitions:
+                    await slices.step()
+                    paths[named.name, number] = target.path
         results: dict[str, m.AlterReplicaLogDirTopicResult] = {}
-        slices = Slices()
         for (topic, partition), path in paths.items():
             await slices.step()
-            result = results.setdefault(topic, m.AlterReplicaLogDirTopicResult(topic))
+            result = results.get(topic)
+            if result is None:
+                result = results[topic] = m.AlterReplicaLogDirTopicResult(topic)
             code = self._moved(topic, partition, path)
             result.partitions.append(m.AlterReplicaLogDirPartitionResult(partition, code))
         return m.AlterReplicaLogDirsResponse(results=list(results.values()))
@@ -115,15 +116,14 @@ class ReplicaAdmin:
 
     async def describe_quorum(self, request: m.DescribeQuorumRequest, version: int) -> m.DescribeQuorumResponse:
         """Return this broker as the only voter. There is no log of the cluster's metadata: its end is offset 0."""
-        asked = [(each.topic_name, [one.partition_index for one in each.partitions]) for each in request.topics]
-        if asked != [_METADATA]:
-            return m.DescribeQuorumResponse(topics=[_unknown(topic, partitions) for topic, partitions in asked])
+        if not _is_metadata(request):
+            slices = Slices()
+            return m.DescribeQuorumResponse(topics=[await _unknown(slices, each) for each in request.topics])
         now_ms = self._topics.directory.clock.now_ms()
         voter = m.DescribeQuorumResponseReplicaState(self._node.node_id, NO_ID, 0, now_ms, now_ms)
         partition = m.DescribeQuorumResponsePartitionData(leader_id=self._node.node_id, current_voters=[voter])
-        topic, _ = _METADATA
         return m.DescribeQuorumResponse(
-            topics=[m.DescribeQuorumResponseTopicData(topic, [partition])],
+            topics=[m.DescribeQuorumResponseTopicData(METADATA_TOPIC, [partition])],
             nodes=[m.Node(self._node.node_id)] if version >= 2 else [],
         )
 
@@ -132,7 +132,17 @@ class ReplicaAdmin:
         return found is not None and partition in found.partitions
 
 
-def _unknown(topic: str, partitions: list[int]) -> m.DescribeQuorumResponseTopicData:
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    rows = [m.DescribeQuorumResponsePartitionData(each, code, UNKNOWN_TOPIC) for each in partitions]
-    return m.DescribeQuorumResponseTopicData(topic, rows)
+def _is_metadata(request: m.DescribeQuorumRequest) -> bool:
+    """Return whether a request asks for the partition of the cluster's metadata, and for nothing else."""
+    if len(request.topics) != 1:
+        return False
+    topic = request.topics[0]
+    return topic.topic_name == METADATA_TOPIC and [each.partition_index for each in topic.partitions[:2]] == [0]
+
+
+async def _unknown(slices: Slices, asked: m.DescribeQuorumRequestTopicData) -> m.DescribeQuorumResponseTopicData:
+    code, rows = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, list[m.DescribeQuorumResponsePartitionData]()
+    for each in asked.partitions:
+        await slices.step()
+        rows.append(m.DescribeQuorumResponsePartitionData(each.partition_index, code, UNKNOWN_TOPIC))
+    return m.DescribeQuorumResponseTopicData(asked.topic_name, rows)

@@ -66,9 +66,10 @@ class TopicAdmin:
         """Create topics; durable when answered."""
         response = m.CreateTopicsResponse()
         if sum(map(self._asked_partitions, request.topics)) > PARTITIONS_MAX:
-            code = ErrorCode.POLICY_VIOLATION
-            names = dict.fromkeys(each.name for each in request.topics)
-            response.topics = [m.CreatableTopicResult(each, error_code=code, error_message=_TOO_MANY) for each in names]
+            code, slices = ErrorCode.POLICY_VIOLATION, Slices()
+            for name in dict.fromkeys(each.name for each in request.topics):
+                await slices.step()
+                response.topics.append(m.CreatableTopicResult(name, error_code=code, error_message=_TOO_MANY))
             return response
         creation = _Creation(_ends_s(request.timeout_ms), request.validate_only)
         twice = repeated(each.name for each in request.topics)
@@ -152,9 +153,10 @@ class TopicAdmin:
         known = self._topics.all()
         added = (max(each.count - _partition_count(known.get(each.name)), 0) for each in request.topics)
         if sum(each for each in added if each <= PARTITIONS_MAX) > PARTITIONS_MAX:  # more in a topic is its own error
-            code = ErrorCode.POLICY_VIOLATION
-            names = dict.fromkeys(each.name for each in request.topics)
-            response.results = [m.CreatePartitionsTopicResult(each, code, _TOO_MANY) for each in names]
+            code, slices = ErrorCode.POLICY_VIOLATION, Slices()
+            for name in dict.fromkeys(each.name for each in request.topics):
+                await slices.step()
+                response.results.append(m.CreatePartitionsTopicResult(name, code, _TOO_MANY))
             return response
         ends_s = _ends_s(request.timeout_ms)
         twice = repeated(each.name for each in request.topics)

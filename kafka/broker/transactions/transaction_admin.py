@@ -73,7 +73,11 @@ class TransactionAdmin:
             self._directory.clock.now_ms() - request.duration_filter if request.duration_filter >= 0 else None
         )
         try:
-            found = [each for each in await self._coordinator.all() if _is_listed(each[1], states, ids, begun_before)]
+            found, slices = list[tuple[str, Transaction]](), Slices()
+            for each in await self._coordinator.all():
+                await slices.step()
+                if _is_listed(each[1], states, ids, begun_before):
+                    found.append(each)
             if request.transactional_id_pattern:
                 names = await self._patterns.matching(request.transactional_id_pattern, [name for name, _ in found])
                 found = [each for each in found if each[0] in names]
@@ -100,11 +104,12 @@ class TransactionAdmin:
             result = m.WritableTxnMarkerResult(each.producer_id)
             response.markers.append(result)
             for topic in (named for named in each.topics if named.partition_indexes):
-                codes = [
-                    m.WritableTxnMarkerPartitionResult(index, await self._write(marker, topic.name, index))
-                    for index in topic.partition_indexes
-                ]
-                result.topics.append(m.WritableTxnMarkerTopicResult(topic.name, codes))
+                written = m.WritableTxnMarkerTopicResult(topic.name)
+                result.topics.append(written)
+                for index in topic.partition_indexes:
+                    await slices.step()
+                    code = await self._write(marker, topic.name, index)
+                    written.partitions.append(m.WritableTxnMarkerPartitionResult(index, code))
         return response
 
     async def _write(self, marker: Marker, topic: str, index: int) -> ErrorCode:

@@ -25,6 +25,7 @@ from offsetfs.kafka.broker.groups.group import GroupError
 from offsetfs.kafka.broker.groups.group_coordinator import GroupCoordinator
 from offsetfs.kafka.broker.log_sync import LogSync
 from offsetfs.kafka.broker.settings import ServerSettings
+from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.broker.topics.topic_ids import has_unknown_id, unknown_topic
 from offsetfs.kafka.broker.transactions.producer_ids import ProducerIds
 from offsetfs.kafka.broker.transactions.transaction import (
@@ -57,6 +58,8 @@ _BATCHED_SINCE = 4  # AddPartitionsToTxn of brokers, of several transactions (KI
 _OFFSETS_ABORTABLE_SINCE = 4  # TxnOffsetCommit
 _ADDS_OFFSETS_SINCE = 5  # without AddOffsetsToTxn: a client with transaction.version 2
 _BUMPS_EPOCHS_SINCE = 5  # EndTxn of such a client
+_Name = tuple[str, int]
+"""Topic and number of a partition, as a request names it."""
 _SETTLED = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
@@ -139,51 +142,62 @@ class TransactionCoordinator:
                 producer_epoch=request.v3_and_below_producer_epoch,
                 topics=request.v3_and_below_topics,
             )
-            return m.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await self._add(asked, version))
-        results = [
-            m.AddPartitionsToTxnResult(each.transactional_id, await self._add(each, version))
-            for each in request.transactions
-        ]
+            return m.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await self._add(asked, version, Slices()))
+        results, slices = list[m.AddPartitionsToTxnResult](), Slices()
+        for each in request.transactions:
+            await slices.step()
+            results.append(m.AddPartitionsToTxnResult(each.transactional_id, await self._add(each, version, slices)))
         return m.AddPartitionsToTxnResponse(results_by_transaction=results)
 
-    async def _add(self, asked: m.AddPartitionsToTxnTransaction, version: int) -> list[m.AddPartitionsToTxnTopicResult]:
-        named = [(topic.name, index) for topic in asked.topics for index in topic.partitions]
-        partitions = {each: self.partition(*each) for each in named}
-        unknown = {each for each, partition in partitions.items() if partition is None}
-        codes: dict[tuple[str, int], ErrorCode]
-        if unknown:
-            codes = {
-                each: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each in unknown else ErrorCode.OPERATION_NOT_ATTEMPTED
-                for each in named
-            }
-        else:
-            wanted = {each for each in partitions.values() if each is not None}
+    async def _add(
+        self, asked: m.AddPartitionsToTxnTransaction, version: int, slices: Slices
+    ) -> list[m.AddPartitionsToTxnTopicResult]:
+        partitions, codes = dict[_Name, TopicPartition](), dict[_Name, ErrorCode]()
+        has_unknown = False
+        for topic in asked.topics:
+            for index in topic.partitions:
+                await slices.step()
+                if (topic.name, index) not in codes:
+                    found = self.partition(topic.name, index)
+                    if found is not None:
+                        partitions[topic.name, index] = found
+                    has_unknown |= found is None
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else ErrorCode.OPERATION_NOT_ATTEMPTED
+                    codes[topic.name, index] = code
+        if not has_unknown:
+            wanted = set(partitions.values())
             producer = ProducerEpoch(asked.producer_id, asked.producer_epoch)
             try:
                 self._check_id(asked.transactional_id)
                 if asked.verify_only:
-                    codes = await self._verified(asked.transactional_id, producer, named)
+                    codes = await self._verified(asked.transactional_id, producer, partitions, slices)
                 else:
                     client_version = BUMPS_EPOCHS if version >= _BATCHED_SINCE else 0
                     await self.extend(asked.transactional_id, producer, wanted, client_version=client_version)
-                    codes = dict.fromkeys(named, ErrorCode.NONE)
+                    codes = dict.fromkeys(codes, ErrorCode.NONE)
             except TransactionError as error:
-                codes = dict.fromkeys(named, _known(error.code, "AddPartitionsToTxn", version))
-        return [
-            m.AddPartitionsToTxnTopicResult(
-                topic.name,
-                [m.AddPartitionsToTxnPartitionResult(each, codes[topic.name, each]) for each in topic.partitions],
-            )
-            for topic in asked.topics
-            if topic.partitions or (version < _BATCHED_SINCE and not unknown)
-        ]
+                codes = dict.fromkeys(codes, _known(error.code, "AddPartitionsToTxn", version))
+        results = list[m.AddPartitionsToTxnTopicResult]()
+        for topic in asked.topics:
+            if not topic.partitions and (version >= _BATCHED_SINCE or has_unknown):
+                continue
+            result = m.AddPartitionsToTxnTopicResult(topic.name)
+            results.append(result)
+            for index in topic.partitions:
+                await slices.step()
+                code = codes[topic.name, index]
+                result.results_by_partition.append(m.AddPartitionsToTxnPartitionResult(index, code))
+        return results
 
     async def _verified(
-        self, transactional_id: str, producer: ProducerEpoch, named: list[tuple[str, int]]
-    ) -> dict[tuple[str, int], ErrorCode]:
+        self, transactional_id: str, producer: ProducerEpoch, partitions: dict[_Name, TopicPartition], slices: Slices
+    ) -> dict[_Name, ErrorCode]:
         await self._log.current(transactional_id)
-        codes = {each: self._contained(transactional_id, producer, TopicPartition(*each)) for each in named}
-        return {each: _abortable(code) for each, code in codes.items()}
+        codes = dict[_Name, ErrorCode]()
+        for name, partition in partitions.items():
+            await slices.step()
+            codes[name] = _abortable(self._contained(transactional_id, producer, partition))
+        return codes
 
     def partition(self, topic: str, index: int) -> TopicPartition | None:
         """Return a partition that can be in a transaction; None if there is none of this name."""
@@ -227,7 +241,7 @@ class TransactionCoordinator:
         """Store offsets of a group that are committed with the transaction; on disk when answered."""
         producer = ProducerEpoch(request.producer_id, request.producer_epoch)
         if all(has_unknown_id("TxnOffsetCommit", version, each.name) for each in request.topics):
-            return self._failed_offsets(request, version, ErrorCode.NONE)
+            return await self._failed_offsets(request, version, ErrorCode.NONE)
         try:
             if not request.group_id:
                 raise GroupError(ErrorCode.INVALID_GROUP_ID)
@@ -244,19 +258,20 @@ class TransactionCoordinator:
             with self.appending(producer):
                 return await self._groups.offsets.commit_in_transaction(request, version, producer)
         except (TransactionError, GroupError) as error:
-            return self._failed_offsets(request, version, _known(error.code, "TxnOffsetCommit", version))
+            return await self._failed_offsets(request, version, _known(error.code, "TxnOffsetCommit", version))
 
-    def _failed_offsets(
+    async def _failed_offsets(
         self, request: m.TxnOffsetCommitRequest, version: int, code: ErrorCode
     ) -> m.TxnOffsetCommitResponse:
-        response = m.TxnOffsetCommitResponse()
+        response, slices = m.TxnOffsetCommitResponse(), Slices()
         for topic in (each for each in request.topics if each.partitions):
             unknown = unknown_topic("TxnOffsetCommit", version, topic.name)
-            codes = [
-                m.TxnOffsetCommitResponsePartition(each, unknown if self.partition(topic.name, each) is None else code)
-                for each in (named.partition_index for named in topic.partitions)
-            ]
-            response.topics.append(m.TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, codes))
+            result = m.TxnOffsetCommitResponseTopic(topic.name, topic.topic_id)
+            response.topics.append(result)
+            for each in topic.partitions:
+                await slices.step()
+                found = unknown if self.partition(topic.name, each.partition_index) is None else code
+                result.partitions.append(m.TxnOffsetCommitResponsePartition(each.partition_index, found))
         return response
 
     # --- appends of clients ------------------------------------------------------------------------------------------
