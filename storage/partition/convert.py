@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from offsetfs.storage.errors import StorageError
+from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.partition import swap
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.compression.compression import CODECS, compress
@@ -31,9 +31,11 @@ from offsetfs.storage.records.format.batch_header import (
 from offsetfs.storage.records.format.record import LOG_APPEND_TIME, NO_TIMESTAMP_TYPE, Record
 from offsetfs.storage.segments.segment import LOG_BYTES_MAX, Segment
 from offsetfs.storage.segments.segment_indexes import IndexBuilder
-from offsetfs.storage.units import Offset, Timestamp
+from offsetfs.storage.units import I32_MAX, NO_TIMESTAMP, Offset, Timestamp
 
 GATHERED_BYTES_MAX = 64 << 10
+
+_MOVED = 2**63
 
 OnProgress = Callable[[int, int], None]
 """Called with the log bytes processed and their total."""
@@ -147,12 +149,19 @@ def _belongs(loose: list[Record], batch: Batch) -> bool:
     last, record = loose[-1], batch.records()[0]
     size = sum(len(each.key or b"") + len(each.value or b"") for each in loose)
     same_time = record.timestamp_type != LOG_APPEND_TIME or record.timestamp == last.timestamp
-    return same_time and record.timestamp_type == last.timestamp_type and size + batch.header.size <= GATHERED_BYTES_MAX
+    is_near = record.offset - loose[0].offset <= I32_MAX
+    fits = is_near and size + batch.header.size <= GATHERED_BYTES_MAX
+    return same_time and record.timestamp_type == last.timestamp_type and fits
 
 
 def _build(records: list[Record], codec: int) -> bytes:
-    """Return a v2 batch of records whose offsets may have gaps."""
+    """Return a v2 batch of records whose offsets may have gaps. `MalformedBatch` if they are 2³¹ apart."""
     first, last = records[0], records[-1]
+    if last.offset - first.offset > I32_MAX:
+        raise MalformedBatch(f"a set from offset {first.offset} to {last.offset}: v2 has no such", offset=first.offset)
+    latest = max(record.timestamp for record in records)
+    if first.timestamp_type != LOG_APPEND_TIME:
+        latest = max(latest, NO_TIMESTAMP)  # as brokers write it for times below -1
     payload = compress(CODECS[codec], b"".join(_runs(records)))
     header = BatchHeader(
         Offset(first.offset),
@@ -163,7 +172,7 @@ def _build(records: list[Record], codec: int) -> bytes:
         codec | (APPEND_TIME_FLAG if first.timestamp_type == LOG_APPEND_TIME else 0),
         last.offset - first.offset,
         first.timestamp,
-        Timestamp(max(record.timestamp for record in records)),
+        Timestamp(latest),
         -1,
         -1,
         -1,
@@ -178,8 +187,13 @@ def _build(records: list[Record], codec: int) -> bytes:
 def _runs(records: list[Record]) -> Iterator[bytes]:
     """Encode each range of offsets without a gap."""
     base, start = records[0], 0
+    # Only differences are encoded. The encoder refuses times below -1, which brokers have stored, so all are moved up.
+    # A difference of more than 64 bits wraps as a Java long wraps.
+    times = [(record.timestamp - base.timestamp + _MOVED) % (1 << 64) for record in records]
     for end in range(1, len(records) + 1):
         if end == len(records) or records[end].offset != records[end - 1].offset + 1:
-            run = [(r.key, r.value, r.headers, r.timestamp) for r in records[start:end]]
-            yield record_codec.encode(run, base.timestamp, records[start].offset - base.offset)
+            run = [
+                (r.key, r.value, r.headers, time) for r, time in zip(records[start:end], times[start:end], strict=True)
+            ]
+            yield record_codec.encode(run, _MOVED, records[start].offset - base.offset)
             start = end

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import MalformedBatch, StorageError
-from offsetfs.storage.names import segment_offset_max
+from offsetfs.storage.names import OFFSET_MAX, segment_offset_max
 from offsetfs.storage.partition.log_values import Damage
 from offsetfs.storage.records.columns import row_walk
 from offsetfs.storage.records.format import batch_chain
@@ -97,11 +97,12 @@ def _is_sound(segment: Segment, position: int) -> bool:
 
 
 def end_of_chain(segment: Segment) -> int | None:
-    """Return the offset after the last batch, or None if the file does not end with a whole one."""
+    """Return the offset after the last batch, or None if the file does not end with a whole and possible one."""
     position, next_offset = segment.last_indexed_position(), segment.base_offset
     try:
         for batch_position, header in segment.headers(position):
-            if header.base_offset < next_offset:
+            # An end beyond the largest offset made the file with the recovery points of all partitions unreadable.
+            if header.base_offset < next_offset or header.last_offset >= OFFSET_MAX:
                 return None
             position, next_offset = batch_position + header.size, header.next_offset
     except MalformedBatch:

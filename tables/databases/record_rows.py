@@ -9,7 +9,8 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from offsetfs.storage import Batch, BatchSlice, TopicPartition
+from offsetfs.storage import OFFSET_MAX, Batch, BatchSlice, TopicPartition
+from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.records import (
     COLUMNS,
     HEADERS_COUNT,
@@ -103,7 +104,8 @@ class RecordRows:
 
 
 def record_rows(piece: BatchSlice, source: RowSource) -> RecordRows:
-    """Return the records of a batch that belong to the range. Raises as `Batch.rows`."""
+    """Return the records of a batch that belong to the range. Raises as `Batch.rows`, and `MalformedBatch` for a record
+    whose offset lies outside of its batch."""
     batch, start, stop = piece
     rows = _old_rows(batch, source) if batch.header.is_old else _rows(batch, source)
     if start <= batch.base_offset and batch.header.next_offset <= stop:
@@ -116,11 +118,13 @@ def _rows(batch: Batch, source: RowSource) -> RecordRows:
     data = bytes(batch.payload())
     deltas = rows[OFFSET_DELTA::COLUMNS]
     base = header.base_offset
+    offsets = [base + delta for delta in deltas]
+    _check(batch, offsets, base, header.last_offset)
     is_idempotent = header.producer_id >= 0 and header.base_sequence >= 0
     producer = (header.producer_id, header.producer_epoch, header.base_sequence) if is_idempotent else None
     return RecordRows(
         source.partition,
-        [base + delta for delta in deltas],
+        offsets,
         message_uuids(
             *(source.origin, source.partition.partition, base, deltas), producer if source.uses_producers else None
         ),
@@ -130,6 +134,12 @@ def _rows(batch: Batch, source: RowSource) -> RecordRows:
         header.producer_id if header.producer_id >= 0 else None,
         [batch.timestamp_of(delta) for delta in rows[TIMESTAMP_DELTA::COLUMNS]],
     )
+
+
+def _check(batch: Batch, offsets: Sequence[int], first: int, last: int) -> None:
+    # A checksum covers the offsets, not whether they fit. COPY of PostgreSQL takes one above 2⁶³ for a negative one.
+    if offsets and not first <= min(offsets) <= max(offsets) <= last:
+        raise batch.placed(MalformedBatch("a record whose offset lies outside of its batch"))
 
 
 def _fields(data: bytes, positions: Iterable[int], sizes: Iterable[int]) -> list[bytes | None]:
@@ -166,6 +176,7 @@ def _old_rows(batch: Batch, source: RowSource) -> RecordRows:
     """Return messages of formats v0 and v1, which have neither headers nor producers."""
     records = batch.records()
     offsets = [int(each.offset) for each in records]
+    _check(batch, offsets, 0, OFFSET_MAX - 1)
     base = offsets[0] if offsets else 0
     deltas = [offset - base for offset in offsets]
     return RecordRows(

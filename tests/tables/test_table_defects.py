@@ -8,15 +8,19 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from framings import framed
+from keyed_logs import Keyed, keyed
 from replicated_logs import add, add_transaction
 from table_contract import ALL, ORDERS, PAGE, Synced, log, synced
 
 from offsetfs import cli
-from offsetfs.storage import Log, LogDirectory, LogReader, TopicPartition
+from offsetfs.storage import OFFSET_MAX, Log, LogDirectory, LogReader, TopicPartition, read_batch
 from offsetfs.storage.directory import LOAD_JOURNAL
+from offsetfs.storage.errors import MalformedBatch
 from offsetfs.tables.databases import loading
 from offsetfs.tables.databases.database_urls import parse_url
 from offsetfs.tables.databases.errors import TableError
+from offsetfs.tables.databases.record_rows import RowSource, record_rows
 from offsetfs.tables.databases.syncing import SyncOptions, TableSync
 
 __all__ = ["log", "synced"]
@@ -27,6 +31,28 @@ pytestmark = pytest.mark.unit
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/messages.db"
+
+
+# --- records that are none -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delta", [2, 2**31 - 1])
+def test_a_record_whose_offset_lies_outside_of_its_batch_is_no_row(delta: int) -> None:
+    """COPY of PostgreSQL took an offset above 2⁶³ for a negative one; a negative one ended in an OverflowError."""
+    batch = read_batch(keyed(OFFSET_MAX - 3, Keyed(0, b"k", b"v"), Keyed(delta, b"k", b"v"), last_delta=1))
+    with pytest.raises(MalformedBatch, match="outside of its batch"):
+        record_rows((batch, 0, OFFSET_MAX), RowSource(ORDERS, bytes(16)))
+
+
+@pytest.mark.damages
+def test_a_record_with_a_negative_offset_ends_its_partition_with_an_error_and_no_other(
+    synced: Synced, log: Log, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = framed(1511, "none", 2).data  # records 0, 1, -3, 3, 4
+    log.append_replicated(bad)
+    synced.directory.close()
+    assert synced.run("--create") == 32 and synced.offsets() == []
+    assert "a record whose offset lies outside of its batch" in capsys.readouterr().err
 
 
 # --- deletions -------------------------------------------------------------------------------------------------------
