@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 from java_tools import JavaTools
-from served import Cluster
+from served import Cluster, served
 
 pytestmark = pytest.mark.interop
 
 SECONDS_MAX = 60
 
 CONFIGS = "org.apache.kafka.tools.ConfigCommand"
+FEATURES = "org.apache.kafka.tools.FeatureCommand"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 TOPICS = "org.apache.kafka.tools.TopicCommand"
@@ -406,6 +407,20 @@ def test_kafka_broker_api_versions(tools: Tools) -> None:
     }  # fmt: skip
     assert {name: found.get(name) for name in newest} == newest
     assert found["Fetch"] >= 17  # version 18 is for followers
+
+
+def test_changes_of_quotas_and_features_are_not_supported(java: JavaTools, tmp_path: Path) -> None:
+    """The clients of the tools report it: they ask for the versions of an API before they send a request."""
+    user = ("--entity-type", "users", "--entity-name", "alice")
+    with served(tmp_path) as broker:
+        address = ("--bootstrap-server", broker.address)
+        altered = java.errors(CONFIGS, *address, "--alter", *user, "--add-config", "producer_byte_rate=1024")
+        described = java.run(CONFIGS, *address, "--describe", *user)
+        upgraded = java.run(FEATURES, *address, "upgrade", "--feature", "transaction.version=2")
+    assert "UnsupportedVersionException: The node does not support ALTER_CLIENT_QUOTAS" in altered
+    assert described == ""
+    refused = "Could not upgrade transaction.version to 2. The node does not support UPDATE_FEATURES"
+    assert upgraded.splitlines() == [refused, "exit status 1"]
 
 
 def test_performance_tools(tools: Tools, cluster: Cluster) -> None:
