@@ -131,7 +131,7 @@ class ClassicMembers:
         if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, protocol.name):
             raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         # A member that has to give up partitions has joined already; it comes back once it has.
-        if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED:
+        if group.epoch != member.epoch and member.state is not MemberState.UNREVOKED:
             self._consumers.timers.note_rejoin(request.group_id, member.member_id, is_joining=False)
             raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
         self._consumers.timers.touch(request.group_id, member.member_id)
@@ -147,7 +147,7 @@ class ClassicMembers:
         group, member = self._member_of(request)
         self._consumers.timers.touch(request.group_id, member.member_id)
         is_released = member.state is MemberState.UNRELEASED and not group.waits_for_others(member)
-        if member.epoch < group.epoch or member.state is MemberState.UNREVOKED or is_released:
+        if member.epoch != group.epoch or member.state is MemberState.UNREVOKED or is_released:
             self._consumers.timers.note_rejoin(request.group_id, member.member_id, is_joining=False)
             raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
         return m.HeartbeatResponse()

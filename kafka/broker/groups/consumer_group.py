@@ -190,7 +190,7 @@ class ConsumerGroup:
     def state(self) -> ConsumerGroupState:
         if not self.members:
             return ConsumerGroupState.EMPTY
-        if self.epoch > self.assignment_epoch:
+        if self.epoch != self.assignment_epoch:
             return ConsumerGroupState.ASSIGNING
         is_stable = all(each.is_reconciled(self.assignment_epoch) for each in self.members.values())
         return ConsumerGroupState.STABLE if is_stable else ConsumerGroupState.RECONCILING

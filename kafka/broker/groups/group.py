@@ -25,6 +25,8 @@ from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.records import GroupMetadataValue, MemberMetadata
 
 _ID_CHARACTERS_MAX = 8000  # of four bytes at most
+_EPOCH_MAX = 2**31 - 1
+
 CONSUMER = "consumer"
 _VERSION_SIZE = 2
 """The protocol type of groups of consumers."""
@@ -38,6 +40,11 @@ class GroupState(StrEnum):
     COMPLETING = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
+
+
+def next_epoch(epoch: int) -> int:
+    """Return the generation or epoch after another one: 1 after the largest, where Kafka goes on below 0."""
+    return 1 if epoch == _EPOCH_MAX else epoch + 1
 
 
 class GroupError(Exception):
@@ -299,7 +306,7 @@ class Group:
         if self.members and not joined:
             self.rebalance_ends_s = now_s + self._rebalance_timeout_s()
             return False
-        self.generation += 1
+        self.generation = next_epoch(self.generation)
         self.rebalance_ends_s, self.since_ms, self._is_initial = NEVER_S, now_ms, False
         if not self.members:
             self.state, self.protocol, self.leader = GroupState.EMPTY, None, None

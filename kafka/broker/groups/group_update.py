@@ -20,7 +20,7 @@ from offsetfs.kafka.broker.groups.consumer_group import (
     is_subset,
     target_value,
 )
-from offsetfs.kafka.broker.groups.group import GroupError
+from offsetfs.kafka.broker.groups.group import GroupError, next_epoch
 from offsetfs.kafka.broker.groups.group_conversion import classic_metadata
 from offsetfs.kafka.broker.groups.reconciliation import reconciled
 from offsetfs.kafka.broker.settings import ServerSettings
@@ -194,7 +194,7 @@ class GroupUpdate:
         group = self.group
         if is_bumped or group.listing is not self._listing:
             self._refresh(is_bumped=self._resolve() or is_bumped)
-        if group.epoch > group.assignment_epoch:
+        if group.epoch != group.assignment_epoch:
             self._assign()
 
     def _step(self, member_id: str, owned: Assignment | None) -> ConsumerMember:
@@ -284,7 +284,7 @@ class GroupUpdate:
         if is_bumped or found != self.group.metadata_hash:
             if self.group.has_partition_metadata:
                 self._add(ConsumerRecord.PARTITIONS, None, None)
-            self._add(ConsumerRecord.GROUP, None, ConsumerGroupMetadataValue(self.group.epoch + 1, found))
+            self._add(ConsumerRecord.GROUP, None, ConsumerGroupMetadataValue(next_epoch(self.group.epoch), found))
 
     def _metadata_hash(self) -> int:
         """Return a number that changes with the group's topics and their partitions; 0 without topics."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from offsetfs.kafka.broker.groups.assignors import NOTHING, Assignment
 from offsetfs.kafka.broker.groups.consumer_group import ConsumerMember, MemberState
-from offsetfs.kafka.broker.groups.group import GroupError
+from offsetfs.kafka.broker.groups.group import GroupError, next_epoch
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 
 IsFree = Callable[[bytes, int], bool]
@@ -39,7 +39,7 @@ def reconciled(
             if owned is None or _overlap(owned, member.revoked):
                 return member
             # One epoch further: it has done what the epoch before has asked for.
-            return _next(member, member.epoch + 1, epoch, target, owned, is_free)
+            return _next(member, next_epoch(member.epoch), epoch, target, owned, is_free)
         case MemberState.UNRELEASED:
             return _next(member, member.epoch, epoch, target, owned, is_free)
     if owned is None or owned:  # a state of a later version
