@@ -11,7 +11,6 @@ OAuthBearerUnsecuredJws.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -134,7 +133,7 @@ class TokenKeys:
                 leeway=rules.clock_skew_s,
                 options={"require": ["exp", "iat"], "verify_aud": bool(rules.audiences)},
             )
-        except (jwt.PyJWTError, ValueError, TypeError, LookupError) as error:
+        except (jwt.PyJWTError, ValueError, TypeError, LookupError, OverflowError) as error:
             raise LoginFailed(f"the token is not valid: {error}") from None
         return _token(claims, rules)
 
@@ -158,7 +157,7 @@ def unsecured_token(token: str, rules: TokenRules, now_s: float) -> Token:
     try:
         header, claims = (json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))) for part in parts[:2])
         algorithm, expires_s, issued_s = header["alg"], float(claims["exp"]), float(claims.get("iat", 0))
-    except (ValueError, LookupError, TypeError, AttributeError, binascii.Error, RecursionError):
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         raise LoginFailed("the token is no JWS with an expiry") from None
     if algorithm != "none":
         raise LoginFailed("the token has an algorithm, and no signature")
@@ -173,6 +172,6 @@ def _token(claims: Mapping[str, Any], rules: TokenRules) -> Token:
         raise LoginFailed(f"the token has no user (claim {rules.user_claim})")
     if not isinstance(scope, str) and not (isinstance(scope, list) and all(isinstance(each, str) for each in scope)):
         raise LoginFailed(f"the scope of the token is no text (claim {rules.scope_claim})")
-    if not 0 <= expires_s < 2**53:
+    if not isinstance(expires_s, int | float) or not 0 <= expires_s < 2**53:
         raise LoginFailed("the token has no possible expiry")
     return Token(user, int(expires_s * 1000))
