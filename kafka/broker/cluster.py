@@ -194,17 +194,15 @@ class Cluster:
         if cursor is not None and cursor.partition_index < 0:
             invalid = [_undescribed(ErrorCode.INVALID_REQUEST, each.name) for each in request.topics]
             return DescribeTopicPartitionsResponse(topics=invalid)
-        names = sorted({each.name for each in request.topics} or known)
-        first = 0
-        if cursor is not None:
-            names = [name for name in names if name >= cursor.topic_name]
-            first = cursor.partition_index if names[:1] == [cursor.topic_name] else 0
+        slices, begin = Slices(), "" if cursor is None else cursor.topic_name
+        names = await slices.sorted(list({each.name for each in request.topics} or known))
         described: list[DescribeTopicPartitionsResponseTopic] = []
         following: DescribeTopicPartitionsResponseCursor | None = None
         left = max(min(request.response_partition_limit, DESCRIBED_PARTITIONS_MAX), 1)
-        slices = Slices()
         for name in names:
             await slices.step()
+            if name < begin:
+                continue
             if left <= 0:
                 following = DescribeTopicPartitionsResponseCursor(name, 0)
                 break
@@ -212,8 +210,8 @@ class Cluster:
             if topic is None:
                 described.append(_undescribed(_missing_code(name), name, TOPIC_OPERATIONS))
                 continue
+            first = cursor.partition_index if cursor is not None and name == begin else 0
             numbers = [number for number in topic.partitions if number >= first]
-            first = 0
             described.append(self._described(topic, numbers[:left]))
             if len(numbers) > left:
                 following = DescribeTopicPartitionsResponseCursor(name, numbers[left])

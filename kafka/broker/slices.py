@@ -6,12 +6,18 @@ request waits for a slice, and not for a request with a hundred thousand element
 
 from __future__ import annotations
 
+import heapq
 import time
+from collections.abc import Iterable, Sequence
 
 import trio
 
 SLICE_S = 0.002
 """How long a request keeps the event loop: a checkpoint costs 0.02 ms, a hundredth of it."""
+
+
+_SORTED_AT_ONCE = 5000
+"""How many names are sorted without a pause: in less than `SLICE_S`."""
 
 
 class Slices:
@@ -27,3 +33,11 @@ class Slices:
         if time.perf_counter() - self._since_s >= SLICE_S:
             await trio.lowlevel.checkpoint()
             self._since_s = time.perf_counter()
+
+    async def sorted(self, names: Sequence[str]) -> Iterable[str]:
+        """Return names in their order."""
+        pieces = []
+        for begin in range(0, len(names), _SORTED_AT_ONCE):
+            await self.step()
+            pieces.append(sorted(names[begin : begin + _SORTED_AT_ONCE]))
+        return pieces[0] if len(pieces) == 1 else heapq.merge(*pieces)

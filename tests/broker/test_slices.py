@@ -21,7 +21,7 @@ from offsetfs.kafka.broker.connections.response_size import elements_of
 from offsetfs.kafka.broker.failure_responses import failure_response
 from offsetfs.kafka.broker.operations import Operation, Resource
 from offsetfs.kafka.broker.settings import ServerSettings
-from offsetfs.kafka.broker.topics.configs import SETTINGS_MAX, Configs
+from offsetfs.kafka.broker.topics.configs import SETTINGS_MAX, SETTINGS_OF_A_CHANGE_MAX, Configs
 from offsetfs.kafka.broker.topics.partitions import Topics
 from offsetfs.kafka.protocol import codec
 from offsetfs.kafka.protocol import messages as m
@@ -153,6 +153,27 @@ async def test_equal_settings_are_collected_once(directory: LogDirectory, monkey
     response = await configs.describe_configs(m.DescribeConfigsRequest(resources), 4)
     assert calls == 2
     assert [len(each.configs) > 1 for each in response.results] == [True, True, False, False]
+
+
+async def test_names_are_sorted_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+    names = [f"n{number * 7919 % 20_011}" for number in range(20_011)]
+    found = list[str]()
+
+    async def sort() -> None:
+        found.extend(await slices.Slices().sorted(names))
+
+    assert await passes_during(sort) >= 3
+    assert found == sorted(names)
+    assert list(await slices.Slices().sorted(["b", "a"])) == ["a", "b"]
+    assert list(await slices.Slices().sorted([])) == []
+
+
+async def test_a_request_changes_a_bounded_number_of_settings(unguarded: AuthorizedBroker) -> None:
+    large = LARGE_REQUESTS["IncrementalAlterConfigs, settings"]
+    for count, code in (SETTINGS_OF_A_CHANGE_MAX, ErrorCode.INVALID_CONFIG), (5000, ErrorCode.INVALID_REQUEST):
+        response = await unguarded.ask(large.api, large.version, large.make(count))
+        assert [each.error_code for each in response.responses] == [code]
 
 
 def test_a_request_has_a_hundred_thousand_elements_at_most() -> None:

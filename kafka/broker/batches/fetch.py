@@ -44,6 +44,7 @@ from offsetfs.storage.errors import OffsetOutOfRange, StorageError, UnknownParti
 _LEADER_VERSION = 16
 _NO_EPOCH_END, _NO_LEADER = FetchResponseEpochEndOffset(), FetchResponseLeaderIdAndEpoch()
 _NO_SNAPSHOT = FetchResponseSnapshotId()
+_NO_TRANSACTIONS: list[AbortedTransaction] = []
 """The parts of most responses, which nothing changes."""
 
 _UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -144,7 +145,8 @@ class Fetching:
             is_idle = watcher is not None and self._is_idle(context, watcher.take())
             due = [] if is_idle else await self._due(partitions.values())
             while True:
-                context.looked_at.update(dict.fromkeys(due))
+                for each in due:
+                    context.looked_at[each] = None
                 is_lost = await self._open(due, context)
                 size = await self._look(due, request)
                 has_news = size >= bytes_min or is_lost or _is_over(due) or context.is_superseded
@@ -376,7 +378,7 @@ def _failed(
         diverging_epoch=_NO_EPOCH_END,
         current_leader=leader or _NO_LEADER,
         snapshot_id=_NO_SNAPSHOT,
-        aborted_transactions=[] if code in _UNKNOWN_TOPIC else None,  # as Kafka
+        aborted_transactions=_NO_TRANSACTIONS if code in _UNKNOWN_TOPIC else None,  # as Kafka
         records=b"",
     )
 

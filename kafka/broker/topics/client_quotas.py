@@ -10,6 +10,7 @@ from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 
 _USER, _CLIENT, _IP = "user", "client-id", "ip"
+_COMPONENTS_MAX = 4
 _EXACT, _DEFAULT, _ANY = range(3)
 """How a component of a filter matches. Kafka: `DescribeClientQuotasRequest`."""
 
@@ -27,9 +28,10 @@ async def describe_client_quotas(
 
 def _check(components: list[m.ComponentData]) -> None:
     """Check the filter of a request; Rejected."""
-    types = [each.entity_type for each in components]
+    first = components[:_COMPONENTS_MAX]  # of more than there are types, one occurs twice or is not known
+    types = [each.entity_type for each in first]
     twice = repeated(types)
-    for each in components:
+    for each in first:
         if not each.entity_type:
             raise Rejected(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
         if each.entity_type in twice:

@@ -68,6 +68,9 @@ _REMOVED = frozenset({"message.format.version", "message.timestamp.difference.ma
 SETTINGS_MAX = 100_000
 """How many settings a response may have: 2,500 topics with all of theirs, in 20 MB. Kafka has no limit."""
 
+SETTINGS_OF_A_CHANGE_MAX = 1000
+"""How many settings a request may change of one resource: a topic has 40. Each is checked together with all others."""
+
 _SETTINGS_OF_A_TOPIC, _SETTINGS_OF_THE_BROKER = 40, 200
 """How many settings a resource without keys counts for: about as many as it has."""
 
@@ -294,11 +297,18 @@ def _check_change(kind: int, name: str, twice: set[tuple[int, str]], settings: S
     """Check a change of the settings of a resource; Rejected."""
     if (kind, name) in twice:
         raise Rejected(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    check_count(len(settings))
     if kind == TOPIC and not name:
         raise Rejected(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     _check_name(kind, name)
     if repeated(settings):
         raise Rejected(ErrorCode.INVALID_REQUEST, "a setting occurs more than once")
+
+
+def check_count(settings: int) -> None:
+    """Refuse a change of too many settings; Rejected."""
+    if settings > SETTINGS_OF_A_CHANGE_MAX:
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"more than {SETTINGS_OF_A_CHANGE_MAX} settings of one resource")
 
 
 def _check_name(kind: int, name: str) -> None:

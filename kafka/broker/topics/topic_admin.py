@@ -14,7 +14,7 @@ from functools import partial
 from offsetfs.kafka.broker.settings import ServerSettings
 from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.broker.topics.admin_results import UNKNOWN_TOPIC, Rejected, answer, completed, repeated
-from offsetfs.kafka.broker.topics.configs import Configs
+from offsetfs.kafka.broker.topics.configs import Configs, check_count
 from offsetfs.kafka.broker.topics.partitions import ServedTopic, Topics
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
@@ -270,6 +270,7 @@ def _partition_count(topic: ServedTopic | None) -> int:
 
 
 def _settings_of(topic: m.CreatableTopic) -> dict[str, str]:
+    check_count(len(topic.configs))
     settings: dict[str, str] = {}
     for each in topic.configs:
         if each.value is None:

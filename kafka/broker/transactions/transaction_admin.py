@@ -83,11 +83,12 @@ class TransactionAdmin:
                 found = [each for each in found if each[0] in names]
         except (TransactionError, GroupError) as error:
             return m.ListTransactionsResponse(error_code=error.code)
+        unknown = [each for each in dict.fromkeys(request.state_filters) if each not in _STATES]
         listed = [
             m.ListTransactionsResponseTransactionState(transactional_id, each.producer_id, each.state.shown)
             for transactional_id, each in found
         ]
-        return m.ListTransactionsResponse(unknown_state_filters=sorted(states - _STATES), transaction_states=listed)
+        return m.ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
 
     async def write_markers(self, request: m.WriteTxnMarkersRequest, version: int) -> m.WriteTxnMarkersResponse:
         """End transactions in the partitions that are named, on behalf of an administrator or another coordinator."""
