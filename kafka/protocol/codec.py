@@ -53,6 +53,10 @@ class InvalidMessage(ValueError):
     """Bytes that are not the message: too short, a length or count beyond the bytes that remain, text not in UTF-8."""
 
 
+class TooManyElements(InvalidMessage):
+    """A message has more elements in its arrays than it may have."""
+
+
 class UnsupportedVersion(ValueError):
     """A message has a value that the version cannot carry. Raised by writers. Kafka: UnsupportedVersionException."""
 
@@ -62,10 +66,14 @@ Write = Callable[[Any], list[Any]]
 
 
 @functools.cache
-def reader(name: str, version: int) -> Read:
-    """Return the function that reads a version of the message `name`; KeyError for a version that there is not."""
+def reader(name: str, version: int, elements_max: int | None = None) -> Read:
+    """Return the function that reads a version of the message `name`; KeyError for a version that there is not.
+
+    The function raises `TooManyElements` for a message with more than `elements_max`.
+    """
     found = schema(name)
     generated = ReaderSource(found, found.layout(version), version)
+    generated.elements_max = elements_max or generated.elements_max
     read: Read = compiled(f"read_{name}_v{version}", generated.source(), generated.names)
     return read
 
@@ -148,8 +156,8 @@ def _string_too_long(name: str, size: int) -> InvalidMessage:
     return InvalidMessage(f"{name}: a string of {size} bytes; {STRING_BYTES_MAX} are allowed")
 
 
-def _too_many(name: str, elements_max: int) -> InvalidMessage:
-    return InvalidMessage(f"{name}: the message has more than {elements_max} elements in arrays")
+def _too_many(name: str, elements_max: int) -> TooManyElements:
+    return TooManyElements(f"{name}: the message has more than {elements_max} elements in arrays")
 
 
 def _null(name: str) -> InvalidMessage:
@@ -253,6 +261,10 @@ class ReaderSource(FunctionSource):
     decoding = "str({}, 'utf-8')"
     """The text of a piece of the message."""
 
+    def __init__(self, message: Schema, layout: Layout, version: int) -> None:
+        super().__init__(message, layout, version)
+        self.elements_max = REQUEST_ELEMENTS_MAX if message.name.endswith("Request") else ELEMENTS_MAX
+
     def source(self) -> str:
         self.line("n = len(d); c = 0")
         with self.block("try:"):
@@ -319,9 +331,8 @@ class ReaderSource(FunctionSource):
             size_min = self._size_min(field)
             self.check_count(field, count, size_min)
             self.line(f"c += {count}")
-            elements_max = REQUEST_ELEMENTS_MAX if self.message.name.endswith("Request") else ELEMENTS_MAX
-            with self.block(f"if c > {elements_max}:"):
-                self.line(f"raise too_many('{field.name}', {elements_max})")
+            with self.block(f"if c > {self.elements_max}:"):
+                self.line(f"raise too_many('{field.name}', {self.elements_max})")
             code = _code(field)
             if code == "?" or (code and code != _UUID):
                 self.line(f"{result} = list(unpack(f'>{{{count}}}{code}', d[p : p + {count} * {size_min}]))")

@@ -14,9 +14,14 @@ import trio
 from authorized_broker import AuthorizedBroker, acl
 from group_requests import FEW_PARTITIONS
 from large_requests import LARGE_REQUESTS, WITHOUT_ARRAYS
-from running_broker import Running
+from running_broker import Running, framed
 
 from offsetfs.kafka.broker import slices
+from offsetfs.kafka.broker.connections.connection import (
+    INLINE_DECODE_BYTES_MAX,
+    INLINE_DECODE_ELEMENTS_MAX,
+    codecs_of,
+)
 from offsetfs.kafka.broker.connections.response_size import elements_of
 from offsetfs.kafka.broker.failure_responses import failure_response
 from offsetfs.kafka.broker.operations import Operation, Resource
@@ -198,3 +203,21 @@ async def test_a_large_response_is_encoded_in_a_thread(running: Running, monkeyp
     monkeypatch.setattr("offsetfs.kafka.broker.connections.connection.INLINE_ENCODE_ELEMENTS_MAX", 10)
     response = await running.send(15, "DescribeGroups", 6, m.DescribeGroupsRequest(NAMES))
     assert [each.group_id for each in response.groups] == NAMES
+
+
+async def test_a_produce_request_for_many_partitions_is_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = list[int]()
+
+    async def noted(work: Any) -> Any:
+        threads.append(1)
+        return work()
+
+    monkeypatch.setattr("offsetfs.kafka.broker.connections.connection.in_thread", noted)
+    for partitions, size in (INLINE_DECODE_ELEMENTS_MAX - 1, 100), (INLINE_DECODE_ELEMENTS_MAX, 100):
+        data = [m.PartitionProduceData(number, bytes(size)) for number in range(partitions)]
+        request = m.ProduceRequest(None, 1, 1000, [m.TopicProduceData("t", partition_data=data)])
+        sent = memoryview(framed(0, "Produce", 9, request))[4:]
+        assert len(sent) > INLINE_DECODE_BYTES_MAX
+        _, found = await codecs_of("Produce", 9).decoded(sent)
+        assert found == request
+    assert threads == [1]

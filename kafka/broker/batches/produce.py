@@ -45,6 +45,7 @@ from offsetfs.kafka.protocol.messages import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    ProduceResponseLeaderIdAndEpoch,
     TopicProduceResponse,
 )
 from offsetfs.storage import INTERNAL_TOPICS, LOG_APPEND_TIME, Batch, Log, TopicPartition
@@ -81,6 +82,7 @@ _TRY_AGAIN = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
+_NO_LEADER = ProduceResponseLeaderIdAndEpoch()
 _ACKS_ALL = -1
 _ACKS = (_ACKS_ALL, 0, 1)
 
@@ -94,7 +96,7 @@ class _Append:
         self.topic = topic
         self.data = data
         self.transactional_id = transactional_id
-        self.result = PartitionProduceResponse(data.index, base_offset=-1)
+        self.result = PartitionProduceResponse(data.index, base_offset=-1, current_leader=_NO_LEADER)
         self.log: Log | None = None
         self.last_offset = -1
         self.count = 0
@@ -252,6 +254,8 @@ class Producing:
         try:
             log = self._topics.ready(append.topic, append.data.index)
             records = append.data.records
+            if log is None and append.topic is not None and append.topic not in INTERNAL_TOPICS:
+                self._topics.name(append.topic, append.data.index)  # UnknownPartition, before a task is made for it
             if log is None or records is None or append.topic in INTERNAL_TOPICS:
                 return False
             batch = one_batch(memoryview(records), version, log.path)

@@ -19,7 +19,7 @@ import math
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -95,6 +95,9 @@ _HEAD_BYTES = 12
 INLINE_DECODE_BYTES_MAX = 128 << 10
 """Larger requests are decoded in a thread: some ten milliseconds for many small elements."""
 
+INLINE_DECODE_ELEMENTS_MAX = 2000
+"""Produce requests with no more partitions are decoded on the event loop, because their records are not decoded."""
+
 INLINE_ENCODE_ELEMENTS_MAX = 2000
 """Larger responses are encoded in a thread: an element takes about a microsecond."""
 
@@ -140,18 +143,20 @@ class Codecs:
     write: codec.Write
     has_tags: bool
     """Whether the header of the response has tagged fields."""
-    is_inline: bool
-    """Whether requests of any size are decoded on the event loop."""
+    read_few: codec.Read | None
+    """Reads a request with few elements, of any size, on the event loop; `codec.TooManyElements` for others."""
     has_ranges: bool
     """Whether the response may have ranges of files."""
 
     async def decoded(self, data: memoryview) -> tuple[RequestHeader, Any]:
         header, position = self.read_header(data, 0)
         # Bytes after the request are ignored, as Kafka does: librdkafka 2.16 adds three to Metadata v13 of all topics.
-        if len(data) <= INLINE_DECODE_BYTES_MAX or self.is_inline:
-            request, _ = self.read(data, position)
-        else:
-            request, _ = await in_thread(functools.partial(self.read, data, position))
+        if len(data) <= INLINE_DECODE_BYTES_MAX:
+            return header, self.read(data, position)[0]
+        if self.read_few is not None:
+            with suppress(codec.TooManyElements):
+                return header, self.read_few(data, position)[0]
+        request, _ = await in_thread(functools.partial(self.read, data, position))
         return header, request
 
     def framed(self, header: RequestHeader, response: Any) -> list[Any]:
@@ -167,7 +172,7 @@ def codecs_of(api: str, version: int) -> Codecs:
         codec.reader(f"{api}Request", version),
         codec.writer(f"{api}Response", version),
         has_tags=is_flexible and api != "ApiVersions",  # KIP-511: clients read it before they know what we support
-        is_inline=api == "Produce",
+        read_few=codec.reader("ProduceRequest", version, INLINE_DECODE_ELEMENTS_MAX) if api == "Produce" else None,
         has_ranges=api == _FETCH,
     )
 
