@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from offsetfs.storage import files
 from offsetfs.storage.errors import CorruptIndex, OffsetBeyondSegment, StorageError
 from offsetfs.storage.files import File
-from offsetfs.storage.names import segment_name
+from offsetfs.storage.names import segment_name, segment_offset_max
 from offsetfs.storage.partition import swap
 from offsetfs.storage.partition.log_end import end_of_chain
 from offsetfs.storage.records.columns import row_walk
@@ -121,7 +121,7 @@ def _parts(segment: Segment) -> list[_Part]:
 
 def _fill(log: File, part: _Part, size: int) -> int | None:
     """Assign the batches that fit to `part`; return the base offset of the first batch that does not fit, or None."""
-    offset_max = part.base_offset + RELATIVE_OFFSET_MAX
+    offset_max = segment_offset_max(part.base_offset)
     try:
         for rows in row_walk.sound_rows(log, part.start, size, offset_min=part.base_offset, offset_max=offset_max):
             numbers = rows.numbers[:]

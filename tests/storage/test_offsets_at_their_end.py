@@ -81,3 +81,13 @@ def test_a_set_whose_offsets_are_too_far_apart_for_v2_is_an_error_with_its_offse
         with pytest.raises(MalformedBatch, match="from offset 0 to 2147483648"):
             convert_log(directory.log(PARTITION))
         assert len(times_of(directory)) == 2
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_segment_with_batches_near_the_largest_offset_is_split(tmp_path: Path, is_clean: bool) -> None:
+    offsets = [0, *range(OFFSET_MAX - 5, OFFSET_MAX - 1)]
+    plant(tmp_path, {0: [keyed(each, Keyed(0, b"k", b"v")) for each in offsets]}, is_clean=is_clean, recovery_point=0)
+    with closing(LogDirectory.open(str(tmp_path))) as directory:
+        log = directory.log(PARTITION)
+        assert [each.base_offset for each in log.snapshot()] == [0, OFFSET_MAX - 5]
+        assert log.next_offset == OFFSET_MAX - 1
