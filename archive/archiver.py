@@ -9,7 +9,7 @@
 Nothing that readers see changes before the last step, and no object is replaced or deleted. An archiver that is killed
 leaves objects that no manifest names; the next one finds them by their keys and does not upload them again.
 
-A partition is archived by one log directory; what another one archives is left out (`ownership`).
+A partition is archived by one log directory; partitions of other directories are left out (`ownership`).
 
 The directory is only read, beside whatever writes to it. A segment counts as unchanged while its log file has the
 inode, size and times of the last run. Of the segment that grows, the bytes after the last run are uploaded; its last
@@ -89,7 +89,7 @@ class Archiver:
         on_progress: OnProgress = lambda done, total: None,
     ) -> None:
         """`takes` says which topics are archived. With `checks_all` unchanged segments are read and compared too.
-        With `takes_over` this directory archives also what another one has archived, from then on.
+        With `takes_over` this directory takes over the partitions that other directories have archived.
 
         `on_progress` is called in any thread with the bytes of log files that are done in a run, and those of all.
         """

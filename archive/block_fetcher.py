@@ -2,9 +2,8 @@
 
     memory (a few blocks, verified)  →  BlockCache (a directory)  →  object storage (ranged reads)
 
-A block of the cache is verified when this process reads it first, and again if its file is another one then, or was
-changed: in place, by threads ahead of a sequential reader. After that readers take the bytes that they need from its
-file.
+A block of the cache is verified when this process reads it first, and again if its file was replaced or changed: in
+place, by threads ahead of a sequential reader. After that readers take the bytes that they need from its file.
 
 A block that two readers need at once is fetched once. Blocks ahead of a reader are fetched by a few threads, several
 blocks with one request; a block that a reader waits for is fetched in its own thread.

@@ -76,7 +76,7 @@ class GoogleObjects(GCSFileSystem):
         except FileNotFoundError as error:
             raise MissingBucket(path) from error
         if base64.b64decode(stored.get("crc32c", "")) != crc32c.crc32c(data).to_bytes(4, "big"):
-            raise OSError("the upload was damaged on its way: the checksum of the object is another one; run again")
+            raise OSError("the upload was damaged in transit: the checksum of the object is wrong; run again")
 
     async def _info(self, path: str, generation: str | None = None, **named: Any) -> dict[str, Any]:
         bucket, key, _ = self.split_path(path)

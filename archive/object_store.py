@@ -37,9 +37,9 @@ class StoreSettings:
     endpoint: str | None = None
     """The URL of the service, where it is not that of the provider; for S3 the environment's AWS_ENDPOINT_URL else."""
     storage_class: str | None = None
-    """For new objects of S3, such as STANDARD_IA."""
+    """The storage class of new objects in S3, such as STANDARD_IA."""
     encryption: str | None = None
-    """For new objects of S3: AES256 or aws:kms."""
+    """The encryption of new objects in S3: AES256 or aws:kms."""
     kms_key: str | None = None
     """The key for aws:kms; None for the default key of the account."""
 
@@ -59,7 +59,7 @@ class ObjectStore:
     def __init__(self, url: str, settings: StoreSettings | None = None) -> None:
         """Load the library of the scheme and find credentials; makes no request to the store.
 
-        OSError EINVAL for a URL without bucket, or a name that is none; ENOPKG, EACCES; ENOTSUP for settings that the
+        OSError EINVAL for a URL without bucket or with an invalid name; ENOPKG, EACCES; ENOTSUP for settings that the
         store does not have, and for an hdfs:// URL whose HTTP address is not known.
         """
         self.url = urls.normalized(url)

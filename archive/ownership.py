@@ -4,11 +4,11 @@ Several log directories may have one archive, such as those of the brokers of a 
 partitions. The segments of replicas begin at different offsets, so two directories that archived a partition in turn
 would upload all of it each time, and lose the segments that only the archive has.
 
-    the newest state                       a log directory that archives
-    there is none, or it names this one    goes on, also after truncation, or with another topic id
-    it names none: an early one            goes on; refused if the topic id is another one
-    another one, same topic id             leaves the partition out: it has a replica
-    another one, other or unknown id       refuses it: topics are not mixed
+    the newest state names                    a run for a log directory
+    this directory, or there is no state      goes on, also after truncation, or with another topic id
+    no directory: an early state              goes on; refuses another topic id
+    another directory, same topic id          leaves the partition out: it has a replica
+    another directory, other or unknown id    refuses the partition: topics are not mixed
 
 Another directory takes a partition over only when it is asked to, and of the same topic only if its log continues what
 is archived. An archived segment inside of which that log begins is cut there.
@@ -32,9 +32,9 @@ class Replica:
     """A partition of a log directory, compared with what the archive has of this name."""
 
     url: str
-    """Of the partition in the archive."""
+    """The URL of the partition in the archive."""
     topic_id: str
-    """As Kafka prints it; empty if it has none."""
+    """The topic id as Kafka prints it; empty if the partition has none."""
     log: Log
 
     def is_owner_of(self, previous: PartitionManifest) -> bool:

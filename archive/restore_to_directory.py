@@ -412,7 +412,7 @@ def _whole(value: object) -> int:
 
 
 def _check_ids(directory: LogDirectory, manifests: Sequence[PartitionManifest]) -> None:
-    """Raise OSError EEXIST if the directory has partitions of a topic that is another one than that of the archive."""
+    """Raise OSError EEXIST if a topic of the directory has another id in the archive."""
     wanted = {each.partition.topic: each.topic_id for each in manifests if each.topic_id}
     for partition in directory.partitions():
         found = directory.topic_id(partition)

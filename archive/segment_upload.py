@@ -120,7 +120,7 @@ class SegmentUpload:
     # --- the log -----------------------------------------------------------------------------------------------------
 
     def _kept(self, known: ArchivedSegment) -> tuple[ArchivedObject, ...]:
-        """Return the archived parts that are the beginning of this segment; none if they are of another one."""
+        """Return the archived parts that are the beginning of this segment; none if they belong to another segment."""
         if not known.parts or known.size > self._size:
             return ()
         last = known.parts[-1]

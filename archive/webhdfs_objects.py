@@ -258,7 +258,7 @@ class WebHdfsObjects:
 
     @property
     def _silence_s(self) -> float:
-        """How long a server may say nothing before another one is asked."""
+        """The seconds without an answer after which another server is asked."""
         return self._timeout_s / 3
 
     async def _ask(self, method: str, operation: str, path: str, tries: _Tries, **asked: str) -> _Answer:

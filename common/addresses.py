@@ -12,7 +12,7 @@ PORT = 9092
 LOOPBACK = "127.0.0.1"
 LOOPBACK_6 = "::1"
 PLAINTEXT = "PLAINTEXT"
-"""The name, and the security protocol, of a listener without another one."""
+"""The default name and security protocol of a listener."""
 
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^:\[\]]*))(?::(?P<port>[0-9]{1,5}))?\Z")
 
@@ -30,7 +30,7 @@ class Endpoint(NamedTuple):
 
 
 class AddressError(ValueError):
-    """An address that is none, or that may not be used; the message says why, and what to write instead."""
+    """A text that is not an address, or an address that may not be used; the message has reason and remedy."""
 
 
 def parse_address(text: str, default_port: int = PORT) -> Address:

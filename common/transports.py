@@ -18,7 +18,7 @@ from offsetfs.common.threads import in_thread
 from offsetfs.storage.files import File
 
 _LARGE_RECORD_BYTES = 1 << 12
-"""After a record of this size, another one has probably arrived. TLS encrypts at most 16 KiB at once."""
+"""After a TLS record of this size, the next record has probably arrived. TLS encrypts at most 16 KiB at once."""
 
 _READ_BYTES, _SENT_BYTES = 1 << 20, 1 << 18
 """The most bytes of one call: encryption takes some 0.1 ms for them, and other clients wait."""

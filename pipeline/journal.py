@@ -32,7 +32,7 @@ class Job:
     """The identity of a publication. The same application with the same or a lower version was published before."""
 
     id: str
-    """Part of the names of staged files; another one at each attempt."""
+    """Part of the names of staged files; differs at each attempt."""
     application: str
     version: int
 

@@ -44,7 +44,7 @@ from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 SWEEP_SECONDS = 7 * 24 * 3600
 """The age at which no job refers to a staged file any more."""
 WAIT_SECONDS = 120.0
-"""How long a publication waits for another one."""
+"""How long a publication waits for another publication to end."""
 GRACE_SECONDS = 2.0
 """How long a publication may hold the directory before its intent exists, and after its removal."""
 THREADS_MAX = 4

@@ -19,10 +19,10 @@ from offsetfs.common.name_patterns import NamePattern, PatternError
 from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED
 
 EARLIEST, LATEST = -2, -1
-"""What stands for the two ends of a partition among offsets, in JSON as in here."""
+"""The offsets that stand for the two ends of a partition, in JSON and in this module."""
 
 TOPIC_IDS = "~topicIds"
-"""What stands for a topic in the offsets of a checkpoint, and has the ids of the topics. No topic has such a name."""
+"""The name in the offsets of a checkpoint that has the ids of the topics. No topic has such a name."""
 
 FAILFAST, PERMISSIVE, DROPMALFORMED = "FAILFAST", "PERMISSIVE", "DROPMALFORMED"
 
@@ -78,7 +78,7 @@ _ONLY = {False: _BATCH_ONLY, True: _STREAM_ONLY, None: (*_BATCH_ONLY, *_STREAM_O
 
 
 class OptionError(ValueError):
-    """An option is unknown, wrong, or contradicts another one; the message is one sentence that names it."""
+    """An option is unknown, wrong, or contradicts another option; the message is one sentence that names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where reading begins or ends. What is more particular is weaker: global time, times, offsets, as in Kafka's."""
+    """Where reading begins or ends. Precedence as in Spark's Kafka source: global time, times, offsets."""
 
     default: int
     """`EARLIEST` or `LATEST`."""
@@ -126,7 +126,7 @@ class ReadOptions:
     start: Bound
     end: Bound
     without_time: Literal["error", "latest"]
-    """What a starting time means that no record has reached."""
+    """The meaning of a starting time that no record has reached."""
     splits_min: int
     records_per_split_max: int | None
     bytes_per_split: int

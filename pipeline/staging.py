@@ -17,7 +17,7 @@ from offsetfs.storage import BatchBuilder, BatchLimit, BatchWriter, SealedBatch,
 
 PREFIX = ".offsetfs-staged-"
 NONCE_PREFIX = ".offsetfs-nonce-"
-"""Of the file that a job creates to check that its executors see the directory."""
+"""The prefix of the file that a job creates to check that its executors see the directory."""
 BATCH_BYTES = 1 << 20
 BUILDERS_BYTES = 256 << 20
 """What the open batches of a task may take together: with very many partitions each gets a smaller one."""

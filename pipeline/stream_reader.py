@@ -4,7 +4,7 @@ An offset of the stream is a JSON object, `{"orders": {"0": 42}}`, as in Spark's
 partitions under a name that no topic has, `"~topicIds": {"orders": {"0": "…"}}`. Spark stores it in the checkpoint; the
 only state here is the end at which `availableNow` was requested. A partition that is created later is read from its
 beginning. Without a starting offset a stream begins at the earliest record, because Spark asks again for the start if
-the first batch did not complete, and the latest offset would be another one by then.
+the first batch did not complete, and the latest offset would have changed by then.
 
 A topic with another id than in the checkpoint was deleted and created again. Its offsets are those of other records:
 the stream ends (`DataLoss`), or with `failOnDataLoss=false` reads the new topic from its beginning. So it does where

@@ -42,7 +42,7 @@ class WriteOptions:
     path: str
     topic: str | None
     partitions: int | None
-    """How many partitions a topic gets that is not there; None: it has to be there."""
+    """The number of partitions of a new topic; None: the topic must exist."""
     application: str | None
     version: int | None
 

@@ -21,7 +21,7 @@ HOLD_S = 60 * 60.0
 
 
 class CautiousClock:
-    """A `Clock` that follows another one. Retention and compaction of a directory share one for its lifetime."""
+    """A `Clock` that follows another clock. Retention and compaction of a directory share one for its lifetime."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -58,7 +58,7 @@ Entry = TypeVar("Entry")
 
 @dataclass(frozen=True, slots=True)
 class OffsetEntries:
-    """The content of an offset checkpoint: the offsets, and the lines that are none here, to be written as they are."""
+    """The content of an offset checkpoint: the offsets, and lines without an offset, to be written unchanged."""
 
     offsets: dict[TopicPartition, int]
     foreign: tuple[str, ...] = ()

@@ -60,7 +60,7 @@ class _Wanted:
     pattern: Pattern | None
     operations: tuple[Operation, ...]
     principals: tuple[str, ...]
-    """For list and remove, whatever the permission."""
+    """The principals of list and remove, whatever the permission."""
     allowed: tuple[str, ...]
     allowed_hosts: tuple[str, ...]
     denied: tuple[str, ...]

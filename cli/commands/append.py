@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 STREAMS = ("append", "append.ndjson", "append.raw")
 """The files that take records. Others take a line with each write(2): `start` and the commits of groups."""
 LINE_BYTES_MAX = 4096
-"""Of a file that takes an offset. Protects the memory from input without newlines."""
+"""The longest input of a file that takes an offset. Protects the memory from input without newlines."""
 
 Read = Callable[[], Awaitable[bytes]]
 

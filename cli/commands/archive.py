@@ -235,7 +235,7 @@ class _Runs:
         return not failed
 
     def again(self, is_ending: threading.Event) -> bool:
-        """As `once`; an error of the store is printed, and the next run tries again."""
+        """Do what `once` does; an error of the store is printed, and the next run tries again."""
         try:
             return self.once(is_ending)
         except OSError as error:

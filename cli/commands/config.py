@@ -37,7 +37,7 @@ from offsetfs.storage.settings import (
 OF_TOPIC, OF_CLUSTER, OF_MOUNT, OF_BROKER, OF_KAFKA = "topic", "cluster", "mount", "broker", "default"
 
 EMPTY_LIST = "[]"
-"""As kafka-configs.sh writes a list without entries: NAME= removes the setting."""
+"""A list without entries, as kafka-configs.sh writes it: NAME= removes the setting."""
 
 
 @click.command("config", short_help="Show and change the settings of topics.")

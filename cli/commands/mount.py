@@ -115,8 +115,8 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
                     serve does; may be repeated. Only for one LOGDIR. Settings
                     such as num.partitions apply to it
     advertise=HOST:PORT
-                    the address that Kafka clients are given, if another one;
-                    for several listeners one for each, or one for all
+                    the address that Kafka clients get, if it differs; one
+                    for each listener, or one for all
     allow-anonymous
                     listen on addresses that other machines reach, too
     uid=N gid=N umask=OCT

@@ -63,7 +63,7 @@ _log = logging.getLogger(__name__)
     "advertised",
     metavar="HOST:PORT",
     multiple=True,
-    help="The address that clients are given, if it is another one; one for each --listen, or one for all.",
+    help="The address that clients get, if it differs; one for each --listen, or one for all.",
 )
 @click.option(
     "--partitions",

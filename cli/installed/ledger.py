@@ -23,7 +23,7 @@ class Ledger:
 
     @classmethod
     def parse(cls, text: str) -> Ledger:
-        """Read what `text` wrote; lines that are none of it are passed over."""
+        """Read what `text` wrote; other lines are ignored."""
         ledger = cls()
         for line in text.splitlines():
             digest, gap, path = line.partition("  ")

@@ -98,7 +98,7 @@ def _remove_dead(registry: str) -> None:
         if named is None:
             continue
         started, record = daemon_registry.started(int(named[1])), _read(int(named[1]), registry, os.geteuid())
-        # The number of a killed process may be that of another one now, which has bound its own socket.
+        # Another process may have the number of a killed process by now, and its own socket.
         is_of_another = named[2] == "json" and record is not None and record.started != started
         if started is None or is_of_another:
             with contextlib.suppress(OSError):

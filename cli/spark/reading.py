@@ -107,7 +107,7 @@ def _print_stats(rows: list[dict[str, Any]]) -> None:
         *(["unreadable"] if unreadable else []),
     ):
         is_number = name in ("records", "bytes", "keys", "hottest", "unreadable")
-        may_wrap = name in ("from", "to", "codecs")  # a number that is cut short is another one
+        may_wrap = name in ("from", "to", "codecs")  # a truncated number would be a wrong number
         table.add_column(name, justify="right" if is_number else "left", no_wrap=not may_wrap, overflow="fold")
     most = max((row["records"] for row in rows), default=0)
     for row in rows:

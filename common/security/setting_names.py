@@ -9,4 +9,4 @@ PROTOCOLS, SUITES = "ssl.enabled.protocols", "ssl.cipher.suites"
 JAAS_CONFIG = "sasl.jaas.config"
 
 TLS_SECRETS = frozenset((CHAIN, KEY, KEY_PASSWORD, TRUSTED))
-"""As in Kafka, which takes certificates in settings for secrets, too."""
+"""The secret settings. As in Kafka, certificates that are given in settings are among them."""

@@ -35,7 +35,7 @@ class Certificate:
     """The parts of a certificate that are used here."""
 
     subject: str
-    """In the form of RFC 2253, as Java's `X500Principal.getName()`: CN=alice,OU=billing."""
+    """The subject in the form of RFC 2253, as Java's `X500Principal.getName()`: CN=alice,OU=billing."""
     not_before: datetime.datetime
     not_after: datetime.datetime
 

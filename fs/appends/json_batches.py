@@ -1,9 +1,9 @@
 """Encodes JSON lines into the open batches of one partition, or of all partitions of a topic at once.
 
 One call of compiled code encodes lines in order, each into the batch of its key's partition. It requests the batch of a
-partition at the first record for it, and another one when that is full. So the cost of a call depends on its lines, not
-on the number of partitions. A call stops at a wrong line, or if a new batch needs memory or a place in a queue that is
-not free. The accepted lines are always a prefix of the data.
+partition at the first record for it, and the next batch when that is full. So the cost of a call depends on its lines,
+not on the number of partitions. A call stops at a wrong line, or if a new batch needs memory or a place in a queue that
+is not free. The accepted lines are always a prefix of the data.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ remains, stat(2) of the name shows the inode number of the old generation: `tail
 and would begin again (decision 0019).
 
 The number that stat(2) shows is made of the topic id, the first offset, and how far the log was compacted. So it is the
-same after the next mount if the file still begins with the same bytes, and another one if its beginning was removed
+same after the next mount if the file still begins with the same bytes, and differs if its beginning was removed
 while nothing was mounted: programs that remember a file by its inode would continue at a byte of other records.
 
 Growing files bypass the page cache, which would show zeros in place of new records (decision 0023).

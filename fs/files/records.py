@@ -25,7 +25,7 @@ XATTR_PREFIX = b"user.kafka."
 XATTR_BYTES_MAX = 65536  # the kernel's limit
 
 LISTED_XATTR_BYTES_MAX = 3 << 10
-"""Of the names and values that are listed. Copies take over what is listed, and ext4 stores about 4,000 bytes of
+"""The bound of the listed names and values. Copies take over what is listed, and ext4 stores about 4,000 bytes of
 attributes for a file, of which entries and padding take up to 500."""
 
 HANDED_OVER_BYTES_MAX = 64 << 10

@@ -57,7 +57,7 @@ A Kafka log directory, mounted by offsetfs. Each directory is a partition.
     rmdir payments-0                      removes it with all in it (mount option delete)
     echo 1234 > orders-0/start            deletes the records below 1234 (mount option delete-records)
     cat groups/billing/orders-0           the offset that a consumer group has committed
-    echo 42 > groups/billing/orders-0     commits another one; rm deletes it
+    echo 42 > groups/billing/orders-0     commits offset 42; rm deletes the commit
     mkdir groups/new                      a group that has no commits yet (groups: mount option create)
     cat groups/billing/state              its members, or how far a share group is, as JSON
     cat groups/billing/lag                and how far it is behind, partition by partition

@@ -67,7 +67,7 @@ _WRITABLE = frozenset(kind for kind in Kind if kind.spec.is_writable)
 _APPENDS = frozenset({*APPEND_FILES, Kind.TOPIC_APPEND})
 
 NAME_BYTES_MAX = 255
-"""Of one name, as in other file systems. The kernel would hand on four times as much."""
+"""The longest name, as in other file systems. The kernel would pass on four times as much."""
 
 _GROUPS_INODE = pack(Kind.GROUPS)
 

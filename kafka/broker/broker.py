@@ -154,7 +154,7 @@ class Broker:
                     break
 
     async def _accept_one(self, accepting: socket.socket, listener: Listener, connections: trio.Nursery) -> bool:
-        """Accept the next client; return whether another one may wait."""
+        """Accept the next client; return whether further clients may wait."""
         try:
             peer, address = accepting.accept()
         except BlockingIOError:

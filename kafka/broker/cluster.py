@@ -91,7 +91,7 @@ class Cluster:
     async def api_versions(self, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
         """Return the APIs and their versions, and the features (version 3 and later).
 
-        A client that takes this broker for another one gets REBOOTSTRAP_REQUIRED (KIP-1242).
+        A client that expects another cluster or node gets REBOOTSTRAP_REQUIRED (KIP-1242).
         """
         software = request.client_software_name, request.client_software_version
         if version >= 3 and not all(_SOFTWARE.fullmatch(each) for each in software):

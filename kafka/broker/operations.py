@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Any
 
 WILDCARD = "*"
-"""As the name of a resource all of its type, as a host all hosts."""
+"""The name of all resources of a type, and the host of all hosts."""
 
 CLUSTER_NAME = "kafka-cluster"
 """The only resource of the type CLUSTER."""

@@ -37,7 +37,7 @@ class PrincipalRules:
 
     @classmethod
     def parse(cls, text: str) -> PrincipalRules:
-        """Read the value of `ssl.principal.mapping.rules`; ValueError with the rule that is none."""
+        """Read the value of `ssl.principal.mapping.rules`; ValueError with the invalid rule."""
         found: list[_Rule | None] = []
         position = 0
         text = text.strip()

@@ -37,7 +37,7 @@ async def refuse_handshake(request: m.SaslHandshakeRequest, version: int) -> m.S
 
 
 async def refuse_authentication(request: m.SaslAuthenticateRequest, version: int) -> m.SaslAuthenticateResponse:
-    """As `refuse_handshake`."""
+    """Refuse a request after the login. See `refuse_handshake`."""
     text = "SaslAuthenticate request received after successful authentication"
     return m.SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, text)
 

@@ -88,7 +88,7 @@ class ServerSettings:
     group_consumer_max_heartbeat_interval_ms: int = _whole(15_000, 1)
     group_consumer_max_size: int = _whole(INT_MAX, 1)
     group_consumer_assignors: str = field(default="uniform,range", metadata={"kind": ChoiceType(_ASSIGNORS)})
-    """The first one is that of groups whose members do not prefer another one."""
+    """The first assignor is that of groups whose members have no preference."""
     group_consumer_migration_policy: str = field(
         default="bidirectional", metadata={"kind": ChoiceType(("disabled", "downgrade", "upgrade", "bidirectional"))}
     )
@@ -104,13 +104,13 @@ class ServerSettings:
     offsets_retention_minutes: int = _whole(7 * 24 * 60, 1)
     offsets_retention_check_interval_ms: int = _whole(600_000, 1)
     offsets_topic_num_partitions: int = _whole(50, 1, 10_000)
-    """Of a new `__consumer_offsets`; the partitions of one that exists are used as they are."""
+    """The partitions of a new `__consumer_offsets`; an existing topic keeps its number."""
     transaction_max_timeout_ms: int = _whole(900_000, 1)
     transactional_id_expiration_ms: int = _whole(7 * 24 * 3_600_000, 1)
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _whole(10_000, 1)
     transaction_remove_expired_transaction_cleanup_interval_ms: int = _whole(3_600_000, 1)
     transaction_state_log_num_partitions: int = _whole(50, 1, 10_000)
-    """Of a new `__transaction_state`; the partitions of one that exists are used as they are."""
+    """The partitions of a new `__transaction_state`; an existing topic keeps its number."""
 
     @property
     def consumer_assignors(self) -> Sequence[str]:

@@ -4,7 +4,7 @@ Several requests may be in flight: a broker answers them one after the other. A 
 to the request that waits longest. What the peer sends is checked: the size against a limit before memory is taken, the
 correlation id, and the response as a whole. Records in a response are a view of the received bytes.
 
-A connection that fails stays failed: each of its requests raises the cause. `ClusterClient` makes another one.
+A connection that fails stays failed: each of its requests raises the cause. `ClusterClient` makes a new connection.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ FETCH_VERSION_MAX = 7
 """Later versions of OffsetFetch ask for several groups at once."""
 
 _Commits = Mapping[TopicPartition, CommittedOffset | None]
-"""For each mirrored partition the commit of a group; None: it has none for it."""
+"""The commit of a group for each mirrored partition; None: no commit."""
 
 
 def conflict(options: MirrorOptions, mirrored: Collection[str]) -> str:

@@ -75,8 +75,8 @@ class LogChecks:
             if isinstance(result, int):
                 self._state.stop(
                     each,
-                    f"the record at offset {result} is another one at the source: it is another log, or was restored "
-                    f"from a backup; mirror into another directory, or delete the topic here "
+                    f"the record at offset {result} differs from that of the source: it is another log, or was "
+                    f"restored from a backup; mirror into another directory, or delete the topic here "
                     f"(offsetfs delete {self._state.directory.path} {each.name.topic})",
                     is_another=True,
                 )

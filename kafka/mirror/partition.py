@@ -1,9 +1,9 @@
 """One partition of a mirror: its source broker, its offsets, its error.
 
-    checking ──► fetching ⇄ waiting (a leader changes, the disk is full) ──► stopped (a cause that does not pass)
+    checking ──► fetching ⇄ waiting (a leader changes, the disk is full) ──► stopped (a lasting cause)
 
-`position` is the offset of the next request, ahead of `end` while a response is being appended. Whatever moves `end`
-otherwise (a truncation, a gap that is skipped) makes another `generation`: responses to earlier requests are discarded.
+`position` is the offset of the next request, ahead of `end` while a response is being appended. Other changes of `end`
+(a truncation, a skipped gap) begin a new `generation`: responses to earlier requests are discarded.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class MirroredPartition:
     leader: int = UNKNOWN
     leader_epoch: int = UNKNOWN
     named_leader: int = UNKNOWN
-    """The leader in the metadata, before it has said where the partition begins."""
+    """The leader in the metadata, before it has returned the start of the partition."""
     read_replica: int = UNKNOWN
-    """The follower that the leader has named, because it is nearer; UNKNOWN: none."""
+    """The nearer follower that the leader has named; UNKNOWN: none."""
     generation: int = 0
     end: int = 0
-    """Where the log ends here, or where the next record will be if the source has none before it."""
+    """The end of the local log, or the offset of the next record if the source has no record before it."""
     position: int = 0
     position_epoch: int = UNKNOWN
     """The leader epoch of the record before `position`."""
@@ -44,31 +44,31 @@ class MirroredPartition:
     stop_at: float = math.inf
     """With `once`: the offset at which the partition is complete."""
     empty_at: int = UNKNOWN
-    """With `once`: the offset from which on the source has sent nothing, up to `stop_at`. UNKNOWN: none."""
+    """With `once`: the offset from which the source has sent no records, up to `stop_at`. UNKNOWN: none."""
     is_confirmed: bool = False
-    """With `once`: whether the source, asked at the end, still has what is here."""
+    """With `once`: whether the source, asked at the end, still has the mirrored records."""
     empty_since: float = math.inf
-    """Since when the source sends nothing although it has records at `end`, in its remote storage."""
+    """The time since which the source sends nothing although it has records at `end`, in remote storage."""
     gap_end: int = UNKNOWN
-    """Where the records of the last response begin, if that is behind `end`: the source is asked again."""
+    """The offset of the first record of the last response, if it is behind `end`: the source is asked again."""
     gaps: int = 0
-    """How many such gaps were confirmed."""
+    """The number of confirmed gaps."""
     wait_until: float = 0.0
     passing_error: str = ""
-    """What the source answers instead of records, for a reason that may pass."""
+    """The temporary error that the source returns instead of records."""
     failing_since: float = math.inf
     is_error_reported: bool = False
     leaderless_since: float = math.inf
     failure: str = ""
-    """Why the partition is not mirrored any more, or not now."""
+    """The reason for which the partition is not mirrored, for now or for good."""
     is_stopped: bool = False
     is_another: bool = False
-    """Whether the source has another log under the name, or none: its committed offsets say nothing about this one."""
+    """Whether the source has another log under the name, or none: its committed offsets do not apply to this log."""
     appended_bytes: int = 0
     unflushed_bytes: int = 0
     """The bytes that were appended since the last flush for their number began."""
     behind_since: float = math.inf
-    """Since when the source has had more records; infinite when the mirror has all of them."""
+    """The time since which the source has more records; infinite if the mirror has all of them."""
 
     @property
     def node(self) -> int:
@@ -82,7 +82,7 @@ class MirroredPartition:
 
     @property
     def is_at_stop(self) -> bool:
-        """Whether all is here that the source had when the mirror began, with `once`."""
+        """Whether the mirror has all records that the source had at the start, with `once`."""
         return self.end >= self.stop_at
 
     @property
@@ -103,7 +103,7 @@ class MirroredPartition:
         return max(now - self.behind_since, 0.0)
 
     def note_error(self, text: str, now: float) -> None:
-        """Record that the source answers with an error that may pass."""
+        """Record a temporary error of the source."""
         self.passing_error, self.failing_since = text, min(self.failing_since, now)
 
     def note_answer(self) -> bool:
@@ -126,6 +126,6 @@ class MirroredPartition:
         self.position_epoch = self.log.epoch_of(self.log.next_offset - 1) if self.log.size_bytes else UNKNOWN
 
     def stop(self, failure: str, *, is_another: bool = False) -> None:
-        """Mirror the partition no further, for a reason that does not pass."""
+        """Stop mirroring the partition, for a lasting reason."""
         self.failure, self.is_stopped, self.is_another = failure, True, is_another
         self.generation += 1

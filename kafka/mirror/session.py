@@ -95,7 +95,7 @@ class SourceSession:
 
     def taken(self, session_id: int) -> None:
         """Record the session id of a response without an error."""
-        if not session_id or self._id not in (0, session_id):  # no space for a session, or another one's response
+        if not session_id or self._id not in (0, session_id):  # no space, or the response of another session
             self.restart()
             return
         self._id = session_id

@@ -22,7 +22,7 @@ class PartitionStatus:
     lag: int | None
     """How many offsets the source is ahead; None before its first response."""
     lag_seconds: float
-    """For how long the source has been ahead; 0 when it is not."""
+    """The seconds for which the source has been ahead; 0 if it is not."""
     failure: str | None
     """Why it is not mirrored, or not now."""
     appended_bytes: int

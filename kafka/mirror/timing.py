@@ -14,10 +14,10 @@ SETTINGS_S = 300.0
 """How often the settings of topics are asked for, after the start."""
 
 MISSING_S = 5.0
-"""For how long the metadata has to be without a topic until it counts as deleted."""
+"""How long the metadata must lack a topic until the topic counts as deleted."""
 
 SILENT_S = 15.0
-"""For how long a broker may not answer, or a partition may have no leader, before it is reported.
+"""How long a broker may not answer, or a partition may have no leader, before it is reported.
 
 A cluster names another leader for a broker that was killed after some ten seconds (broker.session.timeout.ms).
 """

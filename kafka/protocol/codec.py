@@ -37,13 +37,15 @@ _VARINT_SIZE_MAX = 5
 _PIECES_MAX = 4096
 
 STRING_BYTES_MAX = 32_767
-ELEMENTS_MAX, TAGS_MAX = 1_000_000, 10_000  # of an array, and unknown ones of a struct: as Kafka 4.4
-"""As in Kafka: the flexible versions could have longer strings, which plain versions and records cannot hold."""
+"""The longest string, as in Kafka. Plain versions and records hold no longer strings; flexible versions could."""
+
+TAGS_MAX = 10_000
+"""The unknown tagged fields of a struct, as in Kafka 4.4."""
 
 ELEMENTS_MAX = 1_000_000
-"""How many elements the arrays of a message may have together: one takes 60 to 300 bytes of memory, and may be a single
-byte in the message. Kafka has no such limit; its requests name partitions, of which a cluster has fewer."""
-
+"""The elements of an array, as in Kafka 4.4, and those of all arrays of a message together: an element takes 60 to 300
+bytes of memory, and may be a single byte in the message. Kafka has no limit for all arrays; its requests name
+partitions, of which a cluster has fewer."""
 
 REQUEST_ELEMENTS_MAX = 100_000
 """The same for a request of a client: it is decoded, and answered, in at most 64 MiB."""

@@ -175,7 +175,7 @@ def _line(move: Move) -> str:
 
 
 def read_moves(path: str) -> list[Move]:
-    """Read an offset map. Raises OSError, and ValueError for a line that is none."""
+    """Read an offset map. Raises OSError, and ValueError for an invalid line."""
     with open(path) as lines:
         found: list[dict[str, Any]] = [json.loads(line) for line in lines]
     return [Move(each["from"], each["from_offset"], each["to"], each["to_offset"]) for each in found]

@@ -45,7 +45,7 @@ class PartitionStats:
     records: int
     batches: int
     bytes: int
-    """Of batches as they are in the segments."""
+    """The size of the batches in the segments."""
     earliest_ms: int | None
     latest_ms: int | None
     keyed: int

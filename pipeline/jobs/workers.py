@@ -75,7 +75,7 @@ def check_visible(spark: SparkSession, path: str, *, is_to_write: bool = False) 
             files.remove_file(nonce)
     blind = sorted({answer["host"] for answer in found if answer["sees"] != wanted})
     if blind:
-        raise JobFailed(f"{path} is another one on {', '.join(blind)}: all executors need the same files there")
+        raise JobFailed(f"{path} has other files on {', '.join(blind)}: all executors need the same files there")
 
 
 def spark_is_local(spark: SparkSession) -> bool:

@@ -28,7 +28,7 @@ from s3_server import S3Server
 from spark_driver import SparkDriver
 
 LATENCY_S, BYTES_PER_S = 0.020, 50e6
-"""Of the slow storage, for each request and each connection."""
+"""The slow storage: the latency of a request, the bandwidth of a connection."""
 _TASKS = 16
 _PUT = "import s3fs, sys; s3fs.S3FileSystem().put(sys.argv[1:-1], sys.argv[-1])"
 _GET = "import s3fs, sys; s3fs.S3FileSystem().get(sys.argv[1:-1], sys.argv[-1])"

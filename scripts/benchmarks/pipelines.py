@@ -21,7 +21,7 @@ from measuring import WARM_UP, Contender, Measure, Opened, Peer, Row, times_as_f
 from spark_driver import SparkDriver
 
 READ_PARTITIONS = 4
-"""Of the topic that is read: the Kafka source takes one task for each."""
+"""The partitions of the topic that is read: the Kafka source takes one task for each."""
 WRITTEN_PARTITIONS = 12
 _FILES = 4
 _KEYS = 1_000_000

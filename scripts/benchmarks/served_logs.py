@@ -46,7 +46,7 @@ JOIN_SECONDS_MAX = 100.0
 MEMBERS_POLL_S = 0.001
 
 _CPU_CLOCK = 2
-"""Of a process: the last bits of its clock, CPUCLOCK_SCHED of Linux; the others are the complement of its number."""
+"""The last bits of the clock of a process, CPUCLOCK_SCHED of Linux; the others are the complement of its number."""
 
 METADATA, LIST_OFFSETS, PRODUCE = 3, 2, 0
 

@@ -152,5 +152,5 @@ def _use_one_replica(source: Path) -> None:
     text = source.read_text()
     call = "rd_kafka_NewTopic_new(topicname, partition_cnt, "
     if call + "replication_factor," not in text:
-        raise SuiteError(f"{source}: test_admin_create_topic is another one")
+        raise SuiteError(f"{source}: test_admin_create_topic has changed")
     source.write_text(text.replace(call + "replication_factor,", call + "replication_factor > 0 ? 1 : -1,"))

@@ -79,7 +79,7 @@ class MetadataLog:
             self._read_segment(segment_name(base, ".log"))
 
     def _was_cut(self) -> bool:
-        """Whether the file that was read last is another one now, or shorter: a controller truncated the log."""
+        """Whether the last-read file was replaced or became shorter: a controller truncated the log."""
         if self._file is None:
             return False
         name, inode, position = self._file

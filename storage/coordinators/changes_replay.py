@@ -68,7 +68,7 @@ class ChangesReplay(Generic[C]):
         return True
 
     def discard_staged(self, key: bytes) -> None:
-        """As `PartitionReplay.discard_staged`, for an own record, which is not read."""
+        """Do what `PartitionReplay.discard_staged` does, for an own record, which is not read."""
         self._replay.discard_staged(key)
 
     @property

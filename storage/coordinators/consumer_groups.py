@@ -117,7 +117,7 @@ class ConsumerGroups:
                 for group, commits in state.commits.items()
                 if len(group).to_bytes(2, "big") + group + rest in commits
             }
-        # Clients send names in UTF-8: another one is not from a coordinator.
+        # Clients send names in UTF-8: other names are not from a coordinator.
         return sorted(name for group in found if (name := group.decode(errors="replace")).encode() == group)
 
     def state(self, group: bytes, *, nowait: bool = False) -> dict[str, object] | None:

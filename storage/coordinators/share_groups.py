@@ -277,7 +277,7 @@ class _ShareStates:
             if 0 <= batch.first_offset <= batch.last_offset and 0 <= batch.state < len(STATES):
                 yield batch
             else:
-                self._omissions.report_once("a state batch that is none")
+                self._omissions.report_once("an invalid state batch")
 
     def _read(self, name: str, value: bytes) -> Any:
         """Return the message in a value; None, reported, for one that cannot be read."""

@@ -47,7 +47,7 @@ class StagedRecords:
         self._producers: dict[bytes, dict[bytes, set[int]]] = {}
 
     def add(self, producer_id: int, record: Record) -> bool:
-        """Keep a record; return False if it replaced another one."""
+        """Keep a record; return False if it replaced an earlier record."""
         name = self._name(record)
         records = self._by_producer.setdefault(producer_id, {})
         if name is None:

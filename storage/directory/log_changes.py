@@ -17,7 +17,7 @@ class LogChange(Enum):
 
     APPENDED = auto()
     ROLLED = auto()
-    """A segment was sealed and another one begun."""
+    """A segment was sealed and the next one begun."""
 
     CREATED = auto()
     DELETED = auto()

@@ -8,7 +8,7 @@ zeros of a preallocated file: neither data nor damage.
 * With a high watermark, batches above it are added only once it has risen, because the broker may truncate them.
 * Names changed (a roll, retention, a compaction's swap): the segment map is rebuilt. Segments whose files still have
 the same inodes are kept. During a swap (`.swap` names) the map stays as it was.
-* The log is another one: its directory was deleted or created again, or a broker's recovery cut its end. Then `is_gone`
+* The log was replaced: its directory was deleted or created again, or a broker's recovery cut its end. Then `is_gone`
 is set permanently, and the caller must get the log from the directory again.
 
 Open files stay readable whatever happens to their names. A segment that was replaced before it was opened raises ESTALE

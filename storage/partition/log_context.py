@@ -43,7 +43,7 @@ class LogContext:
     """Called after each append, without locks."""
 
     on_roll: Callable[[], None] = lambda: None
-    """Called after a segment was sealed and another one begun, without locks."""
+    """Called after a segment was sealed and the next one begun, without locks."""
 
     restart_checkpoints: Callable[[int], None] = lambda offset: None
     """Called when the log was emptied and continues at an offset; updates all checkpoints, durable on return."""

@@ -20,7 +20,7 @@ class LogPrefix:
     """Whole batches at the beginning of a log file, and the content of the index files of a sealed segment of them."""
 
     size: int
-    """In bytes; 0 if no batch is before the offset."""
+    """The size in bytes; 0 if no batch is before the offset."""
     max_timestamp: Timestamp
     """The largest record timestamp, in milliseconds since 1970; -1 if there is none."""
     offset_index: bytes

@@ -178,8 +178,8 @@ class Segment:
     def note_end(self, offset: int, position: int, size: int) -> None:
         """Remember that a reader has read up to `offset`, which is to begin at byte `position`.
 
-        `size`: of the batch there, 0 if it is not known. Of this object only: a segment that was truncated, compacted
-        or created again is another one.
+        `size` is that of the batch there, 0 if it is not known. The end is valid for this object only: a segment that
+        was truncated, compacted or created again is a new object.
         """
         if not self._ends:
             self._ends = [(-1, 0, 0)] * ENDS_MAX

@@ -220,7 +220,7 @@ def identity_of(view: LogView, stem: str | None) -> bytes:
         topic_id = checkpoint.read_topic_id(os.path.join(log.path, checkpoint.PARTITION_METADATA))
         parts = [HASH_NAME, DIGEST_ROWS, log.partition, view.is_committed_only, topic_id]
         if stem is not None and os.path.dirname(stem) != log.path:
-            # In a cache for many logs the stem does not identify the log: a directory may be replaced by another one.
+            # In a cache for many logs the stem does not identify the log: a directory may have been replaced.
             parts.append(files.status(log.path).st_ino)
         return hashlib.blake2b(repr([str(part) for part in parts]).encode(), digest_size=32).digest()
     return os.urandom(key_footer.IDENTITY_SIZE)  # a value that no other log has

@@ -19,7 +19,7 @@ class Database(Protocol):
     """
 
     scheme: str
-    """Of the URL."""
+    """The scheme of the URL."""
 
     @property
     def name(self) -> str:

@@ -20,13 +20,13 @@ _SECRET = re.compile(r"passw|passphrase|secret|token|_key$", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class DatabaseUrl:
-    """Where a database is."""
+    """The URL of a database, its secrets apart."""
 
     text: str
-    """Without the password."""
+    """The URL without its password."""
     scheme: str
     path: str
-    """Of SQLite, the file."""
+    """The name of the database; for SQLite, the path of the file."""
     password: str | None = field(default=None, repr=False)
     secrets: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Other parameters of the URL that are secret, such as `sslpassword`."""

@@ -42,7 +42,7 @@ def load_table(
     each partition has got by this call.
 
     `settings` are those of the new topics. On disk on return. TableError before anything is changed for topics that
-    have records, names that are none, an unfinished load of another table; and at a row that is no record.
+    have records, invalid names, an unfinished load of another table; and at a row that is no record.
     StorageError, OSError.
     """
     progress = table.progress()

@@ -36,7 +36,7 @@ _EPOCH = datetime(1970, 1, 1)
 _DRIVERS = {"mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
 """The driver where the URL names none: that of the extra `tables`."""
 _OTHER_FIELDS_BYTES = 2048
-"""Of a statement that adds one row: its words, and the fields that are not counted."""
+"""The bound of the rest of a statement that adds one row: its words, and the fields that are not counted."""
 KEY_PREFIX = 255
 """The bytes of a key that an index of MySQL has."""
 
@@ -109,7 +109,7 @@ class SqlalchemyDatabase:
         numbers = itertools.count()
 
         def as_text(found: re.Match[str]) -> str:
-            """Return the place of a parameter; in the name of a table, a colon that is none."""
+            """Return the placeholder of a parameter; escape a colon in the name of a table."""
             return f":p{next(numbers)}" if found[0] == "?" else found[0].replace(":", "\\:")
 
         named = self._names_and_places.sub(as_text, statement)

@@ -16,12 +16,12 @@ from offsetfs.tables.databases.database_urls import POSTGRES, SQLITE
 from offsetfs.tables.databases.errors import TableError
 
 PROGRESS_SUFFIX = "_progress"
-"""The longest that is added to a name."""
+"""The longest suffix that is added to a name."""
 _PART = re.compile(r'"(?:[^"]|"")*"|[^".][^.]*')
 _BYTES_MAX = 63
-"""Of PostgreSQL, which cuts longer names off without an error."""
+"""The longest name in PostgreSQL, which truncates longer names without an error."""
 _CHARACTERS_MAX = 64
-"""Of MySQL and MariaDB."""
+"""The longest name in MySQL and MariaDB."""
 _MYSQL = ("mysql", "mariadb")
 
 

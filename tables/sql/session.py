@@ -83,7 +83,7 @@ class QueryResult:
     is_plan: bool = False
     """Whether the rows are the plan of an EXPLAIN."""
     scans: list[Scan] = field(default_factory=list)
-    """For a plan: what is read."""
+    """The ranges and columns that are read, for a plan."""
 
 
 class SqlSession:
@@ -274,7 +274,7 @@ class SqlSession:
         """Return what `call` returns. Ctrl-C ends it at once.
 
         DuckDB's own look for signals is too rare in COPY and CREATE TABLE: a large one went on for minutes. So the main
-        thread waits, and another one runs the statement.
+        thread waits, and another thread runs the statement.
         """
         if threading.current_thread() is not threading.main_thread():
             return call()

@@ -215,8 +215,8 @@ def test_partitions_with_other_records_than_the_source_stop_and_the_others_go_on
         [
             "longer-0: the source ends at offset 2, before the end here, 3: it lost records, or is another log; cut "
             f"them here (offsetfs truncate {mirror.path} longer-0 2), or {elsewhere}",
-            "other-0: the record at offset 1 is another one at the source: it is another log, or was restored from a "
-            f"backup; {elsewhere}, or delete the topic here (offsetfs delete {mirror.path} other)",
+            "other-0: the record at offset 1 differs from that of the source: it is another log, or was restored from "
+            f"a backup; {elsewhere}, or delete the topic here (offsetfs delete {mirror.path} other)",
         ],
     )
     assert {topic: batches_of(mirror.path / f"{topic}-0") for topic in ("other", "longer")} == {

@@ -407,7 +407,7 @@ async def test_records_of_another_log_with_the_same_epochs_are_not_mixed(
     append(log, b"b", b"other", b"more")
     append(source.log(other), b"two")
     events = await mirrored(running, directory)
-    cause = "the record at offset 2 is another one at the source: it is another log, or was restored from a backup"
+    cause = "the record at offset 2 differs from that of the source: it is another log, or was restored from a backup"
     remedy = "mirror into another directory, or delete the topic here"
     assert events == [f"{name}: {cause}; {remedy} (offsetfs delete {directory.path} {name.topic})"]
     assert bytes_of(directory.log(name)) == before

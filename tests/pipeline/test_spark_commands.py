@@ -232,6 +232,6 @@ def test_executors_that_see_other_files_are_named(places: Path, monkeypatch: pyt
     monkeypatch.setattr(workers, "spark_is_local", lambda spark: False)
     monkeypatch.setattr(workers, "spread", far)
     for is_to_write in (False, True):
-        with pytest.raises(workers.JobFailed, match="logs is another one on far, other: all executors need the same"):
+        with pytest.raises(workers.JobFailed, match="logs has other files on far, other: all executors need the same"):
             workers.check_visible(None, str(places / "logs"), is_to_write=is_to_write)
     assert [each for each in (places / "logs").iterdir() if "nonce" in each.name] == []

@@ -120,7 +120,7 @@ class Authorizer:
         return lambda name: self.allows(principal, host, operation, kind, name)
 
     def read_permission(self, client: Client) -> ReadPermission:
-        """Return which topics a client may read. Its state is another one after each change of ACLs."""
+        """Return which topics a client may read. Its state changes with each change of ACLs."""
         state = self._rules, identity_of(client)
         return ReadPermission(self._allowed(client, Operation.READ, Resource.TOPIC), state)
 

@@ -37,7 +37,7 @@ async def produce(call: Call) -> Any:
 
 
 def _has_transactional_batch(request: m.ProduceRequest) -> bool:
-    """Whether one of the batches is transactional, or cannot be one at all: the handler refuses such."""
+    """Whether one of the batches is transactional. Data that is not a batch does not count: the handler refuses it."""
     for topic in request.topic_data:
         for each in topic.partition_data:
             data = each.records

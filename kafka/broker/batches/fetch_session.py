@@ -234,7 +234,7 @@ class FetchSessions:
         return session
 
     def _has_slot(self, size: int) -> bool:
-        """Whether a session of `size` partitions may begin; ends another one for it. `FetchSessionCache.tryEvict`."""
+        """Whether a session of `size` partitions may begin; may end another session. `FetchSessionCache.tryEvict`."""
         if len(self._sessions) < self._slots:
             return True
         now = trio.current_time()

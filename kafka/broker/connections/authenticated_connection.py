@@ -59,7 +59,7 @@ class AuthenticatedConnection(Connection):
         self._is_logging_in = False
 
     async def serve(self) -> None:
-        """As `Connection`; the connection ends if the login takes too long."""
+        """Serve like `Connection`; the connection ends if the login takes too long."""
         self._begin_login()
         await super().serve()
         if self._is_logging_in and not self._has_failed and trio.current_time() >= self._serving.deadline:

@@ -40,7 +40,7 @@ class ClosedPeers:
                 self._scopes[fd] = None
 
     def forget(self, peer: socket.socket) -> None:
-        """Stop watching a connection: another one may get its descriptor."""
+        """Stop watching a connection, because another connection may get its descriptor."""
         fd = peer.fileno()
         if fd in self._scopes:
             del self._scopes[fd]

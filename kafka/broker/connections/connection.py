@@ -234,11 +234,11 @@ class Connection:
         self._receiving_since = self._sending_since = math.inf
         self.arriving_bytes = self.unread_bytes = 0
         self.arriving_since = 0.0
-        """As `IdleConnection`."""
+        """See `IdleConnection`."""
 
     @property
     def waiting_since(self) -> float:
-        """As `IdleConnection`."""
+        """See `IdleConnection`."""
         return min(self._sending_since, self._receiving_since if self._responses.is_empty else math.inf)
 
     def drain(self) -> None:
@@ -417,7 +417,7 @@ class Connection:
         return body
 
     async def _large_body(self, size: int) -> bytearray | None:
-        """As `_body`, in a kept buffer. A new one grows with what arrives, so that a size alone takes no memory."""
+        """Return the body in a kept buffer. A new buffer grows with what arrives: a size alone takes no memory."""
         begin = self._ahead[4 : size + 4]
         del self._ahead[: size + 4]
         done, buffer = len(begin), self._buffers.take(size)

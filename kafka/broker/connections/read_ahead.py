@@ -27,13 +27,13 @@ FILES_MAX = 64
 
 @dataclass(slots=True)
 class _Reader:
-    """How far a client has come in one file."""
+    """The progress of a client in one file."""
 
     position: int
     end: int
-    """Of its last range."""
+    """The end of the last range."""
     loaded_to: int
-    """Up to here the file was to be loaded."""
+    """The position up to which the file was to be loaded."""
     is_sequential: bool
 
 

@@ -19,10 +19,10 @@ from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 
 MEMBER_BYTES_MAX = 1 << 20
-"""What a member may bring: with more, the record of its group is larger than `max.message.bytes` by default."""
+"""The bound of a member's data: with more, the record of its group exceeds the default of `max.message.bytes`."""
 
 GROUPS_BYTES_MAX = 64 << 20
-"""Of all groups together: 10,000 members with subscriptions of 5 kB."""
+"""The bound of all groups together: 10,000 members with subscriptions of 5 kB."""
 
 OBJECT_BYTES = 1 << 10
 """What a group, a member or an id takes besides its metadata."""

@@ -199,7 +199,7 @@ class GroupOffsets:
         return response
 
     def _check_in_transaction(self, request: m.TxnOffsetCommitRequest, version: int) -> None:
-        """As OffsetMetadataManager.validateTransactionalOffsetCommit: old producers send no member."""
+        """Check the member; old producers send none. `OffsetMetadataManager.validateTransactionalOffsetCommit`."""
         is_of_member = (
             request.generation_id_or_member_epoch >= 0
             or bool(request.member_id)
@@ -402,7 +402,7 @@ class GroupOffsets:
                 await self._forget_group(name)
 
     async def forget_topic(self, partitions: Iterable[TopicPartition]) -> None:
-        """As `forget`, for a topic that is being deleted; also while offsets are loaded, before the first answer."""
+        """Forget the offsets of a topic that is being deleted; also during loading, before the first answer."""
         with contextlib.suppress(GroupError):
             await self.forget(partitions)
 

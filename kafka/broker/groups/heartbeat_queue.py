@@ -42,7 +42,7 @@ class HeartbeatQueue:
     async def enter(self, own: WaitingHeartbeat) -> AsyncIterator[list[WaitingHeartbeat]]:
         """Wait for the append before; yield the heartbeats to answer, at most one of each member.
 
-        None of them, if another one has answered this one with its own.
+        The list is empty if the task of another heartbeat has answered this one, too.
         """
         self._users += 1
         self._waiting.append(own)

@@ -28,7 +28,7 @@ _MESSAGE = re.compile(
 )
 _BEARER = re.compile(r"bearer +(?P<token>[-_~+/.a-zA-Z0-9]+=*)", re.IGNORECASE)
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Of signatures by a private key: with others, everybody who has the public key could issue tokens."""
+"""Algorithms that sign with a private key: with others, each holder of the public key could issue tokens."""
 
 
 @dataclass(frozen=True, slots=True)

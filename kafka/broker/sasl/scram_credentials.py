@@ -25,7 +25,7 @@ from offsetfs.storage.security import Credentials, ScramCredential
 
 SALT_BYTES = 32
 NAME_BYTES_MAX = 1 << 10
-"""Of the name of a user, in UTF-8. Kafka has no limit. A name is a part of ACLs, of logs and of the security file."""
+"""The longest user name, in UTF-8. Kafka has no limit. A name is a part of ACLs, of logs and of the security file."""
 
 
 _KAFKA_SALT = b"0123456789abcdefghijklmnopqrstuvwxyz"

@@ -1,7 +1,7 @@
 """The TLS settings of a listener, by Kafka's names. Keys and certificates are PEM, in files or in the settings.
 
 ssl.keystore.location=/etc/kafka/server.pem         key and certificates in one file,
-ssl.key.location=/etc/kafka/server.key              or the key in another one (Kafka has no such setting)
+ssl.key.location=/etc/kafka/server.key              or the key in a second file (Kafka has no such setting)
 ssl.truststore.location=/etc/kafka/clients.pem      the authorities of clients
 ssl.client.auth=required
 """

@@ -220,7 +220,7 @@ class TopicAdmin:
         has_id = wanted.topic_id != NO_ID
         if not self._settings.delete_topic_enable:
             raise Rejected(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
-        if (wanted.name is None) != has_id:  # the id may be of a topic that another one has replaced
+        if (wanted.name is None) != has_id:  # the id may be that of a topic that a newer topic has replaced
             raise Rejected(ErrorCode.INVALID_REQUEST, "give either the name or the id of a topic")
         if name is None:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")

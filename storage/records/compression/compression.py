@@ -84,7 +84,7 @@ def decompress(codec_id: int, data: Buffer, bytes_max: int) -> bytes | bytearray
             return _DECOMPRESSORS[codec_id](data, inflation)
     except StorageError as error:
         failure = type(error)(error.reason)
-    raise failure  # another one: the traceback of the first holds what was inflated until then
+    raise failure  # a new error: the traceback of the first one holds what was inflated until then
 
 
 # --- none ----------------------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def _check_second_xerial_header(header: memoryview) -> None:
     # snappy-java looks at the version only here. Where the rest of the magic differs it goes on or ends, which depends
     # on the size of its caller's buffer.
     if len(header) < len(_XERIAL_HEADER) or header[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        raise MalformedBatch("snappy: a second header that is none")
+        raise MalformedBatch("snappy: the second header is invalid")
     version = _XERIAL.unpack(header)[1]
     if version < _XERIAL_VERSION:
         raise MalformedBatch(f"snappy: version {version} of the stream")

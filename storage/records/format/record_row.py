@@ -12,4 +12,4 @@ OFFSET_DELTA, TIMESTAMP_DELTA, KEY_POSITION, KEY_SIZE = range(4)
 VALUE_POSITION, VALUE_SIZE, HEADERS_POSITION, HEADERS_COUNT = range(4, COLUMNS)
 
 MESSAGE_POSITION = HEADERS_POSITION
-"""In rows of messages of v0 and v1."""
+"""The column with the position of the message, in rows of v0 and v1."""
