@@ -37,6 +37,13 @@ async def test_a_member_brings_a_megabyte_at_most(groups: Groups) -> None:
     assert await join(groups, joining("g", MEMBER_BYTES_MAX - len("range"))) == ErrorCode.NONE
 
 
+async def test_a_member_offers_a_bounded_number_of_assignors(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("offsetfs.kafka.broker.groups.group_membership.PROTOCOLS_MAX", 0)
+    assert await join(groups, joining("g", 10)) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    monkeypatch.undo()
+    assert await join(groups, joining("g", 10)) == ErrorCode.NONE
+
+
 async def test_all_groups_together_keep_a_bounded_memory(groups: Groups) -> None:
     size = MEMBER_BYTES_MAX - len("range")
     codes = [await join(groups, joining(f"g{number}", size)) for number in range(70)]

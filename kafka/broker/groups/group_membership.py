@@ -24,6 +24,9 @@ from offsetfs.kafka.protocol.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
 
+PROTOCOLS_MAX = 1000
+"""How many assignors a member may offer: clients offer less than ten, and all are compared with those of the others."""
+
 _PROTOCOL_SINCE = 5  # SyncGroup names the protocol
 _LOOKED_UP_DELAY_S = 0.2  # how long an empty group waits for more members if several clients have looked it up
 
@@ -136,6 +139,8 @@ class Membership:
 
     def _check_join(self, request: m.JoinGroupRequest) -> None:
         self._check(request.group_id)
+        if len(request.protocols) > PROTOCOLS_MAX:
+            raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         shortest_ms = self._settings.group_min_session_timeout_ms
         longest_ms = self._settings.group_max_session_timeout_ms
         if not shortest_ms <= request.session_timeout_ms <= longest_ms:

@@ -282,7 +282,8 @@ class Configs:
 
     async def _configure(self, topic: str, changes: Mapping[str, str | None], *, only_checks: bool) -> None:
         after = {**self._topics.directory.settings_of(topic), **changes}
-        LogConfig.from_properties({name: value for name, value in after.items() if value is not None})
+        if given := {name: value for name, value in after.items() if value is not None}:
+            LogConfig.from_properties(given)
         self._check_exists(topic)  # last, as ConfigurationControlManager
         if not only_checks:
             await completed(self._topics.directory.configure, topic, changes)

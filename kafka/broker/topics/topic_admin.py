@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 
 from offsetfs.kafka.broker.settings import ServerSettings
 from offsetfs.kafka.broker.slices import Slices
@@ -65,7 +66,7 @@ class TopicAdmin:
     async def create_topics(self, request: m.CreateTopicsRequest, version: int) -> m.CreateTopicsResponse:
         """Create topics; durable when answered."""
         response = m.CreateTopicsResponse()
-        if sum(map(self._asked_partitions, request.topics)) > PARTITIONS_MAX:
+        if any(each > PARTITIONS_MAX for each in accumulate(map(self._asked_partitions, request.topics))):
             code, slices = ErrorCode.POLICY_VIOLATION, Slices()
             for name in dict.fromkeys(each.name for each in request.topics):
                 await slices.step()
