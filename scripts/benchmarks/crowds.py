@@ -199,13 +199,13 @@ ROWS = (
     ),
     _followers(
         "followers",
-        "1000 × `cat follow` of 100 partitions: from a write with `linger-ms=0` until its followers have printed it",
+        "1000 × `cat follow` of 100 partitions: from a write with `linger-ms=0` until all have printed it",
         ours=Contender("write to print, p99", followers(100)),
         count_quick=100,
     ),
     _followers(
         "followers-of-one",
-        "1000 × `cat T-0/follow` of one partition, all of which every write wakes",
+        "1000 × `cat T-0/follow` of one partition, all woken by every write",
         ours=Contender("write to print, p99", followers(1)),
         count_quick=20,
     ),
@@ -229,7 +229,7 @@ ROWS = (
     ),
     _seconds(
         "many-partitions-each",
-        "The same by a `cat` for each partition, one after the other in each of 16 shells: `cat lines >> T-<n>/append`",
+        "The same, a `cat` for each partition in turn, in 16 shells: `cat lines >> T-<n>/append`",
         of="lines",
         count=5_000_000,
         count_quick=50_000,

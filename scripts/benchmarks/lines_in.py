@@ -118,7 +118,7 @@ def produce(lines: Lines, codec: str = "none") -> Opened:
 def _compressed(codec: str) -> Row:
     return _row(
         f"ingest-{codec}",
-        f"Lines of words into batches compressed by {codec}, `compression.type={codec}`: `cat lines >> T-0/append`",
+        f"Lines of words, `compression.type={codec}`: `cat lines >> T-0/append`",
         ours=Contender("`cat lines >> append`", append(Bench.prose, codec)),
         peers=(Peer(Contender(f"`kcat -P -z {codec}`", produce(Bench.prose, codec)), times_as_fast(3)),),
     )

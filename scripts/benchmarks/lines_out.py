@@ -118,13 +118,13 @@ ROWS = (
     ),
     _row(
         "values-first",
-        "The first `cat T-0/values` after mounting a segment without a line index (1 MiB batches)",
+        "The first `cat T-0/values` of a segment without a line index (1 MiB batches)",
         ours=Contender("`cat values`", view("values", logs.OWN_BATCH_BYTES, is_map_known=False)),
         peers=(Peer(_KCAT, times_as_fast(4), is_goal=False),),
     ),
     _row(
         "json",
-        "Every record as a line of JSON, with key, headers and times: `cat T-0/records.ndjson`",
+        "Every record as JSON, with key, headers and times: `cat T-0/records.ndjson`",
         ours=Contender("`cat records.ndjson`", view("records.ndjson", logs.PRODUCER_BATCH_BYTES)),
         peers=(Peer(Contender("`kcat -C -e -J`", consume("-J")), times_as_fast(3)),),
     ),

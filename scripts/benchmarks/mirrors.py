@@ -253,7 +253,7 @@ def _row(name: str, what: str, count: int, codec: str, joined: int = 1) -> Row:
     into = functools.partial(_into_a_directory, codec=codec, joined=joined)
     return Row(
         name,
-        f"a partition of a running Kafka into a new directory, from the start of the command to its end: {what}",
+        f"a partition of a running Kafka into a new directory, start included: {what}",
         unit="s",
         of="records",
         count=count,

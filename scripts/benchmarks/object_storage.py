@@ -330,7 +330,7 @@ ROWS = (
     ),
     Row(
         "spark-archive-scan",
-        "Spark reads an archive and puts it together by partition, in tasks without a cache",
+        "Spark aggregates an archive by partition, in tasks without a cache",
         unit="s",
         of="records",
         count=_LINES,
@@ -340,7 +340,7 @@ ROWS = (
     ),
     Row(
         "spark-archive-slow",
-        f"The same scan in {_TASKS} tasks, from storage with a latency of 20 ms and 50 MB/s for each connection",
+        f"The same in {_TASKS} tasks, with 20 ms of latency and 50 MB/s for each connection",
         unit="s",
         of="records",
         count=2_000_000,

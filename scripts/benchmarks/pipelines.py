@@ -213,7 +213,7 @@ ONE, TWO = "local-cluster[1,1,1024]", "local-cluster[2,1,1024]"
 ROWS = (
     _row(
         "spark-scan",
-        "Spark reads a topic of 4 partitions and puts it together by partition: count, bytes, last offset and time",
+        "Spark aggregates a topic of 4 partitions: count, bytes, last offset and time",
         ours=Contender('`format("offsetfs")`', scan(_of_log)),
         peers=(Peer(Contender('`format("kafka")`', scan(_of_kafka)), times_as_fast(2)),),
     ),
@@ -237,7 +237,7 @@ ROWS = (
     ),
     _row(
         "spark-two-import",
-        "The same import with two executors of one core each, and with one",
+        "The same import by two executors of one core, and by one",
         of="lines",
         count=10_000_000,
         ours=Contender("two executors", import_lines(TWO)),
@@ -245,14 +245,14 @@ ROWS = (
     ),
     _row(
         "spark-two-verify",
-        "`offsetfs spark verify` of 9 GB in 96 partitions with two executors of one core each, and with one",
+        "`offsetfs spark verify` of 9 GB in 96 partitions by two executors of one core, and by one",
         count=80_000_000,
         ours=Contender("two executors", verify(TWO)),
         peers=(Peer(Contender("one executor", verify(ONE)), times_as_fast(1.6)),),
     ),
     _row(
         "spark-two-cpu",
-        "The same `verify` with two executors, and with one: seconds of processors in all",
+        "The same `verify`: processor time of all",
         count=80_000_000,
         ours=Contender("two executors", verify(TWO, is_of_processors=True)),
         peers=(Peer(Contender("one executor", verify(ONE, is_of_processors=True)), times_as_long(1.15)),),

@@ -165,7 +165,7 @@ ROWS = (
     ),
     Row(
         "sql-window",
-        "The records of the last hour in a log of 10 GiB that has a month: `WHERE timestamp > …`",
+        "The last hour of a month, in a log of 10 GiB: `WHERE timestamp > …`",
         unit="s",
         of="batches of 1 MiB",
         count=10_240,

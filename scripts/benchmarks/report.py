@@ -75,7 +75,7 @@ def section(subjects: Mapping[str, Iterable[Measured]]) -> str:
             lines += [f"### {title}", "", "| row | what is measured | offsetfs | beside | ratio | goal | measured |"]
             lines += ["|---|---|---|---|---|---|---|"]
         for result, machine in measured:
-            lines += _lines(result, f"{machine.date}, machine {hardware.index(machine.hardware) + 1}")
+            lines += _lines(result, f"{machine.date}<sup>{hardware.index(machine.hardware) + 1}</sup>")
         lines += [""] * bool(measured)
     machines = [f"{number}. {each}" for number, each in enumerate(hardware, 1)]
     return "\n".join([*lines, "### Machines", "", *machines, ""])
@@ -88,7 +88,7 @@ def _lines(result: Result, run: str) -> list[str]:
         peers.insert(0, ("", "", _judged_on_page(result.goal, result.is_met)))
     doubt = f"<br>{doubtful(result).strip()}" if doubtful(result) else ""
     chart_link = f"[{result.row}](performance/{result.row}.svg)"
-    figure = f"{figure_text(result, result.figures)}; {result.count:,} {result.of}"
+    figure = f"{figure_text(result, result.figures, has_bytes=False)}; {result.count:,} {result.of}"
     first = _cells(chart_link, result.what + doubt, figure, *peers[0], run)
     return [first, *(_cells("", "", "", *peer, "") for peer in peers[1:])]
 
@@ -105,7 +105,7 @@ def doubtful(result: Result) -> str:
 
 
 def _judged_on_page(goal: str, is_met: bool | None) -> str:
-    return "" if is_met is None else f"{goal} {'met' if is_met else '**not met**'}"
+    return "" if is_met is None else f"{goal}{'' if is_met else ' **not met**'}"
 
 
 def ratio_text(peer: Compared) -> str:
@@ -116,13 +116,14 @@ def ratio_text(peer: Compared) -> str:
     )
 
 
-def figure_text(result: Result, figures: list[float]) -> str:
-    """Return the median, its spread, and what it means in records and bytes a second."""
+def figure_text(result: Result, figures: list[float], *, has_bytes: bool = True) -> str:
+    """Return the median, its spread, and what it means in records and, if wanted, in bytes a second."""
     median = statistics.median(figures)
     text = f"{amount(median)} {result.unit} ({amount(min(figures))}–{amount(max(figures))})"
     if result.unit == "s" and result.of in ("lines", "records"):
         rate = result.count / median
-        text += f", {amount(rate / 1e6)} M/s, {amount(rate * result.record_bytes / 1e6)} MB/s"
+        text += f", {amount(rate / 1e6)} M/s"
+        text += f", {amount(rate * result.record_bytes / 1e6)} MB/s" if has_bytes else ""
     return text
 
 

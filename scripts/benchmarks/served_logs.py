@@ -713,7 +713,7 @@ ROWS = (
     ),
     _records(
         "serve-latency-all",
-        "The same with acks=all, on disk before it is acknowledged on both sides: p99",
+        "The same with acks=all, on disk on both sides: p99",
         latency("all"),
         times_as_long(1.0),
         unit="ms",
@@ -722,7 +722,7 @@ ROWS = (
     ),
     _row(
         "serve-transactions",
-        "Transactions of 100 records, on disk before they are acknowledged on both sides",
+        "Transactions of 100 records, on disk on both sides",
         transactions,
         _NEVER_SLOWER,
         of="transactions",
@@ -772,7 +772,7 @@ ROWS = (
     ),
     _row(
         "serve-group-500",
-        "A consumer group (KIP-848) grows from one member to 500, until each reads one partition",
+        "A KIP-848 group grows from one member to 500, until each reads a partition",
         group_grows,
         times_as_long(1.0),
         of="members",

@@ -256,7 +256,7 @@ ROWS = (
     _growth("growth-append", "Open `append`, write a line, close: in the same logs", sparse_append),
     Row(
         "growth-1000",
-        "A record at random in a log of 1000 GiB, of whose segments a mount keeps 2048 open",
+        "A record at random in a log of 1000 GiB, with 2048 open segments",
         unit="µs",
         of="segments",
         count=1000,

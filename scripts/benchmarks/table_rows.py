@@ -58,7 +58,7 @@ def _into(place: _Place, script: str) -> Opened:
 def _row(name: str, database: str, place: _Place, count: int) -> Row:
     return Row(
         name,
-        f"a partition into an empty table of {database} with all indexes, from the start of the command to its end",
+        f"a partition into an empty table of {database} with all indexes, start included",
         unit="s",
         of="records",
         count=count,

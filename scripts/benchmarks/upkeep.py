@@ -200,7 +200,7 @@ _compaction = functools.partial(
 ROWS = (
     _compaction(
         "compaction",
-        "500 MB of records over a million keys in batches of 16 KiB, compacted by one core: `offsetfs clean --now`",
+        "500 MB over a million keys in batches of 16 KiB, by one core: `offsetfs clean --now`",
         ours=Contender("`offsetfs clean --now`", clean("none")),
         peers=(Peer(Contender("Kafka's LogCleaner", kafka_cleaner("none")), times_as_fast(2)),),
     ),
@@ -212,7 +212,7 @@ ROWS = (
     ),
     Row(
         "recovery",
-        "5 GiB in batches of 16 KiB, none of it known to be synced, recovered by one core: `offsetfs mount`",
+        "5 GiB in batches of 16 KiB, none known to be synced, by one core: `offsetfs mount`",
         unit="s",
         of="MiB",
         count=5120,
@@ -232,7 +232,7 @@ ROWS = (
     ),
     Row(
         "dump",
-        "Every record printed in the words of Kafka's tool: `offsetfs dump --print-data-log > /dev/null`",
+        "Every record as Kafka's tool prints it: `offsetfs dump --print-data-log > /dev/null`",
         unit="s",
         of="records",
         count=5_000_000,
