@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from offsetfs import __version__
 from offsetfs.cli import exit_codes
 from offsetfs.cli.exit_codes import Failure
 from offsetfs.cli.terminal.printable import printable
+from offsetfs.version import __version__
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 
-from offsetfs import __version__
 from offsetfs.cli.arguments.dump_paths import expanded, listed
 from offsetfs.cli.exit_codes import DONE, FAILED, OUTPUT_CLOSED, WRONG_CALL, Failure
 from offsetfs.fs.naming.grammar import parse_time
@@ -35,6 +34,7 @@ from offsetfs.storage.dump import (
     logs_within,
 )
 from offsetfs.storage.errors import StorageError
+from offsetfs.version import __version__
 
 STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
 

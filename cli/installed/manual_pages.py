@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import click
 
-from offsetfs import __version__
 from offsetfs.cli import VERBS, mount_helper, root_command
 from offsetfs.cli.installed import markdown
 from offsetfs.cli.installed.roff import Page
+from offsetfs.version import __version__
 
 PROGRAM = "offsetfs"
 DOCUMENTS = {

@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from types import MappingProxyType
 
 import trio
 
@@ -28,17 +29,30 @@ END_S = 60.0
 """How long `close` waits. Requests have 5 s to end (`DRAIN_S`); the rest is for the last flush."""
 
 _ANY_PORT = 0
+_NO_SETTINGS: Mapping[str, str | int | bool] = MappingProxyType({})
 
 
 def serve(
     path: str | os.PathLike[str],
     *,
-    listen: str,
-    settings: Mapping[str, str | int | bool],
-    read_only: bool,
-    allow_anonymous: bool,
+    listen: str = "127.0.0.1:0",
+    settings: Mapping[str, str | int | bool] = _NO_SETTINGS,
+    read_only: bool = False,
+    allow_anonymous: bool = False,
 ) -> EmbeddedBroker:
-    """Start a broker for the directory at `path`; the implementation of `offsetfs.serve`."""
+    """Serve the log directory at `path` over the Kafka protocol, from a thread of this process; return when it accepts.
+
+        with offsetfs.serve(tmp_path) as broker:
+            producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
+
+    The directory is created if it is missing. `listen`: an address of this machine; port 0 is any free one. `settings`:
+    by the names in Kafka's server.properties, such as `{"num.partitions": 4}`. With `read_only` nothing is written:
+    over a backup, or beside a running broker. `allow_anonymous`: also listen on an address that other machines reach
+    without authentication.
+
+    Raises ValueError for such an address without it, `errors.NotALogDirectory`,
+    `errors.LogDirectoryLocked`, `errors.InvalidConfig`, and OSError, also for an address that cannot be used.
+    """
     endpoint = parse_endpoint(listen, _ANY_PORT)
     if LISTENERS in settings:
         raise InvalidConfig(f"settings: {LISTENERS} has no effect here; give the address as listen=")

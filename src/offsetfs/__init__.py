@@ -69,7 +69,7 @@ def open(
     `errors.InvalidConfig`, OSError, and ValueError for another mode or isolation level.
     """
     home = importlib.import_module("offsetfs.open_directory")
-    directory: Directory = home.open_directory(path, mode, isolation=isolation, settings=settings)
+    directory: Directory = home.open(path, mode, isolation=isolation, settings=settings)
     return directory
 
 

@@ -31,14 +31,22 @@ _log = logging.getLogger(__name__)
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-def open_directory(
+def open(
     path: str | os.PathLike[str],
     mode: Mode = "r",
     *,
     isolation: Isolation = "read_uncommitted",
     settings: Mapping[str, str] = _NOTHING,
 ) -> Directory:
-    """Open a log directory; the implementation of `offsetfs.open`."""
+    """Open the log directory at `path`: "r" to read, also beside a running broker or a mount; "a" to append.
+
+    With "r" nothing at all is written, and no lock is taken. With "a" the directory is locked as a broker locks it, and
+    recovered when it was not closed cleanly; it may be empty. `isolation`: whether records of open and aborted
+    transactions are shown. `settings`: topic settings by Kafka's names, for topics that say nothing themselves.
+
+    Raises `errors.NotALogDirectory`, `errors.LogDirectoryLocked` (its `pid` is that of the holder),
+    `errors.InvalidConfig`, OSError, and ValueError for another mode or isolation level.
+    """
     if mode not in ("r", "a"):
         raise ValueError(f"mode {mode!r} is neither 'r' nor 'a'")
     if isolation not in (READ_UNCOMMITTED, READ_COMMITTED):

@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping
 from threading import Lock
 
-from offsetfs.storage import checkpoint, cluster, files
+from offsetfs.storage import checkpoint, files
 from offsetfs.storage.clock import Clock
 from offsetfs.storage.cluster.cluster_image import ClusterImage
 from offsetfs.storage.errors import InvalidCheckpoint, InvalidConfig, StorageError
@@ -134,7 +134,9 @@ class MetadataLog:
 
     def _replay(self, image: ClusterImage, batch: Batch, offset_min: int) -> None:
         if not batch.header.is_control:
-            failure = cluster.replay(image, batch, offset_min)
+            from offsetfs.storage.cluster.metadata_replay import replay  # loads the schemas; few directories need it
+
+            failure = replay(image, batch, offset_min)
             self._unreadable = self._unreadable or failure
 
 
