@@ -108,3 +108,36 @@ async def test_offsets_of_a_time_are_found_in_a_thread(warm: AuthorizedBroker) -
     response = await warm.ask("ListOffsets", 10, offsets_of(0), ADMIN)
     found = response.topics[0].partitions[0]
     assert (found.error_code, found.offset) == (ErrorCode.NONE, 0)
+
+
+async def test_the_end_of_a_new_topic_is_known_without_a_hop(
+    guarded: AuthorizedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await guarded.ask("CreateTopics", 7, m.CreateTopicsRequest([m.CreatableTopic("new", 1, 1)], 10_000), ADMIN)
+
+    async def hop(*_: object) -> Any:
+        raise AssertionError("ListOffsets hops to a thread")
+
+    monkeypatch.setattr(workers, "run", hop)
+    request = m.ListOffsetsRequest(-1, 0, [m.ListOffsetsTopic("new", [m.ListOffsetsPartition(0, -1, -1)])])
+    response = await guarded.ask("ListOffsets", 10, request, ADMIN)
+    assert (response.topics[0].partitions[0].error_code, response.topics[0].partitions[0].offset) == (0, 0)
+
+
+async def test_the_end_of_a_log_that_is_not_open_takes_one_hop(
+    warm: AuthorizedBroker, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the hop that opens the log, a record could be appended before the end is taken."""
+    directory.create_partition(TopicPartition("closed", 0))
+    monkeypatch.setattr(LogDirectory, "opened", lambda *_: None)
+    hops, run = list[str](), workers.run
+
+    async def hop(work: Any, *arguments: Any) -> Any:
+        hops.append(getattr(work, "func", work).__name__)
+        return await run(work, *arguments)
+
+    monkeypatch.setattr(workers, "run", hop)
+    request = m.ListOffsetsRequest(-1, 0, [m.ListOffsetsTopic("closed", [m.ListOffsetsPartition(0, -1, -1)])])
+    response = await warm.ask("ListOffsets", 10, request, ADMIN)
+    assert response.topics[0].partitions[0].error_code == 0
+    assert hops.count("_answer") == 1 and not {"log", "refresh"} & {*hops}, hops

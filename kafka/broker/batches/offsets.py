@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import trio
+
 from offsetfs.common.threads import in_thread
 from offsetfs.kafka.broker.batches.leader_epochs import epoch_error
 from offsetfs.kafka.broker.error_codes import code_of
@@ -19,7 +21,7 @@ from offsetfs.kafka.protocol.messages import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from offsetfs.storage import Log
+from offsetfs.storage import Log, LogDirectory, TopicPartition
 from offsetfs.storage.errors import StorageError, WouldBlock
 
 _LEADER_EPOCH_VERSION = 4
@@ -71,22 +73,43 @@ class Offsets:
         is_committed: bool,
     ) -> None:
         try:
-            log = await self._topics.opened_log(topic, wanted.partition_index)
-            code = epoch_error(log, wanted.current_leader_epoch)
+            name, directory = self._topics.name(topic, wanted.partition_index), self._topics.directory
+            work = partial(_answer, directory, name, wanted, is_committed=is_committed)
+            if directory.read_only or directory.opened(name) is None:
+                # One hop for all: after that which opens the log, records may be appended that are later than this.
+                with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
+                    code, (offset, timestamp, epoch) = await in_thread(work)
+            else:
+                try:
+                    # What memory knows is answered here: a hop to a thread would let later requests of others overtake
+                    # it, and "latest" have records that were produced after the request was sent.
+                    code, (offset, timestamp, epoch) = work(nowait=True)
+                except WouldBlock:
+                    code, (offset, timestamp, epoch) = await in_thread(work)
             if code != ErrorCode.NONE:
                 result.error_code = code
                 return
-            work = partial(_found, log, wanted.timestamp, is_committed=is_committed)
-            try:
-                # What memory knows is answered here: a hop to a thread would let later requests of others overtake it,
-                # and "latest" have records that were produced after the request was sent.
-                offset, timestamp, epoch = work(nowait=True)
-            except WouldBlock:
-                offset, timestamp, epoch = await in_thread(work)
             result.offset, result.timestamp = offset, timestamp
             result.leader_epoch = epoch if version >= _LEADER_EPOCH_VERSION else -1
         except (StorageError, OSError, MemoryError) as error:
             result.error_code = code_of(error)
+
+
+def _answer(
+    directory: LogDirectory,
+    name: TopicPartition,
+    wanted: ListOffsetsPartition,
+    *,
+    is_committed: bool,
+    nowait: bool = False,
+) -> tuple[ErrorCode, tuple[int, int, int]]:
+    """Return the code for a partition, and `_found` if there is no error."""
+    log = directory.log(name)
+    log.refresh()
+    code = epoch_error(log, wanted.current_leader_epoch)
+    if code != ErrorCode.NONE:
+        return code, (-1, -1, -1)
+    return code, _found(log, wanted.timestamp, is_committed=is_committed, nowait=nowait)
 
 
 def _found(log: Log, timestamp: int, *, is_committed: bool, nowait: bool = False) -> tuple[int, int, int]:

@@ -26,6 +26,9 @@ from offsetfs.storage import INTERNAL_TOPICS, Log, LogDirectory, TopicPartition
 from offsetfs.storage.directory import LogChange
 from offsetfs.storage.errors import StorageError, UnknownPartition
 
+_OPENED_MAX = 16
+"""How many logs of a new topic are opened with it: the first request for the end of a log is answered in order then."""
+
 
 @dataclass(slots=True)
 class ServedTopic:
@@ -201,6 +204,9 @@ class Topics:
             if error.errno == errno.ECANCELED and not self.is_closing:
                 raise OSError(errno.ETIMEDOUT, "the time of the request was over; nothing was created") from error
             raise
+        with contextlib.suppress(StorageError, OSError):  # reported by the request that needs the log
+            for each in wanted[:_OPENED_MAX]:
+                self.directory.log(each)
 
     def delete_logs(self, partitions: Iterable[TopicPartition]) -> None:
         """Delete partitions. Waits for the disk."""
