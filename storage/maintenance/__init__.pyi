@@ -1,0 +1,17 @@
+from offsetfs.storage.directory.hand_over import HandOverResult as HandOverResult
+from offsetfs.storage.directory.hand_over import hand_over as hand_over
+from offsetfs.storage.maintenance.background_tasks import BackgroundTasks as BackgroundTasks
+from offsetfs.storage.maintenance.background_tasks import TaskQueue as TaskQueue
+from offsetfs.storage.maintenance.background_tasks import TaskResult as TaskResult
+from offsetfs.storage.maintenance.maintenance_plan import dirty_range as dirty_range
+from offsetfs.storage.maintenance.maintenance_plan import plan_maintenance as plan_maintenance
+from offsetfs.storage.maintenance.partition_copy import CompactedCopy as CompactedCopy
+from offsetfs.storage.maintenance.partition_copy import DirtyPartition as DirtyPartition
+from offsetfs.storage.maintenance.partition_copy import begin_compaction as begin_compaction
+from offsetfs.storage.maintenance.partition_copy import compact_copy as compact_copy
+from offsetfs.storage.maintenance.partition_copy import install_compacted as install_compacted
+from offsetfs.storage.maintenance.partition_stat import PartitionStat as PartitionStat
+from offsetfs.storage.maintenance.reindexing import reindex_segment as reindex_segment
+from offsetfs.storage.partition.convert import convert_log as convert_log
+from offsetfs.storage.partition.convert import has_old_format as has_old_format
+from offsetfs.storage.partition.cut_tail import kept_files as kept_files

@@ -1,0 +1,11 @@
+from offsetfs.storage.cluster.security_image import Acl as Acl
+from offsetfs.storage.cluster.security_image import Acls as Acls
+from offsetfs.storage.cluster.security_image import Credentials as Credentials
+from offsetfs.storage.cluster.security_image import ScramCredential as ScramCredential
+from offsetfs.storage.cluster.security_image import SecurityImage as SecurityImage
+from offsetfs.storage.cluster.security_records import acl_record as acl_record
+from offsetfs.storage.cluster.security_records import credential_record as credential_record
+from offsetfs.storage.cluster.security_records import security_record_bytes as security_record_bytes
+from offsetfs.storage.cluster.security_records import security_record_of as security_record_of
+from offsetfs.storage.security.security_store import OnSecurityChange as OnSecurityChange
+from offsetfs.storage.security.security_store import SecurityStore as SecurityStore

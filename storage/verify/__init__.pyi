@@ -1,0 +1,15 @@
+from offsetfs.storage.verify.finding import DAMAGE as DAMAGE
+from offsetfs.storage.verify.finding import NOTICE as NOTICE
+from offsetfs.storage.verify.finding import Finding as Finding
+from offsetfs.storage.verify.partition_context import VerificationCounts as VerificationCounts
+from offsetfs.storage.verify.repair import RepairOutcome as RepairOutcome
+from offsetfs.storage.verify.repair import RepairPlan as RepairPlan
+from offsetfs.storage.verify.repair import carry_out_repair as carry_out_repair
+from offsetfs.storage.verify.repair import plan_repair as plan_repair
+from offsetfs.storage.verify.repair_plan import PartitionPlan as PartitionPlan
+from offsetfs.storage.verify.repair_plan import readable_ranges as readable_ranges
+from offsetfs.storage.verify.segment_inspection import InspectedChunk as InspectedChunk
+from offsetfs.storage.verify.segment_inspection import SegmentInspection as SegmentInspection
+from offsetfs.storage.verify.segment_inspection import chunk_starts as chunk_starts
+from offsetfs.storage.verify.segment_inspection import inspect_chunk as inspect_chunk
+from offsetfs.storage.verify.verify import Verification as Verification
