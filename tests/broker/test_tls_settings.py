@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import ssl
 from pathlib import Path
@@ -35,6 +36,19 @@ def settings(**values: object) -> TlsSettings:
     return tls_settings({f"ssl.{name.replace('_', '.')}": str(value) for name, value in values.items()})
 
 
+def served_certificate(context: ssl.SSLContext) -> str:
+    """Return the certificate, as PEM, that a client gets in a handshake in memory."""
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting.wrap_bio(to_client, to_server)
+    server = context.wrap_bio(to_server, to_client, server_side=True)
+    for end in (client, server, client, server):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    return ssl.DER_cert_to_PEM_cert(client.getpeercert(binary_form=True) or b"")
+
+
 # --- what is accepted
 
 
@@ -66,7 +80,10 @@ def test_certificates_and_keys_may_be_in_the_settings() -> None:
 
 def test_an_encrypted_key_is_read_with_its_password(tmp_path: Path) -> None:
     found = certificates.authority().issue("/CN=server", password="secret")
-    load_context(settings(keystore_location=found.both(tmp_path / "a.pem"), key_password="secret"))
+    keystore = found.both(tmp_path / "a.pem")
+    assert "ENCRYPTED" in keystore.read_text()
+    context = load_context(settings(keystore_location=keystore, key_password="secret"))
+    assert served_certificate(context) in found.text.replace("\r", "")
 
 
 def test_versions_and_suites_are_those_of_the_settings(keystore: Path) -> None:

@@ -75,9 +75,14 @@ def test_a_name_with_a_newline_is_no_word_of_its_own_to_the_service_manager(mana
     assert manager.heard() == ["STATUS=/data\\nMAINPID=1", "EXTEND_TIMEOUT_USEC=1000000"]
 
 
-def test_without_a_service_manager_nothing_is_reported() -> None:
-    ServiceManager({}).ready("ready")
-    ServiceManager({"NOTIFY_SOCKET": ""}).ready("ready")
+def test_without_a_service_manager_no_socket_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*words: object) -> socket.socket:
+        raise AssertionError("a socket was opened")
+
+    monkeypatch.setattr(socket, "socket", refused)
+    for environment in ({}, {"NOTIFY_SOCKET": ""}):
+        ServiceManager(environment).ready("ready")
+        ServiceManager(environment).stopping("ending", 1)
 
 
 @pytest.mark.expect_log("cannot be notified of READY=1")
@@ -131,8 +136,10 @@ def test_an_ending_mount_reports_the_remaining_work(manager: Manager, monkeypatc
     assert len(published) == count, "nothing is reported after the end"
 
 
-def test_progress_that_never_began_ends() -> None:
-    UnmountProgress(ServiceManager({}), print).end()
+def test_progress_that_never_began_ends_without_a_report() -> None:
+    published: list[str] = []
+    UnmountProgress(ServiceManager({}), published.append).end()
+    assert published == []
 
 
 def test_what_is_left_to_do_is_in_the_daemons_file(tmp_path: Path) -> None:

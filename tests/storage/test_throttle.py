@@ -46,9 +46,11 @@ def test_one_large_piece_is_slept_off_at_once() -> None:
 
 
 def test_without_a_limit_no_caller_waits() -> None:
-    throttle = unlimited()
+    time = Time()
+    throttle = Throttle(unlimited().bytes_per_second, monotonic=lambda: time.now, sleep=time.sleep)
     for _ in range(10):
         throttle.take(1 << 40)
+    assert time.slept == []
 
 
 @pytest.mark.parametrize("rate", [0, -1, float("nan")])
