@@ -29,7 +29,7 @@ from offsetfs.archive.manifest import ArchivedSegment, PartitionManifest
 from offsetfs.archive.numbered_documents import Numbered, NumberedDocuments
 from offsetfs.archive.object_store import ObjectInfo, ObjectStore
 from offsetfs.storage import LogConfig, TopicPartition
-from offsetfs.storage.errors import InvalidName, StorageError
+from offsetfs.storage.errors import StorageError
 
 KEEP_STATES_MS_MIN = 24 * 3_600_000
 """The shortest time for which earlier states stay: a reader that runs uses one of them until it looks for the next."""
@@ -74,9 +74,8 @@ def expire(
     now = store_clock.now_ms(store) if now_ms is None else now_ms
     done = Expired()
     for name in list(store.children()):
-        try:
-            partition = TopicPartition.parse(name)
-        except InvalidName:
+        partition = TopicPartition.parse_or_none(name)
+        if partition is None:
             continue
         if is_stopping():
             break

@@ -33,7 +33,6 @@ from offsetfs.archive.remote_file import BytesFile
 from offsetfs.archive.remote_segment import RemoteSegment, SideObjects, file_status, inode_of
 from offsetfs.archive.worker_threads import WorkerThreads
 from offsetfs.storage import TopicPartition
-from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.files import File
 
 REFRESH_S = 10.0
@@ -82,7 +81,7 @@ class RemoteTree:
     # --- the root ----------------------------------------------------------------------------------------------------
 
     def _list(self) -> None:
-        found = {name for name in self.store().children() if _is_partition(name)}
+        found = {name for name in self.store().children() if TopicPartition.parse_or_none(name)}
         document = NumberedDocuments(self.store(), "").copy()
         with self._lock:
             self._checked = time.monotonic()
@@ -329,14 +328,6 @@ class _RemotePartition:
         reason = "the object is missing" if is_missing else error.strerror
         lost = f"offsets {first} to {max(first, stop - 1)} of {self._name} cannot be read"
         return OSError(errno.EIO, f"{reason}; {lost}", error.filename)
-
-
-def _is_partition(name: str) -> bool:
-    try:
-        TopicPartition.parse(name)
-    except InvalidName:
-        return False
-    return True
 
 
 def _root_files(content: dict[str, Any]) -> dict[str, bytes]:

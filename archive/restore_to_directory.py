@@ -40,7 +40,7 @@ from offsetfs.storage.directory import (
     write_epochs,
     write_topic_id,
 )
-from offsetfs.storage.errors import InvalidConfig, InvalidName, StorageError
+from offsetfs.storage.errors import InvalidConfig, StorageError
 from offsetfs.storage.segments import segment_name
 
 _PARTS_AT_ONCE = 4
@@ -134,7 +134,8 @@ class ArchiveRestore:
     # --- what is restored --------------------------------------------------------------------------------------------
 
     def _chosen(self) -> dict[str, tuple[int, PartitionManifest]]:
-        names = [name for name in self._store.children() if (topic := _topic(name)) and self._selection.takes(topic)]
+        named = ((name, TopicPartition.parse_or_none(name)) for name in self._store.children())
+        names = [name for name, partition in named if partition and self._selection.takes(partition.topic)]
         found = {name: self._state(NumberedDocuments(self._store, name)) for name in names}
         return {name: (each.number, self._decoded(name, each)) for name, each in found.items() if each is not None}
 
@@ -159,7 +160,7 @@ class ArchiveRestore:
     def _pinned(self, numbers: Mapping[str, int]) -> dict[str, tuple[int, PartitionManifest]]:
         found = {}
         for name, number in numbers.items():
-            if _topic(name) is None:
+            if TopicPartition.parse_or_none(name) is None:
                 raise OSError(errno.EINVAL, f"the journal names {name!r}, which is no partition", self._journal_path)
             document = NumberedDocuments(self._store, name).at(number)
             if document is None:
@@ -442,10 +443,3 @@ def _positions(segment: ArchivedSegment) -> list[int]:
         positions.append(position)
         position += part.size
     return positions
-
-
-def _topic(name: str) -> str | None:
-    try:
-        return TopicPartition.parse(name).topic
-    except InvalidName:
-        return None

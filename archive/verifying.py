@@ -20,7 +20,7 @@ from offsetfs.archive.manifest import ArchivedObject, ArchivedSegment, Partition
 from offsetfs.archive.numbered_documents import COPY, NumberedDocuments
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.storage import TopicPartition
-from offsetfs.storage.errors import InvalidName, sentence
+from offsetfs.storage.errors import sentence
 
 _AT_ONCE = 4
 _CHECKSUM = struct.Struct("<I")
@@ -63,9 +63,8 @@ def verify_archive(
     """
     about_all = [*_refused(store, lambda: marker.check(store)), *_refused(store, NumberedDocuments(store, "").copy)]
     for name in store.children():
-        try:
-            partition = TopicPartition.parse(name)
-        except InvalidName:
+        partition = TopicPartition.parse_or_none(name)
+        if partition is None:
             continue
         if not takes(partition):
             continue

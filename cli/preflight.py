@@ -25,7 +25,7 @@ from offsetfs.storage.directory import (
     has_meta_properties,
     split_paths,
 )
-from offsetfs.storage.errors import InvalidName, NotALogDirectory, counted
+from offsetfs.storage.errors import NotALogDirectory, counted
 from offsetfs.storage.segments import parse_segment_name
 
 if TYPE_CHECKING:  # a command that mounts nothing does without them
@@ -168,9 +168,9 @@ def check_directory(path: str, *, read_only: bool, may_be_empty: bool, may_begin
     if not may_be_empty and all(name in _IGNORED_ENTRIES for name in entries):
         raise Failure(f"{path}: is empty{_empty_directory_hint(path, read_only)}", WRONG_CALL)
     directories = sorted(name for name in entries if _is_directory(os.path.join(path, name)))
-    _check_partitions(path, [name for name in directories if _is_partition(name)], read_only)
+    _check_partitions(path, [name for name in directories if TopicPartition.parse_or_none(name)], read_only)
     if not any(name in MARKER_FILES for name in entries) and not all(name in _IGNORED_ENTRIES for name in entries):
-        _check_any_segment(path, [name for name in directories if _is_partition(name)])
+        _check_any_segment(path, [name for name in directories if TopicPartition.parse_or_none(name)])
     return _warnings(path, [name for name in directories if not _is_known(name)])
 
 
@@ -293,15 +293,7 @@ def _is_directory(path: str) -> bool:
 def _is_known(name: str) -> bool:
     if name.startswith(".") or name in (*_IGNORED_ENTRIES, _REMOTE_INDEX_CACHE):
         return True
-    return name.endswith(_TRANSIENT_SUFFIXES) or _is_partition(name)
-
-
-def _is_partition(name: str) -> bool:
-    try:
-        TopicPartition.parse(name)
-    except InvalidName:
-        return False
-    return True
+    return name.endswith(_TRANSIENT_SUFFIXES) or TopicPartition.parse_or_none(name) is not None
 
 
 def check_not_nested(log_directory: str, mount_point: str) -> None:

@@ -20,14 +20,14 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.log_directories import log_directories
-from offsetfs.cli.arguments.named_partitions import parse_partition, partitions_of, shortened
+from offsetfs.cli.arguments.named_partitions import partitions_of, shortened
 from offsetfs.cli.arguments.settings_file import parsed_options
 from offsetfs.cli.exit_codes import DONE, FAILED, OUTPUT_CLOSED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.terminal.directory_warnings import print_directory_warnings
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.cli.terminal.progress import Line, recovery_progress
 from offsetfs.fs.options import MountOptions
-from offsetfs.storage import LogDirectories
+from offsetfs.storage import LogDirectories, TopicPartition
 from offsetfs.storage.directory import left_out_message, metadata_directory_among
 from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, NotALogDirectory, StorageError
 
@@ -89,7 +89,7 @@ def _hint(error: OSError, path: str, directories: Sequence[str], verb: str) -> s
         return f"; {topic} is a topic: see topics/{topic}, or one of its partitions: {shortened(of_topic)}"
     if of_topic or not topic:
         return ""
-    is_creatable = verb == "append" and not rest and parse_partition(first) is not None
+    is_creatable = verb == "append" and not rest and TopicPartition.parse_or_none(first) is not None
     remedy = "; -o create creates partitions" if is_creatable else ""
     return f"; {','.join(directories)} has no such topic or partition{remedy}"
 

@@ -14,7 +14,7 @@ from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.inodes import NUMBER_MAX, pack
 from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.storage import Log, LogView, TopicPartition
-from offsetfs.storage.errors import InvalidName, StorageError
+from offsetfs.storage.errors import StorageError
 from offsetfs.storage.segments import Segments
 from offsetfs.storage.views import LineIndexCache
 
@@ -172,11 +172,8 @@ class Partitions:
 
     def find(self, name: bytes) -> MountedPartition | None:
         """Return the partition with that name, None if the log directory has none."""
-        try:
-            parsed = TopicPartition.parse(name.decode("ascii", "replace"))
-        except InvalidName:
-            return None
-        return self.of(parsed) if self._mount.directory.has(parsed) else None
+        parsed = TopicPartition.parse_or_none(name.decode("ascii", "replace"))
+        return self.of(parsed) if parsed is not None and self._mount.directory.has(parsed) else None
 
     def of(self, name: TopicPartition) -> MountedPartition:
         partition = self._by_name.get(name)

@@ -62,6 +62,22 @@ class TopicPartition:
             raise InvalidName(f"{name!r} does not end in a partition number, 0 to {PARTITION_MAX}")
         return cls(topic, int(partition))
 
+    @classmethod
+    def parse_or_none(cls, name: str) -> TopicPartition | None:
+        """Read a directory name; None if it is not that of a partition."""
+        try:
+            return cls.parse(name)
+        except InvalidName:
+            return None
+
+    @classmethod
+    def valid_or_none(cls, topic: str, partition: int) -> TopicPartition | None:
+        """Return this partition of the topic; None if no topic or no partition can have that name."""
+        try:
+            return cls(topic, partition)
+        except InvalidName:
+            return None
+
 
 def is_internal(path: str) -> bool:
     """Return whether the last component of `path` is a partition of an internal topic."""

@@ -12,7 +12,6 @@ from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.cli.preflight import check_not_mounted, check_single
 from offsetfs.fs.mounting.mount_table import mount_holding, resolved
 from offsetfs.storage import TopicPartition, files
-from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.segments import parse_segment_name
 
 _SLASHES = re.compile("/+")
@@ -38,7 +37,8 @@ def expanded(arguments: Sequence[str], suffixes: Sequence[str]) -> list[str]:
     """
     groups: list[tuple[str, list[str]]] = []
     for argument in map(archives.attached, arguments):
-        if groups and _is_partition(argument) and archives.is_directory(os.path.join(groups[-1][0], argument)):
+        is_partition = TopicPartition.parse_or_none(argument) is not None
+        if groups and is_partition and archives.is_directory(os.path.join(groups[-1][0], argument)):
             groups[-1][1].append(argument)
         elif groups and (of_topic := _of_topic(groups[-1][0], argument)):
             groups[-1][1].extend(of_topic)
@@ -71,7 +71,7 @@ def _files(path: str, chosen: list[str], suffixes: Sequence[str]) -> list[str]:
     names = files.names(path)
     if not chosen and any(parse_segment_name(name) for name in names):
         return _partition_files(path, suffixes)
-    partitions = chosen or [str(each) for each in sorted(TopicPartition.parse(n) for n in names if _is_partition(n))]
+    partitions = chosen or [str(each) for each in sorted(filter(None, map(TopicPartition.parse_or_none, names)))]
     if not partitions:
         raise Failure(f"{path}: contains neither segments nor partitions (such as orders-0)", WRONG_CALL)
     return [file for name in partitions for file in _partition_files(os.path.join(path, name), suffixes)]
@@ -80,11 +80,3 @@ def _files(path: str, chosen: list[str], suffixes: Sequence[str]) -> list[str]:
 def _partition_files(path: str, suffixes: Sequence[str]) -> list[str]:
     segments = ((name, parse_segment_name(name)) for name in sorted(files.names(path)))
     return [os.path.join(path, name) for name, parsed in segments if parsed and parsed[1] in suffixes]
-
-
-def _is_partition(name: str) -> bool:
-    try:
-        TopicPartition.parse(name)
-    except InvalidName:
-        return False
-    return True

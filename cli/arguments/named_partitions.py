@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from offsetfs.cli.exit_codes import FAILED, WRONG_CALL, Failure
-from offsetfs.storage import AnyLogDirectory, TopicPartition, check_topic, files
-from offsetfs.storage.errors import InvalidName
+from offsetfs.storage import AnyLogDirectory, TopicPartition, files
 
 SHOWN_MAX = 5  # names in a message
 
@@ -65,14 +64,4 @@ def no_topic(directory: AnyLogDirectory, names: Iterable[str]) -> Failure:
 
 def partitions_of(log_directory: str) -> Sequence[TopicPartition]:
     """Return the partitions of the directory, sorted, from the names of its entries; no log is opened."""
-    return sorted(filter(None, map(parse_partition, files.names(log_directory))))
-
-
-def parse_partition(name: str) -> TopicPartition | None:
-    """Parse the name of a partition directory; None if it is not a valid name."""
-    try:
-        partition = TopicPartition.parse(name)
-        check_topic(partition.topic)
-    except InvalidName:
-        return None
-    return partition
+    return sorted(filter(None, map(TopicPartition.parse_or_none, files.names(log_directory))))

@@ -11,19 +11,19 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.log_directories import log_directories
+from offsetfs.cli.arguments.named_partitions import partitions_of
 from offsetfs.cli.arguments.settings_file import parsed_options, settings_options
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.cli.mounts.serving_daemon import daemon_of
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.fs.options import MountOptions
-from offsetfs.storage import TopicPartition
 from offsetfs.storage.directory import (
     SettingLayers,
     has_meta_properties,
     metadata_directory_among,
     setting_layers,
 )
-from offsetfs.storage.errors import InvalidConfig, InvalidName, StorageError
+from offsetfs.storage.errors import InvalidConfig, StorageError
 from offsetfs.storage.settings import (
     BROKER_SETTING_NAMES,
     TOPIC_SETTING_NAMES,
@@ -196,13 +196,7 @@ def _having(log_directory: str, paths: Sequence[str], topic: str) -> list[str]:
 
 
 def _topics(log_directory: str) -> set[str]:
-    topics = set()
-    for name in os.listdir(log_directory):
-        try:
-            topics.add(TopicPartition.parse(name).topic)
-        except InvalidName:
-            continue
-    return topics
+    return {partition.topic for partition in partitions_of(log_directory)}
 
 
 # --- showing ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import os
 import click
 
 from offsetfs.cli import preflight
-from offsetfs.cli.arguments.named_partitions import parse_partition
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.cli.mounts.serving_daemon import daemon_of
 from offsetfs.cli.mounts.serving_process import serving_process
@@ -88,7 +87,7 @@ def _properties(settings: tuple[str, ...]) -> dict[str, str]:
 
 def _check_not_a_partition(log_directory: str, topic: str) -> None:
     """`Failure` if `topic` is the name of a partition, because names in commands would become ambiguous."""
-    if os.path.isdir(os.path.join(log_directory, topic)) and parse_partition(topic) is not None:
+    if os.path.isdir(os.path.join(log_directory, topic)) and TopicPartition.parse_or_none(topic) is not None:
         of_partition, _, _ = topic.rpartition("-")
         raise Failure(
             f"{topic} is a partition of topic {of_partition}; to add partitions to it use offsetfs create "

@@ -22,7 +22,7 @@ from offsetfs.cli.terminal.findings import found
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.directory import split_paths
-from offsetfs.storage.errors import InvalidName, NotALogDirectory, StorageError, UnknownPartition, counted, sentence
+from offsetfs.storage.errors import NotALogDirectory, StorageError, UnknownPartition, counted, sentence
 from offsetfs.storage.segments import parse_segment_name
 from offsetfs.storage.verify import DAMAGE, NOTICE, Finding
 
@@ -172,7 +172,7 @@ def selection(paths: tuple[str, ...]) -> Selection:
     whole: dict[str, bool] = {}
     directories: list[str] = []
     for path in paths:
-        partition = _parsed(os.path.basename(os.path.abspath(path)))
+        partition = TopicPartition.parse_or_none(os.path.basename(os.path.abspath(path)))
         chosen = _chosen(directories, path, partition) if os.sep not in path else {}
         if chosen:
             for directory in directories:
@@ -213,13 +213,6 @@ def _of_topic(directory: str, name: str) -> list[TopicPartition]:
 def _same(known: Iterable[str], path: str) -> str:
     """Return the spelling of `path` among the known paths, `path` itself if it is new."""
     return next((each for each in known if os.path.abspath(each) == os.path.abspath(path)), path)
-
-
-def _parsed(name: str) -> TopicPartition | None:
-    try:
-        return TopicPartition.parse(name)
-    except InvalidName:
-        return None
 
 
 def _is_partition(path: str) -> bool:

@@ -15,7 +15,6 @@ from click.shell_completion import CompletionItem
 
 from offsetfs.fs.naming.tree_table import IN_MOUNT, IN_PARTITION, IN_TOPIC, Kind, fixed_names
 from offsetfs.storage import TopicPartition
-from offsetfs.storage.errors import InvalidName
 
 PLAIN, PART, DIRECTORY, FILE = "plain", "part", "dir", "file"
 """Kinds of items: a complete word; a prefix, after which no blank follows; directories or files from the shell."""
@@ -185,15 +184,8 @@ def _in_log_directory(path: str | None) -> list[TopicPartition]:
         names = os.listdir(_expanded(path))
     except OSError:
         return []
-    return sorted(partition for partition in map(_parsed, names) if partition is not None)
+    return sorted(filter(None, map(TopicPartition.parse_or_none, names)))
 
 
 def _expanded(path: str) -> str:
     return os.path.expanduser(os.path.expandvars(path))
-
-
-def _parsed(name: str) -> TopicPartition | None:
-    try:
-        return TopicPartition.parse(name)
-    except InvalidName:
-        return None

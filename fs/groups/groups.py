@@ -35,7 +35,7 @@ from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
 from offsetfs.fs.reporting.error_log import Fault
 from offsetfs.fs.reporting.errors import errno_of
 from offsetfs.storage import TopicPartition, coordinators
-from offsetfs.storage.errors import InvalidName, StorageError, sentence
+from offsetfs.storage.errors import StorageError, sentence
 
 STATE_NAME = Kind.GROUP_STATE.file_name
 LAG_NAME = Kind.GROUP_LAG.file_name  # no partition has one of these two names: names of partitions end in a number
@@ -138,10 +138,7 @@ class GroupsDirectory:
 
 
 def _partition_of(name: bytes) -> TopicPartition | None:
-    try:
-        return TopicPartition.parse(name.decode("ascii", "replace"))
-    except InvalidName:
-        return None
+    return TopicPartition.parse_or_none(name.decode("ascii", "replace"))
 
 
 class GroupDirectories:

@@ -39,7 +39,7 @@ from offsetfs.storage.coordinators.topic_replay import (
     log_end,
 )
 from offsetfs.storage.directory.log_directories import AnyLogDirectory
-from offsetfs.storage.errors import InvalidName, StorageError, WouldBlock
+from offsetfs.storage.errors import StorageError, WouldBlock
 from offsetfs.storage.names import SHARE_TOPIC, TopicPartition
 from offsetfs.storage.records.format.record import Record
 
@@ -149,7 +149,7 @@ class ShareGroups:
             for state in states:
                 for (topic_id, partition), kept in state.groups.get(group, {}).items():
                     text = id_text(topic_id)
-                    named = _named(names.get(text), partition)
+                    named = TopicPartition.valid_or_none(names.get(text, ""), partition)
                     end = None if named is None else log_end(self._directory, named, nowait=nowait)
                     batches = None if kept.batches is None else combined(kept.batches, kept.start_offset)
                     found.append(
@@ -290,11 +290,3 @@ class _ShareStates:
         except InvalidMessage:
             self._omissions.report_once("a state that ends too early, or is none")
             return None
-
-
-def _named(topic: str | None, partition: int) -> TopicPartition | None:
-    """Return the partition of that topic; None for what no broker calls a topic or a partition."""
-    try:
-        return None if topic is None else TopicPartition(topic, partition)
-    except InvalidName:
-        return None

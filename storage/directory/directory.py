@@ -36,7 +36,6 @@ from offsetfs.storage.directory.mirror_file import MirrorFile
 from offsetfs.storage.directory.pending_recoveries import PendingRecoveries
 from offsetfs.storage.errors import (
     InvalidCheckpoint,
-    InvalidName,
     LogFailed,
     PartitionExists,
     ReadOnlyLog,
@@ -495,13 +494,10 @@ class LogDirectory:
 
         Thread-safe; never waits.
         """
-        name = os.path.basename(os.path.dirname(error.path or ""))
-        try:
-            log = self.opened(TopicPartition.parse(name))
-        except InvalidName:
-            return False
-        is_ours = log is not None and log.path == os.path.dirname(error.path or "")
-        return log is not None and is_ours and log.note_damage(error)
+        path = os.path.dirname(error.path or "")
+        partition = TopicPartition.parse_or_none(os.path.basename(path))
+        log = None if partition is None else self.opened(partition)
+        return log is not None and log.path == path and log.note_damage(error)
 
     def damaged_partitions(self) -> list[TopicPartition]:
         """Return the partitions whose logs are open and have known damage."""

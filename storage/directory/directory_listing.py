@@ -19,7 +19,7 @@ from offsetfs.storage.checkpoint import (
 )
 from offsetfs.storage.directory import partition_deletion
 from offsetfs.storage.directory.mirror_file import MIRROR_FILE
-from offsetfs.storage.errors import InvalidCheckpoint, InvalidName, NotALogDirectory
+from offsetfs.storage.errors import InvalidCheckpoint, NotALogDirectory
 from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.recovery.log_loader import belongs_to_partition
 from offsetfs.storage.settings.topic_settings import TOPICS
@@ -103,17 +103,11 @@ def check_log_directory(path: str, *, read_only: bool) -> None:
         raise NotALogDirectory("is empty", path=path)
 
 
-def _parsed(name: str) -> TopicPartition | None:
-    try:
-        return TopicPartition.parse(name)
-    except InvalidName:
-        return None
-
-
 def _is_partition(path: str, name: str) -> bool:
     """Whether `name` has the form of a partition or a deleted partition, and contains a log or no other files."""
     partition = os.path.join(path, name)
-    if not (_parsed(name) or partition_deletion.is_deleted(name)) or not files.is_directory(partition):
+    has_form = TopicPartition.parse_or_none(name) is not None or partition_deletion.is_deleted(name)
+    if not has_form or not files.is_directory(partition):
         return False
     names = files.names(partition)
     return any(file.endswith(".log") for file in names) or all(belongs_to_partition(file) for file in names)
@@ -130,7 +124,7 @@ def future_in(path: str, partition: TopicPartition) -> str | None:
 
 def partitions_in(path: str) -> list[TopicPartition]:
     """Return the partitions, by their names. Directories being deleted or moved (`….<uuid>-delete`) do not count."""
-    parsed = (_parsed(name) for name in files.directory_names(path))
+    parsed = (TopicPartition.parse_or_none(name) for name in files.directory_names(path))
     return [partition for partition in parsed if partition is not None]
 
 

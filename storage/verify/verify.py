@@ -32,7 +32,7 @@ from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, META_PROPERTIES, SECURIT
 from offsetfs.storage.cluster.metadata_log import METADATA_DIRECTORY
 from offsetfs.storage.directory.directory_listing import check_log_directory
 from offsetfs.storage.directory.inherited_settings import setting_layers
-from offsetfs.storage.errors import InvalidCheckpoint, InvalidName, StorageError, UnknownPartition, counted
+from offsetfs.storage.errors import InvalidCheckpoint, StorageError, UnknownPartition, counted
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.format.batch import PAYLOAD_BYTES_MAX
 from offsetfs.storage.recovery.log_loader import belongs_to_partition
@@ -144,7 +144,7 @@ class Verification:
         return FindingReporter(self._report, self._file(name))
 
     def _all_partitions(self) -> list[TopicPartition]:
-        parsed = (_parsed(name) for name in files.names(self.path))
+        parsed = (TopicPartition.parse_or_none(name) for name in files.names(self.path))
         return sorted(each for each in parsed if each is not None and self._is_partition(str(each)))
 
     def _is_partition(self, name: str) -> bool:
@@ -210,8 +210,10 @@ class Verification:
     def _check_name(self, name: str) -> None:
         if name.endswith(".tmp"):
             self._reporter(name).notice("left-over", "a temporary file that was never put in place")
-        elif files.is_directory(self._file(name)) and (parsed := _parsed(name)) not in self.partitions:
-            if parsed is not None:
+            return
+        partition = TopicPartition.parse_or_none(name)
+        if files.is_directory(self._file(name)) and partition not in self.partitions:
+            if partition is not None:
                 meaning = "holds no file of a partition, though a broker takes its name for that of one"
                 self._reporter(name).notice("foreign-directory", meaning)
             elif name.endswith(_DELETED):
@@ -244,13 +246,6 @@ def _settings(path: str) -> TopicSettings:
     except (StorageError, OSError):
         return TopicSettings(path)
     return TopicSettings(path, inherited=layers.inherited())
-
-
-def _parsed(name: str) -> TopicPartition | None:
-    try:
-        return TopicPartition.parse(name)
-    except InvalidName:
-        return None
 
 
 def _log_bytes(path: str) -> int:

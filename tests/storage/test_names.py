@@ -37,6 +37,7 @@ NOT_TOPICS = {
 def test_a_legal_topic_name_is_taken(name: str) -> None:
     check_topic(name)
     assert str(TopicPartition(name, 0)) == f"{name}-0"
+    assert TopicPartition.parse_or_none(f"{name}-0") == TopicPartition.valid_or_none(name, 0) == TopicPartition(name, 0)
 
 
 @pytest.mark.security(
@@ -51,6 +52,8 @@ def test_an_illegal_topic_name_is_refused_wherever_it_comes_from(name: str) -> N
         TopicPartition(name, 0)
     with pytest.raises(InvalidName):
         TopicPartition.parse(f"{name}-0")
+    assert TopicPartition.parse_or_none(f"{name}-0") is None
+    assert TopicPartition.valid_or_none(name, 0) is None
 
 
 PARTITIONS = {

@@ -29,7 +29,6 @@ from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.coordinators import NO_EXPIRY, Change, CommitChange, CommittedOffset
 from offsetfs.storage.directory import LogChange
-from offsetfs.storage.errors import InvalidName
 
 _log = logging.getLogger(__name__)
 
@@ -128,7 +127,7 @@ class GroupOffsets:
 
     def _partition(self, topic: str, index: int) -> TopicPartition | None:
         """Return a partition that is there, or None."""
-        found = _named(topic, index)
+        found = TopicPartition.valid_or_none(topic, index)
         return found if found is not None and self._table.directory.has(found) else None
 
     def _check_commit(self, request: m.OffsetCommitRequest, version: int) -> None:
@@ -308,7 +307,7 @@ class GroupOffsets:
             rows: list[_Row] = []
             for index in indexes:
                 await slices.step()
-                rows.append(_row(_named(name, index), index, known, unstable))
+                rows.append(_row(TopicPartition.valid_or_none(name, index), index, known, unstable))
             found.append((name, rows))
         return ErrorCode.NONE, found
 
@@ -375,7 +374,7 @@ class GroupOffsets:
             response.topics.append(result)
             for each in topic.partitions:
                 await slices.step()
-                is_there = _named(topic.name, each.partition_index) in there
+                is_there = TopicPartition.valid_or_none(topic.name, each.partition_index) in there
                 found = code if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 result.partitions.append(m.OffsetDeleteResponsePartition(each.partition_index, found))
         return response
@@ -555,10 +554,3 @@ def _of_version(rows: Iterable[_Row], version: int) -> Iterable[_Row]:
     """Return rows as the response of a version has them."""
     for index, offset, epoch, metadata, code in rows:
         yield index, offset, epoch if version >= 5 else -1, metadata, code
-
-
-def _named(topic: str, index: int) -> TopicPartition | None:
-    try:
-        return TopicPartition(topic, index)
-    except InvalidName:
-        return None

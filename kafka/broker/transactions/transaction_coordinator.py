@@ -45,7 +45,7 @@ from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import METADATA_TOPIC, LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import NO_PRODUCER, Transaction, TransactionChange, TransactionState
-from offsetfs.storage.errors import InvalidName, StorageError
+from offsetfs.storage.errors import StorageError
 
 _log = logging.getLogger(__name__)
 
@@ -201,9 +201,8 @@ class TransactionCoordinator:
 
     def partition(self, topic: str, index: int) -> TopicPartition | None:
         """Return a partition that can be in a transaction; None if there is none of this name."""
-        try:
-            found = TopicPartition(topic, index)
-        except InvalidName:
+        found = TopicPartition.valid_or_none(topic, index)
+        if found is None:
             return None
         # Kafka's metadata does not list the log of the cluster; it takes no marker, and no end would be complete.
         return found if found.topic != METADATA_TOPIC and self._directory.has(found) else None
