@@ -94,12 +94,12 @@ def killed_after(path: Path, batches: int) -> list[int]:
     "it survives a crash of the broker."
 )
 @pytest.mark.promise(
-    "A batch of an idempotent producer that is sent again is answered with its first offset and stored once, also "
-    "after a restart or a crash of the broker, if it is among the last five of its producer."
+    "A repeated batch of an idempotent producer is answered with its first offset and stored once, "
+    "also after a restart or a crash of the broker, if it is among the last five of its producer."
 )
 @pytest.mark.promise(
-    "Producer ids are taken from random blocks of 1,024, so that none is handed out twice, however the broker ended, "
-    "except with a small probability: 1 in 18,000 for a million blocks."
+    "Producer ids are from random blocks of 1,024: however the broker ended, none is handed out "
+    "twice, except with a probability of 1 in 18,000 for a million blocks."
 )
 async def test_a_killed_broker_has_what_it_answered(tmp_path: Path, nursery: trio.Nursery) -> None:
     with_topic(str(tmp_path)).close()

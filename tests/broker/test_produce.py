@@ -343,8 +343,8 @@ async def test_what_is_too_large_after_recompression_is_refused(directory: LogDi
 
 
 @pytest.mark.promise(
-    "A disk that is full or fails is an error of the partitions on it that were written to, and of no other; a full "
-    "one takes batches again once there is free space."
+    "A disk that is full or fails is an error of the written partitions on it only; a full disk "
+    "takes batches again once there is free space."
 )
 async def test_a_full_disk_is_an_error_until_there_is_space(
     directory: LogDirectory, running: Running, monkeypatch: pytest.MonkeyPatch, expect_log: Any
@@ -366,8 +366,8 @@ async def test_a_full_disk_is_an_error_until_there_is_space(
 
 
 @pytest.mark.promise(
-    "A disk that is full or fails is an error of the partitions on it that were written to, and of no other; a full "
-    "one takes batches again once there is free space."
+    "A disk that is full or fails is an error of the written partitions on it only; a full disk "
+    "takes batches again once there is free space."
 )
 @pytest.mark.expect_log("no append to t-0: .*an earlier write failed", "no append to t-0: .*Input/output")
 async def test_a_failed_log_concerns_its_partition_only(

@@ -291,9 +291,9 @@ ROW = Row(
     unit="faults",
     needs=(*NEEDS, "strace"),
     promises=(
-        "A disk that is full or fails is an error of the partitions on it that were written to, and of no other; "
-        "a full one takes batches again once there is free space.",
-        "A batch is refused with KAFKA_STORAGE_ERROR, after which producers send it again, where its sync fails, or "
-        "another write to its partition fails before its sync: then it may be in the log.",
+        "A disk that is full or fails is an error of the written partitions on it only; a full disk "
+        "takes batches again once there is free space.",
+        "If the sync of a batch, or another write to its partition before that sync, fails, the batch "
+        "is refused with KAFKA_STORAGE_ERROR, and may be in the log; producers send it again.",
     ),
 )

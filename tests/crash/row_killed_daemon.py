@@ -231,8 +231,8 @@ ROW = Row(
     unit="kills",
     needs=("root", "fuse", "tail", "bash"),
     promises=(
-        "When `linger-ms` or `batch-bytes` is reached, or the last `close()` has returned, records "
-        "are in the segment file: visible in every view, and they survive a crash of the daemon.",
+        "When `linger-ms` or `batch-bytes` is reached, or the last `close()` has returned, records are "
+        "in the segment file: visible in every view, and safe from a crash of the daemon.",
         "Offsets increase strictly, and records of one writer stay in order.",
         "Records that are only in the open batch may be lost in a crash of the daemon, but are never torn.",
     ),

@@ -80,7 +80,7 @@ def test_written_is_accepted_and_not_yet_in_the_file(mount: Mount, log: Path) ->
 
 @pytest.mark.promise(
     "When `linger-ms` or `batch-bytes` is reached, or the last `close()` has returned, records are "
-    "in the segment file: visible in every view, and they survive a crash of the daemon."
+    "in the segment file: visible in every view, and safe from a crash of the daemon."
 )
 @pytest.mark.parametrize("way", ["linger", "batch", "close"])
 def test_handed_over_survives_kill_9(mount: Mount, log: Path, way: str) -> None:

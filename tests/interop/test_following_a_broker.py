@@ -70,7 +70,7 @@ def ahead_of_other_work(pid: int) -> Iterator[None]:
 
 @pytest.mark.promise(
     "A read-only mount of a running broker's directory shows a record of a partition with one "
-    "replica within 100 ms of its acknowledgment, and does no work while no process reads it."
+    "replica within 100 ms of its acknowledgment, and is idle while no process reads it."
 )
 def test_a_record_is_seen_within_a_tenth_of_a_second_of_its_acknowledgement(
     kafka_module: KafkaBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]

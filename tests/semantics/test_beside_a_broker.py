@@ -131,8 +131,7 @@ def test_the_metadata_log_may_be_elsewhere(log: Path, mounted: Mount, tmp_path: 
 
 
 @pytest.mark.semantics(
-    "With `-o isolation=read_committed`, `next` is the last stable offset: the position of a "
-    "consumer that has read everything.",
+    "With `-o isolation=read_committed`, `next` is the last stable offset.",
     "`info` contains the high watermark, the last stable offset and the open transactions: producer "
     "id, start offset, start time, age.",
 )

@@ -47,8 +47,8 @@ RECORDS = [
         "14\nk1\n1795266380000\n4\nnone\nsource: web\n",
     ),
     Said(
-        "Key and headers are listed only while all listed attributes have at most 3 KiB; "
-        "up to 64 KiB they can be read by name.",
+        "Key and headers are listed while all listed attributes have at most 3 KiB; by name they are "
+        "read up to 64 KiB.",
         "mkdir wide-0; for bytes in 2000 4000 60000; do key=$(head -c $bytes /dev/zero | tr '\\0' k); "
         """printf '{"key":"%s","headers":[{"key":"h","value":"x"}]}\\n' $key > wide-0/append.ndjson; done; """
         "for n in 0 1 2; do getfattr -d wide-0/$n | grep -c 'kafka.key\\|kafka.headers'; "
@@ -107,7 +107,7 @@ TIMES = [
 VIEWS = [
     Said("`values` is one file with all values, each followed by a newline.", "cat orders-0/values", ALL),
     Said(
-        "Its size is exact, so `wc -c`, `tail`, `dd skip=` and all programs that seek work.",
+        "Its size is exact: `wc -c`, `tail`, `dd skip=` and all programs that seek work.",
         "stat -c %s orders-0/values; wc -c < orders-0/values; tail -n 1 orders-0/values; "
         "dd if=orders-0/values bs=24 skip=2 count=1 status=none | head -c 9; echo; head -c 8 orders-0/values",
         f"{len(ALL)}\n{len(ALL)}\n{LINES[11]}{ALL[48:57]}\n{ALL[:8]}",
@@ -174,23 +174,22 @@ VIEWS = [
         '[10,"k1"]\nsame\n',
     ),
     Said(
-        "`topics/<topic>/by-key/<key>` looks in the partition that Kafka's partitioner chooses and, "
-        "if the key is not there, in all others for the latest timestamp.",
+        "`topics/<topic>/by-key/<key>` looks in the partition of Kafka's partitioner, else in all "
+        "others for the latest timestamp.",
         "cat topics/orders/by-key/k1; echo; jq .offset topics/orders/by-key/k1.json; "
         "test -e topics/orders/by-key/none || echo none",
         f"{LINES[10]}10\nnone\n",
     ),
     Said(
-        "`topics/<topic>/values` and `records.ndjson` are the files of all partitions, one after the "
-        "other in partition order; they open by name only.",
+        "`topics/<topic>/values` and `records.ndjson` are the files of all partitions in partition "
+        "order; they open by name only.",
         "mkdir parts-0 parts-1; echo b > parts-1/append; echo a > parts-0/append; cat topics/parts/values; "
         "cat parts-0/records.ndjson parts-1/records.ndjson | cmp - topics/parts/records.ndjson && echo same; "
         "ls topics/parts; rmdir parts-0 parts-1",
         "a\nb\nsame\nappend\nappend.ndjson\n",
     ),
     Said(
-        "They are a snapshot at the time of the look-up, with an exact size; the next look-up "
-        "includes appended records and new partitions.",
+        "They are a snapshot at the look-up, with an exact size; the next look-up includes new records and partitions.",
         "mkdir parts-0; echo a > parts-0/append; exec 3< topics/parts/values; mkdir parts-1; echo b > parts-1/append; "
         "echo c > parts-0/append; cat <&3; exec 3<&-; stat -c %s topics/parts/values; cat topics/parts/values; "
         "rmdir parts-0 parts-1",

@@ -61,8 +61,8 @@ WAITING = [
         '{"id":10,"state":"paid"}\n{"id":11,"state":"refused"}\n\n' * 3,
     ),
     Said(
-        "`cat follow` prints each new record; `tail -f follow` prints nothing, because it first "
-        "seeks to the end, and `.offsetfs/errors` explains it.",
+        "`cat follow` prints each new record; `tail -f follow` prints nothing, because it first seeks "
+        "to the end; see `.offsetfs/errors`.",
         "timeout 5 cat orders-0/follow@-2 > $s/printed & until [ -s $s/printed ]; do :; done; kill %1; "
         "wc -l < $s/printed; "
         "exec 3< <(exec tail -f orders-0/follow@-2); until grep -q 'no end' .offsetfs/errors; do :; done; kill $!; "
@@ -71,7 +71,7 @@ WAITING = [
         "`cat follow`, or `tail -f values`; `follow@-10` begins with the newest ten records\n",
     ),
     Said(
-        "`wc` and `sort` of `follow` print nothing, because it has no end, and `.offsetfs/errors` explains it; "
+        "`wc` and `sort` of `follow` print nothing, because it has no end; see `.offsetfs/errors`; "
         "`head -n 2 follow | wc` ends.",
         "for each in wc sort; do exec 3< <(exec $each orders-0/follow@-2); "
         'until grep -q "$each prints nothing" .offsetfs/errors; do :; done; kill $!; cat <&3; done; '
@@ -80,18 +80,18 @@ WAITING = [
         "`values` for the records that exist, or `head -n 10 follow` for the next ten\n2\n",
     ),
     Said(
-        "`grep refused follow` prints each match when it arrives; in a pipe, `--line-buffered` makes it do so.",
+        "`grep refused follow` prints each match when it arrives; in a pipe with `--line-buffered`.",
         "exec 3< <(exec grep --line-buffered refused orders-0/follow@-2); read -r line <&3; kill $!; echo $line",
         '{"id":11,"state":"refused"}\n',
     ),
     Said(
-        "`cat follow` prints nothing while it waits: an idle partition is silent until Ctrl-C.",
+        "`cat follow` of an idle partition is silent until Ctrl-C.",
         "timeout -s INT 1 cat orders-0/follow 2>&1; echo $?",
         "124\n",
     ),
     Said(
-        "`head -n 3 follow@-3` prints three lines and ends; the next command that has the same file "
-        "open reads what it read and did not print.",
+        "`head -n 3 follow@-3` prints three lines and ends; the next command with the same open file "
+        "reads what `head` read and did not print.",
         "exec 3< orders-0/follow@-3; head -n 2 <&3 2>&1; echo; head -n 1 <&3 2>&1",
         '{"id":9,"state":"paid"}\n{"id":10,"state":"paid"}\n\n{"id":11,"state":"refused"}\n',
     ),
@@ -106,8 +106,7 @@ WAITING = [
         '[11,"k2"]\n',
     ),
     Said(
-        "`topics/<topic>/follow[@A][.ndjson]` returns the records of all partitions of a topic in "
-        "one stream, in order within each partition.",
+        "`topics/<topic>/follow[@A][.ndjson]` returns the records of all partitions, in order within each partition.",
         "mkdir both-0 both-1; seq 1 3 > both-0/append; seq 11 13 > both-1/append; "
         "head -n 6 topics/both/follow@-1h 2> /dev/null | sort -sn -k1.1,1.1 | tr '\\n' ' '; "
         "head -n 1 topics/both/follow@-1.ndjson 2> /dev/null | jq .topic; rmdir both-0 both-1",

@@ -76,22 +76,22 @@ LINES = [
         "20\n",
     ),
     Said(
-        "A file opened for reading and writing, as by `exec 3<>append`, returns offset and timestamp "
-        "of each record that was written through it.",
+        "A file opened for reading and writing (`exec 3<>append`) returns offset and timestamp of each "
+        "record written through it.",
         "exec 3<>$p/append; echo hi >&3; echo ho >&3; read -r a when <&3; read -r b when <&3; echo $a $b; "
         "[ $(getfattr --only-values -n user.kafka.timestamp $p/1) = $when ] && echo then",
         "0 1\nthen\n",
     ),
     Said("Reading `append` otherwise returns nothing.", "cat $p/append | wc -c; stat -c %s $p/append", "0\n0\n"),
     Said(
-        "`truncate` to size 0, or of an open file to the size that was written to it (`rsync --inplace`), "
-        "does nothing; any other is refused.",
+        "`truncate` to size 0, or to the size that was written to the open file (`rsync --inplace`), "
+        "does nothing; others are refused.",
         "echo a > $p/append; truncate -s 0 $p/append; cat $p/values; truncate -s 5 $p/append 2>&1 | grep -o Invalid.*",
         "a\nInvalid argument\n",
     ),
     Said(
-        "`truncate` to size 0, or of an open file to the size that was written to it (`rsync --inplace`), "
-        "does nothing; any other is refused.",
+        "`truncate` to size 0, or to the size that was written to the open file (`rsync --inplace`), "
+        "does nothing; others are refused.",
         "printf 'one\\ntwo\\n' > $s/lines; for option in inplace append append-verify write-devices; do "
         "rsync --$option $s/lines $p/append && cat $p/next; done; head -n 2 $p/values",
         "2\n4\n6\n8\none\ntwo\n",
@@ -107,7 +107,7 @@ LINES = [
         "one\none\none\none\nsame\n",
     ),
     Said(
-        "`install` and `rsync` without `--inplace` replace a file, and are refused before a line is stored.",
+        "`install` and `rsync` without `--inplace` are refused before a line is stored.",
         "echo one > $s/lines; install $s/lines $p/append 2>&1 | grep -o 'cannot remove'; "
         "rsync -a $s/lines $p/append 2>&1 | grep -o mkstemp; cat $p/next",
         "cannot remove\nmkstemp\n0\n",
@@ -203,8 +203,8 @@ TOPICS = [
         " ".join(map(str, range(1, 31))) + " 1 0\n2 2\n3 2\n",
     ),
     Said(
-        "A line of JSON with a field `partition` goes to that partition; if the topic does not have "
-        "it, the line is refused with “Invalid argument”.",
+        "A line of JSON with a field `partition` goes to that partition; if the topic lacks it, "
+        "“Invalid argument” refuses the line.",
         "mkdir named-0 named-1; f=topics/named/append.ndjson; "
         'jq -nc \'{key: "k", value: "v", partition: (1, 0, 1)}\' > $f; cat named-0/next named-1/next; '
         "cat named-1/records.ndjson > $f; cat named-0/next named-1/next; "
@@ -235,8 +235,7 @@ GROUPS = [
         "c",
     ),
     Said(
-        "A key of more than 80 bytes also has the name `%sha256-` and its SHA-256 in hexadecimal, "
-        "because a file name has at most 255 bytes.",
+        "A key of more than 80 bytes also has the name `%sha256-` and its SHA-256 in hexadecimal.",
         'key=$(printf %0400d 7); mkdir keys-0; echo \'{"key":"\'$key\'","value":"d"}\' > keys-0/append.ndjson; '
         "sum=$(jq -j .key keys-0/records.ndjson | sha256sum | cut -d' ' -f1); cat keys-0/by-key/%sha256-$sum; "
         "jq -c .offset keys-0/by-key/%sha256-$sum.json; rmdir keys-0",
