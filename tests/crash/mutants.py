@@ -269,8 +269,7 @@ MUTANTS = (
         _BROKER + "test_answered_batches.py::test_a_power_cut_leaves_what_was_answered_with_acks_all",
         (
             (
-                "            await self._commits.sync("
-                "append.log, append.last_offset + 1, is_forced=append.must_flush)\n",
+                "            await self._commits.sync(last.log, last.last_offset + 1, is_forced=is_forced)\n",
                 "            pass\n",
             ),
         ),
