@@ -24,7 +24,7 @@ import importlib
 import itertools
 import linecache
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from offsetfs.kafka.protocol.schemas import NEVER, Layout, Schema, SchemaField, includes, schema
@@ -588,20 +588,3 @@ def default_of(field: SchemaField) -> object:
     if field.type == "bytes" and field.default is not None:
         return b""
     return None if field.type == "struct" else field.default
-
-
-def structs_of(message: Schema) -> Iterator[tuple[str, list[SchemaField]]]:
-    """Yield each struct of a message, inner ones first, with its fields in all layouts."""
-    merged: dict[str, dict[str, SchemaField]] = {}
-
-    def visit(name: str, fields: tuple[SchemaField, ...]) -> None:
-        for field in fields:
-            if field.type == "struct":
-                visit(field.struct, field.fields)
-        known = merged.setdefault(name, {})
-        for field in fields:
-            known.setdefault(field.name, field)
-
-    for layout in message.layouts:
-        visit(message.name, layout.fields)
-    yield from ((name, list(fields.values())) for name, fields in merged.items())

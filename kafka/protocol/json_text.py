@@ -20,9 +20,6 @@ from offsetfs.kafka.protocol.codec import FunctionSource, compiled
 from offsetfs.kafka.protocol.message import id_text
 from offsetfs.kafka.protocol.schemas import SchemaField, camel, known_version, schema
 
-BytesText = Callable[[str, bytes], str]
-"""The JSON of the `bytes` in a field, which has its name in the class."""
-
 Text = Callable[..., str]
 
 _ESCAPES = {number: f"\\u{number:04X}" for number in range(0x20)} | {
