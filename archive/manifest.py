@@ -32,7 +32,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from offsetfs.storage import TopicPartition
+from offsetfs.storage import I32_MAX, OFFSET_MAX, TopicPartition
 from offsetfs.storage.errors import InvalidName
 
 BLOCK_BYTES = 1 << 20
@@ -41,8 +41,6 @@ BLOCK_BYTES = 1 << 20
 PART_BYTES_MAX = 64 << 20
 """The largest object with bytes of a log. Bounds the memory of an upload and of the repetition of one that failed."""
 
-_OFFSET_MAX = 2**63 - 1
-_SIZE_MAX = 2**31 - 1
 _TOPIC_ID_CHARACTERS = 22
 
 
@@ -163,14 +161,14 @@ class PartitionManifest:
         """
         try:
             manifest = cls(
-                partition=TopicPartition(_text(content["topic"]), _number(content["partition"], 2**31 - 1)),
+                partition=TopicPartition(_text(content["topic"]), _number(content["partition"], I32_MAX)),
                 time_ms=_number(content["time_ms"]),
                 topic_id=_text(content["topic_id"]),
                 settings={_text(name): _text(text) for name, text in content["settings"].items()},
                 log_start=_number(content["log_start"]),
                 end=_number(content["end"]),
                 leader_epochs=tuple(
-                    (_number(epoch, 2**31 - 1), _number(start)) for epoch, start in content["leader_epochs"]
+                    (_number(epoch, I32_MAX), _number(start)) for epoch, start in content["leader_epochs"]
                 ),
                 block_bytes=_number(content["block_bytes"], 16 << 20, low=64 << 10),
                 segments=tuple(_decoded_segment(each) for each in content["segments"]),
@@ -233,13 +231,13 @@ def _encoded_segment(segment: ArchivedSegment) -> dict[str, Any]:
 
 def _decoded_segment(content: Mapping[str, Any]) -> ArchivedSegment:
     stored, sizes = content["side"]
-    side = SideObject(_decoded_object(stored), *(_number(size, _SIZE_MAX) for size in sizes))
+    side = SideObject(_decoded_object(stored), *(_number(size, I32_MAX) for size in sizes))
     if sum(sizes) != side.stored.size:
         raise ValueError(f"the sections of {side.stored.key} are not {side.stored.size} bytes")
     return ArchivedSegment(
         base_offset=_number(content["base_offset"]),
         end=_number(content["end"]),
-        size=_number(content["size"], _SIZE_MAX),
+        size=_number(content["size"], I32_MAX),
         max_time_ms=_number(content["max_time_ms"], low=-1),
         modified_ms=_number(content["modified_ms"]),
         is_sealed=bool(content["is_sealed"]),
@@ -261,10 +259,10 @@ def _decoded_object(content: Any) -> ArchivedObject:
     text = _text(key)
     if text.startswith("/") or ".." in text.split("/"):
         raise ValueError(f"key {text!r} leads out of the archive")
-    return ArchivedObject(text, _number(size, _SIZE_MAX), _text(sha256))
+    return ArchivedObject(text, _number(size, I32_MAX), _text(sha256))
 
 
-def _number(value: Any, high: int = _OFFSET_MAX, *, low: int = 0) -> int:
+def _number(value: Any, high: int = OFFSET_MAX, *, low: int = 0) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ValueError(f"{value!r} is not in {low}…{high}")
     return value

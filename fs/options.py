@@ -28,7 +28,7 @@ from offsetfs.common.addresses import (
     parse_address,
     parse_endpoint,
 )
-from offsetfs.storage import JSON_VALUES, READ_COMMITTED, READ_UNCOMMITTED, LogConfig
+from offsetfs.storage import I32_MAX, I64_MAX, JSON_VALUES, READ_COMMITTED, READ_UNCOMMITTED, LogConfig
 from offsetfs.storage.directory import holds_metadata_log
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.records import REFUSE
@@ -479,7 +479,6 @@ _WORDS = {
     "json-values": JSON_VALUES,
     "log-level": LOG_LEVELS,
 }
-_COUNT_MAX = 2**63 - 1
 _OPTIONS: dict[str, tuple[str, _Reader]] = {
     "ro": ("read_only", _flag),
     "create": ("create", _flag),
@@ -489,8 +488,8 @@ _OPTIONS: dict[str, tuple[str, _Reader]] = {
     "linger-ms": ("linger_ms", _number(0, 60_000)),
     "batch-bytes": ("batch_bytes", _size(BATCH_BYTES_MIN, BATCH_BYTES_LIMIT)),
     "buffer-bytes": ("buffer_bytes", _size(BATCH_BYTES_MIN, 1 << 40)),
-    "flush-messages": ("flush_messages", _or_word("off", None, _number(1, _COUNT_MAX))),
-    "flush-ms": ("flush_ms", _or_word("off", None, _number(0, 2**31 - 1))),
+    "flush-messages": ("flush_messages", _or_word("off", None, _number(1, I64_MAX))),
+    "flush-ms": ("flush_ms", _or_word("off", None, _number(0, I32_MAX))),
     "uid": ("uid", _number(0, 2**32 - 2)),
     "gid": ("gid", _number(0, 2**32 - 2)),
     "umask": ("umask", _umask),

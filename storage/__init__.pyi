@@ -35,3 +35,7 @@ from offsetfs.storage.records.format.record import LOG_APPEND_TIME as LOG_APPEND
 from offsetfs.storage.records.format.record import Record as Record
 from offsetfs.storage.records.json.json_values import JSON_VALUES as JSON_VALUES
 from offsetfs.storage.settings.config import LogConfig as LogConfig
+from offsetfs.storage.units import I16_MAX as I16_MAX
+from offsetfs.storage.units import I32_MAX as I32_MAX
+from offsetfs.storage.units import I32_MIN as I32_MIN
+from offsetfs.storage.units import I64_MAX as I64_MAX

@@ -26,6 +26,7 @@ from typing import TypeVar
 from offsetfs.storage import files
 from offsetfs.storage.errors import InvalidCheckpoint, InvalidName
 from offsetfs.storage.names import OFFSET_MAX, TopicPartition
+from offsetfs.storage.units import I32_MAX
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
@@ -48,7 +49,6 @@ _VERSION = 0
 # At most 19 digits, as a Java long has: Python would otherwise convert numbers of a million digits, which takes
 # seconds.
 _NUMBER = re.compile(r"-?[0-9]{1,19}\Z")
-_EPOCH_MAX = 2**31 - 1
 
 Entry = TypeVar("Entry")
 
@@ -112,7 +112,7 @@ def _offset_or_line(line: str) -> tuple[TopicPartition, int] | str:
 
 def _parse_epoch(line: str) -> tuple[int, int]:
     epoch, start = line.split()
-    return _number(epoch, _EPOCH_MAX), _number(start, OFFSET_MAX)
+    return _number(epoch, I32_MAX), _number(start, OFFSET_MAX)
 
 
 def _number(text: str, high: int) -> int:
@@ -257,7 +257,7 @@ def read_topic_id(path: str) -> bytes | None:
         return None
     fields = dict(pair for pair in (re.split(r":\s+", line, maxsplit=1) for line in lines) if len(pair) == 2)
     try:
-        _number(fields["version"].strip(), _EPOCH_MAX)
+        _number(fields["version"].strip(), I32_MAX)
         return _decode_topic_id(fields["topic_id"].strip())
     except KeyError as error:
         raise InvalidCheckpoint(f"no line for {error}", path=path) from None

@@ -13,11 +13,12 @@ import re
 from dataclasses import dataclass
 
 from offsetfs.storage.errors import InvalidName
-from offsetfs.storage.units import I32_MAX, Offset
+from offsetfs.storage.units import I32_MAX, I64_MAX, Offset
 
 TOPIC_LENGTH_MAX = 249  # 249 characters, a minus and five digits make 255, the longest name a file system takes
-PARTITION_MAX = 2**31 - 1
-OFFSET_MAX = 2**63 - 1
+PARTITION_MAX = I32_MAX
+OFFSET_MAX = I64_MAX
+OFFSET_END = OFFSET_MAX + 1
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any
 
+from offsetfs.storage import I32_MIN
+
 WILDCARD = "*"
 """The name of all resources of a type, and the host of all hosts."""
 
@@ -105,7 +107,7 @@ def bits(operations: Iterable[Operation]) -> int:
     return sum(1 << operation for operation in operations)
 
 
-UNKNOWN_OPERATIONS = -(2**31)
+UNKNOWN_OPERATIONS = I32_MIN
 """The operations of a resource where the client has not asked for them."""
 
 TOPIC_OPERATIONS = bits(SUPPORTED[Resource.TOPIC])

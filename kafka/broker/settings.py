@@ -16,11 +16,12 @@ from typing import Any
 from offsetfs.common.addresses import Address, Endpoint, listeners_text
 from offsetfs.kafka.broker.listener_settings import ListenerSettings
 from offsetfs.kafka.broker.security_names import TLS_DEFAULTS, is_secret
+from offsetfs.storage import I32_MAX, I64_MAX
 from offsetfs.storage.errors import InvalidConfig, counted
-from offsetfs.storage.settings import INT_MAX, BooleanType, ChoiceType, IntegerType, SettingType, printable
+from offsetfs.storage.settings import BooleanType, ChoiceType, IntegerType, SettingType, printable
 
 
-def _whole(default: int, low: int, high: int = INT_MAX) -> Any:
+def _whole(default: int, low: int, high: int = I32_MAX) -> Any:
     return field(default=default, metadata={"kind": IntegerType(low, high)})
 
 
@@ -66,27 +67,27 @@ class ServerSettings:
     socket_request_max_bytes: int = _whole(100 << 20, 1)
     max_connections: int = 10_000
     """Kafka has no limit by default."""
-    max_connections_per_ip: int = INT_MAX
+    max_connections_per_ip: int = I32_MAX
     connections_max_idle_ms: int = _whole(600_000, -1)
     """-1: a connection may be idle forever."""
     connection_failed_authentication_delay_ms: int = 100
     sasl_server_max_receive_size: int = _whole(512 << 10, 1)
     """The largest request before a client is authenticated."""
     queued_max_requests: int = _whole(500, 1)
-    queued_max_request_bytes: int = _whole(512 << 20, -1, 2**63 - 1)
+    queued_max_request_bytes: int = _whole(512 << 20, -1, I64_MAX)
     """Kafka has no limit by default; -1: no limit."""
     group_min_session_timeout_ms: int = 6000
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 0
     """Kafka's default is 3,000; its own test configurations set 0 as well."""
-    group_max_size: int = _whole(INT_MAX, 1)
+    group_max_size: int = _whole(I32_MAX, 1)
     group_consumer_session_timeout_ms: int = _whole(45_000, 1)
     group_consumer_min_session_timeout_ms: int = _whole(45_000, 1)
     group_consumer_max_session_timeout_ms: int = _whole(60_000, 1)
     group_consumer_heartbeat_interval_ms: int = _whole(5000, 1)
     group_consumer_min_heartbeat_interval_ms: int = _whole(5000, 1)
     group_consumer_max_heartbeat_interval_ms: int = _whole(15_000, 1)
-    group_consumer_max_size: int = _whole(INT_MAX, 1)
+    group_consumer_max_size: int = _whole(I32_MAX, 1)
     group_consumer_assignors: str = field(default="uniform,range", metadata={"kind": ChoiceType(_ASSIGNORS)})
     """The first assignor is that of groups whose members have no preference."""
     group_consumer_migration_policy: str = field(
@@ -138,7 +139,7 @@ def _kinds() -> dict[str, SettingType]:
     return found
 
 
-_PLAIN: Mapping[Any, SettingType] = {"int": IntegerType(0, INT_MAX), "bool": BooleanType()}
+_PLAIN: Mapping[Any, SettingType] = {"int": IntegerType(0, I32_MAX), "bool": BooleanType()}
 
 SETTING_KINDS: Mapping[str, SettingType] = _kinds()
 """The legal values of each setting that is a number, a flag or a choice, by Kafka's name."""

@@ -21,16 +21,17 @@ from offsetfs.common.security.security_protocol import SecurityProtocol
 from offsetfs.kafka.client.oauth_tokens import TOKEN_ENDPOINT
 from offsetfs.kafka.client.sasl import MECHANISM, SaslProperties
 from offsetfs.kafka.client.tls import CHECKED_NAME, TlsProperties
+from offsetfs.storage import I32_MAX
 from offsetfs.storage.errors import InvalidConfig
-from offsetfs.storage.settings import INT_MAX, ChoiceType, IntegerType, SettingType, parse_value, read_properties_file
+from offsetfs.storage.settings import ChoiceType, IntegerType, SettingType, parse_value, read_properties_file
 
-_MS = IntegerType(0, INT_MAX)
+_MS = IntegerType(0, I32_MAX)
 
 _KINDS: Mapping[str, SettingType] = {
     "security.protocol": ChoiceType(tuple(SecurityProtocol)),
-    "request.timeout.ms": IntegerType(1, INT_MAX),
-    "default.api.timeout.ms": IntegerType(1, INT_MAX),
-    "socket.connection.setup.timeout.ms": IntegerType(1, INT_MAX),
+    "request.timeout.ms": IntegerType(1, I32_MAX),
+    "default.api.timeout.ms": IntegerType(1, I32_MAX),
+    "socket.connection.setup.timeout.ms": IntegerType(1, I32_MAX),
     "reconnect.backoff.ms": _MS,
     "reconnect.backoff.max.ms": _MS,
     "retry.backoff.ms": _MS,

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from offsetfs.kafka.mirror.partition import UNKNOWN, MirroredPartition
 from offsetfs.kafka.protocol import messages as m
+from offsetfs.storage import I32_MAX
 
 SESSIONS_VERSION = 7
 LEADER_EPOCH_VERSION = 9
 RACK_VERSION = 11
 FETCHED_EPOCH_VERSION = 12
 TOPIC_IDS_VERSION = 13
-_EPOCH_MAX = 2**31 - 1
 
 _FINAL_EPOCH = -1
 """Asks for a response without a session, and ends that of the id."""
@@ -99,7 +99,7 @@ class SourceSession:
             self.restart()
             return
         self._id = session_id
-        self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
+        self._epoch = 1 if self._epoch == I32_MAX else self._epoch + 1
 
 
 def _asked(partition: MirroredPartition) -> Asked:

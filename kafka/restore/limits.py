@@ -14,14 +14,13 @@ from offsetfs.kafka.client.retries import repeated
 from offsetfs.kafka.client.topic_settings import settings_requests
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.restore.topic_plan import TopicPlan
-from offsetfs.storage import TopicPartition, read_batch
+from offsetfs.storage import I64_MAX, TopicPartition, read_batch
 from offsetfs.storage.records import ProducedBatch
 
 _BROKER_RESOURCE = 4
 _SIZE = "max.message.bytes"
 _BEFORE, _AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
 _EITHER = "message.timestamp.difference.max.ms"
-_UNBOUNDED = 2**63 - 1
 _NO_TIME = -1
 _OF_BROKERS = {
     _SIZE: "message.max.bytes",
@@ -86,7 +85,7 @@ async def _described(
 def _limits(settings: Mapping[str, str]) -> TopicLimits:
     def number(name: str) -> float:
         text = settings.get(name, "")
-        return math.inf if not text.isdecimal() or int(text) == _UNBOUNDED else int(text)
+        return math.inf if not text.isdecimal() or int(text) == I64_MAX else int(text)
 
     either = number(_EITHER)
     return TopicLimits(number(_SIZE), min(number(_BEFORE), either), min(number(_AFTER), either))
@@ -131,7 +130,7 @@ class LimitCheck:
     def _text(self, name: str, found: _Found, *, exists: bool) -> str:
         what = "batches larger than" if name == _SIZE else "records with times beyond"
         limit = {_SIZE: self._limits.batch_bytes, _BEFORE: self._limits.before_ms, _AFTER: self._limits.after_ms}[name]
-        needed = found.needed if name == _SIZE else _UNBOUNDED
+        needed = found.needed if name == _SIZE else I64_MAX
         remedy = f"set {name}={needed} there" if exists else f"give -o {name}={needed}"
         return (
             f"{self._partition}: {found.count} {what} {name}={limit:.0f}, the first at offset {found.offset}; {remedy}"

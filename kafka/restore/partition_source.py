@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from offsetfs.kafka.restore.limits import LimitCheck
-from offsetfs.storage import READ_COMMITTED, Log, LogReader
+from offsetfs.storage import I32_MAX, READ_COMMITTED, Log, LogReader
 from offsetfs.storage.records import BatchProducer, ProducedBatch, produced_batch
 
 CHUNK_BYTES = 1 << 20
 """What is read at once; more where a single batch is larger."""
 
-_SEQUENCES = 1 << 31
+_SEQUENCES = I32_MAX + 1
 """Sequences of a producer begin again after so many records."""
 
 

@@ -13,10 +13,10 @@ from offsetfs.kafka.protocol import codec, kafka_reader
 from offsetfs.kafka.protocol.codec import InvalidMessage
 from offsetfs.kafka.protocol.message import ProtocolMessage
 from offsetfs.kafka.protocol.schemas import record_schemas, schema
+from offsetfs.storage.units import I16_MAX
 
 _TOPIC = "__cluster_metadata"
 _FRAME_VERSION = 1
-_SHORT_MAX = 2**15 - 1
 
 Buffer = bytes | bytearray | memoryview
 
@@ -86,6 +86,6 @@ def _short(data: memoryview, position: int, what: str) -> tuple[int, int]:
         number, position = kafka_reader.read_unsigned(data, position)
     except (InvalidMessage, IndexError):
         raise InvalidMessage(f"Error while reading {what}") from None
-    if number > _SHORT_MAX:
+    if number > I16_MAX:
         raise InvalidMessage(f"Value for {what} was too large.")
     return number, position

@@ -34,13 +34,12 @@ from offsetfs.storage.records.format.batch import MAGIC, Batch
 from offsetfs.storage.records.format.batch_header import Buffer
 from offsetfs.storage.segments.segment import LOG_BYTES_MAX, Segment
 from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
+from offsetfs.storage.units import I64_MAX
 
 __all__ = ["CompactionResult", "DirtyRange", "Throttle", "clean", "find_dirty_range", "groups", "most_dirty"]
 
 MAP_BYTES = 128 << 20
 LOAD_FACTOR = 0.9
-
-_TIMESTAMP_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +216,7 @@ class _Rewriting:
         log.flush()
         log.context.before_change()
         log.context.save_recovery_point(log.recovery_point)
-        horizon_ms = min(now_ms + log.config.delete_retention_ms, _TIMESTAMP_MAX)
+        horizon_ms = min(now_ms + log.config.delete_retention_ms, I64_MAX)
         last_offsets = {producer_id: entry.last_offset for producer_id, entry in producers.items()}
         self.records = Filter(round.map, round.range.first_uncleanable, now_ms, horizon_ms, last_offsets)
         self._transactions = CleanedTransactions(log)

@@ -19,9 +19,7 @@ from offsetfs.storage.records.format.batch_header import (
     seal_checksum,
     write_header,
 )
-from offsetfs.storage.units import NO_TIMESTAMP, Timestamp
-
-_LONG_MIN = -(2**63)
+from offsetfs.storage.units import NO_TIMESTAMP, Timestamp, wrapped
 
 
 def empty_batch(header: BatchHeader) -> bytearray:
@@ -55,8 +53,3 @@ def _sealed(header: BatchHeader, records: Buffer) -> bytearray:
     write_header(batch, header)
     seal_checksum(batch)
     return batch
-
-
-def wrapped(number: int) -> int:
-    """Return a sum with the overflow of a Java long."""
-    return (number - _LONG_MIN) % (1 << 64) + _LONG_MIN

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.errors import NoOffsetsTopic
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.units import I32_MIN
 
 PARTITIONS = 50
 """The default of `offsets.topic.num.partitions` and `transaction.state.log.num.partitions`, rarely changed."""
-
-_INT_MIN = -(2**31)
 
 
 def partition_of(key: str, partitions: int) -> int:
@@ -29,7 +28,7 @@ def partition_of(key: str, partitions: int) -> int:
         hashed = 31 * hashed + int.from_bytes(units[position : position + 2], "big") & 0xFFFFFFFF
     signed = hashed - (1 << 32 if hashed >> 31 else 0)
     # Kafka's Utils.abs: the absolute value of the smallest int is 0, because Java's Math.abs would return it unchanged.
-    return (0 if signed == _INT_MIN else abs(signed)) % partitions
+    return (0 if signed == I32_MIN else abs(signed)) % partitions
 
 
 def partition_of_key(

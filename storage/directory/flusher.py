@@ -22,7 +22,7 @@ from offsetfs.storage.directory.log_changes import LogChange
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.settings.config_values import LONG_MAX
+from offsetfs.storage.units import I64_MAX
 
 _log = logging.getLogger(__name__)
 
@@ -35,16 +35,16 @@ def flush_due(log: Log, *, messages_max: int | None = None, interval_ms: int | N
 
     None: not because of what is in it now. `-inf`: at once, because of the number of records.
     """
-    records_max = min(LONG_MAX if messages_max is None else messages_max, log.config.flush_messages)
-    wait_ms = min(LONG_MAX if interval_ms is None else interval_ms, log.config.flush_ms)
-    if records_max == wait_ms == LONG_MAX:  # the defaults
+    records_max = min(I64_MAX if messages_max is None else messages_max, log.config.flush_messages)
+    wait_ms = min(I64_MAX if interval_ms is None else interval_ms, log.config.flush_ms)
+    if records_max == wait_ms == I64_MAX:  # the defaults
         return None
     waiting = log.unsynced.waiting
     if waiting.since is None or log.failure is not None:
         return None
     if waiting.records >= records_max:
         return -math.inf
-    return None if wait_ms == LONG_MAX else waiting.since + wait_ms / 1000
+    return None if wait_ms == I64_MAX else waiting.since + wait_ms / 1000
 
 
 class Flusher:

@@ -31,8 +31,8 @@ from offsetfs.storage.records.format.batch_header import (
     MAGIC_END,
     BatchHeader,
 )
-from offsetfs.storage.reference.dump import LONG_MIN, incremented, wrapped
-from offsetfs.storage.units import NO_TIMESTAMP, Offset, Timestamp
+from offsetfs.storage.reference.dump import incremented
+from offsetfs.storage.units import NO_TIMESTAMP, Offset, Timestamp, wrapped
 
 BATCH_BYTES_MAX = 128 << 20
 """The largest batch whose records are read. Protects memory from a damaged size."""
@@ -150,7 +150,7 @@ def header_of(head: memoryview, magic: int) -> BatchHeader:
 
 def last_offset(header: BatchHeader) -> int:
     """Return the last offset with the overflow of a Java long, whatever the header says."""
-    return wrapped(header.last_offset, LONG_MIN)
+    return wrapped(header.last_offset)
 
 
 def last_sequence(header: BatchHeader) -> int:

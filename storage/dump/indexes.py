@@ -25,15 +25,14 @@ from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.errors import CorruptIndex, InvalidName, MalformedBatch, StorageError
 from offsetfs.storage.files import File
 from offsetfs.storage.records.format.batch_header import HEADER_SIZE, MAGIC, BatchHeader
-from offsetfs.storage.reference.dump import LONG_MIN, wrapped
 from offsetfs.storage.segments import offset_index, time_index
-from offsetfs.storage.units import I64_MAX
+from offsetfs.storage.units import I32_MAX, I64_MAX, wrapped
 
 INDEX_SUFFIX, TIME_INDEX_SUFFIX = ".index", ".timeindex"
 INDEX_WINDOW_BYTES = 5 << 20
 """Kafka's --max-message-size: the bytes of the log that are read from an entry's position on."""
 
-FILE_BYTES_MAX = 2**31 - 1
+FILE_BYTES_MAX = I32_MAX
 """The largest index that Kafka can map."""
 
 
@@ -148,7 +147,7 @@ class _Entries:
 
     def offset(self, relative: int) -> int:
         """Return the offset of an entry with the overflow of a Java long."""
-        return wrapped(self.base_offset + relative, LONG_MIN)
+        return wrapped(self.base_offset + relative)
 
     def at(self, number: int) -> tuple[int, int]:
         first, second = self.entry.unpack_from(self.data, number * self.entry.size)

@@ -18,8 +18,7 @@ from offsetfs.storage.records.compression.compression import CODECS
 from offsetfs.storage.records.compression.lz4_frame import with_right_checksum
 from offsetfs.storage.records.format.batch_header import CODEC_MASK, LOG_OVERHEAD, BatchHeader, Buffer
 from offsetfs.storage.records.format.record import LOG_APPEND_TIME
-from offsetfs.storage.reference.dump import LONG_MIN, wrapped
-from offsetfs.storage.units import NO_TIMESTAMP
+from offsetfs.storage.units import NO_TIMESTAMP, wrapped
 
 _LZ4, _ZSTD = CODECS.index("lz4"), CODECS.index("zstd")
 _SIZE_MIN = 14  # of what follows the size of a message
@@ -117,7 +116,7 @@ def messages(batch: FoundBatch) -> Iterator[FoundMessage]:
     for message in inner:
         if message.data[_ATTRIBUTES_POSITION] & CODEC_MASK:
             raise MalformedBatch("a compressed message inside of a wrapper")
-        yield FoundMessage(wrapped(base_offset + message.offset, LONG_MIN), message.data, append_time)
+        yield FoundMessage(wrapped(base_offset + message.offset), message.data, append_time)
 
 
 def _inflated(header: BatchHeader, outer: FoundMessage) -> bytes | bytearray:

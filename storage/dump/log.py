@@ -18,9 +18,9 @@ from offsetfs.storage.dump.printer import Printer
 from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.names import parse_kept_name
 from offsetfs.storage.records.format.batch_header import MAGIC, Buffer
-from offsetfs.storage.reference.dump import LONG_MAX, LONG_MIN
+from offsetfs.storage.units import I32_MAX, I64_MAX, I64_MIN
 
-BYTES_MAX = 2**31 - 1
+BYTES_MAX = I32_MAX
 """The bytes that Kafka reads of one file at most; also the default, which means all of it."""
 
 LOG_SUFFIX, CHECKPOINT_SUFFIX = ".log", ".checkpoint"
@@ -47,8 +47,8 @@ class LogOptions:
     decoder: Decoder | None = None
     bytes_max: int = BYTES_MAX
     position: int = 0
-    offset_min: int = LONG_MIN
-    offset_end: int = LONG_MAX
+    offset_min: int = I64_MIN
+    offset_end: int = I64_MAX
     is_old: bool = False
 
 
@@ -66,12 +66,12 @@ def dump_log(path: str, options: LogOptions, writer: BatchPrinter, printer: Prin
         end = min(file.size(), options.bytes_max) if is_limited else file.size()
         walk = BatchWalk(file, path, options.position, end, report.cannot_read)
         _put_batches(walk, options.offset_end, writer)
-        if walk.position < end and not is_limited and options.offset_end == LONG_MAX:
+        if walk.position < end and not is_limited and options.offset_end == I64_MAX:
             printer.remark(f"Found {end - walk.position} invalid bytes at the end of {os.path.basename(path)}")
 
 
 def _put_batches(walk: BatchWalk, offset_end: int, writer: BatchPrinter) -> None:
-    following = LONG_MIN
+    following = I64_MIN
     for batch in walk:
         # The first offset of a v0 or v1 wrapper is known only after decompression; it follows the previous batch.
         first = batch.header.base_offset if batch.header.magic >= MAGIC else following

@@ -15,12 +15,12 @@ from offsetfs.storage import files
 from offsetfs.storage.dump.log import LOG_SUFFIX, LogOptions
 from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.names import parse_segment_name
-from offsetfs.storage.reference.dump import LONG_MAX, LONG_MIN
 from offsetfs.storage.segments import time_search
 from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_files import SegmentFiles
 from offsetfs.storage.settings.config import DEFAULTS
+from offsetfs.storage.units import I64_MAX, I64_MIN
 
 _OPEN_SEGMENTS_MAX = 8
 
@@ -57,8 +57,8 @@ def logs_within(paths: Sequence[str], wanted: DumpRange, options: LogOptions) ->
 def _within_log(paths: list[str], wanted: DumpRange, options: LogOptions) -> Iterator[tuple[str, LogOptions]]:
     pool: FilePool[SegmentFiles] = FilePool(_OPEN_SEGMENTS_MAX)
     segments = [_segment(path, pool) for path in paths]
-    start = _offset(wanted.start, segments, LONG_MIN)
-    end = LONG_MAX if wanted.end is None else _offset(wanted.end, segments, LONG_MAX)
+    start = _offset(wanted.start, segments, I64_MIN)
+    end = I64_MAX if wanted.end is None else _offset(wanted.end, segments, I64_MAX)
     for path, segment, following in zip(paths, segments, [*segments[1:], None], strict=True):
         if start >= end or segment.base_offset >= end or (following is not None and following.base_offset <= start):
             continue
@@ -89,4 +89,4 @@ def _offset(bound: RangeBound | None, segments: Iterable[Segment], without: int)
             found = time_search.find_record(segment, bound.timestamp, 0)
             if found is not None:
                 return found.offset
-    return LONG_MAX
+    return I64_MAX

@@ -24,7 +24,7 @@ from offsetfs.storage.records.format.record_row import (
     VALUE_POSITION,
     VALUE_SIZE,
 )
-from offsetfs.storage.reference.dump import LONG_MIN, wrapped
+from offsetfs.storage.units import wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +48,19 @@ class FoundRecords:
         return self.rows[number * COLUMNS : (number + 1) * COLUMNS]
 
     def offset(self, row: array[int]) -> int:
-        return wrapped(self.base_offset + row[OFFSET_DELTA], LONG_MIN)
+        return wrapped(self.base_offset + row[OFFSET_DELTA])
 
     def timestamp(self, row: array[int]) -> int:
         if self.append_time is not None:
             return self.append_time
-        return wrapped(self.base_timestamp + row[TIMESTAMP_DELTA], LONG_MIN)
+        return wrapped(self.base_timestamp + row[TIMESTAMP_DELTA])
 
     def max_timestamp(self) -> int:
         """Return the largest timestamp; -1 if there are no records."""
         if self.append_time is not None:
             return max(self.append_time, -1) if self.rows else -1
         deltas = set(self.rows[TIMESTAMP_DELTA::COLUMNS])
-        return max([-1, *(wrapped(self.base_timestamp + delta, LONG_MIN) for delta in deltas)])
+        return max([-1, *(wrapped(self.base_timestamp + delta) for delta in deltas)])
 
     def key(self, row: array[int]) -> Buffer | None:
         return self._field(row[KEY_POSITION], row[KEY_SIZE])

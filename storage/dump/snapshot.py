@@ -17,6 +17,7 @@ from offsetfs.storage.dump.printer import OptionalLong, Printer
 from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.errors import InvalidSnapshot
 from offsetfs.storage.segments import transaction_index
+from offsetfs.storage.units import I32_MAX
 
 SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX = ".snapshot", ".txnindex"
 
@@ -25,7 +26,7 @@ _VERSION_SIZE = 2
 _HEADER = Struct(">hIi")
 _CHECKED_FROM = 6
 _ENTRY = Struct(">qhiqiqiq")
-_SEQUENCES = 2**31
+_SEQUENCES = I32_MAX + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.retention import RemovedSegments
 from offsetfs.storage.settings.config import LogConfig
-from offsetfs.storage.settings.config_values import LONG_MAX
+from offsetfs.storage.units import I64_MAX
 
 REMOVAL_REST_S = 1.0
 
@@ -186,7 +186,7 @@ class BackgroundTasks:
 
         def every(name: str, run: Callable[[], object], interval_ms: int) -> None:
             # 2⁶³−1 is Kafka's "never".
-            if interval_ms < LONG_MAX:
+            if interval_ms < I64_MAX:
                 schedule.every(name, run, interval_ms / 1000, first_s=first_s)
 
         every("retention", self.retain, config.log_retention_check_interval_ms)
@@ -266,14 +266,14 @@ class BackgroundTasks:
         """
         now_ms = self._directory.cautious_clock.now_ms()
         for partition, config in partitions:
-            if self._cancelled.is_set() or not (now or config.max_compaction_lag_ms < LONG_MAX):
+            if self._cancelled.is_set() or not (now or config.max_compaction_lag_ms < I64_MAX):
                 continue
             if partition in self._directory.failed:
                 continue
             try:
                 path = os.path.join(self._directory.path, str(partition))
                 since_ms = PartitionStat.at(path).active_since_ms()
-                if since_ms < LONG_MAX and (now or now_ms - since_ms > config.roll_ms):
+                if since_ms < I64_MAX and (now or now_ms - since_ms > config.roll_ms):
                     with self._directory.borrowed(partition) as log:
                         log.roll()
             except (UnknownPartition, FileNotFoundError):

@@ -27,7 +27,7 @@ from offsetfs.storage.maintenance.partition_stat import PartitionStat
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.settings.config import LogConfig
-from offsetfs.storage.settings.config_values import LONG_MAX
+from offsetfs.storage.units import I64_MAX
 
 RECHECK_MS = 300_000
 """The delay before a partition is checked again if only time can change the result, or after an I/O error."""
@@ -145,8 +145,8 @@ class LogCleaner:
         if not found.is_due:
             # Only a roll adds cleanable bytes, and a roll changes names. A lag or an open transaction ends with time,
             # though.
-            is_lasting = is_bounded_by_roll and config.max_compaction_lag_ms == LONG_MAX
-            self._not_due[partition] = _NotDue(stat.changed_ns, config, LONG_MAX if is_lasting else now_ms + RECHECK_MS)
+            is_lasting = is_bounded_by_roll and config.max_compaction_lag_ms == I64_MAX
+            self._not_due[partition] = _NotDue(stat.changed_ns, config, I64_MAX if is_lasting else now_ms + RECHECK_MS)
         return found
 
     def _stat(self, partition: TopicPartition) -> PartitionStat:
@@ -201,7 +201,7 @@ class LogCleaner:
             now_ms = self._directory.cautious_clock.now_ms()
             # A full disk or a failed read may be temporary. A damaged batch does not: trying again would read the
             # segment every 15 seconds (KIP-346 marks such partitions as uncleanable).
-            until_ms = now_ms + RECHECK_MS if isinstance(error, OSError) else LONG_MAX
+            until_ms = now_ms + RECHECK_MS if isinstance(error, OSError) else I64_MAX
             config = self._directory.config_of(partition.topic)
             self._not_due[partition] = _NotDue(stat.changed_ns, config, until_ms)
         self._on_failure(error, partition)

@@ -16,7 +16,7 @@ from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import parse_segment_name, segment_name
 from offsetfs.storage.records.format.batch_header import HEADER_SIZE, parse_header
 from offsetfs.storage.settings.config import LogConfig
-from offsetfs.storage.settings.config_values import LONG_MAX
+from offsetfs.storage.units import I64_MAX
 
 TIME_ENTRY_SIZE = 12  # of a time index: a timestamp in 8 bytes, a relative offset in 4
 
@@ -59,7 +59,7 @@ class PartitionStat:
     def active_since_ms(self) -> int:
         """Return when the oldest batch of the active segment was written, if known; 2⁶³−1 if the segment is empty."""
         if not self.bases or not files.status(self._log_path(-1)).st_size:
-            return LONG_MAX
+            return I64_MAX
         timestamp = self._first_timestamp(-1)
         return timestamp if timestamp >= 0 else files.status(self._log_path(-1)).st_mtime_ns // 1_000_000
 
@@ -106,5 +106,5 @@ class PartitionStat:
         dirty = sum(sealed[number:])
         if not dirty:
             return False
-        is_urgent = config.max_compaction_lag_ms < LONG_MAX
+        is_urgent = config.max_compaction_lag_ms < I64_MAX
         return is_urgent or dirty / sum(sealed) > config.min_cleanable_dirty_ratio

@@ -31,11 +31,11 @@ from offsetfs.storage.records.format.batch_header import (
 from offsetfs.storage.records.format.record import LOG_APPEND_TIME, NO_TIMESTAMP_TYPE, Record
 from offsetfs.storage.segments.segment import LOG_BYTES_MAX, Segment
 from offsetfs.storage.segments.segment_indexes import IndexBuilder
-from offsetfs.storage.units import I32_MAX, NO_TIMESTAMP, Offset, Timestamp
+from offsetfs.storage.units import I32_MAX, I64_MIN, NO_TIMESTAMP, Offset, Timestamp
 
 GATHERED_BYTES_MAX = 64 << 10
 
-_MOVED = 2**63
+_MOVED = -I64_MIN
 
 OnProgress = Callable[[int, int], None]
 """Called with the log bytes processed and their total."""

@@ -62,7 +62,7 @@ from offsetfs.storage.segments.segment import FULL, Segment
 from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 from offsetfs.storage.segments.segment_map import Segments
 from offsetfs.storage.settings.config import LogConfig
-from offsetfs.storage.settings.config_values import LONG_MAX
+from offsetfs.storage.units import I64_MAX
 
 
 class Log:
@@ -144,7 +144,7 @@ class Log:
     def must_flush(self) -> bool:
         """Whether `flush.messages` records are not on disk: Kafka syncs before it acknowledges the last of them."""
         messages_max = self.config.flush_messages
-        return messages_max < LONG_MAX and self._unsynced.total.records >= messages_max
+        return messages_max < I64_MAX and self._unsynced.total.records >= messages_max
 
     @property
     def damage(self) -> tuple[Damage, ...]:

@@ -20,11 +20,10 @@ from offsetfs.storage.errors import (
     InvalidTransactionState,
     OutOfOrderSequence,
 )
-from offsetfs.storage.partition.producers import EPOCH_MAX, NONE, ProducerEntry, ProducerState
+from offsetfs.storage.partition.producers import EPOCH_MAX, NONE, SEQUENCE_MAX, ProducerEntry, ProducerState
 from offsetfs.storage.records.format.batch import BatchHeader
 
 BATCHES_KEPT = 5
-SEQUENCE_MAX = 2**31 - 1
 
 _UNKNOWN = ProducerEntry()
 

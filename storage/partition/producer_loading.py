@@ -24,9 +24,7 @@ from offsetfs.storage.records.format.batch_header import CONTROL_FLAG, TRANSACTI
 from offsetfs.storage.segments import offset_search
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_map import Segments
-from offsetfs.storage.units import I32_MAX
-
-_LONG_MAX = 2**63 - 1
+from offsetfs.storage.units import I32_MAX, I64_MAX
 
 RECENT_BYTES = 8 << 20
 """How much of the end of a log is searched for the last batches of producers: eight of Kafka's largest batches."""
@@ -127,7 +125,7 @@ def _replay_segment(state: ProducerState, segment: Segment, start: int, end: int
         replay(state, rows, log, start=start, end=end)
 
 
-def replay(state: ProducerState, rows: Rows, log: File, *, start: int = 0, end: int = _LONG_MAX) -> None:
+def replay(state: ProducerState, rows: Rows, log: File, *, start: int = 0, end: int = I64_MAX) -> None:
     """Replay the batches of `rows`, in order, whose last offsets lie in `[start, end)`.
 
     If checksums were not verified, an offset beyond the end comes from a damaged header, not from a producer.
@@ -153,7 +151,7 @@ def replay(state: ProducerState, rows: Rows, log: File, *, start: int = 0, end: 
 
 def _rows_in(rows: Rows, ids: array[int], start: int, end: int) -> Sequence[int]:
     """Return the numbers of the producers' rows whose last offset lies in `[start, end)`."""
-    if start <= 0 and end == _LONG_MAX and min(ids) >= 0:
+    if start <= 0 and end == I64_MAX and min(ids) >= 0:
         return range(len(ids))
     columns = zip(ids, rows.column(chain.BASE_OFFSET), rows.column(chain.LAST_OFFSET_DELTA), strict=True)
     return [

@@ -28,11 +28,12 @@ from crc32c import crc32c
 
 from offsetfs.storage.errors import InvalidSnapshot, MalformedBatch
 from offsetfs.storage.records.format.batch import Batch, BatchHeader
+from offsetfs.storage.units import I16_MAX, I32_MAX
 
 NONE = -1
 """The value for no sequence, no offset, no epoch, no open transaction."""
 
-EPOCH_MAX = 2**15 - 1
+EPOCH_MAX = I16_MAX
 
 ABORT, COMMIT = 0, 1
 """The types of control record that end a transaction."""
@@ -41,7 +42,7 @@ _VERSION = 1
 _HEADER = Struct(">hIi")
 _CHECKED_FROM = 6  # the checksum covers the bytes from here on
 _ENTRY = Struct(">qhiqiqiq")
-_SEQUENCE_MAX = 2**31 - 1
+SEQUENCE_MAX = I32_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ def _after_marker(entry: ProducerEntry, header: BatchHeader, coordinator_epoch: 
 
 def _last_sequence(base_sequence: int, delta: int) -> int:
     """Return the sequence of the last record; 0 follows 2³¹−1."""
-    return NONE if base_sequence == NONE else (base_sequence + delta) & _SEQUENCE_MAX
+    return NONE if base_sequence == NONE else (base_sequence + delta) & SEQUENCE_MAX
 
 
 def _entry(

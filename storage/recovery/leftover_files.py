@@ -29,14 +29,13 @@ from offsetfs.storage.partition.swap import CLEANED, SWAP
 from offsetfs.storage.records.columns import row_walk
 from offsetfs.storage.records.format import chain
 from offsetfs.storage.segments import removed_names
+from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 
 _INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex", *MAP_SUFFIXES)
 _SEGMENT_SUFFIXES = (".log", *_INDEX_SUFFIXES, ".snapshot")
 """Suffixes of the files that swaps and removals touch. No other file beside a log is touched, `.cut-` files in
 particular.
 """
-
-_RELATIVE_OFFSET_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +161,7 @@ def _next_offset_of(path: str, name: str, base: int, others: Sequence[tuple[int,
             for rows in row_walk.sound_rows(log, 0, log.size(), offset_min=base):
                 for begins, ends in zip(rows.column(chain.BASE_OFFSET), rows.next_offsets(), strict=True):
                     sure, last = end, (begins, ends)
-                    end = ends if ends - 1 - base <= _RELATIVE_OFFSET_MAX else sure
+                    end = ends if ends - 1 - base <= RELATIVE_OFFSET_MAX else sure
     except StorageError:
         return base
     between = [(other, file) for other, file in others if sure <= other < end and _size(path, file)]

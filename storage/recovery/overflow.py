@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from offsetfs.storage import files
 from offsetfs.storage.errors import CorruptIndex, OffsetBeyondSegment, StorageError
 from offsetfs.storage.files import File
-from offsetfs.storage.names import segment_name, segment_offset_max
+from offsetfs.storage.names import OFFSET_MAX, segment_name, segment_offset_max
 from offsetfs.storage.partition import swap
 from offsetfs.storage.partition.log_end import end_of_chain
 from offsetfs.storage.records.columns import row_walk
@@ -36,7 +36,6 @@ from offsetfs.storage.segments.transaction_index import SUFFIX, TransactionIndex
 MEANING = "has offsets too large for its indexes; it will be split"
 
 _COPY_BYTES = 1 << 20
-_OFFSET_END = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -47,7 +46,7 @@ class _Part:
     start: int
     end: int
     builder: IndexBuilder
-    offset_end: int = _OFFSET_END
+    offset_end: int = OFFSET_MAX
 
 
 def find(segments: Sequence[Segment], end: int) -> Segment | None:
@@ -70,7 +69,7 @@ def is_overflowed(segment: Segment, next_base_offset: int | None) -> bool:
 
     `next_base_offset`: the base offset of the next segment, None for the last one.
     """
-    offset_max = _OFFSET_END if next_base_offset is None else next_base_offset - 1
+    offset_max = OFFSET_MAX if next_base_offset is None else next_base_offset - 1
     beyond = 0
     try:
         with files.opened(segment.log_path) as log:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from offsetfs.storage import checkpoint, files
 from offsetfs.storage.errors import InvalidCheckpoint, OffsetBeyondSegment, StorageError, counted
-from offsetfs.storage.names import segment_name
+from offsetfs.storage.names import OFFSET_MAX, segment_name
 from offsetfs.storage.partition import cut_tail
 from offsetfs.storage.records.columns import row_walk
 from offsetfs.storage.records.format import batch_chain, chain
@@ -20,8 +20,6 @@ from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_files import SegmentFiles
 from offsetfs.storage.settings.config import DEFAULTS
-
-_OFFSET_MAX = 2**63 - 1
 
 
 class OnStep(Protocol):
@@ -94,7 +92,7 @@ class RecoveryPlan:
                 if error is None:
                     return False
                 if isinstance(error, OffsetBeyondSegment) and self._splits(base, next_base_offset):
-                    offset_max = _OFFSET_MAX
+                    offset_max = OFFSET_MAX
                 elif self.next_offset >= self._recovery_point:
                     self._report_cut(log, base, position, size, error.reason)
                     return True

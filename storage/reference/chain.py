@@ -37,12 +37,12 @@ from offsetfs.storage.records.format.batch_row import (
     SIZE,
 )
 from offsetfs.storage.reference import codec
-from offsetfs.storage.units import I32_MAX
+from offsetfs.storage.units import I32_MAX, I64_MAX
 
 ROWS_MAX = 8192
 """How many rows one call returns at most: bounds what it allocates to less than a megabyte."""
 
-ANY_OFFSETS = (-1, 2**63 - 1)
+ANY_OFFSETS = (-1, I64_MAX)
 """Bounds that let every offset through, risen or not."""
 
 STATE_NUMBERS = 7
@@ -53,7 +53,6 @@ _BASE, _INTERVAL, _INDEXED_POSITION, _LAST_OFFSET, _TIMESTAMP, _TIMESTAMP_OFFSET
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY_LAYOUT = struct.Struct(">qi")
-_LONG_MAX = 2**63 - 1
 
 Buffer = bytes | bytearray | memoryview
 
@@ -104,10 +103,7 @@ def _walk(
 def _is_possible(base_offset: int, delta: int, count: int, offset_min: int, offset_max: int) -> bool:
     last_offset = base_offset + delta
     return (
-        base_offset >= max(offset_min, 0)
-        and delta >= 0
-        and count >= 0
-        and last_offset <= min(offset_max, _LONG_MAX - 1)
+        base_offset >= max(offset_min, 0) and delta >= 0 and count >= 0 and last_offset <= min(offset_max, I64_MAX - 1)
     )
 
 
@@ -212,7 +208,7 @@ def index(rows: array[int], state: array[int]) -> tuple[bytes, bytes]:
         raise ValueError("no state of an index")
     offsets, times = bytearray(), bytearray()
     for position, last_offset, timestamp in _index_columns(rows):
-        if not state[_LAST_OFFSET] < last_offset <= min(state[_BASE] + I32_MAX, _LONG_MAX):
+        if not state[_LAST_OFFSET] < last_offset <= min(state[_BASE] + I32_MAX, I64_MAX):
             continue
         state[_LAST_OFFSET] = last_offset
         if timestamp > state[_TIMESTAMP]:

@@ -34,13 +34,11 @@ from offsetfs.storage.records.format.record_row import (
     VALUE_POSITION,
     VALUE_SIZE,
 )
-from offsetfs.storage.units import NO_TIMESTAMP
+from offsetfs.storage.units import I32_MAX, I64_MAX, NO_TIMESTAMP, wrapped
 
 RECORD_SIZE_MIN = 7
 """Seven fields of at least one byte each: no payload holds more records than a seventh of its bytes."""
 
-INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
 
 Buffer = bytes | bytearray | memoryview
 Row = tuple[int, int, int, int, int, int, int, int]
@@ -71,7 +69,7 @@ def split(
     if offset_delta < 0:
         raise ValueError("a negative offset delta")
     first, lines = start, bytes(memoryview(source)[start:end])
-    while offset_delta <= INT_MAX:
+    while offset_delta <= I32_MAX:
         newline = lines.find(b"\n", start - first)
         if newline < 0:
             break
@@ -96,7 +94,7 @@ def encode(records: Sequence[EncodableRecord], base_timestamp: int, offset_delta
     for key, value, headers, timestamp in records:
         if timestamp < -1:
             raise ValueError(f"a timestamp of {timestamp}")
-        if not 0 <= offset_delta <= INT_MAX:
+        if not 0 <= offset_delta <= I32_MAX:
             raise ValueError(f"an offset delta of {offset_delta}")
         encoded += _framed(_body(key, value, headers, timestamp - base_timestamp, offset_delta))
         offset_delta += 1
@@ -144,14 +142,14 @@ def survey(payload: Buffer, count: int, base_timestamp: int) -> tuple[int, int, 
     """Return (earliest timestamp, latest timestamp, records without a key), after checking every byte of the structure.
 
     For batches of clients: `MalformedBatch` also where an offset delta is not the number of its record. Records without
-    a timestamp (-1) do not count for the earliest, which is `LONG_MAX` if none has one; the latest is at least -1, as
+    a timestamp (-1) do not count for the earliest, which is `I64_MAX` if none has one; the latest is at least -1, as
     in Kafka's LogValidator. Sums wrap as a Java long does.
     """
-    earliest, latest, keyless = LONG_MAX, int(NO_TIMESTAMP), 0
+    earliest, latest, keyless = I64_MAX, int(NO_TIMESTAMP), 0
     for number, row in enumerate(_rows(_bytes_of(payload), count)):
         if row[OFFSET_DELTA] != number:
             raise MalformedBatch(f"record {number} has an offset delta of {row[OFFSET_DELTA]}")
-        timestamp = (base_timestamp + row[TIMESTAMP_DELTA] + LONG_MAX + 1) % (1 << 64) - LONG_MAX - 1
+        timestamp = wrapped(base_timestamp + row[TIMESTAMP_DELTA])
         if timestamp != NO_TIMESTAMP:
             earliest, latest = min(earliest, timestamp), max(latest, timestamp)
         keyless += row[KEY_SIZE] < 0

@@ -27,8 +27,8 @@ from offsetfs.storage.records.format.record_row import (
     KEY_POSITION,
     VALUE_POSITION,
 )
-from offsetfs.storage.reference.codec import INT_MAX, Buffer
-from offsetfs.storage.units import I64_MAX
+from offsetfs.storage.reference.codec import Buffer
+from offsetfs.storage.units import I32_MAX, wrapped
 
 KEY, VALUE, HEADERS = KEY_POSITION, VALUE_POSITION, HEADERS_POSITION
 """Where in a scanned row the position of each stands; its size or count follows."""
@@ -91,7 +91,7 @@ def gather_headers(payload: Buffer, rows: array[int]) -> HeaderColumns:
     names: list[tuple[int, int]] = []
     values: list[tuple[int, int]] = []
     for position, count in zip(rows[HEADERS_POSITION::COLUMNS], rows[HEADERS_COUNT::COLUMNS], strict=True):
-        if not 0 <= count <= min(len(view), INT_MAX) - len(names):  # a header has two bytes at least
+        if not 0 <= count <= min(len(view), I32_MAX) - len(names):  # a header has two bytes at least
             raise ValueError("headers outside of their payload")
         for _ in range(count):
             for fields in names, values:
@@ -112,7 +112,7 @@ def _gathered(view: memoryview, pairs: Sequence[tuple[int, int]]) -> Column:
                 raise ValueError("a field outside of its payload")
             data += view[position : position + size]
             validity[number >> 3] |= 1 << (number & 7)
-        if len(data) > INT_MAX:
+        if len(data) > I32_MAX:
             raise ValueError("a column of more than 2 GiB")
         ends.append(len(data))
     return Column(ends, data, validity if any(size < 0 for _, size in pairs) else None)
@@ -140,7 +140,7 @@ def encode_columns(columns: RecordColumns, picks: array[int], pick: int, cursor:
     base, latest, values_bytes, record_bytes = cursor.base_timestamp, -1, 0, 0
     assert target is not None
     timestamps = memoryview(columns.timestamps)
-    while pick < len(picks) and delta <= INT_MAX:
+    while pick < len(picks) and delta <= I32_MAX:
         row = picks[pick]
         if not 0 <= row < len(timestamps):
             raise ValueError("a row that is not there")
@@ -148,7 +148,7 @@ def encode_columns(columns: RecordColumns, picks: array[int], pick: int, cursor:
         if timestamp < -1:
             raise ValueError(f"a timestamp of {timestamp}")
         rest, value_size = _fields(columns, row, len(timestamps))
-        record = _framed(_wrapped(timestamp - (timestamp if base is None else base)), delta, rest)
+        record = _framed(wrapped(timestamp - (timestamp if base is None else base)), delta, rest)
         if len(record) > len(target) - position:
             record_bytes = len(_framed(0, 0, rest))
             break
@@ -157,11 +157,6 @@ def encode_columns(columns: RecordColumns, picks: array[int], pick: int, cursor:
         position, delta, pick = position + len(record), delta + 1, pick + 1
         values_bytes += value_size + 1
     return Encoded(pick, BatchCursor(None, position, delta, base, latest, values_bytes), record_bytes)
-
-
-def _wrapped(number: int) -> int:
-    """Return `number` as a Java long holds it."""
-    return (number + I64_MAX + 1) % (1 << 64) - I64_MAX - 1
 
 
 def _framed(timestamp_delta: int, offset_delta: int, rest: bytes) -> bytes:

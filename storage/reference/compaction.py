@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from struct import Struct
 
-from offsetfs.storage.compaction.rewritten_batch import empty_batch, horizon_of, rebuilt, wrapped
+from offsetfs.storage.compaction.rewritten_batch import empty_batch, horizon_of, rebuilt
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.records.format import varint
 from offsetfs.storage.records.format.batch import Batch
@@ -39,7 +39,7 @@ from offsetfs.storage.reference.plain_batch import (
     plain_batch,
     rising_rows,
 )
-from offsetfs.storage.units import I32_MAX, I64_MAX
+from offsetfs.storage.units import I32_MAX, I64_MAX, wrapped
 
 __all__ = [  # all names of `native/compaction.pyx`
     "FULL",

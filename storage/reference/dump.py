@@ -26,6 +26,7 @@ from offsetfs.storage.records.format.record_row import (
     VALUE_POSITION,
     VALUE_SIZE,
 )
+from offsetfs.storage.units import I32_MAX, I32_MIN, I64_MAX, I64_MIN, wrapped
 
 LINE_SIZE_MAX = 256
 """The maximum size of a line without keys, values and header names: eight numbers and the words between them."""
@@ -33,8 +34,6 @@ LINE_SIZE_MAX = 256
 REPLACEMENT_SIZE = 3
 """The bytes that replace one byte of invalid UTF-8."""
 
-INT_MIN, INT_MAX = -(2**31), 2**31 - 1
-LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 NO_OFFSET = -1
 
 Buffer = bytes | bytearray | memoryview
@@ -55,8 +54,8 @@ class LineStyle:
     base_sequence: int
     metadata: bool
     data: bool
-    offset_min: int = LONG_MIN
-    offset_end: int = LONG_MAX
+    offset_min: int = I64_MIN
+    offset_end: int = I64_MAX
 
 
 def format_records(
@@ -74,7 +73,7 @@ def format_records(
     for number in range(first, count):
         row = rows[number * COLUMNS : (number + 1) * COLUMNS]
         _check_inside(row, len(payload))
-        offset = wrapped(style.base_offset + row[OFFSET_DELTA], LONG_MIN)
+        offset = wrapped(style.base_offset + row[OFFSET_DELTA])
         if not style.offset_min <= offset < style.offset_end:
             continue
         names = list(header_names(payload, row[HEADERS_POSITION], row[HEADERS_COUNT]))
@@ -92,8 +91,8 @@ def follow(rows: array[int], base_offset: int, last_offset: int, gaps: array[int
     `last_offset` is that of the previous record, `NO_OFFSET` if there was none.
     """
     for delta in rows[OFFSET_DELTA::COLUMNS]:
-        offset = wrapped(base_offset + delta, LONG_MIN)
-        if last_offset != NO_OFFSET and offset != wrapped(last_offset + 1, LONG_MIN):  # as a Java long is counted on
+        offset = wrapped(base_offset + delta)
+        if last_offset != NO_OFFSET and offset != wrapped(last_offset + 1):  # as a Java long is counted on
             gaps.extend((last_offset, offset))
         last_offset = offset
     return last_offset
@@ -115,14 +114,9 @@ def sequence_of(base_sequence: int, offset_delta: int) -> int:
 
 def incremented(sequence: int, increment: int) -> int:
     """Return the sequence `increment` after `sequence`: 0 follows 2³¹−1, with the overflow of a Java int."""
-    if sequence > wrapped(INT_MAX - increment, INT_MIN):
-        return wrapped(increment - (INT_MAX - sequence) - 1, INT_MIN)
-    return wrapped(sequence + increment, INT_MIN)
-
-
-def wrapped(number: int, least: int) -> int:
-    """Return `number` as a Java int (`least` INT_MIN) or long (LONG_MIN) would hold it."""
-    return number if least <= number < -least else (number - least) % (-2 * least) + least
+    if sequence > wrapped(I32_MAX - increment, I32_MIN):
+        return wrapped(increment - (I32_MAX - sequence) - 1, I32_MIN)
+    return wrapped(sequence + increment, I32_MIN)
 
 
 def _check_inside(row: array[int], size: int) -> None:
@@ -160,7 +154,7 @@ def _line(payload: Buffer, row: array[int], offset: int, names: list[Buffer], st
 def _metadata(row: array[int], offset: int, names: list[Buffer], style: LineStyle) -> bytes:
     timestamp = style.append_time
     if timestamp is None:
-        timestamp = wrapped(style.base_timestamp + row[TIMESTAMP_DELTA], LONG_MIN)
+        timestamp = wrapped(style.base_timestamp + row[TIMESTAMP_DELTA])
     label = style.timestamp_label.decode()
     keys = ",".join(decoded(name) for name in names)
     return (

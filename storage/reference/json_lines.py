@@ -12,10 +12,10 @@ from offsetfs.storage.records.format.batch_cursor import BatchCursor
 from offsetfs.storage.records.format.partitioner import partition_of
 from offsetfs.storage.records.json.json_line import OUT_OF_TIME, JsonRecord, LineFault, WrongLine, parse
 from offsetfs.storage.reference import codec
+from offsetfs.storage.units import I32_MAX, I64_MAX, wrapped
 
 Buffer = codec.Buffer
 
-LONG_MAX = 2**63 - 1
 
 ASKED_MAX = 2
 """How often `cursor_for` is called for one record: for the batch that is open, and for one that begins."""
@@ -31,7 +31,7 @@ class JsonRules(NamedTuple):
     """Refuses records without a key."""
 
     earliest: int = -1
-    latest: int = LONG_MAX
+    latest: int = I64_MAX
     """Any other timestamp outside of these two is refused, except -1, which is none."""
 
     values_as_text: bool = False
@@ -113,7 +113,7 @@ def split_json(
         raise ValueError(f"an offset delta of {offset_delta}" if offset_delta < 0 else f"a timestamp of {now_ms}")
     first, lines = start, bytes(memoryview(source)[start:end])
     max_timestamp, values_bytes, record_bytes, fault = -1, 0, 0, None
-    while count_max > 0 and offset_delta <= codec.INT_MAX:
+    while count_max > 0 and offset_delta <= I32_MAX:
         newline = lines.find(b"\n", start - first)
         if newline < 0:
             break
@@ -127,7 +127,7 @@ def split_json(
         if record is not None:
             timestamp = now_ms if record.timestamp is None else record.timestamp
             base = timestamp if base_timestamp is None else base_timestamp
-            encoded = _encoded(record, _wrapped(timestamp - base), offset_delta)
+            encoded = _encoded(record, wrapped(timestamp - base), offset_delta)
             if len(encoded) > len(target) - position:
                 record_bytes = len(_encoded(record, 0, 0))
                 break
@@ -235,7 +235,3 @@ def _encoded(record: JsonRecord, timestamp_delta: int, offset_delta: int) -> byt
     timestamp = max(timestamp_delta, 0)
     plain = (record.key, record.value, record.headers, timestamp)
     return codec.encode([plain], timestamp - timestamp_delta, offset_delta)
-
-
-def _wrapped(number: int) -> int:
-    return (number + 2**63) % 2**64 - 2**63

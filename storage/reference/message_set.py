@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch
 from offsetfs.storage.records.format.batch_header import APPEND_TIME_FLAG, CODEC_MASK, KEY_POSITIONS
+from offsetfs.storage.units import I64_MAX, wrapped
 
 MESSAGE_SIZES_MIN = (26, 34)
 """Bytes of a message with neither key nor value, by magic."""
@@ -38,8 +39,6 @@ _TIMESTAMP = struct.Struct(">q")
 _TIMESTAMP_POSITION = 18
 _FIELD_SIZE = struct.Struct(">i")
 
-_LONG_MIN = -(2**63)
-_LONG_MAX = 2**63 - 1
 
 Buffer = bytes | bytearray | memoryview
 
@@ -85,7 +84,7 @@ def scan(messages: Buffer, base_offset: int, base_timestamp: int, is_append_time
     rows = array("q")
     for message in _messages(_bytes_of(messages)):
         timestamp = base_timestamp if is_append_time and message.magic else message.timestamp
-        rows.extend((_wrapped(message.offset - base_offset), _wrapped(timestamp - base_timestamp)))
+        rows.extend((wrapped(message.offset - base_offset), wrapped(timestamp - base_timestamp)))
         rows.extend((message.key_position, message.key_size, message.value_position, message.value_size))
         rows.extend((message.position, 0))
     return rows
@@ -118,7 +117,7 @@ def run(messages: Buffer, size_max: int) -> tuple[int, int, int, int]:
     try:
         for message in _messages(data):
             kind = _kind(message) if kind is None else kind
-            if _kind(message) != kind or not offsets[-1] < message.offset < _LONG_MAX:
+            if _kind(message) != kind or not offsets[-1] < message.offset < I64_MAX:
                 break
             if not _is_sum_right(data, message):
                 break
@@ -188,7 +187,3 @@ def _is_sum_right(data: memoryview, message: LegacyMessage) -> bool:
 def _kind(message: LegacyMessage) -> tuple[int, int]:
     """Return what the messages of a run have in common: format and type of timestamp."""
     return message.magic, message.attributes & APPEND_TIME_FLAG if message.magic else 0
-
-
-def _wrapped(number: int) -> int:
-    return (number - _LONG_MIN) % (1 << 64) + _LONG_MIN

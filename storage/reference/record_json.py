@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from offsetfs.storage.errors import DecompressionLimit
 from offsetfs.storage.records.format.record import CREATE_TIME, LOG_APPEND_TIME, Headers, Record
 from offsetfs.storage.reference import codec
+from offsetfs.storage.units import wrapped
 
 JSON_BYTES_MAX = 512 << 20
 """What the lines of one batch may take: protects the memory from a hostile one, whose records of seven bytes each would
@@ -26,8 +27,6 @@ PREFIX_SIZE_MAX = 1024
 """How long a `line_prefix` may be, in bytes; a topic's name has no more than 249."""
 
 Buffer = codec.Buffer
-
-_LONG_MIN = -(2**63)
 
 
 def line_prefix(topic: str, partition: int) -> bytes:
@@ -59,9 +58,9 @@ def join_json(
     lines = bytearray()
     timestamp_type = CREATE_TIME if append_time is None else LOG_APPEND_TIME
     for delta, time, key, value, headers in codec.decode(payload, count):
-        offset = _wrapped(base_offset + delta)
+        offset = wrapped(base_offset + delta)
         if (offset_from is None or offset_from <= offset) and (offset_to is None or offset < offset_to):
-            timestamp = _wrapped(base_timestamp + time) if append_time is None else append_time
+            timestamp = wrapped(base_timestamp + time) if append_time is None else append_time
             lines += _line(prefix, offset, timestamp, timestamp_type, key, value, headers)
     if len(lines) > bytes_max:
         raise DecompressionLimit(f"the records take more than {bytes_max} bytes as JSON")
@@ -129,7 +128,3 @@ def _field(name: str, data: bytes | None) -> str:
         return f'"{name}":{json.dumps(data.decode(), ensure_ascii=False)}'
     except UnicodeDecodeError:
         return f'"{name}_b64":"{base64.b64encode(data).decode()}"'
-
-
-def _wrapped(number: int) -> int:
-    return (number - _LONG_MIN) % (1 << 64) + _LONG_MIN

@@ -22,6 +22,7 @@ from offsetfs.storage.errors import (
     StorageError,
 )
 from offsetfs.storage.files import File
+from offsetfs.storage.names import OFFSET_END
 from offsetfs.storage.records.format import batch_chain
 from offsetfs.storage.records.format.batch import Batch
 
@@ -146,7 +147,7 @@ def consistent_offsets(bounds: Sequence[tuple[int, int]], offset_min: int, offse
     gaps wins if the log has few gaps, then the one that ends lower, because most bits of an offset are high ones. If
     sequences are still equal, only batches in all of them count. Takes quadratic time.
     """
-    end = 2**63 if offset_end is None else offset_end
+    end = OFFSET_END if offset_end is None else offset_end
     possible = [index for index, (base, last) in enumerate(bounds) if offset_min <= base <= last < end]
     joins = sum(last + 1 == base for (_, last), (base, _) in pairwise(bounds))
     # In a log without compaction the next batch begins where the last one ends; a wrong offset rarely does.

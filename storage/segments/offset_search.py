@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 
 from offsetfs.storage.errors import UNREADABLE, CorruptBatch, MalformedBatch, UnsupportedFormat, WouldBlock
 from offsetfs.storage.files import File
+from offsetfs.storage.names import OFFSET_END
 from offsetfs.storage.records.format import batch_chain
 from offsetfs.storage.records.format.batch import HEADER_SIZE, MAGIC, Batch, BatchHeader
 from offsetfs.storage.records.format.batch_chain import CheckedBatch
@@ -21,7 +22,6 @@ from offsetfs.storage.segments import offset_order
 from offsetfs.storage.segments.segment_interfaces import SearchableSegment, SegmentFiles
 
 OFFSET_SIZE = 8
-OFFSET_END = 2**63
 
 _Found = TypeVar("_Found", Batch, CheckedBatch)
 _Taken = TypeVar("_Taken", Batch, CheckedBatch, covariant=True)

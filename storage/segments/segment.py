@@ -38,12 +38,12 @@ from offsetfs.storage.segments.removed_names import REMOVED
 from offsetfs.storage.segments.roll_age import RollAge
 from offsetfs.storage.segments.segment_files import LIVE, RELATIVE_OFFSET_MAX, SegmentFiles
 from offsetfs.storage.settings.config import LogConfig
-from offsetfs.storage.units import NO_TIMESTAMP
+from offsetfs.storage.units import I32_MAX, NO_TIMESTAMP
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a full disk. The user can solve them, and the disk remains trustworthy."""
 
-LOG_BYTES_MAX = 2**31 - 1
+LOG_BYTES_MAX = I32_MAX
 ENDS_MAX = 32
 """How many ends of ranges a segment remembers. The end of offset N takes the place of that of N - ENDS_MAX."""
 

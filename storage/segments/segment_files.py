@@ -24,6 +24,7 @@ from offsetfs.storage.segments.offset_index import OffsetIndex
 from offsetfs.storage.segments.segment_interfaces import NamedSegment, SearchableSegment
 from offsetfs.storage.segments.segment_interfaces import SegmentFiles as SegmentFiles
 from offsetfs.storage.segments.time_index import TimeIndex
+from offsetfs.storage.units import I32_MAX
 
 LIVE = ""
 """The suffix of the files of a segment that is part of a log: none."""
@@ -34,7 +35,7 @@ SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 BESIDE = (".snapshot", *MAP_SUFFIXES)
 """Files named after a segment: the producer snapshot at its start, and its line indexes."""
 
-RELATIVE_OFFSET_MAX = 2**31 - 1
+RELATIVE_OFFSET_MAX = I32_MAX
 """The largest distance of an offset from the base offset of its segment: index fields have 32 bits."""
 
 

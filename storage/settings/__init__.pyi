@@ -11,7 +11,6 @@ from offsetfs.storage.settings.broker_settings import topic_setting_of as topic_
 from offsetfs.storage.settings.config import DEFAULTS as DEFAULTS
 from offsetfs.storage.settings.config import TOPIC_SETTING_NAMES as TOPIC_SETTING_NAMES
 from offsetfs.storage.settings.config import TOPIC_SETTINGS_WITHOUT_EFFECT as TOPIC_SETTINGS_WITHOUT_EFFECT
-from offsetfs.storage.settings.config_values import INT_MAX as INT_MAX
 from offsetfs.storage.settings.config_values import BooleanType as BooleanType
 from offsetfs.storage.settings.config_values import ChoiceType as ChoiceType
 from offsetfs.storage.settings.config_values import IntegerType as IntegerType

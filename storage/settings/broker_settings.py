@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.settings import config
-from offsetfs.storage.settings.config_values import INT_MAX, LONG_MAX, IntegerType, printable
+from offsetfs.storage.settings.config_values import IntegerType, printable
 from offsetfs.storage.settings.directory_config import DIRECTORY_SETTING_NAMES, DirectoryConfig
+from offsetfs.storage.units import I32_MAX, I32_MIN, I64_MAX, I64_MIN
 
 METADATA_LOG_DIR = "metadata.log.dir"
 LOG_DIRS = ("log.dirs", "log.dir")
@@ -265,7 +266,7 @@ def log_directories_of(properties: Mapping[str, str]) -> str:
 
 
 def _milliseconds(name: str, value: str, unit: int, low: int) -> str:
-    kind = IntegerType(low, INT_MAX)
+    kind = IntegerType(low, I32_MAX)
     number = kind.parse(name, value)
     kind.check(name, number)
     return str(number * unit)
@@ -273,7 +274,7 @@ def _milliseconds(name: str, value: str, unit: int, low: int) -> str:
 
 def _retention_ms(name: str, value: str, unit: int) -> str:
     """Return a retention as Kafka interprets it: a negative value means no limit, and zero is refused."""
-    kind = IntegerType(-LONG_MAX - 1 if unit == 1 else -INT_MAX - 1, LONG_MAX if unit == 1 else INT_MAX)
+    kind = IntegerType(I64_MIN if unit == 1 else I32_MIN, I64_MAX if unit == 1 else I32_MAX)
     number = kind.parse(name, value)
     kind.check(name, number)
     if number == 0:

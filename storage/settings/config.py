@@ -15,8 +15,6 @@ from typing import Any
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.records.compression.compression import UNCOMPRESSED, Compression
 from offsetfs.storage.settings.config_values import (
-    INT_MAX,
-    LONG_MAX,
     BooleanType,
     ChoiceType,
     CompressionLevelType,
@@ -29,10 +27,11 @@ from offsetfs.storage.settings.config_values import (
     parse_value,
     setting_type,
 )
+from offsetfs.storage.units import I32_MAX, I64_MAX
 
 DAY_MS = 24 * 60 * 60 * 1000
 
-_JAVA_ARRAY_MAX = INT_MAX - 8
+_JAVA_ARRAY_MAX = I32_MAX - 8
 
 
 def _setting(default: Value, kind: SettingType) -> Any:
@@ -44,7 +43,7 @@ def _without_effect(default: Value, kind: SettingType) -> Any:
 
 
 def _milliseconds(default: int, low: int = 0) -> Any:
-    return _setting(default, IntegerType(low, LONG_MAX))
+    return _setting(default, IntegerType(low, I64_MAX))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,30 +53,30 @@ class LogConfig:
     Sizes are in bytes, `_ms` is milliseconds. 2⁶³−1 means never, -1 in retention means no limit.
     """
 
-    segment_bytes: int = _setting(1 << 30, IntegerType(14, INT_MAX))
+    segment_bytes: int = _setting(1 << 30, IntegerType(14, I32_MAX))
     segment_ms: int = _milliseconds(7 * DAY_MS, 1)
     segment_jitter_ms: int = _milliseconds(0)
-    segment_index_bytes: int = _setting(10 << 20, IntegerType(4, INT_MAX))
-    index_interval_bytes: int = _setting(4096, IntegerType(0, INT_MAX))
+    segment_index_bytes: int = _setting(10 << 20, IntegerType(4, I32_MAX))
+    index_interval_bytes: int = _setting(4096, IntegerType(0, I32_MAX))
     preallocate: bool = _setting(False, BooleanType())
 
-    flush_messages: int = _setting(LONG_MAX, IntegerType(1, LONG_MAX))
-    flush_ms: int = _milliseconds(LONG_MAX)
+    flush_messages: int = _setting(I64_MAX, IntegerType(1, I64_MAX))
+    flush_ms: int = _milliseconds(I64_MAX)
 
     cleanup_policy: tuple[str, ...] = _setting(("delete",), ListType(("compact", "delete")))
     retention_ms: int = _milliseconds(7 * DAY_MS, -1)
-    retention_bytes: int = _setting(-1, IntegerType(-1, LONG_MAX))
+    retention_bytes: int = _setting(-1, IntegerType(-1, I64_MAX))
     file_delete_delay_ms: int = _milliseconds(60_000)
     delete_retention_ms: int = _milliseconds(DAY_MS)
     min_cleanable_dirty_ratio: float = _setting(0.5, NumberType(0, 1))
     min_compaction_lag_ms: int = _milliseconds(0)
-    max_compaction_lag_ms: int = _milliseconds(LONG_MAX, 1)
+    max_compaction_lag_ms: int = _milliseconds(I64_MAX, 1)
 
-    max_message_bytes: int = _setting((1 << 20) + 12, IntegerType(0, INT_MAX))
+    max_message_bytes: int = _setting((1 << 20) + 12, IntegerType(0, I32_MAX))
     message_timestamp_type: str = _setting("CreateTime", ChoiceType(("CreateTime", "LogAppendTime")))
-    message_timestamp_before_max_ms: int = _milliseconds(LONG_MAX)
-    message_timestamp_after_max_ms: int = _milliseconds(LONG_MAX)
-    message_timestamp_difference_max_ms: int = _milliseconds(LONG_MAX)
+    message_timestamp_before_max_ms: int = _milliseconds(I64_MAX)
+    message_timestamp_after_max_ms: int = _milliseconds(I64_MAX)
+    message_timestamp_difference_max_ms: int = _milliseconds(I64_MAX)
     compression_type: str = _setting(
         "producer", ChoiceType(("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer"))
     )
@@ -87,15 +86,15 @@ class LogConfig:
 
     # There is one replica, one format that is written, one tier, and no dead letters. Batches have their own limit.
     message_format_version: str = _without_effect("3.0", VersionType())
-    min_insync_replicas: int = _without_effect(1, IntegerType(1, INT_MAX))
+    min_insync_replicas: int = _without_effect(1, IntegerType(1, I32_MAX))
     unclean_leader_election_enable: bool = _without_effect(False, BooleanType())
     remote_storage_enable: bool = _without_effect(False, BooleanType((False,)))
     remote_log_copy_disable: bool = _without_effect(False, BooleanType())
     remote_log_delete_on_disable: bool = _without_effect(False, BooleanType())
-    local_retention_ms: int = _without_effect(-2, IntegerType(-2, LONG_MAX))
-    local_retention_bytes: int = _without_effect(-2, IntegerType(-2, LONG_MAX))
-    remote_copy_lag_ms: int = _without_effect(0, IntegerType(-1, LONG_MAX))
-    remote_copy_lag_bytes: int = _without_effect(-1, IntegerType(-1, LONG_MAX))
+    local_retention_ms: int = _without_effect(-2, IntegerType(-2, I64_MAX))
+    local_retention_bytes: int = _without_effect(-2, IntegerType(-2, I64_MAX))
+    remote_copy_lag_ms: int = _without_effect(0, IntegerType(-1, I64_MAX))
+    remote_copy_lag_bytes: int = _without_effect(-1, IntegerType(-1, I64_MAX))
     max_decompressed_message_bytes: int = _without_effect(_JAVA_ARRAY_MAX, IntegerType(1, _JAVA_ARRAY_MAX))
     errors_deadletterqueue_group_enable: bool = _without_effect(False, BooleanType())
 
@@ -153,13 +152,13 @@ class LogConfig:
     def timestamp_before_max_ms(self) -> int:
         """How far a record's timestamp may lie in the past: this setting, or the older one for both directions."""
         newer = self.message_timestamp_before_max_ms
-        return newer if newer != LONG_MAX else self.message_timestamp_difference_max_ms
+        return newer if newer != I64_MAX else self.message_timestamp_difference_max_ms
 
     @property
     def timestamp_after_max_ms(self) -> int:
         """How far a record's timestamp may lie in the future: this setting, or the older one for both directions."""
         newer = self.message_timestamp_after_max_ms
-        return newer if newer != LONG_MAX else self.message_timestamp_difference_max_ms
+        return newer if newer != I64_MAX else self.message_timestamp_difference_max_ms
 
 
 def property_name(field_name: str) -> str:

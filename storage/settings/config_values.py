@@ -14,9 +14,8 @@ from typing import Protocol
 
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.records.compression.compression import Compression
+from offsetfs.storage.units import I32_MAX, I64_MAX
 
-INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
 TEXT_LENGTH_MAX = 1000  # no setting needs more; protects int() and the error message
 
 Value = int | float | str | tuple[str, ...]  # a bool is an int
@@ -73,7 +72,7 @@ class CompressionLevelType:
     codec: str
 
     def parse(self, name: str, text: str) -> int:
-        return IntegerType(-INT_MAX, INT_MAX).parse(name, text)
+        return IntegerType(-I32_MAX, I32_MAX).parse(name, text)
 
     def check(self, name: str, value: object) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or not self._takes(value):
@@ -228,7 +227,7 @@ def printable(value: object) -> str:
 
 def _whole_number(low: int, high: int) -> str:
     """Describe the range. The largest Java long means no upper limit."""
-    if high == LONG_MAX:
+    if high == I64_MAX:
         return f"a whole number, {low} or greater"
     return f"a whole number from {low} to {high}"
 

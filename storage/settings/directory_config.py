@@ -14,8 +14,6 @@ from typing import Any
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.settings.config import property_name
 from offsetfs.storage.settings.config_values import (
-    INT_MAX,
-    LONG_MAX,
     BooleanType,
     IntegerType,
     NumberType,
@@ -23,6 +21,7 @@ from offsetfs.storage.settings.config_values import (
     Value,
     parse_value,
 )
+from offsetfs.storage.units import I32_MAX, I64_MAX
 
 DOUBLE_MAX = 1.7976931348623157e308
 
@@ -34,7 +33,7 @@ def _setting(default: Value, kind: SettingType) -> Any:
     return field(default=default, metadata={"kind": kind})
 
 
-def _milliseconds(default: int, low: int, high: int = LONG_MAX) -> Any:
+def _milliseconds(default: int, low: int, high: int = I64_MAX) -> Any:
     return _setting(default, IntegerType(low, high))
 
 
@@ -47,17 +46,17 @@ class DirectoryConfig:
 
     log_initial_task_delay_ms: int = _milliseconds(30_000, 0)
     log_retention_check_interval_ms: int = _milliseconds(300_000, 1)
-    log_flush_scheduler_interval_ms: int = _milliseconds(LONG_MAX, 1)
-    log_flush_offset_checkpoint_interval_ms: int = _milliseconds(60_000, 1, INT_MAX)
-    log_flush_start_offset_checkpoint_interval_ms: int = _milliseconds(60_000, 1, INT_MAX)
-    num_recovery_threads_per_data_dir: int = _setting(2, IntegerType(1, INT_MAX))
+    log_flush_scheduler_interval_ms: int = _milliseconds(I64_MAX, 1)
+    log_flush_offset_checkpoint_interval_ms: int = _milliseconds(60_000, 1, I32_MAX)
+    log_flush_start_offset_checkpoint_interval_ms: int = _milliseconds(60_000, 1, I32_MAX)
+    num_recovery_threads_per_data_dir: int = _setting(2, IntegerType(1, I32_MAX))
 
-    producer_id_expiration_ms: int = _milliseconds(86_400_000, 1, INT_MAX)
-    producer_id_expiration_check_interval_ms: int = _milliseconds(600_000, 1, INT_MAX)
+    producer_id_expiration_ms: int = _milliseconds(86_400_000, 1, I32_MAX)
+    producer_id_expiration_check_interval_ms: int = _milliseconds(600_000, 1, I32_MAX)
 
     log_cleaner_enable: bool = _setting(True, BooleanType())
-    log_cleaner_threads: int = _setting(1, IntegerType(1, INT_MAX))
-    log_cleaner_dedupe_buffer_size: int = _setting(128 << 20, IntegerType(0, LONG_MAX))
+    log_cleaner_threads: int = _setting(1, IntegerType(1, I32_MAX))
+    log_cleaner_dedupe_buffer_size: int = _setting(128 << 20, IntegerType(0, I64_MAX))
     log_cleaner_io_buffer_load_factor: float = _setting(0.9, NumberType(0, 1))
     log_cleaner_io_max_bytes_per_second: float = _setting(DOUBLE_MAX, NumberType(0, DOUBLE_MAX))
     log_cleaner_backoff_ms: int = _milliseconds(15_000, 0)

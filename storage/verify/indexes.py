@@ -24,12 +24,13 @@ from offsetfs.storage.records.format import chain
 from offsetfs.storage.records.format.batch import BatchHeader
 from offsetfs.storage.segments.offset_index import OffsetIndex
 from offsetfs.storage.segments.time_index import TimeIndex
+from offsetfs.storage.units import I32_MAX
 from offsetfs.storage.verify.finding import FindingReporter
 
 _OFFSET_ENTRY_SIZE = 8
 _TIME_ENTRY_SIZE = 12
 _TXN_ENTRY = Struct(">hqqqq")
-_NO_LIMIT = 1 << 31
+_NO_LIMIT = I32_MAX + 1
 _SPARSE_BYTES = 2 << 20
 """Followers before Kafka 4 add one entry for each Fetch response, of 1 MiB by default."""
 _SPARSE_INTERVALS = 64

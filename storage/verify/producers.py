@@ -19,14 +19,13 @@ from offsetfs.storage.errors import InvalidSnapshot, MalformedBatch
 from offsetfs.storage.files import File
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition.producer_loading import replay
-from offsetfs.storage.partition.producers import NONE, ProducerEntry, ProducerState
+from offsetfs.storage.partition.producers import NONE, SEQUENCE_MAX, ProducerEntry, ProducerState
 from offsetfs.storage.records.columns.row_walk import Rows
 from offsetfs.storage.records.format import chain
 from offsetfs.storage.records.format.batch import Batch, BatchHeader
 from offsetfs.storage.verify.batches import marker
 from offsetfs.storage.verify.finding import FindingReporter, Report
 
-_SEQUENCE_MAX = 2**31 - 1
 _FORGOTTEN_AFTER_MS = 86_400_000
 """Kafka's default of `producer.id.expiration.ms`, measured by record timestamps.
 
@@ -76,7 +75,7 @@ class ProducersCheck:
                 continue
             if (following.get(producer) or self._next_sequence(producer) or (epoch, first)) != (epoch, first):
                 return False
-            following[producer] = epoch, (first + delta + 1) & _SEQUENCE_MAX
+            following[producer] = epoch, (first + delta + 1) & SEQUENCE_MAX
         return True
 
     def _next_sequence(self, producer: int) -> tuple[int, int] | None:
@@ -84,7 +83,7 @@ class ProducersCheck:
         entry = self._state.entries.get(producer)
         if entry is None:
             return None
-        following = NONE if entry.last_sequence == NONE else (entry.last_sequence + 1) & _SEQUENCE_MAX
+        following = NONE if entry.last_sequence == NONE else (entry.last_sequence + 1) & SEQUENCE_MAX
         return entry.producer_epoch, following
 
     def batch(self, batch: Batch, log: FindingReporter) -> None:
@@ -191,13 +190,13 @@ def _sequence_fault(entry: ProducerEntry, header: BatchHeader) -> str:
 
     Old clients restart at 0 when the broker has expired them, so 0 is wrong only if it is a repeat.
     """
-    first, last = header.base_sequence, (header.base_sequence + header.last_offset_delta) & _SEQUENCE_MAX
+    first, last = header.base_sequence, (header.base_sequence + header.last_offset_delta) & SEQUENCE_MAX
     if header.producer_epoch > entry.producer_epoch or entry.last_sequence == NONE:
         is_same = header.producer_epoch == entry.producer_epoch
         return "" if first == 0 or is_same else f"a new epoch begins with sequence {first}"
-    expected = (entry.last_sequence + 1) & _SEQUENCE_MAX
+    expected = (entry.last_sequence + 1) & SEQUENCE_MAX
     if first == expected or (first == 0 and last != entry.last_sequence):
         return ""
-    if (first - expected) & _SEQUENCE_MAX < _SEQUENCE_MAX // 2:
+    if (first - expected) & SEQUENCE_MAX < SEQUENCE_MAX // 2:
         return f"sequence {first} follows {entry.last_sequence}: batches are missing between them"
     return f"sequences {first} to {last} again, after {entry.last_sequence}"

@@ -26,11 +26,12 @@ from offsetfs.storage.records.columns.row_walk import Rows
 from offsetfs.storage.records.format import chain
 from offsetfs.storage.records.format.batch import HEADER_SIZE, MAGIC, PAYLOAD_BYTES_MAX, Batch, parse_header
 from offsetfs.storage.segments.offset_index import OffsetIndex
+from offsetfs.storage.units import I32_MAX
 from offsetfs.storage.verify.batches import Fault, batch_faults
 from offsetfs.storage.verify.valid_batches import split_valid
 from offsetfs.storage.verify.walk import OnBreak, sound_rows
 
-_NO_LIMIT = 1 << 31
+_NO_LIMIT = I32_MAX + 1
 
 DamagedRange = tuple[int, int, str, int | None]
 """A range without valid batches: its start, its end, the reason, and the offset if known."""

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from offsetfs.storage.errors import UNREADABLE, StorageError
+from offsetfs.storage.names import OFFSET_END
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.segment_retry import SegmentRetry
 from offsetfs.storage.records.format.batch import Batch
 from offsetfs.storage.records.format.record_row import COLUMNS, OFFSET_DELTA, TIMESTAMP_DELTA, VALUE_SIZE
 from offsetfs.storage.segments.offset_order import in_order, misplaced
-from offsetfs.storage.segments.offset_search import OFFSET_END
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.units import NO_TIMESTAMP
 from offsetfs.storage.views.view_blocks import OnDamage, walk

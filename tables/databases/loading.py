@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from offsetfs.common.name_patterns import NamePattern
-from offsetfs.storage import INTERNAL_TOPICS, OFFSET_MAX, Log, LogDirectory, LogReader, TopicPartition
+from offsetfs.storage import I32_MAX, INTERNAL_TOPICS, OFFSET_MAX, Log, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records import NO_TIMESTAMP, build_at
 from offsetfs.tables.databases.errors import TableError
@@ -20,7 +20,7 @@ from offsetfs.tables.databases.messages_table import MessagesTable, TableProgres
 
 BATCH_BYTES, BATCH_RECORDS = 256 << 10, 4096
 """About how many bytes and records a batch has before compression."""
-_SPAN_MAX = 2**31 - 1
+_SPAN_MAX = I32_MAX
 """The largest difference of two offsets in a batch."""
 _ROW_BYTES = 64
 ABSENT_PARTITIONS_MAX = 10_000

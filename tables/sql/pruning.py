@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
-from offsetfs.storage import LOG_APPEND_TIME, BatchHeader, TopicPartition
+from offsetfs.storage import I64_MAX, LOG_APPEND_TIME, BatchHeader, TopicPartition
 from offsetfs.tables.arrow.schema import SCHEMA
 
 PIECES_MAX = 64
@@ -24,7 +24,7 @@ PIECES_MAX = 64
 _EARLIEST_US = -1000
 """The timestamp of a record without one, in microseconds."""
 
-_LATEST_US = (1 << 63) - 1
+_LATEST_US = I64_MAX
 
 _FORMAT = ds.IpcFileFormat()
 _FILES = LocalFileSystem()

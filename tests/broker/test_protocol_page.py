@@ -16,8 +16,9 @@ from offsetfs.kafka.broker.topics.configs import SETTINGS_MAX
 from offsetfs.kafka.broker.topics.topic_admin import PARTITIONS_MAX
 from offsetfs.kafka.broker.transactions.producer_ids import ID_MIN
 from offsetfs.kafka.protocol.codec import REQUEST_ELEMENTS_MAX
+from offsetfs.storage import I32_MAX
 from offsetfs.storage.records.format import batch
-from offsetfs.storage.settings import BROKER_SETTING_NAMES, INT_MAX
+from offsetfs.storage.settings import BROKER_SETTING_NAMES
 
 pytestmark = pytest.mark.unit
 
@@ -44,7 +45,7 @@ def value(text: str) -> int | str:
     if text == "none":
         return ""
     if text in ("no limit", "true", "false"):
-        return INT_MAX if text == "no limit" else text == "true"
+        return I32_MAX if text == "no limit" else text == "true"
     found = re.fullmatch(r"(-?[\d,]+) ?([A-Za-z]*)", text)
     assert found, text
     return int(found[1].replace(",", "")) * UNITS[found[2]]

@@ -222,7 +222,7 @@ MUTANTS = (
         "storage/compaction/compaction.py",
         "tests/storage/test_compaction.py::"
         "test_a_tombstone_stays_as_long_as_delete_retention_states_from_the_round_that_met_it",
-        (("min(now_ms + log.config.delete_retention_ms, _TIMESTAMP_MAX)", "now_ms"),),
+        (("min(now_ms + log.config.delete_retention_ms, I64_MAX)", "now_ms"),),
     ),
     Mutant(
         "the marker of a transaction goes at once",

@@ -17,7 +17,7 @@ from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.directory.flusher import RETRY_S, Flusher, flush_due
 from offsetfs.storage.directory.log_changes import LogChange
 from offsetfs.storage.partition.unsynced import Unsynced, UnsyncedAccount
-from offsetfs.storage.settings.config_values import LONG_MAX
+from offsetfs.storage.units import I64_MAX
 
 pytestmark = pytest.mark.unit
 
@@ -41,7 +41,7 @@ def flusher(small: SmallLog, monkeypatch: pytest.MonkeyPatch) -> Flusher:
     """Return a flusher without a thread: a test calls `run_due`."""
     assert small.directory._flusher is not None
     small.directory._flusher.close()
-    found = Flusher(small.clock, small.directory.opened, LONG_MAX)
+    found = Flusher(small.clock, small.directory.opened, I64_MAX)
     monkeypatch.setattr(found, "_thread", object())
     small.directory.subscribe_changes(found.changed)
     return found

@@ -9,8 +9,8 @@ from offsetfs.storage.errors import (
     OutOfOrderSequence,
     StorageError,
 )
-from offsetfs.storage.partition.producer_checks import SEQUENCE_MAX, ProducerChecks, decrement, increment
-from offsetfs.storage.partition.producers import ABORT, COMMIT, ProducerState
+from offsetfs.storage.partition.producer_checks import ProducerChecks, decrement, increment
+from offsetfs.storage.partition.producers import ABORT, COMMIT, SEQUENCE_MAX, ProducerState
 from offsetfs.storage.records.format.batch import BatchHeader, build, parse_header
 
 pytestmark = pytest.mark.unit

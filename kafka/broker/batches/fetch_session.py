@@ -21,7 +21,7 @@ from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.broker.topics.partitions import Topics, Watcher
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.messages import FetchRequest, FetchRequestFetchPartition, FetchResponsePartitionData
-from offsetfs.storage import Log, LogState, TopicPartition
+from offsetfs.storage import I32_MAX, Log, LogState, TopicPartition
 
 NO_SESSION = 0
 EVICTION_S = 120.0
@@ -30,7 +30,6 @@ SESSION_EVICTION_MS`."""
 
 _FIRST_EPOCH = 0
 _FINAL_EPOCH = -1
-_EPOCH_MAX = 2**31 - 1
 
 Key = tuple[str | bytes, int]
 """Topic name, or from version 13 on topic id, and number of a partition."""
@@ -213,7 +212,7 @@ class FetchSessions:
         if not session.partitions:
             self._end(session.session_id)
             return FetchContext({}, None)
-        session.epoch = session.epoch % _EPOCH_MAX + 1
+        session.epoch = session.epoch % I32_MAX + 1
         session.used_s = trio.current_time()
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
         return FetchContext(session.partitions, session)
@@ -224,7 +223,7 @@ class FetchSessions:
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
-            session_id = secrets.randbelow(_EPOCH_MAX) + 1
+            session_id = secrets.randbelow(I32_MAX) + 1
         session = FetchSession(session_id, context.partitions, self._topics.watcher(), ids=version >= TOPIC_IDS_VERSION)
         session.isolation_level = request.isolation_level
         for each in context.partitions.values():

@@ -23,9 +23,9 @@ from offsetfs.kafka.protocol import codec
 from offsetfs.kafka.protocol.codec import InvalidMessage
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.records import GroupMetadataValue, MemberMetadata
+from offsetfs.storage import I32_MAX
 
 _ID_CHARACTERS_MAX = 8000  # of four bytes at most
-_EPOCH_MAX = 2**31 - 1
 
 CONSUMER = "consumer"
 _VERSION_SIZE = 2
@@ -44,7 +44,7 @@ class GroupState(StrEnum):
 
 def next_epoch(epoch: int) -> int:
     """Return the generation or epoch after another one: 1 after the largest, where Kafka goes on below 0."""
-    return 1 if epoch == _EPOCH_MAX else epoch + 1
+    return 1 if epoch == I32_MAX else epoch + 1
 
 
 class GroupError(Exception):

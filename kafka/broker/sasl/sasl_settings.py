@@ -33,8 +33,9 @@ from offsetfs.kafka.broker.security_names import (
     REAUTHENTICATION,
     SASL_MECHANISMS,
 )
+from offsetfs.storage import I32_MAX
 from offsetfs.storage.errors import InvalidConfig
-from offsetfs.storage.settings import INT_MAX, IntegerType, parse_value, printable
+from offsetfs.storage.settings import IntegerType, parse_value, printable
 
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 DEFAULT_MECHANISMS = "SCRAM-SHA-256,SCRAM-SHA-512"
@@ -81,7 +82,7 @@ def sasl_settings(listener: ListenerSettings) -> SaslSettings:
         mechanisms,
         _passwords(given) if PLAIN in mechanisms else {},
         {
-            each: _number(_of_mechanism(given, each, REAUTHENTICATION) or "0", REAUTHENTICATION, INT_MAX)
+            each: _number(_of_mechanism(given, each, REAUTHENTICATION) or "0", REAUTHENTICATION, I32_MAX)
             for each in mechanisms
         },
         _keys_path(given, listener) if OAUTHBEARER in mechanisms else None,

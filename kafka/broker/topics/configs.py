@@ -24,7 +24,7 @@ from offsetfs.kafka.broker.topics.admin_results import UNKNOWN_TOPIC, Rejected, 
 from offsetfs.kafka.broker.topics.partitions import Topics
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
-from offsetfs.storage import LogConfig, check_topic
+from offsetfs.storage import I32_MAX, I32_MIN, LogConfig, check_topic
 from offsetfs.storage.settings import (
     DEFAULTS,
     TOPIC_SETTING_NAMES,
@@ -359,4 +359,4 @@ def _type_of_value(value: str) -> int:
         return _BOOLEAN
     if not value.removeprefix("-").isdecimal():
         return _STRING
-    return _INT if -(2**31) <= int(value) < 2**31 else _LONG
+    return _INT if I32_MIN <= int(value) <= I32_MAX else _LONG

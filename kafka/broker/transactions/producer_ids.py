@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 
+from offsetfs.storage import I64_MAX
+
 ID_MIN = 1 << 40
 BLOCK_SIZE = 1 << 10
 
@@ -24,6 +26,6 @@ class ProducerIds:
         """Return a new id."""
         producer_id = next(self._ids, None)
         if producer_id is None:
-            producer_id = ID_MIN + secrets.randbelow((2**63 - ID_MIN) // BLOCK_SIZE) * BLOCK_SIZE
+            producer_id = ID_MIN + secrets.randbelow((I64_MAX + 1 - ID_MIN) // BLOCK_SIZE) * BLOCK_SIZE
             self._ids = iter(range(producer_id + 1, producer_id + BLOCK_SIZE))
         return producer_id

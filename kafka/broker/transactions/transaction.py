@@ -19,10 +19,10 @@ from dataclasses import replace
 
 from offsetfs.kafka.broker.coordinator_log import ProducerEpoch
 from offsetfs.kafka.protocol.error_codes import ErrorCode
-from offsetfs.storage import TopicPartition
+from offsetfs.storage import I16_MAX, TopicPartition
 from offsetfs.storage.coordinators import NO_PRODUCER, Transaction, TransactionState
 
-EPOCH_MAX = 2**15 - 1
+EPOCH_MAX = I16_MAX
 """The last epoch only fences: a producer gets a smaller one, or a new id."""
 
 BUMPS_EPOCHS = 2

@@ -31,6 +31,7 @@ from offsetfs.storage.records.format.batch_header import (
     parse_header,
 )
 from offsetfs.storage.records.format.legacy import NO_RUNS, TIMELESS_RUNS
+from offsetfs.storage.units import I64_MAX
 
 BLOCK_BYTES = 4 << 20
 """How much is read at once. Batches above `max.message.bytes` (1 MiB unless it is raised) are rare."""
@@ -45,7 +46,6 @@ UNSOUND = (CorruptBatch, MalformedBatch, UnsupportedFormat)
 """The errors of a batch that is damaged or has an unsupported format."""
 
 _PIECE_BYTES = 1 << 20
-_LONG_MAX = 2**63 - 1
 
 
 Measure = Callable[[Buffer, int, "array[int]"], "array[int]"]
@@ -151,7 +151,7 @@ def sound_rows(
     end: int,
     *,
     offset_min: int = -1,
-    offset_max: int = _LONG_MAX,
+    offset_max: int = I64_MAX,
     next_base_offset: int | None = None,
 ) -> Iterator[Rows]:
     """Yield the batches in `[position, end)`, checksums verified, formats as they come; v0 in runs (`legacy`).

@@ -39,7 +39,7 @@ from offsetfs.storage.records.format.batch_header import (
 )
 from offsetfs.storage.records.format.record import CREATE_TIME, LOG_APPEND_TIME, Record
 from offsetfs.storage.records.format.record_row import COLUMNS, HEADERS_COUNT, OFFSET_DELTA
-from offsetfs.storage.units import Offset, Timestamp
+from offsetfs.storage.units import I64_MAX, I64_MIN, Offset, Timestamp, wrapped
 
 __all__ = [
     "HEADER_SIZE",
@@ -71,8 +71,6 @@ HEADERS_MAX = 1 << 20
 """How many headers the records of a batch may have where they are read one by one: each costs some hundred bytes of
 memory, and may be two bytes long."""
 
-_LONG_MIN = -(2**63)
-_LONG_MAX = 2**63 - 1
 _SMALLEST_HEADER = 2  # bytes: two sizes
 _Answer = TypeVar("_Answer")
 
@@ -246,8 +244,8 @@ class Batch:
         if header.attributes & APPEND_TIME_FLAG and header.magic == MAGIC:
             return header.max_timestamp
         timestamp = header.base_timestamp + timestamp_delta
-        if not _LONG_MIN <= timestamp <= _LONG_MAX:  # a hostile sum: wrapped, as a Java long wraps
-            timestamp = (timestamp - _LONG_MIN) % (1 << 64) + _LONG_MIN
+        if not I64_MIN <= timestamp <= I64_MAX:  # a hostile sum: wrapped, as a Java long wraps
+            timestamp = wrapped(timestamp)
         return Timestamp(timestamp)
 
     def _asked(self, question: Callable[[Buffer, int], _Answer]) -> _Answer:
@@ -278,7 +276,7 @@ def check_header(header: BatchHeader, checksum: int) -> None:
     if checksum != header.crc:
         raise CorruptBatch(f"checksum {checksum:#010x} where {header.crc:#010x} is stored")
     # The checksum does not cover the base offset, and a hostile producer may compute a correct checksum over anything.
-    if header.base_offset < 0 or header.last_offset_delta < 0 or header.last_offset >= _LONG_MAX:
+    if header.base_offset < 0 or header.last_offset_delta < 0 or header.last_offset >= I64_MAX:
         raise MalformedBatch(f"offsets {header.base_offset} + {header.last_offset_delta}")
     if header.count < 0:
         raise MalformedBatch(f"{header.count} records")

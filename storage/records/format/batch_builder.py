@@ -18,15 +18,14 @@ from offsetfs.storage.records.format import codec, varint
 from offsetfs.storage.records.format.batch_header import HEADER_SIZE, seal_checksum, write_new_header
 from offsetfs.storage.records.json import record_json
 from offsetfs.storage.records.json.record_json import BatchCursor, JsonRules, JsonSplit, JsonSpread
-from offsetfs.storage.units import NO_TIMESTAMP, Timestamp
+from offsetfs.storage.units import I32_MAX, I64_MAX, NO_TIMESTAMP, Timestamp
 
 RECORD_OVERHEAD_MAX = 21
 """What Kafka adds to the bytes of key, value and headers when it estimates: length 5, attributes 1, timestamp 10,
 offset 5. The sizes of key and value and the header count come on top; `record_size` counts them all."""
 
-BATCH_BYTES_MAX = 2**31 - 1
-TIMESTAMP_MAX = 2**63 - 1
-_COUNT_MAX = 2**31 - 1
+BATCH_BYTES_MAX = I32_MAX
+TIMESTAMP_MAX = I64_MAX
 
 # Kept between calls: for a caller that has one line at a time, making them takes a quarter of the time of a call.
 _rules = functools.lru_cache(maxsize=16)(JsonRules)
@@ -129,7 +128,7 @@ class BatchBuilder:
         """
         assert not self._sealed
         rules = _rules(now_ms, needs_key, earliest, latest, values_as_text)
-        split = record_json.split_json(data, start, end, self.cursor, rules, _COUNT_MAX)
+        split = record_json.split_json(data, start, end, self.cursor, rules, I32_MAX)
         self.size = split.position
         if split.offset_delta > self.count:
             assert split.base_timestamp is not None

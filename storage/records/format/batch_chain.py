@@ -41,7 +41,7 @@ from offsetfs.storage.records.format.batch import (
 )
 from offsetfs.storage.records.format.batch_header import ATTRIBUTES_END, BATCH_SIZE_MIN, CRC_START, KEY_POSITIONS
 from offsetfs.storage.records.format.legacy import NO_RUNS, run_header
-from offsetfs.storage.units import Offset
+from offsetfs.storage.units import I64_MAX, Offset
 
 BLOCK_BYTES = 1 << 20
 """How much a bulk reader takes at once."""
@@ -58,7 +58,6 @@ INLINE_INFLATE_BYTES_MAX = 1 << 20
 UNFINISHED = "the file ends inside a batch"
 
 _SIZE = struct.Struct(">i")
-_OFFSET_MAX = 2**63 - 1
 
 OnDamage = Callable[[StorageError, int], None]
 """Called with what is wrong and the position at which reading goes on (the end when nothing sound follows)."""
@@ -225,7 +224,7 @@ def batches(
             on_damage(error, position)
 
 
-def next_sound(file: File, position: int, end: int, *, offset_min: int = 0, offset_max: int = _OFFSET_MAX) -> int:
+def next_sound(file: File, position: int, end: int, *, offset_min: int = 0, offset_max: int = I64_MAX) -> int:
     """Return the position of the first sound batch after the damaged one at `position`, or `end`.
 
     First the place that the damaged batch itself names, which is right when only its body is damaged; then every

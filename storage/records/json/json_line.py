@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
+from offsetfs.storage.units import I64_MAX
+
 DEPTH_MAX = 64
 """Levels of brackets and braces in a line, its own object included: protects the stack."""
 
@@ -51,7 +53,6 @@ KEY_NEEDED = "a compacted topic takes no record without a key"
 OUT_OF_TIME = "the timestamp is further from now than message.timestamp.before.max.ms or after.max.ms allows"
 
 _DIGITS_MAX = 19
-_TIMESTAMP_MAX = 2**63 - 1
 
 _BLANKS = re.compile(rb"[ \t\r]*")
 _LITERAL = re.compile(rb"true|false|null")
@@ -177,7 +178,7 @@ class _Line:
             if field == b"headers":
                 headers = self.headers()
             elif field == b"timestamp":
-                timestamp = self.whole_number(-1, _TIMESTAMP_MAX, NO_TIMESTAMP)
+                timestamp = self.whole_number(-1, I64_MAX, NO_TIMESTAMP)
             elif field == b"partition":
                 partition = self.whole_number(0, partitions - 1, no_partition(partitions))
             elif name == b"value":
