@@ -84,7 +84,7 @@ class Replica:
         if not previous.leader_epochs:
             return
         epoch = previous.leader_epochs[-1][0]
-        found = self.log.end_of_epoch(epoch)
+        found = self.log.epochs.end_of(epoch, self.log.next_offset)
         if found is None or found[0] != epoch or found[1] < previous.end:
             reason = f"has no leader epoch {epoch} up to offset {previous.end - 1}"
             raise self._diverged(previous, reason)

@@ -8,7 +8,6 @@ from offsetfs.storage.names import METADATA_TOPIC as METADATA_TOPIC
 from offsetfs.storage.names import OFFSET_MAX as OFFSET_MAX
 from offsetfs.storage.names import TopicPartition as TopicPartition
 from offsetfs.storage.names import check_topic as check_topic
-from offsetfs.storage.partition.batch_search import BatchRange as BatchRange
 from offsetfs.storage.partition.isolation import READ_COMMITTED as READ_COMMITTED
 from offsetfs.storage.partition.isolation import READ_UNCOMMITTED as READ_UNCOMMITTED
 from offsetfs.storage.partition.isolation import LogView as LogView
@@ -18,6 +17,7 @@ from offsetfs.storage.partition.log_reader import BatchSlice as BatchSlice
 from offsetfs.storage.partition.log_reader import LogReader as LogReader
 from offsetfs.storage.partition.log_state import LogState as LogState
 from offsetfs.storage.partition.log_values import Appended as Appended
+from offsetfs.storage.partition.log_values import BatchRange as BatchRange
 from offsetfs.storage.partition.log_values import Damage as Damage
 from offsetfs.storage.partition.log_values import remote_note as remote_note
 from offsetfs.storage.partition.unsynced import Unsynced as Unsynced

@@ -1,4 +1,4 @@
-"""No modules import each other in a circle, imports for type checkers included."""
+"""No modules import each other in a circle when they run. Imports for type checkers alone may form one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_circle_is_found_with_all_its_modules_and_no_others() -> None:
 
 def test_modules_import_each_other_in_no_circle() -> None:
     graph = grimp.build_graph(
-        "offsetfs", include_external_packages=False, exclude_type_checking_imports=False, cache_dir=None
+        "offsetfs", include_external_packages=False, exclude_type_checking_imports=True, cache_dir=None
     )
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     assert circles(imports) == set()

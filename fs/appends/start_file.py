@@ -6,7 +6,7 @@
 One write(2) is one command, and its errno is the result: EINVAL if the data is no offset, ERANGE for an offset beyond
 the end, EPERM if the topic is only compacted. After return the new start is on disk, and no process finds a record
 below it: the names that the kernel has cached are expired. Corresponds to Kafka's DeleteRecords
-(storage.partition.record_deletion).
+(`Log.delete_records`).
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from functools import partial
 
 import trio
 from pyfuse3 import ENOATTR, EntryAttributes, FUSEError
@@ -19,7 +20,7 @@ from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Opened, Opening
 from offsetfs.fs.partitions import MountedPartition
-from offsetfs.storage import Batch, Log
+from offsetfs.storage import Batch
 
 XATTR_PREFIX = b"user.kafka."
 XATTR_BYTES_MAX = 65536  # the kernel's limit
@@ -106,7 +107,8 @@ class RecordFiles:
         if content is None:
             batch = self._mount.caches.batches.find(source, offset)
             if batch is None:
-                batch = await self._mount.executor.answer(_inflated_batch_at, self._partition.log, offset)
+                find = partial(self._partition.log.batch_at, is_inflated=True)  # in a thread, if it is large
+                batch = await self._mount.executor.answer(find, offset)
                 if batch is None or batch.base_offset > offset:
                     raise FUSEError(errno.ENOENT)  # the end of the log, or a gap that compaction left
                 self._mount.caches.batches.keep(source, batch)
@@ -187,14 +189,6 @@ def _listed(values: dict[bytes, bytes]) -> list[bytes]:
             listed.add(name)
             free_bytes -= size_bytes
     return [XATTR_PREFIX + name for name in values if name in listed]
-
-
-def _inflated_batch_at(log: Log, offset: int, *, nowait: bool) -> Batch | None:
-    """Return the batch from `log.batch_at`, decompressed here so that a large one is decompressed in a thread."""
-    batch = log.batch_at(offset, nowait=nowait)
-    if batch is not None:
-        batch.payload()
-    return batch
 
 
 def segment_mtime_ns(partition: MountedPartition, offset: int) -> int:

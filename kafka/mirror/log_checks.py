@@ -111,7 +111,7 @@ class LogChecks:
             return True
         cut = answer.offset
         if answer.epoch < asked.value:
-            local = found.log.end_of_epoch(answer.epoch)
+            local = found.log.epochs.end_of(answer.epoch, found.log.next_offset)
             cut = min(cut, cut if local is None else local[1])
         if cut >= found.log.next_offset:
             return True

@@ -123,7 +123,7 @@ class MirroredPartition:
         self.end = self.position = end
         self.is_confirmed = False
         # Not the latest epoch of the log: that may be one whose records could not be written.
-        self.position_epoch = self.log.epoch_of(self.log.next_offset - 1) if self.log.size_bytes else UNKNOWN
+        self.position_epoch = self.log.epochs.epoch_of(self.log.next_offset - 1) if self.log.size_bytes else UNKNOWN
 
     def stop(self, failure: str, *, is_another: bool = False) -> None:
         """Stop mirroring the partition, for a lasting reason."""

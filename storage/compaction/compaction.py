@@ -29,6 +29,7 @@ from offsetfs.storage.compaction.offset_map import FULL, NO_SPACE, OTHER, SLOT_S
 from offsetfs.storage.compaction.segment_writer import BUFFER_BYTES, SegmentWriter
 from offsetfs.storage.compaction.throttle import Throttle, unlimited
 from offsetfs.storage.errors import MalformedBatch
+from offsetfs.storage.partition import changes
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.format.batch import MAGIC, Batch
 from offsetfs.storage.records.format.batch_header import Buffer
@@ -231,7 +232,7 @@ class _Rewriting:
             for segment in group:
                 self._copy(segment, output)
             new = output.finish(self._transactions.seen_aborted, group[-1].modified_ns)
-            round.log.replace_segments(new, group)
+            changes.replace_segments(round.log, new, group)
         except BaseException:
             output.discard()
             raise

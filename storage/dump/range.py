@@ -15,7 +15,6 @@ from offsetfs.storage import files
 from offsetfs.storage.dump.log import LOG_SUFFIX, LogOptions
 from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.names import parse_segment_name
-from offsetfs.storage.segments import time_search
 from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_files import SegmentFiles
@@ -86,7 +85,7 @@ def _offset(bound: RangeBound | None, segments: Iterable[Segment], without: int)
         return bound.offset or 0
     for segment in segments:
         if segment.max_timestamp()[0] >= bound.timestamp:
-            found = time_search.find_record(segment, bound.timestamp, 0)
+            found = segment.find_record(bound.timestamp, 0)
             if found is not None:
                 return found.offset
     return I64_MAX

@@ -17,6 +17,7 @@ from offsetfs.storage import files
 from offsetfs.storage.compaction.compaction import clean, find_dirty_range
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition, segment_name
+from offsetfs.storage.partition import changes
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.swap import CLEANED
 from offsetfs.storage.recovery.log_loader import OpenOptions, open_log
@@ -112,5 +113,5 @@ def install_compacted(directory: LogDirectory, log: Log, copy: str, done: Compac
         new.append(Segment(log.path, base, log.config, old[0].pool, clock=log.clock, ending=CLEANED))
     if new:
         files.sync_directory(log.path)
-        log.replace_segments(new, old)
+        changes.replace_segments(log, new, old)
     directory.set_cleaner_offset(log.partition, done.end_offset)

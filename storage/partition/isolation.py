@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from offsetfs.storage.partition import list_offsets
 from offsetfs.storage.partition.damage_registry import OnDamage
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.format.batch import BatchHeader
@@ -51,7 +50,5 @@ class LogView:
     def find_record(self, timestamp: int, *, nowait: bool = False) -> FoundRecord | None:
         """Return the first record shown with a timestamp ≥ `timestamp`, and its batch; see `Log.find_timestamp`."""
         end = self.end_offset(nowait=nowait)
-        found = list_offsets.find_record(
-            self.log, timestamp, shows=self.shows, on_damage=self._on_damage, nowait=nowait
-        )
+        found = self.log.find_record(timestamp, shows=self.shows, on_damage=self._on_damage, nowait=nowait)
         return found if found is not None and found.offset < end else None

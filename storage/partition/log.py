@@ -9,8 +9,8 @@ Durability: after `append` the records are in the segment file, so they survive 
 they are on disk. A write that cannot be undone, or a failed sync, ends writing to the log: no later write
 is acknowledged.
 
-Changes of the log are in modules of their own, which lock it with `changing`: retention, truncation, replacement (also
-for compaction), record_deletion. Opening after a crash is in recovery, several partitions in directory.
+Other modules: the steps of a truncation, a roll and a replacement (changes), retention, opening after a crash
+(recovery), several partitions (directory).
 """
 
 from __future__ import annotations
@@ -18,51 +18,55 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import (
     LogFailed,
     OffsetOutOfRange,
+    PolicyViolation,
     ReadOnlyLog,
     RecordTooLarge,
     StorageError,
     UnknownPartition,
     UnrecoveredLog,
+    WouldBlock,
 )
 from offsetfs.storage.names import OFFSET_MAX, TopicPartition
-from offsetfs.storage.partition import (
-    batch_search,
-    list_offsets,
-    record_deletion,
-    replacement,
-    replicated_batches,
-    rolling,
-    truncation,
-)
-from offsetfs.storage.partition.batch_search import BatchRange
-from offsetfs.storage.partition.damage_registry import DamageRegistry
+from offsetfs.storage.partition import changes, replicated_batches
+from offsetfs.storage.partition.damage_registry import DamageRegistry, OnDamage
 from offsetfs.storage.partition.latest_epoch import latest_epoch
 from offsetfs.storage.partition.log_parts import LogParts
 from offsetfs.storage.partition.log_producers import LogProducers
 from offsetfs.storage.partition.log_state import LogState
 from offsetfs.storage.partition.log_values import Appended as Appended
+from offsetfs.storage.partition.log_values import BatchRange, remote_note
 from offsetfs.storage.partition.log_values import Damage as Damage
-from offsetfs.storage.partition.log_values import FollowerProtocol, remote_note
 from offsetfs.storage.partition.producers import ProducerEntry
-from offsetfs.storage.partition.segment_retry import with_retry
+from offsetfs.storage.partition.segment_retry import SegmentRetry, with_retry
 from offsetfs.storage.partition.transactions import Transactions
 from offsetfs.storage.partition.unsynced import UnsyncedAccount
 from offsetfs.storage.records.columns.row_walk import Rows
-from offsetfs.storage.records.format import chain
-from offsetfs.storage.records.format.batch import Batch, set_append_time, stamp
+from offsetfs.storage.records.format import batch_chain, chain
+from offsetfs.storage.records.format.batch import HEADER_SIZE, Batch, set_append_time, stamp
 from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.records.format.batch_header import Buffer, has_producer
-from offsetfs.storage.segments import time_search
 from offsetfs.storage.segments.segment import FULL, Segment
 from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 from offsetfs.storage.segments.segment_map import Segments
+from offsetfs.storage.segments.time_search import FoundRecord, VisibilityFilter, shows_data
 from offsetfs.storage.settings.config import LogConfig
 from offsetfs.storage.units import I64_MAX
+
+if TYPE_CHECKING:
+    from offsetfs.storage.partition.follower import LogFollower
+
+ALL = -1
+"""The offset for `Log.delete_records` that stands for the end of the log."""
+
+LARGE_BATCH_BYTES = 4096
+"""From this size on `Log.find_range` reads the header of each batch alone."""
 
 
 class Log:
@@ -77,6 +81,8 @@ class Log:
         self.config = config
         self.context = parts.context
         self.clock = self.context.clock
+        self.is_mirrored = bool(self.context.mirrored_from)
+        """Whether the records are those of a topic of a cluster, so that no others can be appended."""
         self.read_only = parts.read_only
         self.unrecovered = parts.unrecovered
         """The error of the failed recovery, if the log is read-only in a directory that is open for writing."""
@@ -99,7 +105,7 @@ class Log:
         self._is_superseded = False
         self.truncations = 0
         """How often records were cut from the end. After a truncation, offsets above it refer to other records."""
-        self._follower: FollowerProtocol | None = None
+        self._follower: LogFollower | None = None
         self.transactions = Transactions(self)
 
     @property
@@ -155,7 +161,7 @@ class Log:
         """Record damage that a reader met; return whether it was unknown. Thread-safe."""
         return self._damaged_places.add(error)
 
-    def follow(self, follower: FollowerProtocol) -> None:
+    def follow(self, follower: LogFollower) -> None:
         """Let `follower` update this log, which is open for reading, with the changes of its writer."""
         self._follower = follower
 
@@ -194,22 +200,36 @@ class Log:
         latest = self.epochs.latest
         return latest if latest is not None else -1
 
-    def epoch_of(self, offset: int) -> int:
-        """Return the leader epoch of the record at `offset`; -1 if unknown."""
-        return self.epochs.epoch_of(offset)
-
-    def end_of_epoch(self, epoch: int) -> tuple[int, int] | None:
-        """Return (epoch, end offset) of the latest leader epoch up to `epoch`; None if unknown (KIP-320)."""
-        return self.epochs.end_of(epoch, self.next_offset)
-
-    def batch_at(self, offset: int, *, nowait: bool = False) -> Batch | None:
+    def batch_at(self, offset: int, *, nowait: bool = False, is_inflated: bool = False) -> Batch | None:
         """Return the first batch whose last offset is ≥ `offset`, with its checksum verified; None at the end of the
         log.
 
         The batch may begin above `offset` if compaction left a gap. Raises `OffsetOutOfRange`, and `CorruptBatch` or
-        `MalformedBatch` for a damaged batch; with `nowait`, `WouldBlock` instead of waiting for the disk.
+        `MalformedBatch` for a damaged batch; with `nowait`, `WouldBlock` instead of waiting for the disk. With
+        `is_inflated` it is decompressed on return, also a large one.
         """
-        return batch_search.batch_at(self, offset, nowait=nowait)
+        retry: SegmentRetry | None = None
+        while True:  # not `with_retry`: the loop costs no calls, and this is the look-up of every single record
+            segments = self._state.segments
+            try:
+                for segment in self._segments_from(segments, offset):
+                    batch = segment.find(offset, offset_end=segments.next_base_offset(segment), nowait=nowait)
+                    if batch is not None:
+                        if is_inflated:
+                            batch.payload()
+                        return batch
+                return None
+            except OSError as error:
+                retry = retry or SegmentRetry(self)
+                if nowait or not retry.again(error, segments, offset):
+                    raise
+
+    def _segments_from(self, segments: Segments, offset: int) -> Iterator[Segment]:
+        """Return the segments to search for `offset`, in order; none at the end of the log; OffsetOutOfRange."""
+        _, start, end, _ = self._state
+        if not start <= offset <= end:
+            raise OffsetOutOfRange(offset, start, end, self.path)
+        return iter(()) if offset == end else segments.from_floor(offset)
 
     def read(self, offset: int, bytes_max: int, *, nowait: bool = False) -> bytes:
         """Return whole batches from the one that contains `offset` on: at most `bytes_max` bytes, but at least one
@@ -217,7 +237,20 @@ class Log:
 
         b"" at the end of the log. Only the first batch is verified; the result never crosses a segment.
         """
-        return batch_search.read(self, offset, bytes_max, nowait=nowait)
+        first = self.batch_at(offset, nowait=nowait)
+        if first is None:
+            return b""
+        segment = self._state.segments.floor(first.header.base_offset)
+        if segment is None:  # the batch begins below its segment's name
+            return bytes(first.data)
+        start = first.position or 0
+        end = start + first.header.size
+        file = segment.open_files(nowait=nowait).log
+        for position, header, _ in batch_chain.headers(file, end, segment.size, nowait=nowait):
+            if position + header.size - start > bytes_max:
+                break
+            end = position + header.size
+        return bytes(file.read(start, end - start, nowait=nowait))
 
     def find_range(
         self, offset: int, bytes_max: int, *, offset_end: int, needs_one: bool = True, nowait: bool = False
@@ -227,18 +260,74 @@ class Log:
         All end below `offset_end`. None if there is none, or without `needs_one` if the first one is larger. Only the
         first batch is verified; the range never crosses a segment. Raises as `batch_at`.
         """
-        return batch_search.find_range(
-            self, offset, bytes_max, offset_end=offset_end, needs_one=needs_one, nowait=nowait
+        find = partial(self._range_in, offset, bytes_max, offset_end, needs_one, nowait)
+        return with_retry(self, offset, find, nowait=nowait)
+
+    def _range_in(
+        self, offset: int, bytes_max: int, offset_end: int, needs_one: bool, nowait: bool, segments: Segments
+    ) -> BatchRange | None:
+        # Batch and file are of one map: compaction can replace a segment by one with the same base offset meanwhile.
+        found = (
+            each.find(offset, offset_end=segments.next_base_offset(each), nowait=nowait, take=each.check_batch)
+            for each in self._segments_from(segments, offset)
         )
+        first = next((each for each in found if each is not None), None)
+        if first is None or first.header.last_offset >= offset_end or (first.header.size > bytes_max and not needs_one):
+            return None
+        segment = segments.floor(first.header.base_offset)
+        if segment is None:
+            return None
+        end, last_offset = first.position + first.header.size, first.header.last_offset
+        read_to, size_behind = end, 0
+        file = segment.open_files(nowait=nowait).log
+        # Blocks would read every byte of batches of 16 KiB once: 0.34 s of processor time for 1 GB, with headers 0.29.
+        block_bytes = batch_chain.PROBE_BYTES if first.header.size < LARGE_BATCH_BYTES else HEADER_SIZE
+        for position, header, _ in batch_chain.headers(file, end, segment.size, nowait=nowait, block_bytes=block_bytes):
+            if position + header.size - first.position > bytes_max or header.last_offset >= offset_end:
+                size_behind = header.size
+                break
+            end, last_offset = position + header.size, header.last_offset
+        segment.note_end(last_offset + 1, end, size_behind)
+        return BatchRange(file, first.position, end - first.position, last_offset + 1, read_to)
+
+    # --- reading by time, as ListOffsets (KIP-79, KIP-734; UnifiedLog.fetchOffsetByTimestamp) ------------------------
+
+    def find_record(
+        self,
+        timestamp: int,
+        *,
+        shows: VisibilityFilter = shows_data,
+        on_damage: OnDamage | None = None,
+        nowait: bool = False,
+    ) -> FoundRecord | None:
+        """Return the first record, in offset order, with a timestamp ≥ `timestamp`, and its batch; or None.
+
+        `shows` says which batches count. Batches on the way that cannot be read go to `on_damage`; by default the log
+        records them. Costs one look-up in the first segment whose largest timestamp reaches it.
+        """
+
+        def find(segments: Segments) -> FoundRecord | None:
+            for segment in segments.from_timestamp(timestamp, nowait=nowait):
+                found = segment.find_record(
+                    timestamp,
+                    self.log_start_offset,
+                    shows=shows,
+                    offset_end=segments.next_base_offset(segment),
+                    on_damage=on_damage or self.note_damage,
+                    nowait=nowait,
+                )
+                if found is not None:
+                    return found
+            return None
+
+        return with_retry(self, self.log_start_offset, find, nowait=nowait)
 
     def find_timestamp(
-        self, timestamp: int, *, shows: time_search.VisibilityFilter = time_search.shows_data, nowait: bool = False
+        self, timestamp: int, *, shows: VisibilityFilter = shows_data, nowait: bool = False
     ) -> tuple[int, int] | None:
-        """Return (offset, timestamp) of the first record, in offset order, with a timestamp ≥ `timestamp`; or None.
-
-        `shows` says which batches count. Costs one look-up in the first segment whose largest timestamp reaches it.
-        """
-        return list_offsets.find_timestamp(self, timestamp, shows=shows, nowait=nowait)
+        """Return (offset, timestamp) of what `find_record` returns."""
+        found = self.find_record(timestamp, shows=shows, nowait=nowait)
+        return None if found is None else (found.offset, found.timestamp)
 
     def list_offset(self, timestamp: int) -> tuple[int, int] | None:
         """Answer ListOffsets: (offset, timestamp) for a time or one of its four marks; None where no record answers.
@@ -246,11 +335,31 @@ class Log:
         latest (-1): the next offset. earliest (-2) and earliest local (-4): the log start. max timestamp (-3): the
         first record with the largest timestamp. The timestamp is -1 where none was asked for, as Kafka answers.
         """
-        return list_offsets.list_offset(self, timestamp)
+        match timestamp:
+            case -1:
+                return self.next_offset, -1
+            case -2 | -4:
+                return self.log_start_offset, -1
+            case -3:
+                return self.max_timestamp()
+        return self.find_timestamp(timestamp) if timestamp >= 0 else None
 
     def max_timestamp(self, *, nowait: bool = False) -> tuple[int, int] | None:
-        """Return (offset, timestamp) of the first record with the largest timestamp (ListOffsets -3, KIP-734)."""
-        return list_offsets.max_timestamp(self, nowait=nowait)
+        """Return (offset, timestamp) of the first record with the largest timestamp; None when no record has one.
+
+        Where a transaction marker is the latest, or a record below the log start, this walks over all headers.
+        """
+        best = max((segment.max_timestamp(nowait=nowait)[0] for segment in self._state.segments), default=-1)
+        found = self.find_timestamp(best, nowait=nowait) if best >= 0 else None
+        if found is not None or best < 0:
+            return found
+        if nowait:
+            raise WouldBlock("what is the latest is no record of the log", path=self.path)
+        start = self.log_start_offset
+        best = max((segment.max_data_timestamp(start) for segment in self._state.segments), default=-1)
+        return self.find_timestamp(best) if best >= 0 else None
+
+    # --- ends --------------------------------------------------------------------------------------------------------
 
     @property
     def high_watermark(self) -> int:
@@ -271,9 +380,8 @@ class Log:
 
         The first call scans the headers of the active segment, unless the log was closed cleanly.
         """
-        if nowait:
-            return self.transactions.last_stable_offset(nowait=True)
-        return with_retry(self, self.log_start_offset, lambda _: self.transactions.last_stable_offset())
+        find = self.transactions.last_stable_offset
+        return with_retry(self, self.log_start_offset, lambda _: find(nowait=nowait), nowait=nowait)
 
     def aborted(self, offset_from: int, offset_to: int, *, nowait: bool = False) -> list[tuple[int, int, int]]:
         """Return the aborted transactions that overlap `[offset_from, offset_to)`.
@@ -309,7 +417,7 @@ class Log:
     def _append(self, sealed: SealedBatch, *, checks_producer: bool, bumps_epochs: bool) -> Appended:
         with self._lock:
             self._check_writable()
-            if self.context.mirrored_from:
+            if self.is_mirrored:
                 raise self.mirror_refusal()
             # Kafka refuses a batch above `segment.bytes` as well (UnifiedLog.append, RecordBatchTooLargeException).
             size_max = min(self.config.max_message_bytes, self.config.segment_bytes)
@@ -364,7 +472,7 @@ class Log:
         finally:
             if self.next_offset > before:
                 if start is not None:
-                    record_deletion.raise_log_start(self, start)
+                    changes.raise_log_start(self, start)
                 self.context.on_append()
                 if self._state.segments is not segments:
                     self.context.on_roll()
@@ -423,7 +531,7 @@ class Log:
         Recovery takes a gap between segments for a loss, unless the recovery point on disk is behind it.
         """
         with self.fail_on_error():
-            rolling.sync_before(self, self._state.segments.active)
+            changes.sync_before(self, self._state.segments.active)
             self._state = self._state.extended_to(offset).synced_to(offset)
             self.context.save_recovery_point(offset)
         return self._roll()
@@ -466,11 +574,6 @@ class Log:
             reason = f"{self.unrecovered.strerror}: the partition is read only until it is recovered"
             return OSError(self.unrecovered.errno, reason, self.path)
         return UnrecoveredLog(f"not recovered: {self.unrecovered}", path=self.path)
-
-    @property
-    def is_mirrored(self) -> bool:
-        """Whether the records are those of a topic of a cluster, so that no others can be appended."""
-        return bool(self.context.mirrored_from)
 
     def mirror_refusal(self) -> ReadOnlyLog:
         """Return the error for an append to this log, which is mirrored."""
@@ -550,7 +653,7 @@ class Log:
         # In a compacted log recovery cannot tell a lost end from a gap of compaction, so the segment is complete on
         # disk before the next one exists.
         if self.is_compacted:
-            rolling.sync_before(self, old)
+            changes.sync_before(self, old)
         # Readers use an existing index for the whole segment: an abort that was missing in it once showed aborted
         # records as committed.
         self._index_transactions()
@@ -562,7 +665,7 @@ class Log:
             # full disk tore off.
             if max(self.recovery_point, self._flush_target) >= self.next_offset:
                 old.sync()
-        new = rolling.begin_segment(self, self._producers)
+        new = changes.begin_segment(self, self._producers)
         self._names_dirty = True
         self._unsynced.seal()
         self._state = self._state.with_segments(self._state.segments.plus(new))
@@ -706,19 +809,52 @@ class Log:
                     raise
 
     def delete_records(self, offset: int) -> int:
-        """Delete the records below `offset` (-1: all); return the log start, durable on return.
+        """Raise the log start to `offset` (`ALL`: the log end), durably, and return it (KIP-107). It never falls.
 
-        Raises `PolicyViolation` if the topic's cleanup policy does not delete, `OffsetOutOfRange`. See record_deletion.
+        The records below it are not visible any more; retention removes the segments that lie completely below it.
+        Raises `PolicyViolation` for a topic that only compacts, and for a log that is kept in remote storage, too,
+        `OffsetOutOfRange` beyond the end, `ReadOnlyLog`, `LogFailed`, OSError. Follows Kafka's
+        Partition.deleteRecordsOnLeader for one replica, whose high watermark is the log end.
         """
-        return record_deletion.delete_records(self, offset)
+        if self.read_only:
+            raise self.refusal()
+        # As Kafka from 4.2 on: an empty policy keeps records until a client deletes them.
+        if self.config.is_compacted and not self.config.is_deleted:
+            raise PolicyViolation("records are not deleted where cleanup.policy is compact", path=self.path)
+        if self.remote_start_offset is not None:
+            raise PolicyViolation("its broker has records of it in remote storage: delete them there", path=self.path)
+        start = self.next_offset if offset == ALL else offset
+        if not 0 <= start <= self.next_offset:
+            raise OffsetOutOfRange(offset, self.log_start_offset, self.next_offset, self.path)
+        if start > self.log_start_offset:
+            changes.raise_log_start(self, start)
+        return self.log_start_offset
 
     def truncate_to(self, offset: int) -> bool:
-        """Truncate the records from `offset` on; return whether there were any. Durable on return. See truncation."""
-        return truncation.truncate_to(self, offset)
+        """Truncate the records from `offset` on; return whether there were any. Durable on return. See `changes`.
+
+        If the log begins above `offset`, it is emptied and begins there. Raises `OffsetOutOfRange` below 0,
+        `ReadOnlyLog`, `LogFailed`; OSError before anything was cut (a full disk); later errors end writing to the log.
+        """
+        if offset < 0:
+            raise OffsetOutOfRange(offset, self.log_start_offset, self.next_offset, self.path)
+        self.flush()  # makes the recovery point correct: recovery takes a gap above it for a loss
+        with self.changing():
+            if offset >= self.next_offset:
+                self.epochs.truncate_from_end(offset, next_offset=self.next_offset)
+                return False
+            if offset < self._state.segments.first.base_offset:
+                changes.empty(self, offset)
+            else:
+                changes.cut(self, offset)
+        return True
 
     def truncate_fully(self, offset: int) -> None:
-        """Empty the log; it begins and continues at `offset`. Durable on return. See truncation."""
-        truncation.truncate_fully(self, offset)
+        """Empty the log; it begins and continues at `offset`. Durable on return; raises as `truncate_to`."""
+        if offset < 0:
+            raise OffsetOutOfRange(offset, self.log_start_offset, self.next_offset, self.path)
+        with self.changing():
+            changes.empty(self, offset)
 
     def publish(self, state: LogState) -> None:
         """Replace the state. Locked by the caller, who computed `state` from `self.state` under the same lock."""
@@ -743,13 +879,6 @@ class Log:
         self._producers.know_anew(self)
         if self._changed:
             state.segments.active.activate()
-
-    def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment]) -> None:
-        """Replace segments `old` by `new`, whose files are called `.cleaned`; durable on return. See replacement.
-
-        Raises `SegmentsChanged`, and changes nothing, if one of `old` is no longer a sealed segment of the log.
-        """
-        replacement.replace_segments(self, new, old)
 
     def producers(self) -> dict[int, ProducerEntry]:
         """Return the state of each active producer, by its id. The first call reads the newest snapshot."""

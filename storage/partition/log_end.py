@@ -12,7 +12,6 @@ from offsetfs.storage.names import OFFSET_MAX, segment_offset_max
 from offsetfs.storage.partition.log_values import Damage
 from offsetfs.storage.records.columns import row_walk
 from offsetfs.storage.records.format import batch_chain
-from offsetfs.storage.segments import offset_search
 from offsetfs.storage.segments.segment import Segment
 
 
@@ -82,7 +81,7 @@ def _last_sound_position(segment: Segment) -> int:
     """
     offset = segment_offset_max(segment.base_offset)
     while True:
-        position = offset_search.floor_position(segment, segment.open_files(), offset, nowait=False)
+        position = segment.floor_position(offset)
         if position == 0 or _is_sound(segment, position):
             return position
         offset = segment.open_files().index.lookup(offset)[0] - 1

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from offsetfs.storage import files
 from offsetfs.storage.files import File
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition import producer_loading
-from offsetfs.storage.partition.log_interfaces import ReadableLog
 from offsetfs.storage.partition.log_values import Appended
 from offsetfs.storage.partition.producer_checks import ProducerChecks
 from offsetfs.storage.partition.producers import ABORT, ProducerState, end_marker
@@ -22,7 +22,10 @@ from offsetfs.storage.records.format.batch import parse_header, read_batch
 from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.records.format.batch_header import CONTROL_FLAG, has_producer
 
-Load = Callable[[ReadableLog, bool], ProducerState]
+if TYPE_CHECKING:
+    from offsetfs.storage.partition.log import Log
+
+Load = Callable[["Log", bool], ProducerState]
 """Loads the producers at the end of a log. The flag: whether the log was truncated since it was opened."""
 
 
@@ -36,13 +39,13 @@ class LogProducers:
         self._load = load
         self._checks: ProducerChecks | None = None  # made with the first batch that is to be checked
 
-    def know(self, log: ReadableLog) -> ProducerState:
+    def know(self, log: Log) -> ProducerState:
         """Return the state. The first call loads it from the newest snapshot and the batches after it."""
         if self.state is None:
             self.state = self._load(log, False)
         return self.state
 
-    def know_anew(self, log: ReadableLog) -> None:
+    def know_anew(self, log: Log) -> None:
         """Load the state of a truncated log again, and save it: without a snapshot the log would seem to have no
         producers.
         """
@@ -54,7 +57,7 @@ class LogProducers:
         """Whether `repeated` needs not to read the log."""
         return self._checks is not None and self._checks.state is self.state
 
-    def repeated(self, log: ReadableLog, sealed: SealedBatch, *, bumps_epochs: bool) -> Appended | None:
+    def repeated(self, log: Log, sealed: SealedBatch, *, bumps_epochs: bool) -> Appended | None:
         """Return where a batch was appended that repeats one; None if it may be appended. Raises as `checks.check`,
         which has `bumps_epochs`, and for a marker as `checks.check_marker`.
 
@@ -96,7 +99,7 @@ class LogProducers:
                 self.aborted_from = batch.header.base_offset
                 return
 
-    def save(self, log: ReadableLog, *, sync_name: bool = True) -> None:
+    def save(self, log: Log, *, sync_name: bool = True) -> None:
         """Write `<next offset>.snapshot`, so that a broker need not read the log to load its producers.
 
         Durable on return; `sync_name` as in `replace_file`.

@@ -1,9 +1,11 @@
-"""Values that a log returns, and the interface of a follower."""
+"""Values that a log returns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
+
+from offsetfs.storage.files import File
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +31,21 @@ class Appended(NamedTuple):
     timestamp: int
 
 
+@dataclass(frozen=True, slots=True)
+class BatchRange:
+    """Whole batches that follow each other in a segment file, which stays open as long as this object."""
+
+    file: File
+    position: int
+    size: int
+    offset_end: int
+    """The offset after the last batch."""
+    read_to: int
+    """Up to this position the file has just been read, so that the page cache has it."""
+
+
 def remote_note(start: int | None, first: int) -> str | None:
     """Return a sentence on the records between `start`, where a log begins, and `first`, where its files begin."""
     if start is None or start >= first:
         return None
     return f"offsets {start} to {first - 1} are only in the remote storage of its broker, which is not read here"
-
-
-class FollowerProtocol(Protocol):
-    """Updates a log with the changes of another writer (storage.partition.follower)."""
-
-    is_gone: bool
-
-    @property
-    def is_bounded(self) -> bool: ...
-
-    def look(self, *, is_forced: bool = False) -> None: ...
-
-    def log_end_offset(self) -> int: ...

@@ -10,27 +10,29 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import InvalidSnapshot, StorageError
 from offsetfs.storage.files import File
 from offsetfs.storage.names import parse_segment_name, segment_name
-from offsetfs.storage.partition.log_interfaces import ReadableLog
 from offsetfs.storage.partition.producers import ProducerState, end_marker
 from offsetfs.storage.records.columns import row_walk
 from offsetfs.storage.records.columns.row_walk import Rows
 from offsetfs.storage.records.format import batch_chain, chain
 from offsetfs.storage.records.format.batch_header import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
-from offsetfs.storage.segments import offset_search
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_map import Segments
 from offsetfs.storage.units import I32_MAX, I64_MAX
+
+if TYPE_CHECKING:
+    from offsetfs.storage.partition.log import Log
 
 RECENT_BYTES = 8 << 20
 """How much of the end of a log is searched for the last batches of producers: eight of Kafka's largest batches."""
 
 
-def load_producers(log: ReadableLog, *, clean: bool) -> ProducerState:
+def load_producers(log: Log, *, clean: bool) -> ProducerState:
     """Return the state of producers at the end of a log; see `load`."""
     return load(log.path, log.snapshot(), log.next_offset, log_start=log.log_start_offset, clean=clean)
 
@@ -102,11 +104,11 @@ def _position_before_end(segment: Segment, size: int) -> int:
     low, high = segment.base_offset, segment.base_offset + I32_MAX
     while segment.size > size and low < high:
         middle = (low + high) // 2
-        if offset_search.floor_position(segment, segment.open_files(), middle, nowait=False) < segment.size - size:
+        if segment.floor_position(middle) < segment.size - size:
             low = middle + 1
         else:
             high = middle
-    return offset_search.floor_position(segment, segment.open_files(), low, nowait=False) if segment.size > size else 0
+    return segment.floor_position(low) if segment.size > size else 0
 
 
 def _read(path: str, offset: int) -> ProducerState:

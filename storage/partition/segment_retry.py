@@ -10,10 +10,12 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from offsetfs.storage.partition.log_interfaces import ReadableLog
 from offsetfs.storage.segments.segment_map import Segments
+
+if TYPE_CHECKING:
+    from offsetfs.storage.partition.log import Log
 
 _Answer = TypeVar("_Answer")
 
@@ -28,7 +30,7 @@ class SegmentRetry:
 
     __slots__ = ("_deadline", "_log", "_offset")
 
-    def __init__(self, log: ReadableLog) -> None:
+    def __init__(self, log: Log) -> None:
         self._log = log
         self._offset = -1  # at which a segment was not found last
         self._deadline = 0.0
@@ -54,10 +56,11 @@ class SegmentRetry:
         return True
 
 
-def with_retry(log: ReadableLog, offset: int, look_up: Callable[[Segments], _Answer]) -> _Answer:
+def with_retry(log: Log, offset: int, look_up: Callable[[Segments], _Answer], *, nowait: bool = False) -> _Answer:
     """Return what `look_up` returns for the segments of the log; ask again with those of now while a file is gone.
 
-    `offset`: what is looked up. Raises OSError ESTALE as `SegmentRetry`, and where the partition is gone.
+    `offset`: what is looked up. With `nowait` it asks once. Raises OSError ESTALE as `SegmentRetry`, and where the
+    partition is gone.
     """
     retry: SegmentRetry | None = None
     while True:
@@ -66,5 +69,5 @@ def with_retry(log: ReadableLog, offset: int, look_up: Callable[[Segments], _Ans
             return look_up(segments)
         except OSError as error:
             retry = retry or SegmentRetry(log)
-            if not retry.again(error, segments, offset):
+            if nowait or not retry.again(error, segments, offset):
                 raise

@@ -22,20 +22,22 @@ from bisect import bisect_left
 from collections import OrderedDict
 from contextlib import AbstractContextManager
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import CorruptIndex, InvalidSnapshot, StorageError, WouldBlock
 from offsetfs.storage.files import File
 from offsetfs.storage.names import parse_segment_name, segment_name
-from offsetfs.storage.partition.log_interfaces import ReadableLog
 from offsetfs.storage.partition.producers import ABORT, COMMIT, NONE, ProducerState, end_marker
 from offsetfs.storage.records.columns import row_walk
 from offsetfs.storage.records.format.batch import Batch, BatchHeader, read_batch
 from offsetfs.storage.records.format.batch_header import TRANSACTIONAL_FLAG
-from offsetfs.storage.segments import segment_indexes
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_map import Segments
 from offsetfs.storage.segments.transaction_index import SUFFIX, AbortedTransaction, TransactionIndex
+
+if TYPE_CHECKING:
+    from offsetfs.storage.partition.log import Log
 
 SEGMENTS_KEPT_MAX = 128
 """The number of segments whose transactions are cached. Limits memory for a log with ten thousand segments."""
@@ -61,7 +63,7 @@ class _Release:
 class Transactions:
     """The transactions of one log."""
 
-    def __init__(self, log: ReadableLog) -> None:
+    def __init__(self, log: Log) -> None:
         self._log = log
         self._known: OrderedDict[int, SegmentTransactions] = OrderedDict()
         self._lock = Lock()
@@ -160,7 +162,7 @@ class Transactions:
             return None
         offset, open_transactions = found
         try:
-            index = TransactionIndex.read(segment_indexes.path(segment, SUFFIX), segment.base_offset)
+            index = TransactionIndex.read(segment.path(SUFFIX), segment.base_offset)
         except (OSError, CorruptIndex):
             return None
         # An emptied file looks like one without entries, so it counts as missing.
@@ -314,7 +316,7 @@ def _has_marker(segment: Segment, entry: AbortedTransaction) -> bool:
 
 
 def _write_index(segment: Segment, aborted: list[AbortedTransaction]) -> None:
-    path = segment_indexes.path(segment, SUFFIX)
+    path = segment.path(SUFFIX)
     content = b"".join(entry.pack() for entry in aborted)
     try:
         before = files.read_file(path)

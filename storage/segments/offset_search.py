@@ -1,4 +1,4 @@
-"""Finds the batch of an offset in a segment.
+"""The steps of `Segment.find`: tries of a place, and walks to the batch of an offset.
 
 An index entry is used only if the batch at its position agrees; otherwise the index is rebuilt from the log. A batch is
 used only if it ends where the next batch or segment begins, because the checksum does not cover its offset. If the
@@ -10,94 +10,41 @@ look-ups here take one read.
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from offsetfs.storage.errors import UNREADABLE, CorruptBatch, MalformedBatch, UnsupportedFormat, WouldBlock
+from offsetfs.storage.errors import UNREADABLE, MalformedBatch, UnsupportedFormat
 from offsetfs.storage.files import File
 from offsetfs.storage.names import OFFSET_END
 from offsetfs.storage.records.format import batch_chain
-from offsetfs.storage.records.format.batch import HEADER_SIZE, MAGIC, Batch, BatchHeader
+from offsetfs.storage.records.format.batch import HEADER_SIZE, Batch, BatchHeader
 from offsetfs.storage.records.format.batch_chain import CheckedBatch
-from offsetfs.storage.segments import offset_order
-from offsetfs.storage.segments.segment_interfaces import SearchableSegment, SegmentFiles
+
+if TYPE_CHECKING:
+    from offsetfs.storage.segments.segment import Segment
+    from offsetfs.storage.segments.segment_files import SegmentFiles
 
 OFFSET_SIZE = 8
 
-_Found = TypeVar("_Found", Batch, CheckedBatch)
-_Taken = TypeVar("_Taken", Batch, CheckedBatch, covariant=True)
+Found = TypeVar("Found", Batch, CheckedBatch)
+Taken = TypeVar("Taken", Batch, CheckedBatch, covariant=True)
 
 
-class _Take(Protocol[_Taken]):
-    """Verifies the batch that was found: `batch_chain.load` or `batch_chain.check`."""
+class Take(Protocol[Taken]):
+    """Verifies the batch that was found: `batch_chain.load`, or `Segment.check_batch`."""
 
     def __call__(
         self, file: File, position: int, header: BatchHeader, seen: memoryview, *, nowait: bool = False
-    ) -> _Taken: ...
+    ) -> Taken: ...
 
 
-def find(
-    segment: SearchableSegment, offset: int, *, offset_end: int | None = None, nowait: bool = False
-) -> Batch | None:
-    """Return the first batch whose last offset is ≥ `offset`, with its checksum verified; see `Segment.find`."""
-    return _search(segment, offset, offset_end, nowait, batch_chain.load)
-
-
-def find_checked(
-    segment: SearchableSegment, offset: int, *, offset_end: int | None = None, nowait: bool = False
-) -> CheckedBatch | None:
-    """Return what `find` returns, without the bytes of the batch; see `Segment.find_checked`."""
-
-    def check(
-        file: File, position: int, header: BatchHeader, seen: memoryview, *, nowait: bool = False
-    ) -> CheckedBatch:
-        if nowait and len(seen) < header.size and header.magic == MAGIC and segment.is_appended_here(position):
-            # To read a batch of a megabyte again took a quarter of the processor time of its Fetch (decision 51).
-            if not file.is_cached(position, header.size):
-                raise WouldBlock("not in the page cache", path=file.path, position=position)
-            return CheckedBatch(header, position, header.base_offset)
-        try:
-            return batch_chain.check(file, position, header, seen, nowait=nowait)
-        except CorruptBatch:
-            segment.note_damage()
-            raise
-
-    return _search(segment, offset, offset_end, nowait, check)
-
-
-def _search(
-    segment: SearchableSegment, offset: int, offset_end: int | None, nowait: bool, take: _Take[_Found]
-) -> _Found | None:
-    opened = segment.open_files(nowait=nowait)
-    direct: _Found | None = None
-    if (end := segment.end_before(offset)) is not None and end[0] < segment.size:
-        # A reader that reads on needs no look-up. At the end of a log of small batches, half an index interval is
-        # walked otherwise: 65 µs instead of 20.
-        direct = _find_at(segment, opened.log, end[0], offset, offset_end, nowait, take, _block_bytes(end[1]))
-    direct = direct or _find_directly(segment, opened, offset, offset_end, nowait, take)
-    if direct is not None:
-        return direct
-    position = floor_position(segment, opened, offset, nowait)
-    try:
-        return _walk_to(segment, opened.log, position, offset, offset_end, nowait, take)
-    except UNREADABLE:
-        if nowait:
-            raise WouldBlock("the search must skip damage", path=segment.log_path) from None
-    entry_offset, _ = opened.index.lookup(offset)
-    position = floor_position(segment, opened, entry_offset - 1, nowait) if position else 0
-    found = offset_order.find_over_damage(
-        opened.log, position, segment.size, offset, offset_min=segment.base_offset, offset_end=offset_end
-    )
-    return None if found is None else take(opened.log, found.position or 0, found.header, found.data)
-
-
-def _find_directly(
-    segment: SearchableSegment,
+def find_directly(
+    segment: Segment,
     opened: SegmentFiles,
     offset: int,
     offset_end: int | None,
     nowait: bool,
-    take: _Take[_Found],
-) -> _Found | None:
+    take: Take[Found],
+) -> Found | None:
     """Return the batch of an index entry that holds `offset`: the entry's own offset, or one in a large batch.
 
     An entry has the last offset of its batch, so an offset between two entries is in the batch of the later one, unless
@@ -114,10 +61,10 @@ def _find_directly(
             return None
     last_offset, position = entries[0]
     space = max(entries[1][1] - position, HEADER_SIZE) if len(entries) > 1 else batch_chain.PROBE_BYTES
-    return _find_at(segment, opened.log, position, offset, offset_end, nowait, take, _block_bytes(space), last_offset)
+    return find_at(segment, opened.log, position, offset, offset_end, nowait, take, block_bytes_of(space), last_offset)
 
 
-def _block_bytes(size: int) -> int:
+def block_bytes_of(size: int) -> int:
     """Return how much is read at the begin of a batch of this size, 0 if it is not known."""
     if not size:
         return batch_chain.PROBE_BYTES
@@ -125,17 +72,17 @@ def _block_bytes(size: int) -> int:
     return HEADER_SIZE if size > batch_chain.PROBE_BYTES else size + OFFSET_SIZE
 
 
-def _find_at(
-    segment: SearchableSegment,
+def find_at(
+    segment: Segment,
     log: File,
     position: int,
     offset: int,
     offset_end: int | None,
     nowait: bool,
-    take: _Take[_Found],
+    take: Take[Found],
     block_bytes: int,
     last_offset: int | None = None,
-) -> _Found | None:
+) -> Found | None:
     """Return the batch at `position` if it holds `offset` and ends with `last_offset`, or begins with `offset` where
     that is not known; else None.
     """
@@ -153,15 +100,15 @@ def _find_at(
     return None
 
 
-def _walk_to(
-    segment: SearchableSegment,
+def walk_to(
+    segment: Segment,
     log: File,
     position: int,
     offset: int,
     offset_end: int | None,
     nowait: bool,
-    take: _Take[_Found],
-) -> _Found | None:
+    take: Take[Found],
+) -> Found | None:
     """Scan from `position` on; raise if the chain is broken or offsets do not rise, because then no offset is trusted.
 
     If no batch holds the offset, the batch before it is verified as well, because a damaged header can hide its end.
@@ -197,7 +144,7 @@ def _walk_to(
 
 
 def ends_in_order(
-    segment: SearchableSegment,
+    segment: Segment,
     log: File,
     batch_position: int,
     header: BatchHeader,
@@ -218,36 +165,7 @@ def ends_in_order(
     return following is None or following > header.last_offset
 
 
-def reading_position(segment: SearchableSegment, offset: int, nowait: bool) -> int:
-    """Return where a reader of `offset` and what follows begins; see `Segment.reading_position`.
-
-    The batch before the first one that reaches the offset is read again where that one begins above it: headers are
-    not verified here, and a damaged one may say that its batch ends too early.
-    """
-    if offset <= segment.base_offset:
-        return 0
-    opened = segment.open_files(nowait=nowait)
-    before = floor_position(segment, opened, offset, nowait)
-    for position, header, _ in batch_chain.walk(opened.log, before, segment.size, nowait=nowait):
-        if header.last_offset >= offset:
-            return position if header.base_offset <= offset else before
-        before = position
-    return before
-
-
-def floor_position(segment: SearchableSegment, opened: SegmentFiles, offset: int, nowait: bool) -> int:
-    """Return the position where a scan for `offset` starts: that of the index entry, if the batch there agrees."""
-    entry_offset, position = opened.index.lookup(offset)
-    if position == 0 or agrees(segment, opened.log, entry_offset, position, offset, nowait):
-        return position
-    # An index entry that disagrees never changes an answer. It costs a scan: once in a sealed segment, because its
-    # indexes are rebuilt; at each look-up in the segment that is open for appends, until its next opening checks them.
-    opened = segment.rebuild_indexes(nowait=nowait)
-    entry_offset, position = opened.index.lookup(offset)
-    return position if agrees(segment, opened.log, entry_offset, position, offset, nowait) else 0
-
-
-def agrees(segment: SearchableSegment, log: File, entry_offset: int, position: int, offset: int, nowait: bool) -> bool:
+def agrees(segment: Segment, log: File, entry_offset: int, position: int, offset: int, nowait: bool) -> bool:
     """Whether a batch begins at `position` whose offsets agree with the index entry.
 
     Before 0.11 the entry of a compressed set had the offset of its first record, which is known only after

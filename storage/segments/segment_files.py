@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import CorruptIndex, sentence
@@ -21,10 +23,21 @@ from offsetfs.storage.files import File
 from offsetfs.storage.names import MAP_SUFFIXES, segment_name, segment_offset_max
 from offsetfs.storage.segments import offset_search, preallocation, removed_names, segment_indexes, time_search
 from offsetfs.storage.segments.offset_index import OffsetIndex
-from offsetfs.storage.segments.segment_interfaces import NamedSegment, SearchableSegment
-from offsetfs.storage.segments.segment_interfaces import SegmentFiles as SegmentFiles
 from offsetfs.storage.segments.time_index import TimeIndex
 from offsetfs.storage.units import I32_MAX
+
+if TYPE_CHECKING:
+    from offsetfs.storage.segments.segment import Segment
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False)
+class SegmentFiles:
+    """The open files of a segment. They close when the last reader drops them."""
+
+    log: File
+    index: OffsetIndex
+    time_index: TimeIndex
+
 
 LIVE = ""
 """The suffix of the files of a segment that is part of a log: none."""
@@ -39,7 +52,7 @@ RELATIVE_OFFSET_MAX = I32_MAX
 """The largest distance of an offset from the base offset of its segment: index fields have 32 bits."""
 
 
-def open_for_reading(segment: NamedSegment) -> SegmentFiles:
+def open_for_reading(segment: Segment) -> SegmentFiles:
     """Open log and indexes; rebuild indexes that are missing or invalid."""
     log = open_log(segment)
     limit, followed = segment.config.segment_index_bytes, segment.read_only
@@ -51,7 +64,7 @@ def open_for_reading(segment: NamedSegment) -> SegmentFiles:
     return SegmentFiles(log, index, time_index)
 
 
-def open_log(segment: NamedSegment) -> File:
+def open_log(segment: Segment) -> File:
     """Open the log file alone. OSError ESTALE if it is gone, or another file has its name."""
     # This process, or one that it follows, may rename the file during the search: so the old name is tried first.
     for path in (segment.log_path, *removed_paths(segment, ".log")):
@@ -66,13 +79,13 @@ def open_log(segment: NamedSegment) -> File:
     raise OSError(errno.ESTALE, "the segment was removed or replaced", segment.log_path)
 
 
-def removed_paths(segment: NamedSegment, suffix: str) -> list[str]:
+def removed_paths(segment: Segment, suffix: str) -> list[str]:
     """Return the paths that a file of the segment may have once the segment is removed."""
     names = (segment_name(segment.base_offset, suffix + each) for each in removed_names.endings(segment.inode))
     return [os.path.join(segment.directory, name) for name in names]
 
 
-def open_for_appends(segment: NamedSegment) -> SegmentFiles:
+def open_for_appends(segment: Segment) -> SegmentFiles:
     """Open all files for writing: the indexes at full size, the log without blocks beyond its end."""
     base_offset, limit = segment.base_offset, segment.config.segment_index_bytes
     index = OffsetIndex.open(segment.path(".index"), base_offset, bytes_max=limit, writable=True, create=True)
@@ -84,7 +97,7 @@ def open_for_appends(segment: NamedSegment) -> SegmentFiles:
     return SegmentFiles(log, index, time_index)
 
 
-def ends_agree(segment: SearchableSegment, opened: SegmentFiles) -> bool:
+def ends_agree(segment: Segment, opened: SegmentFiles) -> bool:
     """Whether the last entry of each index is correct, so that new entries can follow it."""
     last = segment_offset_max(segment.base_offset)
     offset, position = opened.index.lookup(last)
@@ -94,7 +107,7 @@ def ends_agree(segment: SearchableSegment, opened: SegmentFiles) -> bool:
     return time_search.sound_entry(segment, opened, entry, nowait=False) == entry
 
 
-def sync_closed(segment: NamedSegment) -> None:
+def sync_closed(segment: Segment) -> None:
     """Sync log and indexes through separate descriptors: the segment was rolled since it was written."""
     for suffix in (".log", ".index", ".timeindex"):
         with files.opened(segment.path(suffix), writable=True) as file:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from array import array
+from typing import TYPE_CHECKING
 
 from offsetfs.storage import files
 from offsetfs.storage.files import File
@@ -17,8 +18,10 @@ from offsetfs.storage.records.columns import row_walk
 from offsetfs.storage.records.format import chain
 from offsetfs.storage.records.format.batch import BatchHeader
 from offsetfs.storage.segments.offset_index import OffsetIndex
-from offsetfs.storage.segments.segment_interfaces import NamedSegment
 from offsetfs.storage.segments.time_index import TimeIndex
+
+if TYPE_CHECKING:
+    from offsetfs.storage.segments.segment import Segment
 
 _log = logging.getLogger(__name__)
 
@@ -56,12 +59,7 @@ class IndexBuilder:
         return chain.index_timestamp(self._state)
 
 
-def path(segment: NamedSegment, suffix: str) -> str:
-    """Return the path of the segment's file with this suffix (`.index`, `.timeindex`, …)."""
-    return segment.path(suffix)
-
-
-def rebuild(segment: NamedSegment, log: File, reason: str) -> tuple[OffsetIndex, TimeIndex]:
+def rebuild(segment: Segment, log: File, reason: str) -> tuple[OffsetIndex, TimeIndex]:
     """Return both indexes, built from the batches of `log`. Damaged batches are skipped and not indexed.
 
     The `reason` is logged: indexes that are rebuilt again and again are a sign of a failing disk.
@@ -75,7 +73,7 @@ def rebuild(segment: NamedSegment, log: File, reason: str) -> tuple[OffsetIndex,
     return install(segment, builder)
 
 
-def install(segment: NamedSegment, builder: IndexBuilder) -> tuple[OffsetIndex, TimeIndex]:
+def install(segment: Segment, builder: IndexBuilder) -> tuple[OffsetIndex, TimeIndex]:
     """Replace the segment's index files with the collected entries, and open them.
 
     A segment that is being removed gets temporary files, because another segment may have its names.
@@ -88,7 +86,7 @@ def install(segment: NamedSegment, builder: IndexBuilder) -> tuple[OffsetIndex, 
         return _write_and_open(segment, index_path, time_path, builder)
 
 
-def write(segment: NamedSegment, builder: IndexBuilder) -> None:
+def write(segment: Segment, builder: IndexBuilder) -> None:
     """Replace the index files of a segment that no other process uses.
 
     Durable once the caller syncs the directory; until then the old files may still be on disk.
@@ -97,7 +95,7 @@ def write(segment: NamedSegment, builder: IndexBuilder) -> None:
 
 
 def _write_and_open(
-    segment: NamedSegment, index_path: str, time_path: str, builder: IndexBuilder
+    segment: Segment, index_path: str, time_path: str, builder: IndexBuilder
 ) -> tuple[OffsetIndex, TimeIndex]:
     base_offset, limit = segment.base_offset, segment.config.segment_index_bytes
     _write(index_path, time_path, builder, sync_names=True)

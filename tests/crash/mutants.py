@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "a swap retires the old segments before the new ones are `.swap`",
-        "storage/partition/replacement.py",
+        "storage/partition/changes.py",
         "tests/storage/test_compaction_crash.py::"
         "test_a_crash_at_any_step_shows_the_old_segments_or_the_new_ones[one group]",
         (

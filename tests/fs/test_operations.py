@@ -380,7 +380,7 @@ async def test_an_unexpected_error_is_eio_with_a_traceback_in_the_log(
 async def test_an_error_of_the_engine_is_reported_with_its_location_and_remedy(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def damaged(offset: int, *, nowait: bool = False) -> None:
+    def damaged(offset: int, *, nowait: bool = False, is_inflated: bool = False) -> None:
         raise CorruptBatch("checksum", path="/logs/orders-0/0.log", position=61, offset=offset)
 
     world.append([b"a"])

@@ -14,8 +14,7 @@ from small_logs import SmallLog, record
 
 from offsetfs.storage import Log
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.segments import offset_search
-from offsetfs.storage.segments.segment import ENDS_MAX
+from offsetfs.storage.segments.segment import ENDS_MAX, Segment
 
 pytestmark = pytest.mark.unit
 
@@ -59,11 +58,11 @@ def test_the_next_range_is_found_without_a_search(small: SmallLog, monkeypatch: 
     before = expected(small.log)
     assert ranges(small.log)[0] == before[0]
 
-    def search(*_: object) -> int:
+    def search(*_: object, **__: object) -> int:
         raise AssertionError("a search")
 
     with monkeypatch.context() as patch:
-        patch.setattr(offset_search, "floor_position", search)
+        patch.setattr(Segment, "floor_position", search)
         assert ranges(small.log, 1) == before[1:]
         for number in (10, 11):
             small.log.append(record(NOW, b"%d" % number))

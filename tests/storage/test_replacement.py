@@ -17,7 +17,7 @@ from small_logs import DAY_MS, SmallLog, record
 from offsetfs.storage import files
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import LogFailed, SegmentsChanged
-from offsetfs.storage.partition import swap
+from offsetfs.storage.partition import changes, swap
 from offsetfs.storage.partition.retention import sweep
 from offsetfs.storage.partition.swap import CLEANED
 from offsetfs.storage.records.format.batch import stamp
@@ -68,7 +68,7 @@ def old_segments(small: SmallLog, *bases: int) -> list[Segment]:
 
 def test_the_new_segments_are_read_and_the_log_is_otherwise_as_it_was(small: SmallLog) -> None:
     new = rewritten(small, 0, [1, 3])
-    small.log.replace_segments([new], old_segments(small, 0, 2))
+    changes.replace_segments(small.log, [new], old_segments(small, 0, 2))
     for _ in range(2):
         small.log.check()
         assert (small.bases, list(small.offsets())) == ([0, 4, 6, 8], [1, 3, 4, 5, 6, 7, 8])
@@ -80,7 +80,9 @@ def test_the_new_segments_are_read_and_the_log_is_otherwise_as_it_was(small: Sma
 
 
 def test_snapshots_of_the_bases_that_stay_are_kept(small: SmallLog) -> None:
-    small.log.replace_segments([rewritten(small, 2, [2]), rewritten(small, 6, [7])], old_segments(small, 2, 4, 6))
+    changes.replace_segments(
+        small.log, [rewritten(small, 2, [2]), rewritten(small, 6, [7])], old_segments(small, 2, 4, 6)
+    )
     assert small.names(".snapshot") == [f"{base:020d}.snapshot" for base in (2, 6, 8)]
     assert small.names(".snapshot.deleted") == [f"{4:020d}.snapshot.deleted"]
 
@@ -88,7 +90,7 @@ def test_snapshots_of_the_bases_that_stay_are_kept(small: SmallLog) -> None:
 def test_a_reader_of_a_replaced_segment_reads_on_until_it_is_unlinked(small: SmallLog) -> None:
     held = old_segments(small, 0, 2)
     assert held[0].find(0) is not None
-    small.log.replace_segments([rewritten(small, 0, [3])], held)
+    changes.replace_segments(small.log, [rewritten(small, 0, [3])], held)
     small.directory._pool.clear()
     assert [batch.base_offset for segment in held for batch in segment.batches()] == [0, 1, 2, 3]
     assert [batch.base_offset for batch in small.log.snapshot().first.batches()] == [3]
@@ -108,10 +110,10 @@ def test_a_reader_of_a_replaced_segment_reads_on_until_it_is_unlinked(small: Sma
 )
 def test_each_of_two_removed_segments_with_one_base_offset_is_readable_for_the_whole_delay(small: SmallLog) -> None:
     first = small.log.snapshot().first
-    small.log.replace_segments([rewritten(small, 0, [1])], [first])
+    changes.replace_segments(small.log, [rewritten(small, 0, [1])], [first])
     small.clock.advance(30_000)
     second = small.log.snapshot().first
-    small.log.replace_segments([rewritten(small, 0, [0, 1])], [second])
+    changes.replace_segments(small.log, [rewritten(small, 0, [0, 1])], [second])
     small.directory._pool.clear()
     assert [batch.base_offset for batch in first.batches()] == [0, 1], "it has half a minute left"
     small.clock.advance(30_000)
@@ -130,7 +132,7 @@ def test_the_files_of_a_removed_segment_are_closed_although_another_one_has_its_
     for _ in range(5):
         removed = small.log.snapshot().first
         assert removed.find(0) is not None
-        small.log.replace_segments([rewritten(small, 0, [0, 1])], [removed])
+        changes.replace_segments(small.log, [rewritten(small, 0, [0, 1])], [removed])
         small.clock.advance(1_000)
     small.clock.advance(60_000)
     small.directory.deletions.run_due()
@@ -141,7 +143,7 @@ def test_the_files_of_a_removed_segment_are_closed_although_another_one_has_its_
 def test_a_removed_segment_that_is_not_read_costs_no_descriptor_while_its_files_wait(small: SmallLog) -> None:
     held = old_segments(small, 0, 2)
     assert all(segment.find(segment.base_offset) is not None for segment in held)
-    small.log.replace_segments([rewritten(small, 0, [3])], held)
+    changes.replace_segments(small.log, [rewritten(small, 0, [3])], held)
     assert [target for target in open_files() if target.endswith(".deleted")] == []
     assert [batch.base_offset for segment in held for batch in segment.batches()] == [0, 1, 2, 3]
 
@@ -149,11 +151,11 @@ def test_a_removed_segment_that_is_not_read_costs_no_descriptor_while_its_files_
 def test_a_follower_reads_a_segment_that_another_process_removed_as_the_second_one_of_its_base_offset(
     small: SmallLog,
 ) -> None:
-    small.log.replace_segments([rewritten(small, 0, [1])], old_segments(small, 0))
+    changes.replace_segments(small.log, [rewritten(small, 0, [1])], old_segments(small, 0))
     small.log.flush()
     following = LogDirectory.open(str(small.path), read_only=True)
     held = following.log(PARTITION).snapshot().first
-    small.log.replace_segments([rewritten(small, 0, [0])], old_segments(small, 0))
+    changes.replace_segments(small.log, [rewritten(small, 0, [0])], old_segments(small, 0))
     assert [batch.base_offset for batch in held.batches()] == [1]
     following.close()
 
@@ -161,7 +163,7 @@ def test_a_follower_reads_a_segment_that_another_process_removed_as_the_second_o
 def test_a_removal_that_failed_half_way_is_finished_under_the_same_names(
     small: SmallLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small.log.replace_segments([rewritten(small, 0, [0, 1])], old_segments(small, 0))
+    changes.replace_segments(small.log, [rewritten(small, 0, [0, 1])], old_segments(small, 0))
     segment, rename = small.log.snapshot().first, files.rename
     calls = itertools.count()
 
@@ -183,7 +185,7 @@ def test_a_removal_that_failed_half_way_is_finished_under_the_same_names(
 
 def test_the_next_writer_removes_what_waited_under_a_second_name(small: SmallLog) -> None:
     for _ in range(3):
-        small.log.replace_segments([rewritten(small, 0, [0, 1])], old_segments(small, 0))
+        changes.replace_segments(small.log, [rewritten(small, 0, [0, 1])], old_segments(small, 0))
     assert len(small.names(".log.deleted")) == 1 and len(small.names(".deleted")) > 6
     small.reopen(in_order=False)
     small.log.append(record(NOW))
@@ -198,7 +200,7 @@ def test_retention_that_took_a_segment_meanwhile_calls_it_off(small: SmallLog) -
     sweep(small.directory, [PARTITION], NOW)
     before = small.names(".log")
     with pytest.raises(SegmentsChanged):
-        small.log.replace_segments([new], old)
+        changes.replace_segments(small.log, [new], old)
     assert (small.names(".log"), small.bases, small.log.failure) == (before, [2, 4, 6, 8], None)
 
 
@@ -206,7 +208,7 @@ def test_a_truncation_meanwhile_calls_it_off(small: SmallLog) -> None:
     new, old = rewritten(small, 0, [3]), old_segments(small, 0, 2)
     small.log.truncate_to(3)
     with pytest.raises(SegmentsChanged):
-        small.log.replace_segments([new], old)
+        changes.replace_segments(small.log, [new], old)
     assert list(small.offsets()) == [0, 1, 2]
     small.log.append(record(NOW))
     assert list(small.offsets()) == [0, 1, 2, 3]
@@ -214,13 +216,13 @@ def test_a_truncation_meanwhile_calls_it_off(small: SmallLog) -> None:
 
 def test_the_active_segment_is_not_replaced(small: SmallLog) -> None:
     with pytest.raises(SegmentsChanged):
-        small.log.replace_segments([rewritten(small, 8, [8])], old_segments(small, 8))
+        changes.replace_segments(small.log, [rewritten(small, 8, [8])], old_segments(small, 8))
     assert small.log.append(record(NOW)).base_offset == 9
 
 
 def test_appends_and_syncs_go_on_after_a_segment_that_was_not_synced_is_replaced(small: SmallLog) -> None:
     assert len(small.log._dirty) == 5
-    small.log.replace_segments([rewritten(small, 0, [3])], old_segments(small, 0, 2))
+    changes.replace_segments(small.log, [rewritten(small, 0, [3])], old_segments(small, 0, 2))
     assert len(small.log._dirty) == 3
     small.log.append(record(NOW))
     small.log.flush()
@@ -243,7 +245,7 @@ def test_a_swap_that_fails_leaves_the_old_or_fails_the_log_and_the_next_opening_
     monkeypatch.setattr(swap, call, fail)
     held = old_segments(small, 0, 2)
     with pytest.raises(OSError, match="broken"):
-        small.log.replace_segments([rewritten(small, 0, [3])], held)
+        changes.replace_segments(small.log, [rewritten(small, 0, [3])], held)
     monkeypatch.undo()
     assert [batch.base_offset for segment in held for batch in segment.batches()] == [0, 1, 2, 3], "readers read on"
     if call == "prepare":

@@ -199,7 +199,7 @@ def test_leader_epochs_are_those_of_the_batches(directory: LogDirectory) -> None
     log.truncate_fully(10)
     log.append_replicated(batch(10, epoch=4) + batch(11, epoch=4) + batch(12, epoch=9))
     assert log.epochs.entries == ((4, 10), (9, 12))
-    assert log.end_of_epoch(4) == (4, 12)
+    assert log.epochs.end_of(4, log.next_offset) == (4, 12)
 
 
 def test_a_full_disk_leaves_whole_batches_and_later_appends_continue(

@@ -10,7 +10,6 @@ from small_logs import SmallLog
 from spies import spy
 
 from offsetfs.storage.errors import WouldBlock
-from offsetfs.storage.segments import time_search
 from offsetfs.storage.segments.segment import Segment
 
 pytestmark = pytest.mark.unit
@@ -29,7 +28,7 @@ def test_a_time_that_the_index_reaches_is_found_without_measuring_its_segment(
     small: SmallLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = small.reopen()
-    monkeypatch.setattr(time_search, "measure_max_timestamp", lambda segment: pytest.fail("measured"))
+    monkeypatch.setattr(Segment, "measure_max_timestamp", lambda segment: pytest.fail("measured"))
     assert log.find_timestamp(0) == (0, 1_000_000)
     assert log.find_timestamp(1_000_000) == (0, 1_000_000)
     assert log.snapshot().first.has_timestamp(1_000_000, nowait=True), "nor is a thread asked again"
@@ -85,8 +84,8 @@ def test_the_latest_time_is_that_of_the_first_batch_that_has_it_also_behind_dama
     for damaged, expected in ((b"", (1_000_003, 51)), (b"\xff" * 20, (1_000_003, 51))):
         path.write_bytes(damaged + data[len(damaged) :])
         segment = Segment(str(path.parent), 50, log.config, log.snapshot().first.pool)
-        assert time_search.measure_max_timestamp(segment) == expected
+        assert segment.measure_max_timestamp() == expected
         segment.pool.clear()
     path.write_bytes(data[:size] + b"\xff" * size + data[2 * size :])
     segment = Segment(str(path.parent), 50, log.config, log.snapshot().first.pool)
-    assert time_search.measure_max_timestamp(segment) == (1_000_002, 52)
+    assert segment.measure_max_timestamp() == (1_000_002, 52)

@@ -18,7 +18,7 @@ from offsetfs.storage.checkpoint import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_PO
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import LogFailed, OffsetOutOfRange, ReadOnlyLog
 from offsetfs.storage.names import segment_name
-from offsetfs.storage.partition import truncation
+from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.producers import ABORT, COMMIT
 from offsetfs.storage.partition.retention import take_out_below_start
 from offsetfs.storage.records.format.batch import build, read_batch
@@ -125,7 +125,7 @@ def test_to_cut_at_the_end_or_beyond_changes_nothing(make: Make, offset: int) ->
     assert {name: os.stat(f"{small.log.path}/{name}").st_mtime_ns for name in os.listdir(small.log.path)} == before
 
 
-@pytest.mark.parametrize("cut", [truncation.truncate_to, truncation.truncate_fully], ids=["to", "fully"])
+@pytest.mark.parametrize("cut", [Log.truncate_to, Log.truncate_fully], ids=["to", "fully"])
 def test_an_offset_below_zero_is_refused(make: Make, cut: Callable[..., object]) -> None:
     small = four_segments(make)
     with pytest.raises(OffsetOutOfRange):

@@ -431,7 +431,7 @@ def _read(
 
 def _diverging(log: Log, epoch: int, offset: int) -> FetchResponseEpochEndOffset | None:
     """Return where the log ends that the client has read, if that differs from this one (KIP-595)."""
-    found = log.end_of_epoch(epoch)
+    found = log.epochs.end_of(epoch, log.next_offset)
     if found is None or offset < log.log_start_offset:
         raise OffsetOutOfRange(offset, log.log_start_offset, log.next_offset, log.path)
     if found[0] < epoch or found[1] < offset:

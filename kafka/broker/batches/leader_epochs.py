@@ -55,7 +55,7 @@ class LeaderEpochs:
         try:
             log = await self._topics.opened_log(topic, wanted.partition)
             result.error_code = epoch_error(log, wanted.current_leader_epoch)
-            found = log.end_of_epoch(wanted.leader_epoch)
+            found = log.epochs.end_of(wanted.leader_epoch, log.next_offset)
             if result.error_code == ErrorCode.NONE and found is not None:
                 result.leader_epoch, result.end_offset = found
         except (StorageError, OSError, MemoryError) as error:

@@ -128,4 +128,4 @@ def _found(log: Log, timestamp: int, *, is_committed: bool, nowait: bool = False
     # As `Partition.fetchOffsetForTimestamp`: a record that the client cannot read yet does not count.
     if found is None or (found[0] >= end and timestamp not in (_EARLIEST, _EARLIEST_LOCAL)):
         return -1, -1, -1
-    return *found, log.epoch_of(found[0])
+    return *found, log.epochs.epoch_of(found[0])
