@@ -1,6 +1,6 @@
-"""A file of fixed-size entries, written with pwrite and read with pread.
+"""The common part of the offset index and the time index: a file of entries of two numbers, which rise.
 
-The common part of the offset index and the time index. The file has no header and no checksum, only entries, possibly
+Written with pwrite and read with pread. The file has no header and no checksum, only entries, possibly
 followed by zeros: Kafka preallocates the index of the active segment as a sparse file, and cuts it to its entries when
 the segment is rolled or closed. Follows Kafka's `AbstractIndex`, with three differences:
 
@@ -26,10 +26,11 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from struct import Struct
+from typing import ClassVar, Generic, Self, TypeVar
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import CorruptIndex, InvalidIndexAppend
-from offsetfs.storage.units import I32_MAX, I64_MAX
+from offsetfs.storage.units import I32_MAX, I64_MAX, Offset
 
 BLOCK_ENTRIES = 1024
 """The number of entries that a look-up reads. Measured: reading 8 KiB takes 0.2 µs longer than reading one entry."""
@@ -42,41 +43,98 @@ _SECOND_FIELD_SIZE = 4  # a position, or a relative offset
 _UNKNOWN = -I64_MAX - 1  # in `_first_keys`: not read yet
 
 
-class IndexFile:
-    """The entries of one index file. The owner interprets the fields."""
+Entry = TypeVar("Entry", bound=tuple[int, int])
+"""An entry with its offset: that of the record, where the file has the distance from the base offset."""
 
-    __slots__ = ("_count", "_first_keys", "_length", "bytes_max", "entry", "file", "followed", "writable")
 
-    def __init__(self, file: files.File, entry: Struct, *, bytes_max: int, writable: bool, followed: bool) -> None:
+class IndexFile(Generic[Entry]):
+    """The entries of one index file. A subclass interprets their two fields."""
+
+    __slots__ = (
+        "_count",
+        "_first_keys",
+        "_last",
+        "_length",
+        "base_offset",
+        "bytes_max",
+        "file",
+        "followed",
+        "writable",
+    )
+
+    entry: ClassVar[Struct]
+    offset_column: ClassVar[int]
+    """Which of the fields is the offset."""
+    reserved: ClassVar[int] = 0
+    """The entries at the end that only the last append of a segment may use."""
+
+    def __init__(self, file: files.File, base_offset: int, *, bytes_max: int, writable: bool, followed: bool) -> None:
         self._first_keys = array("q")  # of each block; replaced, never shortened, because readers hold no lock
         self.file = file
-        self.entry = entry
+        self.base_offset = Offset(base_offset)
         self.bytes_max = bytes_max
         self.writable = writable
         self.followed = followed
         length = file.size()
         # As AbstractIndex.sanityCheck: half an entry at the end once stayed, and after a power loss the log accepted no
         # records.
-        if length % entry.size or length > I32_MAX:
-            reason = f"{length} bytes are no whole number of {entry.size}-byte entries, or above {I32_MAX}"
+        if length % self.entry.size or length > I32_MAX:
+            reason = f"{length} bytes are no whole number of {self.entry.size}-byte entries, or above {I32_MAX}"
             raise CorruptIndex(reason, path=file.path)
         self._length = length
-        self._count = self._find_count(length // entry.size, 0)
+        self._count = self._find_count(length // self.entry.size, 0)
+        # The first and the last entry. Checking all of them would cost a read of the file at each start.
+        first, last = self._ends() or ((0, 0), (0, 0))
+        if not 0 <= first[0] <= last[0] or not 0 <= first[1] <= last[1]:
+            raise CorruptIndex(f"runs from {first} to {last}, relative to {self.base_offset}", path=self.path)
+        self._last = self._read_last()
 
     @classmethod
     def open(
-        cls, path: str, entry: Struct, *, bytes_max: int, writable: bool, followed: bool, create: bool
-    ) -> IndexFile:
-        """Open the file; FileNotFoundError without `create`, CorruptIndex if its length is impossible."""
+        cls,
+        path: str,
+        base_offset: int,
+        *,
+        bytes_max: int,
+        writable: bool = False,
+        followed: bool = False,
+        create: bool = False,
+        prealloc: bool = False,
+    ) -> Self:
+        """Open the index of the segment that begins at `base_offset`.
+
+        `bytes_max` is `segment.index.bytes`. `prealloc` extends the file to that size (sparse), as Kafka does for
+        active ones. `followed`: another process may be writing the file, so its last entry may be incomplete. Raises
+        FileNotFoundError without `create`, and CorruptIndex, after which the caller rebuilds the index.
+        """
         assert writable or not create, "a read-only index cannot be created"
+        assert writable or not prealloc, "a read-only index is not preallocated"
         file = files.open_file(path, writable=writable, create=create)
         try:
-            return cls(file, entry, bytes_max=bytes_max, writable=writable, followed=followed)
+            opened = cls(file, base_offset, bytes_max=bytes_max, writable=writable, followed=followed)
+            if prealloc:
+                opened.preallocate()
         except BaseException:
             file.close()
             raise
+        return opened
+
+    # --- of the kind of index ----------------------------------------------------------------------------------------
+
+    def _entry_of(self, first: int, second: int) -> Entry:
+        """Return the entry that the file has as these fields."""
+        raise NotImplementedError
+
+    def _before_first(self) -> Entry:
+        """Return what stands for the last entry of an empty index."""
+        raise NotImplementedError
 
     # --- reading ---------------------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        """The path by which the file was opened; a rename does not change it."""
+        return self.file.path
 
     @property
     def count(self) -> int:
@@ -88,12 +146,35 @@ class IndexFile:
         """The number of entries that fit into `bytes_max`; 0 if it is smaller than one entry."""
         return self.bytes_max // self.entry.size
 
-    def entry_at(self, number: int) -> tuple[int, int] | None:
+    @property
+    def is_full(self) -> bool:
+        """Whether only reserved entries fit into `bytes_max`, so that the segment must roll."""
+        return self.count >= self.count_max - self.reserved
+
+    @property
+    def free(self) -> int:
+        """How many entries can be added, apart from the reserved ones."""
+        return max(self.count_max - self.reserved - self.count, 0)
+
+    @property
+    def last_entry(self) -> Entry:
+        """The last entry; `_before_first` if there is none."""
+        return self._last if self.writable else self._read_last()
+
+    def _read_last(self) -> Entry:
+        ends = self._ends()
+        return self._before_first() if ends is None else self._entry_of(*ends[1])
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield the current entries."""
+        return (self._entry_of(first, second) for first, second in self._fields())
+
+    def _fields_at(self, number: int) -> tuple[int, int] | None:
         """Return the fields of one entry; None if the file ends before it."""
         data = self.file.read(number * self.entry.size, self.entry.size)
         return self.entry.unpack(data) if len(data) == self.entry.size else None
 
-    def block_of(self, key: int) -> tuple[bytearray, int]:
+    def _block_of(self, key: int) -> tuple[bytearray, int]:
         """Return the block that holds the last entry whose first field is ≤ `key`, and the number of its entries.
 
         The block is followed by up to two more entries. Returns the first block if all first fields are larger than
@@ -107,7 +188,7 @@ class IndexFile:
         return data, count
 
     def _read_block(self, key: int, count: int) -> tuple[bytearray, int, bool]:
-        """Return the result of `block_of`, and whether the block agrees with the cached keys and with `count`."""
+        """Return the result of `_block_of`, and whether the block agrees with the cached keys and with `count`."""
         size, block = self.entry.size, self._block_number(key, count)
         first = block * BLOCK_ENTRIES
         wanted = min(BLOCK_ENTRIES + FOLLOWING_ENTRIES, count - first)
@@ -128,7 +209,7 @@ class IndexFile:
 
         def first_key(block: int) -> int:
             if keys[block] == _UNKNOWN:
-                entry = self.entry_at(block * BLOCK_ENTRIES)
+                entry = self._fields_at(block * BLOCK_ENTRIES)
                 if entry is None:  # the file was cut: search before it
                     return I64_MAX
                 keys[block] = entry[0]
@@ -136,19 +217,19 @@ class IndexFile:
 
         return bisect_right(range(1, blocks), key, key=first_key)
 
-    def rank(self, column: int, value: int, count: int) -> int:
+    def _rank(self, column: int, value: int, count: int) -> int:
         """Return the number of the first of `count` entries whose field `column` is at least `value`, or `count`.
 
         Reads one entry for each step of a binary search.
         """
 
         def field(number: int) -> int:
-            entry = self.entry_at(number)
+            entry = self._fields_at(number)
             return I64_MAX if entry is None else entry[column]
 
         return bisect_left(range(count), value, key=field)
 
-    def entries(self) -> Iterator[tuple[int, int]]:
+    def _fields(self) -> Iterator[tuple[int, int]]:
         """Yield the fields of each current entry."""
         size, count = self.entry.size, self.count
         for first in range(0, count, BLOCK_ENTRIES):
@@ -157,12 +238,12 @@ class IndexFile:
             if len(data) < min(BLOCK_ENTRIES, count - first) * size:
                 return  # the file was cut
 
-    def ends(self) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    def _ends(self) -> tuple[tuple[int, int], tuple[int, int]] | None:
         """Return the fields of the first and the last entry, None if there are none."""
         count = self.count
         if not count:
             return None
-        first, last = self.entry_at(0), self.entry_at(count - 1)
+        first, last = self._fields_at(0), self._fields_at(count - 1)
         return None if first is None or last is None else (first, last)
 
     def _refresh(self) -> int:
@@ -207,7 +288,7 @@ class IndexFile:
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
-    def append(self, first: int, second: int) -> None:
+    def _append(self, first: int, second: int) -> None:
         """Write one entry after the last one.
 
         After an error `count` is unchanged, and the next entry overwrites the slot.
@@ -215,22 +296,33 @@ class IndexFile:
         assert self.writable
         self.file.write(self._count * self.entry.size, self.entry.pack(first, second))
         self._count += 1
+        self._last = self._entry_of(first, second)
 
     def append_packed(self, entries: bytes) -> None:
-        """Write entries, as the file has them, after the last one; errors as of `append`."""
-        assert self.writable
-        self.file.write(self._count * self.entry.size, entries)
-        self._count += len(entries) // self.entry.size
+        """Add the entries that `chain.index` has made for batches behind the last one; at most `free`.
 
-    def truncate(self, count: int) -> None:
-        """Keep the first `count` entries. Later ones are zeroed, so that the next opening does not count them."""
-        assert self.writable and count >= 0
+        After an error the index is unchanged.
+        """
+        assert self.writable
+        if entries:
+            self.file.write(self._count * self.entry.size, entries)
+            self._count += len(entries) // self.entry.size
+            self._last = self._entry_of(*self.entry.unpack(entries[-self.entry.size :]))
+
+    def truncate_to(self, offset: int) -> None:
+        """Keep the entries with offsets below `offset`.
+
+        Later ones are zeroed, so that the next opening does not count them.
+        """
+        assert self.writable
+        count = self._rank(self.offset_column, offset - self.base_offset, self._count)
         stale = self._count - count
         if stale > 0:
             self._count = count
             # Zeros instead of a shorter file, because a reader may have the file open and expects its length.
             self.file.write(count * self.entry.size, bytes(stale * self.entry.size))
             self._first_keys = array("q")
+        self._last = self._read_last()
 
     def reset(self) -> None:
         """Remove all entries and cut the file to length 0. For recovery only: there may be no other reader."""
@@ -238,9 +330,10 @@ class IndexFile:
         self._count = 0
         self.file.truncate(0)
         self._first_keys = array("q")
+        self._last = self._before_first()
 
     def preallocate(self) -> None:
-        """Extend the file to `bytes_max` as a sparse file, as Kafka does for the active segment."""
+        """Extend the file to `bytes_max`, rounded down to whole entries, as Kafka does for the active segment."""
         assert self.writable
         # Sparse: allocated, the indexes of ten thousand partitions would take 200 GB (decision 2).
         self.file.truncate(max(self.count_max, self._count) * self.entry.size)
