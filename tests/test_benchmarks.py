@@ -136,7 +136,7 @@ def test_a_run_of_one_row_leaves_the_others_on_the_page(tmp_path: Path) -> None:
     page = (tmp_path / "performance.md").read_text()
     assert page.startswith("before\n") and page.endswith("after\n") and "old" not in page
     assert page.index("### one") < page.index("### two") < page.index(f"\n1. {MACHINE.hardware}\n")
-    first = "|[example](performance/example.svg)|An example: `true`|2 s (1–4), 0.0005 M/s; 1,000 lines|||"
+    first = "|[example](performance/example.svg)|An example: `true`|2 s (1–4), 0.0005 M/s|||"
     assert f"{first}≤ 3 s|2026-11-21<sup>1</sup>|\n" in page
     assert "||||slow|**3×** as fast (2–4)|≥ 2×||" in page
     assert list(json.loads((tmp_path / "performance" / "figures.json").read_text())) == ["other", "example"]

@@ -132,24 +132,23 @@ def _rounded(rate: float) -> int:
 
 
 _INTRODUCTION = """\
-For users who choose between a log directory and tables of a database. {count:,} messages of ten days, each with a key
-of 14 bytes and a value of JSON of about 80 bytes, are in a log directory, in PostgreSQL and in SQLite. The tables are
-those of [offsetfs table sync](../use/tables.md), with all their indexes. One Python process uses all three: the library
-of offsetfs, psycopg 3, sqlite3. Every appended message is on disk when the call returns.
+For users who choose between a log directory and tables of a database. {count:,} messages of ten days, with keys of 14
+bytes and JSON of about 80 bytes, are in a log directory, in PostgreSQL and in SQLite, in the tables of
+[offsetfs table sync](../use/tables.md) with all indexes. One Python process uses the library of offsetfs, psycopg 3 and
+sqlite3. Every appended message is on disk when the call returns.
 
-Figures are medians, in the table with the smallest and the largest. All three were measured in turn, beside other work
-on the machine: look at the ratios, of which those from 0.8 to 1.25 decide nothing.
+Figures are medians, with the smallest and the largest. All three were measured in turn, beside other work: look at the
+ratios, of which those from 0.8 to 1.25 decide nothing.
 """
 
 _METHOD = """\
 ## What was measured
 
-* **Append.** The library: `extend` and `sync`. PostgreSQL: a prepared INSERT or COPY, and commit, with the defaults of
-  Debian's server. SQLite: a prepared INSERT, WAL, `synchronous = FULL`.
-* **Append all messages.** The library: one `extend`, in batches of 16 KiB, and `sync`. Tables: `offsetfs table sync`,
-  and an ANALYZE.
-* **Read all.** Python gets every key and value. The library: `read`, which makes a `Record` of each; only values: the
-  lines of `values`. PostgreSQL: COPY in binary format. SQLite: a SELECT.
+* **Append.** Files: `extend` and `sync`. PostgreSQL: a prepared INSERT or COPY, and commit, with Debian's defaults.
+  SQLite: a prepared INSERT, WAL, `synchronous = FULL`.
+* **Append all messages.** Files: one `extend`, in batches of 16 KiB, and `sync`. Tables: `table sync`, ANALYZE.
+* **Read all keys and values.** Files: `read`, with a `Record` for each; only values: `values`. PostgreSQL: COPY in
+  binary format. SQLite: a SELECT.
 * **Look-ups.** At random, in warm caches. Files: `record`, `offset_at`, the index behind `by-key/`. Tables: a prepared
   SELECT.
 * **Query.** A loop in Python reads the day from the files. `offset_at` finds the day.

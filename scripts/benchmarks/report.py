@@ -88,9 +88,15 @@ def _lines(result: Result, run: str) -> list[str]:
         peers.insert(0, ("", "", _judged_on_page(result.goal, result.is_met)))
     doubt = f"<br>{doubtful(result).strip()}" if doubtful(result) else ""
     chart_link = f"[{result.row}](performance/{result.row}.svg)"
-    figure = f"{figure_text(result, result.figures, has_bytes=False)}; {result.count:,} {result.of}"
+    figure = _figure(result)
     first = _cells(chart_link, result.what + doubt, figure, *peers[0], run)
     return [first, *(_cells("", "", "", *peer, "") for peer in peers[1:])]
+
+
+def _figure(result: Result) -> str:
+    """Return the figure with its rate; without a rate, with the count."""
+    text = figure_text(result, result.figures, has_bytes=False)
+    return text if "/s" in text else f"{text}; {result.count:,} {result.of}"
 
 
 def _cells(*texts: str) -> str:
