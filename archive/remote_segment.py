@@ -19,11 +19,11 @@ from offsetfs.archive.manifest import ArchivedSegment, PartitionManifest, SideOb
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.archive.remote_file import BytesFile, ReadOnlyFile, RemoteLogFile
 from offsetfs.storage.errors import WouldBlock
+from offsetfs.storage.segments import OFFSET_ENTRY
 
 SIDES_BYTES_MAX = 64 << 20
 """The indexes of segments that stay in memory, of all logs of an archive."""
 
-_INDEX_ENTRY_BYTES = 8
 _NEXT_OFFSET_BYTES = 8  # of the batch behind, with which a look-up compares that of its own
 _MODE = stat.S_IFREG | 0o440
 
@@ -219,27 +219,27 @@ class RemoteSegment:
 
 @dataclass(frozen=True, slots=True)
 class _OffsetIndex:
-    """The entries of an offset index: relative offset and position, four bytes each."""
+    """The entries of an offset index: relative offset and position."""
 
     entries: memoryview
 
     @property
     def count(self) -> int:
-        return len(self.entries) // _INDEX_ENTRY_BYTES
+        return len(self.entries) // OFFSET_ENTRY.size
 
     def offset(self, number: int) -> int:
-        return self._field(number, 0)
+        return self._entry(number)[0]
 
     def position(self, number: int) -> int:
-        return self._field(number, 4)
+        return self._entry(number)[1]
 
     def first_at(self, position: int) -> int:
         """Return the number of the first entry at `position` or behind it; the number of entries if there is none."""
         return bisect_left(range(self.count), position, key=self.position)
 
-    def _field(self, number: int, start: int) -> int:
-        start += number * _INDEX_ENTRY_BYTES
-        return int.from_bytes(self.entries[start : start + 4], "big")
+    def _entry(self, number: int) -> tuple[int, int]:
+        offset, position = OFFSET_ENTRY.unpack_from(self.entries, number * OFFSET_ENTRY.size)
+        return offset, position
 
 
 def checksums(data: bytes) -> array[int]:

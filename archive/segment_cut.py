@@ -26,9 +26,9 @@ from offsetfs.archive.archived_objects import ArchivedObjects
 from offsetfs.archive.manifest import ArchivedSegment, SideObject
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.archive.remote_file import ReadOnlyFile
-from offsetfs.archive.segment_upload import CHECKSUM_BYTES, TRANSACTION_ENTRY
+from offsetfs.archive.segment_upload import CHECKSUM_BYTES
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.segments import measure_prefix
+from offsetfs.storage.segments import TRANSACTION_ENTRY, measure_prefix
 
 _PARTS_MAX = 2
 """How many parts are in memory: a batch may begin in one and end in the next."""

@@ -28,11 +28,8 @@ from offsetfs.archive.manifest import (
     SourceFile,
 )
 from offsetfs.storage import files
-from offsetfs.storage.segments import Segment
+from offsetfs.storage.segments import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, Segment
 
-_INDEX_ENTRY = struct.Struct(">ii")  # relative offset, position
-_TIME_ENTRY = struct.Struct(">qi")  # timestamp, relative offset
-TRANSACTION_ENTRY = struct.Struct(">hqqqq")  # version, producer id, first, last and last stable offset
 CHECKSUM_BYTES = 4
 MERGED = 8
 """How many parts in a row of one class of sizes are merged."""
@@ -180,8 +177,8 @@ class SegmentUpload:
         transactions = transactions[: len(transactions) // TRANSACTION_ENTRY.size * TRANSACTION_ENTRY.size]
         aborted = [each for each in TRANSACTION_ENTRY.iter_unpack(transactions) if each[3] < self._end]
         sections = [
-            b"".join(_INDEX_ENTRY.pack(offset - base, position) for offset, position in index),
-            b"".join(_TIME_ENTRY.pack(timestamp, offset - base) for timestamp, offset in times),
+            b"".join(OFFSET_ENTRY.pack(offset - base, position) for offset, position in index),
+            b"".join(TIME_ENTRY.pack(timestamp, offset - base) for timestamp, offset in times),
             b"".join(TRANSACTION_ENTRY.pack(*each) for each in aborted),
             _content(self._segment.path(".snapshot")),
             b"".join(self._crcs[number] for number in range(-(-self._size // self._sizes.block_bytes))),

@@ -7,6 +7,3 @@ READ_COMMITTED = 1
 
 TOPIC_IDS_VERSION = 13
 """The version from which Produce and Fetch name topics by id (KIP-516)."""
-
-ZSTD = 4
-"""The number of the codec in the attributes of a batch."""

@@ -6,21 +6,17 @@ block, after the file is known to contain it. Between blocks the round can be ca
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 
 from offsetfs.storage.compaction.throttle import Throttle
 from offsetfs.storage.errors import CompactionCancelled, MalformedBatch
-from offsetfs.storage.records.format.batch import LOG_OVERHEAD, MAGIC, MAGIC_END, Batch
+from offsetfs.storage.records.format.batch import MAGIC, MAGIC_END, Batch
 from offsetfs.storage.records.format.batch_chain import UNFINISHED
-from offsetfs.storage.records.format.batch_header import BATCH_SIZE_MIN, parse_header
+from offsetfs.storage.records.format.batch_header import BATCH_SIZE_MIN, declared_size, parse_header
 from offsetfs.storage.records.format.legacy import run_header
 from offsetfs.storage.segments.segment import Segment
 
 BLOCK_BYTES = 1 << 20
-
-_SIZE = struct.Struct(">i")
-_SIZE_POSITION = 8
 
 
 class BlockReader:
@@ -60,7 +56,7 @@ class BlockReader:
         """Return the size of the batch at the start of the block, or of its header if that is incomplete."""
         if self.end < MAGIC_END:
             return MAGIC_END
-        size: int = _SIZE.unpack_from(self.block, _SIZE_POSITION)[0] + LOG_OVERHEAD
+        size = declared_size(self.block)
         file_position = self._position - self.end
         # Checked before a larger block is allocated, because the size may be damaged.
         if not BATCH_SIZE_MIN <= size <= self._size - file_position:

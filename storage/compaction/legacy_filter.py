@@ -20,18 +20,21 @@ from collections.abc import Iterator, Sequence
 
 from offsetfs.storage.compaction.offset_map import Filter, Indexer
 from offsetfs.storage.errors import MalformedBatch
-from offsetfs.storage.records.compression.compression import CODECS, compress
+from offsetfs.storage.records.compression.compression import LZ4, compress
 from offsetfs.storage.records.format.batch import Batch
-from offsetfs.storage.records.format.batch_header import APPEND_TIME_FLAG, LOG_OVERHEAD, BatchHeader, Buffer
+from offsetfs.storage.records.format.batch_header import (
+    APPEND_TIME_FLAG,
+    CRC,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    PREFIX,
+    BatchHeader,
+    Buffer,
+)
 from offsetfs.storage.records.format.record_row import COLUMNS, MESSAGE_POSITION, OFFSET_DELTA, TIMESTAMP_DELTA
 
-_PREFIX = struct.Struct(">qi")  # offset, length
-_CRC = struct.Struct(">I")
-_CRC_POSITION = 12
-_CHECKED_POSITION = 16  # the checksum covers everything from the magic on
 _HEADS = (struct.Struct(">bb"), struct.Struct(">bbq"))  # magic, attributes, in v1 a timestamp
 _FIELD_SIZE = struct.Struct(">i")
-_LZ4 = CODECS.index("lz4")
 _LZ4_CHECKSUM_POSITION = 6
 _LZ4_CHECKSUM_OF_V0 = 0x1A  # Kafka's writers of v0 computed it wrongly, and readers of that time expect the wrong value
 
@@ -53,7 +56,7 @@ def filtered(batch: Batch, records: Filter, tombstones_stay: bool) -> Buffer:
     records.advance_to(_last_offset(batch.header, rows))
     header = batch.header
     starts = rows[MESSAGE_POSITION::COLUMNS]
-    is_mixed = header.is_wrapper and any(messages[at + _CHECKED_POSITION] != header.magic for at in starts)
+    is_mixed = header.is_wrapper and any(messages[at + MAGIC_POSITION] != header.magic for at in starts)
     if all(marks) and not is_mixed:
         return batch.data
     kept = [at * COLUMNS for at, mark in enumerate(marks) if mark]
@@ -75,7 +78,7 @@ def _last_offset(header: BatchHeader, rows: array[int]) -> int:
 def _message(messages: Buffer, rows: array[int], at: int) -> memoryview:
     """Return the bytes of the message that the row at `at` describes."""
     start = rows[at + MESSAGE_POSITION]
-    _, length = _PREFIX.unpack_from(messages, start)
+    _, length = PREFIX.unpack_from(messages, start)
     return memoryview(messages)[start : start + LOG_OVERHEAD + length]
 
 
@@ -85,7 +88,7 @@ def _wrapper(batch: Batch, rows: array[int], kept: Sequence[int]) -> bytes:
     first, last = (header.base_offset + rows[at + OFFSET_DELTA] for at in (kept[0], kept[-1]))
     content = b"".join(_inner(header, messages, rows, kept, first))
     value = bytearray(compress(header.codec_name, content))
-    if header.codec == _LZ4 and header.magic == 0:
+    if header.codec == LZ4 and header.magic == 0:
         value[_LZ4_CHECKSUM_POSITION] = _LZ4_CHECKSUM_OF_V0
     timestamp: int = header.max_timestamp
     if not header.attributes & APPEND_TIME_FLAG:
@@ -98,8 +101,8 @@ def _inner(header: BatchHeader, messages: Buffer, rows: array[int], kept: Sequen
     for at in kept:
         offset = header.base_offset + rows[at + OFFSET_DELTA] - (first if header.magic else 0)
         message = _message(messages, rows, at)
-        if message[_CHECKED_POSITION] == header.magic:
-            yield _PREFIX.pack(offset, len(message) - LOG_OVERHEAD) + message[LOG_OVERHEAD:]
+        if message[MAGIC_POSITION] == header.magic:
+            yield PREFIX.pack(offset, len(message) - LOG_OVERHEAD) + message[LOG_OVERHEAD:]
         else:
             key, value = (_field(messages, *rows[column : column + 2]) for column in (at + 2, at + 4))
             yield _encoded(header.magic, header.attributes & APPEND_TIME_FLAG, offset, -1, key, value)
@@ -115,7 +118,7 @@ def _encoded(
     """Return a message of v0 or v1."""
     head = _HEADS[magic].pack(magic, attributes, *([timestamp] if magic else []))
     checked = b"".join((head, _sized(key), _sized(value)))
-    return _PREFIX.pack(offset, _CRC.size + len(checked)) + _CRC.pack(zlib.crc32(checked)) + checked
+    return PREFIX.pack(offset, CRC.size + len(checked)) + CRC.pack(zlib.crc32(checked)) + checked
 
 
 def _sized(data: Buffer | None) -> bytes:

@@ -25,10 +25,15 @@ from offsetfs.storage.files import File
 from offsetfs.storage.records.format import batch_chain
 from offsetfs.storage.records.format.batch_header import (
     CRC_START,
+    HEADER,
     HEADER_SIZE,
+    LEGACY_HEADER,
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_END,
+    MAGIC_POSITION,
+    TIMESTAMP,
+    TIMESTAMP_POSITION,
     BatchHeader,
 )
 from offsetfs.storage.reference.dump import incremented
@@ -45,11 +50,6 @@ HEADER_BLOCK_BYTES = 16 << 10
 
 _SIZE_MIN = 14  # of what follows the size, in Kafka's eyes: it forgets that v2 needs more
 _PREFIX = struct.Struct(">qiib")  # offset, size, what differs, magic
-_CURRENT = struct.Struct(">qiibIhiqqqhii")
-_LEGACY = struct.Struct(">qiIbB")
-_LEGACY_CRC_START = 16
-_TIMESTAMP = struct.Struct(">q")
-_TIMESTAMP_POSITION = 18
 
 OnDamage = Callable[[StorageError], None]
 
@@ -124,7 +124,7 @@ class BatchWalk:
         # Kafka's size limit of 14 bytes is that of v0; a v2 header alone has 61.
         if is_current and header.size < HEADER_SIZE:
             return False
-        start, checksum = (CRC_START, crc32c) if is_current else (_LEGACY_CRC_START, zlib.crc32)
+        start, checksum = (CRC_START, crc32c) if is_current else (MAGIC_POSITION, zlib.crc32)
         crc = 0
         for piece in self._window.pieces(self.position + start, self.position + header.size):
             crc = checksum(piece, crc)
@@ -140,10 +140,10 @@ class BatchWalk:
 def header_of(head: memoryview, magic: int) -> BatchHeader:
     """Return the header in these bytes, without any check."""
     if magic >= MAGIC:
-        base_offset, length, *rest = _CURRENT.unpack_from(head)
+        base_offset, length, *rest = HEADER.unpack_from(head)
         return BatchHeader(base_offset, length + LOG_OVERHEAD, *rest)
-    offset, length, crc, _, attributes = _LEGACY.unpack_from(head)
-    timestamp = Timestamp(_TIMESTAMP.unpack_from(head, _TIMESTAMP_POSITION)[0]) if magic else NO_TIMESTAMP
+    offset, length, crc, _, attributes = LEGACY_HEADER.unpack_from(head)
+    timestamp = Timestamp(TIMESTAMP.unpack_from(head, TIMESTAMP_POSITION)[0]) if magic else NO_TIMESTAMP
     size = length + LOG_OVERHEAD
     return BatchHeader(Offset(offset), size, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, -1)
 

@@ -47,7 +47,7 @@ class IndexOptions:
 
 def dump_index(path: str, options: IndexOptions, printer: Printer, report: DumpReport) -> None:
     """Write a line for each entry of the offset index `path`; `CorruptIndex`, OSError."""
-    index = _Entries.read(path, offset_index.ENTRY)
+    index = _Entries.read(path, offset_index.OFFSET_ENTRY)
     with _log_of(index) as log:
         if not index.count:
             printer.remark(f"{path} is empty.")
@@ -74,7 +74,7 @@ def _dump_offsets(index: _Entries, log: File, options: IndexOptions, printer: Pr
 
 def dump_time_index(path: str, options: IndexOptions, printer: Printer, report: DumpReport) -> None:
     """Write a line for each entry of the time index `path`; `CorruptIndex`, OSError."""
-    index = _Entries.read(path, time_index.ENTRY)
+    index = _Entries.read(path, time_index.TIME_ENTRY)
     with _log_of(index) as log:
         if options.sanity_only:
             _check_times(index)
@@ -222,7 +222,7 @@ class _Search:
 
     def _read_offsets(self) -> _Entries | None:
         try:
-            return _Entries.read(self._index.beside(INDEX_SUFFIX), offset_index.ENTRY)
+            return _Entries.read(self._index.beside(INDEX_SUFFIX), offset_index.OFFSET_ENTRY)
         except FileNotFoundError:
             return None  # the scan continues at the last batch found
 

@@ -14,22 +14,29 @@ from struct import Struct, error
 from offsetfs.storage.dump.batches import FoundBatch
 from offsetfs.storage.dump.records import inflated
 from offsetfs.storage.errors import MalformedBatch
-from offsetfs.storage.records.compression.compression import CODECS
+from offsetfs.storage.records.compression.compression import LZ4, ZSTD
 from offsetfs.storage.records.compression.lz4_frame import with_right_checksum
-from offsetfs.storage.records.format.batch_header import CODEC_MASK, LOG_OVERHEAD, BatchHeader, Buffer
+from offsetfs.storage.records.format.batch_header import (
+    CODEC_MASK,
+    CRC,
+    KEY_POSITIONS,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    PREFIX,
+    TIMESTAMP,
+    TIMESTAMP_POSITION,
+    BatchHeader,
+    Buffer,
+)
 from offsetfs.storage.records.format.record import LOG_APPEND_TIME
 from offsetfs.storage.units import NO_TIMESTAMP, wrapped
 
-_LZ4, _ZSTD = CODECS.index("lz4"), CODECS.index("zstd")
 _SIZE_MIN = 14  # of what follows the size of a message
-_PREFIX = Struct(">qi")  # offset, size
-_CRC = Struct(">I")
-_CRC_END = 4  # positions in a message, behind its prefix
-_MAGIC_POSITION = 4
-_ATTRIBUTES_POSITION = 5
-_TIMESTAMP = Struct(">q")
-_TIMESTAMP_POSITION = 6
-_KEY_POSITIONS = (6, 14)
+# Positions in a message, behind its prefix:
+_MAGIC_POSITION = MAGIC_POSITION - LOG_OVERHEAD
+_ATTRIBUTES_POSITION = _MAGIC_POSITION + 1
+_TIMESTAMP_POSITION = TIMESTAMP_POSITION - LOG_OVERHEAD
+_KEY_POSITIONS = tuple(position - LOG_OVERHEAD for position in KEY_POSITIONS)
 _SIZE = Struct(">i")
 
 
@@ -46,11 +53,11 @@ class FoundMessage:
 
     @property
     def crc(self) -> int:
-        return self._number(_CRC, 0)
+        return self._number(CRC, 0)
 
     @property
     def is_valid(self) -> bool:
-        return zlib.crc32(self.data[_CRC_END:]) == self.crc
+        return zlib.crc32(self.data[_MAGIC_POSITION:]) == self.crc
 
     @property
     def magic(self) -> int:
@@ -60,7 +67,7 @@ class FoundMessage:
     def timestamp(self) -> int:
         if self.magic == 0:
             return NO_TIMESTAMP
-        return self._number(_TIMESTAMP, _TIMESTAMP_POSITION) if self.append_time is None else self.append_time
+        return self._number(TIMESTAMP, _TIMESTAMP_POSITION) if self.append_time is None else self.append_time
 
     @property
     def key_size(self) -> int:
@@ -120,12 +127,12 @@ def messages(batch: FoundBatch) -> Iterator[FoundMessage]:
 
 
 def _inflated(header: BatchHeader, outer: FoundMessage) -> bytes | bytearray:
-    if header.codec == _ZSTD or header.magic not in (0, 1):
+    if header.codec == ZSTD or header.magic not in (0, 1):
         raise MalformedBatch(f"{header.codec_name} in a message of format v{header.magic}")
     value = outer.value
     if value is None:
         raise MalformedBatch("a wrapper without a value")
-    if header.codec == _LZ4 and header.magic == 0:
+    if header.codec == LZ4 and header.magic == 0:
         value = with_right_checksum(value)
     return inflated(header.codec, value)
 
@@ -133,11 +140,11 @@ def _inflated(header: BatchHeader, outer: FoundMessage) -> bytes | bytearray:
 def _split(data: bytes | bytearray, append_time: int | None) -> Iterator[FoundMessage]:
     """Yield the messages as stored, up to one that is incomplete."""
     view, position = memoryview(data), 0
-    while len(view) - position >= _PREFIX.size:
-        offset, size = _PREFIX.unpack_from(view, position)
+    while len(view) - position >= PREFIX.size:
+        offset, size = PREFIX.unpack_from(view, position)
         if size < _SIZE_MIN:
             raise MalformedBatch(f"a message of {size} bytes inside of a wrapper")
-        position += _PREFIX.size
+        position += PREFIX.size
         if size > len(view) - position:
             return
         yield FoundMessage(offset, view[position : position + size], append_time)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from struct import Struct
 
 from crc32c import crc32c
 
@@ -16,6 +15,7 @@ from offsetfs.storage import files
 from offsetfs.storage.dump.printer import OptionalLong, Printer
 from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.errors import InvalidSnapshot
+from offsetfs.storage.partition.producers import CHECKED_FROM, ENTRY, HEADER
 from offsetfs.storage.segments import transaction_index
 from offsetfs.storage.units import I32_MAX
 
@@ -23,9 +23,6 @@ SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX = ".snapshot", ".txnindex"
 
 _VERSION = 1
 _VERSION_SIZE = 2
-_HEADER = Struct(">hIi")
-_CHECKED_FROM = 6
-_ENTRY = Struct(">qhiqiqiq")
 _SEQUENCES = I32_MAX + 1
 
 
@@ -64,23 +61,23 @@ def snapshot_entries(data: bytes) -> Iterator[SnapshotEntry]:
     """Yield the producers in the order of the file; `InvalidSnapshot` before the first when the file is damaged."""
     if fault := _fault(data):
         raise InvalidSnapshot(f"Snapshot failed schema validation: {fault}")
-    _, stored, count = _HEADER.unpack_from(data)
-    actual = crc32c(memoryview(data)[_CHECKED_FROM:])
+    _, stored, count = HEADER.unpack_from(data)
+    actual = crc32c(memoryview(data)[CHECKED_FROM:])
     if actual != stored:
         raise InvalidSnapshot(
             f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {stored}. Computed crc: {actual}"
         )
     for number in range(count):
-        yield SnapshotEntry(*_ENTRY.unpack_from(data, _HEADER.size + number * _ENTRY.size))
+        yield SnapshotEntry(*ENTRY.unpack_from(data, HEADER.size + number * ENTRY.size))
 
 
 def _fault(data: bytes) -> str | None:
     """Return the format error of a snapshot, "null" if it ends too early; None if it is valid."""
-    version, _, count = _HEADER.unpack(data[: _HEADER.size].ljust(_HEADER.size, b"\0"))
-    size_left = len(data) - _HEADER.size
+    version, _, count = HEADER.unpack(data[: HEADER.size].ljust(HEADER.size, b"\0"))
+    size_left = len(data) - HEADER.size
     if version != _VERSION and len(data) >= _VERSION_SIZE:
         return f"Snapshot contained an unknown file version {version}"
-    if size_left < 0 or (count <= size_left < count * _ENTRY.size):
+    if size_left < 0 or (count <= size_left < count * ENTRY.size):
         return "null"
     if count < 0:
         return "non-nullable field producerEntries was serialized as null"

@@ -39,9 +39,9 @@ ABORT, COMMIT = 0, 1
 """The types of control record that end a transaction."""
 
 _VERSION = 1
-_HEADER = Struct(">hIi")
-_CHECKED_FROM = 6  # the checksum covers the bytes from here on
-_ENTRY = Struct(">qhiqiqiq")
+HEADER = Struct(">hIi")
+CHECKED_FROM = 6  # the checksum covers the bytes from here on
+ENTRY = Struct(">qhiqiqiq")
 SEQUENCE_MAX = I32_MAX
 
 
@@ -87,22 +87,22 @@ class ProducerState:
 
         `path` is for the message.
         """
-        if len(data) < _HEADER.size:
+        if len(data) < HEADER.size:
             raise InvalidSnapshot(f"{len(data)} bytes are too few", path=path)
-        version, crc, count = _HEADER.unpack_from(data)
+        version, crc, count = HEADER.unpack_from(data)
         if version != _VERSION:
             raise InvalidSnapshot(f"version {version}, known is {_VERSION}", path=path)
-        if count < 0 or len(data) != _HEADER.size + count * _ENTRY.size:
+        if count < 0 or len(data) != HEADER.size + count * ENTRY.size:
             raise InvalidSnapshot(f"{len(data)} bytes for {count} producers", path=path)
-        actual = crc32c(memoryview(data)[_CHECKED_FROM:])
+        actual = crc32c(memoryview(data)[CHECKED_FROM:])
         if actual != crc:
             raise InvalidSnapshot(f"checksum {actual:#010x} where {crc:#010x} is stored", path=path)
-        rows = _ENTRY.iter_unpack(memoryview(data)[_HEADER.size :])
+        rows = ENTRY.iter_unpack(memoryview(data)[HEADER.size :])
         return cls({producer_id: _entry(*fields) for producer_id, *fields in rows})
 
     def dump(self) -> bytes:
         """Return the bytes of a snapshot, in the order of producer ids. Write them atomically (`replace_file`)."""
-        rows = [_ENTRY.pack(producer_id, *_fields(entry)) for producer_id, entry in sorted(self.entries.items())]
+        rows = [ENTRY.pack(producer_id, *_fields(entry)) for producer_id, entry in sorted(self.entries.items())]
         body = b"".join([len(rows).to_bytes(4, "big"), *rows])
         return _VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
 

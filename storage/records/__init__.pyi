@@ -7,6 +7,8 @@ from offsetfs.storage.records.columns.columns import encode_columns as encode_co
 from offsetfs.storage.records.columns.columns import gather as gather
 from offsetfs.storage.records.columns.columns import gather_headers as gather_headers
 from offsetfs.storage.records.columns.columns import spread_keys as spread_keys
+from offsetfs.storage.records.compression.compression import CODECS as CODECS
+from offsetfs.storage.records.compression.compression import ZSTD as ZSTD
 from offsetfs.storage.records.compression.compression import Compression as Compression
 from offsetfs.storage.records.compression.inflation import inflation_scope as inflation_scope
 from offsetfs.storage.records.format.batch import Survey as Survey
@@ -17,6 +19,11 @@ from offsetfs.storage.records.format.batch_builder import TIMESTAMP_MAX as TIMES
 from offsetfs.storage.records.format.batch_builder import value_bytes_max as value_bytes_max
 from offsetfs.storage.records.format.batch_cursor import BatchCursor as BatchCursor
 from offsetfs.storage.records.format.batch_header import HEADER_SIZE as HEADER_SIZE
+from offsetfs.storage.records.format.batch_header import MAGIC as MAGIC
+from offsetfs.storage.records.format.batch_header import MAGIC_END as MAGIC_END
+from offsetfs.storage.records.format.batch_header import MAGIC_POSITION as MAGIC_POSITION
+from offsetfs.storage.records.format.batch_header import declared_size as declared_size
+from offsetfs.storage.records.format.batch_header import is_transactional as is_transactional
 from offsetfs.storage.records.format.batch_writer import bytes_max_within as bytes_max_within
 from offsetfs.storage.records.format.last_batch import LastBatch as LastBatch
 from offsetfs.storage.records.format.last_batch import last_whole_batch as last_whole_batch

@@ -22,7 +22,7 @@ from offsetfs.storage.segments.index_file import IndexFile, relative
 from offsetfs.storage.segments.index_search import around
 from offsetfs.storage.units import I32_MAX, Offset, Position
 
-ENTRY = Struct(">ii")
+OFFSET_ENTRY = Struct(">ii")
 
 
 class OffsetIndex(IndexFile[tuple[Offset, Position]]):
@@ -33,7 +33,7 @@ class OffsetIndex(IndexFile[tuple[Offset, Position]]):
 
     __slots__ = ()
 
-    entry = ENTRY
+    entry = OFFSET_ENTRY
     offset_column = 0
 
     def _entry_of(self, first: int, second: int) -> tuple[Offset, Position]:

@@ -21,7 +21,7 @@ from offsetfs.storage.segments.index_file import IndexFile, relative
 from offsetfs.storage.segments.index_search import time_floor
 from offsetfs.storage.units import NO_TIMESTAMP, Offset, Timestamp
 
-ENTRY = Struct(">qi")
+TIME_ENTRY = Struct(">qi")
 
 
 class TimeIndex(IndexFile[tuple[Timestamp, Offset]]):
@@ -32,7 +32,7 @@ class TimeIndex(IndexFile[tuple[Timestamp, Offset]]):
 
     __slots__ = ()
 
-    entry = ENTRY
+    entry = TIME_ENTRY
     offset_column = 1
     # As Kafka's TimeIndex.isFull: the entry of the largest timestamp must still fit when the segment is closed.
     reserved = 1

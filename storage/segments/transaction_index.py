@@ -24,7 +24,7 @@ from offsetfs.storage.errors import CorruptIndex
 SUFFIX = ".txnindex"
 VERSION = 0
 
-_ENTRY = Struct(">bxqqqq")  # the second byte of the version is ignored, as in Kafka
+TRANSACTION_ENTRY = Struct(">bxqqqq")  # the second byte of the version is ignored, as in Kafka
 _BLOCK_ENTRIES = 4096
 
 
@@ -42,7 +42,7 @@ class AbortedTransaction(NamedTuple):
 
     def pack(self) -> bytes:
         """Return the 34 bytes of the entry."""
-        return _ENTRY.pack(self.version, *self[:4])
+        return TRANSACTION_ENTRY.pack(self.version, *self[:4])
 
 
 def entries(path: str) -> Iterator[AbortedTransaction]:
@@ -51,10 +51,10 @@ def entries(path: str) -> Iterator[AbortedTransaction]:
     A trailing partial entry is ignored, as in Kafka. `CorruptIndex` for an unknown version; OSError.
     """
     with files.opened(path) as file:
-        position, size = 0, _BLOCK_ENTRIES * _ENTRY.size
+        position, size = 0, _BLOCK_ENTRIES * TRANSACTION_ENTRY.size
         while block := file.read(position, size):
-            whole = len(block) // _ENTRY.size * _ENTRY.size
-            for version, producer_id, first, last, stable in _ENTRY.iter_unpack(memoryview(block)[:whole]):
+            whole = len(block) // TRANSACTION_ENTRY.size * TRANSACTION_ENTRY.size
+            for version, producer_id, first, last, stable in TRANSACTION_ENTRY.iter_unpack(memoryview(block)[:whole]):
                 if version > VERSION:
                     raise CorruptIndex(f"an entry of version {version}, known is {VERSION}", path=path)
                 yield AbortedTransaction(producer_id, first, last, stable, version)
@@ -88,8 +88,10 @@ class TransactionIndex:
 
     def check(self) -> None:
         """Raise `CorruptIndex` unless all entries are whole, sorted, and possible for this segment."""
-        if self.size != len(self.entries) * _ENTRY.size:
-            self._refuse(f"{self.size} bytes are no whole number of {_ENTRY.size}-byte entries", len(self.entries))
+        if self.size != len(self.entries) * TRANSACTION_ENTRY.size:
+            self._refuse(
+                f"{self.size} bytes are no whole number of {TRANSACTION_ENTRY.size}-byte entries", len(self.entries)
+            )
         before = self.base_offset - 1
         for number, entry in enumerate(self.entries):
             if entry.last_offset <= before:
@@ -99,7 +101,7 @@ class TransactionIndex:
             before = entry.last_offset
 
     def _refuse(self, reason: str, number: int) -> None:
-        raise CorruptIndex(reason, path=self.path, position=number * _ENTRY.size)
+        raise CorruptIndex(reason, path=self.path, position=number * TRANSACTION_ENTRY.size)
 
     def collect(self, fetch_offset: int, upper: int) -> tuple[list[AbortedTransaction], bool]:
         """Return the transactions that overlap `[fetch_offset, upper)`, and whether no later index has more.

@@ -22,14 +22,12 @@ from offsetfs.storage.errors import CorruptIndex
 from offsetfs.storage.records.columns.row_walk import Rows
 from offsetfs.storage.records.format import chain
 from offsetfs.storage.records.format.batch import BatchHeader
-from offsetfs.storage.segments.offset_index import OffsetIndex
-from offsetfs.storage.segments.time_index import TimeIndex
+from offsetfs.storage.segments.offset_index import OFFSET_ENTRY, OffsetIndex
+from offsetfs.storage.segments.time_index import TIME_ENTRY, TimeIndex
 from offsetfs.storage.units import I32_MAX
 from offsetfs.storage.verify.finding import FindingReporter
 
-_OFFSET_ENTRY_SIZE = 8
-_TIME_ENTRY_SIZE = 12
-_TXN_ENTRY = Struct(">hqqqq")
+_TXN_ENTRY = Struct(">hqqqq")  # with both bytes of the version: readers ignore the second, writers set it to 0
 _NO_LIMIT = I32_MAX + 1
 _SPARSE_BYTES = 2 << 20
 """Followers before Kafka 4 add one entry for each Fetch response, of 1 MiB by default."""
@@ -69,7 +67,7 @@ class OffsetIndexCheck:
         self._indexed_position = 0
         self._sparse = 0  # the longest range in which batches begin without an entry
         self._faults = _Faults(reporter, "offset-index")
-        self._entries = _numbered(_offset_entries(reporter, base_offset, may_be_padded), _OFFSET_ENTRY_SIZE)
+        self._entries = _numbered(_offset_entries(reporter, base_offset, may_be_padded), OFFSET_ENTRY.size)
         self._last = (base_offset - 1, -1)
         self._next = self._pull()
         self._open: tuple[int, int] | None = None  # an entry that is not yet confirmed: number and offset
@@ -153,7 +151,7 @@ class TimeIndexCheck:
     def __init__(self, reporter: FindingReporter, base_offset: int, *, may_be_padded: bool, is_sealed: bool) -> None:
         self._reporter = reporter
         self._faults = _Faults(reporter, "time-index")
-        self._entries = _numbered(_time_entries(reporter, base_offset, may_be_padded), _TIME_ENTRY_SIZE)
+        self._entries = _numbered(_time_entries(reporter, base_offset, may_be_padded), TIME_ENTRY.size)
         self._last = (-1, base_offset)
         self._next = self._pull()
         self._largest = -1
@@ -292,7 +290,7 @@ def _offset_entries(reporter: FindingReporter, base_offset: int, may_be_padded: 
         index = OffsetIndex.open(reporter.path, base_offset, bytes_max=_NO_LIMIT, followed=may_be_padded)
         return index.count, _complete(index.entries(), 0) if may_be_padded else index.entries()
 
-    return _entries(reporter, opened, _OFFSET_ENTRY_SIZE, may_be_padded)
+    return _entries(reporter, opened, OFFSET_ENTRY.size, may_be_padded)
 
 
 def _time_entries(reporter: FindingReporter, base_offset: int, may_be_padded: bool) -> Iterator[tuple[int, ...]]:
@@ -300,7 +298,7 @@ def _time_entries(reporter: FindingReporter, base_offset: int, may_be_padded: bo
         index = TimeIndex.open(reporter.path, base_offset, bytes_max=_NO_LIMIT, followed=may_be_padded)
         return index.count, _complete(index.entries(), base_offset) if may_be_padded else index.entries()
 
-    return _entries(reporter, opened, _TIME_ENTRY_SIZE, may_be_padded)
+    return _entries(reporter, opened, TIME_ENTRY.size, may_be_padded)
 
 
 def _complete(entries: Iterator[tuple[int, ...]], unwritten: int) -> Iterator[tuple[int, ...]]:

@@ -18,7 +18,7 @@ from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.segments.offset_order import consistent_offsets
-from offsetfs.storage.segments.time_index import ENTRY as TIME_ENTRY
+from offsetfs.storage.segments.time_index import TIME_ENTRY
 
 pytestmark = pytest.mark.unit
 

@@ -10,10 +10,9 @@ from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.message import NO_ID
+from offsetfs.storage.records import is_transactional
 
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-_MAGIC_AT, _MAGIC = 16, 2
-_TRANSACTIONAL_AT, _TRANSACTIONAL = 22, 0x10
 _TOPIC_IDS_SINCE = 13  # Produce
 _METADATA_IDS_SINCE = 12
 _CONFIGS_SINCE = 5  # CreateTopics
@@ -38,14 +37,8 @@ async def produce(call: Call) -> Any:
 
 def _has_transactional_batch(request: m.ProduceRequest) -> bool:
     """Whether one of the batches is transactional. Data that is not a batch does not count: the handler refuses it."""
-    for topic in request.topic_data:
-        for each in topic.partition_data:
-            data = each.records
-            if data is None or len(data) <= _TRANSACTIONAL_AT or data[_MAGIC_AT] != _MAGIC:
-                continue
-            if data[_TRANSACTIONAL_AT] & _TRANSACTIONAL:
-                return True
-    return False
+    batches = (each.records for topic in request.topic_data for each in topic.partition_data)
+    return any(data is not None and is_transactional(data) for data in batches)
 
 
 async def list_offsets(call: Call) -> Any:

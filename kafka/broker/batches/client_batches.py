@@ -13,17 +13,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from offsetfs.kafka.broker.shared_values import ZSTD
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LOG_APPEND_TIME, Batch, Log, LogConfig, SealedBatch, read_batch
 from offsetfs.storage.errors import DecompressionLimit, MalformedBatch
 from offsetfs.storage.records import (
+    CODECS,
     COLUMNS,
     HEADER_SIZE,
     KEY_SIZE,
+    MAGIC,
+    MAGIC_END,
+    MAGIC_POSITION,
     NO_TIMESTAMP,
     TIMESTAMP_DELTA,
+    ZSTD,
     Survey,
+    declared_size,
     recompressed,
     set_max_timestamp,
 )
@@ -34,12 +39,7 @@ RECORD_ERRORS_MAX = 1000
 NAMED_RECORDS_MAX = 1 << 18
 """The largest batch whose records are looked at one by one when some are refused: 64 bytes of memory for each."""
 
-_MAGIC = 2
-_MAGIC_END = 17
-_LENGTH = slice(8, 12)
-_LOG_OVERHEAD = 12
 _ZSTD_VERSION = 7
-_CODECS = 5
 
 RecordErrors = tuple[tuple[int, str], ...]
 """The numbers of the records that are the cause, and what is wrong with each."""
@@ -58,10 +58,10 @@ def one_batch(records: memoryview, version: int, path: str) -> Batch:
     """Return the one v2 batch in `records`. Its checksum is not verified yet. Refused, MalformedBatch."""
     size = len(records)
     # As Kafka, a batch that does not end in the request is none.
-    if size < _MAGIC_END or size - _LOG_OVERHEAD < int.from_bytes(records[_LENGTH], "big", signed=True):
+    if size < MAGIC_END or size < declared_size(records):
         raise Refused(ErrorCode.INVALID_RECORD, "no whole record batch in the request")
-    if records[_MAGIC_END - 1] < _MAGIC:
-        reason = f"message format v{records[_MAGIC_END - 1]}: Produce {version} takes v2 only"
+    if records[MAGIC_POSITION] < MAGIC:
+        reason = f"message format v{records[MAGIC_POSITION]}: Produce {version} takes v2 only"
         raise Refused(ErrorCode.INVALID_RECORD, reason)
     batch = read_batch(records, path=path, check=False)
     if batch.header.size != size:
@@ -69,7 +69,7 @@ def one_batch(records: memoryview, version: int, path: str) -> Batch:
     codec = batch.header.codec
     if codec == ZSTD and version < _ZSTD_VERSION:
         raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce 7 or later, not {version}")
-    if codec >= _CODECS:
+    if codec >= len(CODECS):
         raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression codec {codec}")
     return batch
 

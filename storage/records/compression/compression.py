@@ -35,6 +35,9 @@ from offsetfs.storage.records.compression.zstd_stream import unzstd
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """Names by the id that a batch carries in its attributes."""
 
+LZ4: Final = CODECS.index("lz4")
+ZSTD: Final = CODECS.index("zstd")
+
 LEVELS: Final = {"gzip": range(-1, 10), "lz4": range(1, 18), "zstd": range(-131072, 23)}
 """Levels a codec takes. For gzip 0 is not among them, which `Compression` knows."""
 

@@ -53,7 +53,18 @@ BATCH_SIZE_MIN = 26
 LOG_OVERHEAD = 12  # base offset and size, which `size` does not count
 MAGIC_END = 17  # the bytes that tell every format's size and magic
 MAGIC = 2
+SIZE_POSITION = 8
+MAGIC_POSITION = 16
 CRC_START = 21  # the checksum covers everything from here
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+LEGACY_HEADER = struct.Struct(">qiIbB")
+PREFIX = struct.Struct(">qi")
+"""Base offset and size: the beginning of every format."""
+CRC = struct.Struct(">I")
+TIMESTAMP = struct.Struct(">q")
+TIMESTAMP_POSITION = 18
+"""Where the timestamp stands in a message of v1."""
 
 CODEC_MASK = 0x07
 APPEND_TIME_FLAG = 0x08
@@ -68,17 +79,10 @@ KEY_POSITIONS = (18, 26)
 _SIZES_MIN = (BATCH_SIZE_MIN, 34, HEADER_SIZE)  # of a whole batch, by magic
 _HEADER_SIZES = (18, 26, HEADER_SIZE)  # of what is read here, by magic
 _LEGACY_ATTRIBUTES = (CODEC_MASK, CODEC_MASK | APPEND_TIME_FLAG)  # the bits that v0 and v1 know
-_LEGACY_HEADER = struct.Struct(">qiIbB")
-_TIMESTAMP = struct.Struct(">q")
-_TIMESTAMP_POSITION = 18
-_HEADER = struct.Struct(">qiibIhiqqqhii")
 _BASE_OFFSET = struct.Struct(">q")
 _SIZE = struct.Struct(">i")
-_SIZE_POSITION = 8
 _LEADER_EPOCH = struct.Struct(">i")
 _LEADER_EPOCH_POSITION = 12
-_MAGIC_POSITION = 16
-_CRC = struct.Struct(">I")
 _CRC_POSITION = 17
 _ATTRIBUTES = struct.Struct(">h")
 _MAX_TIMESTAMP = struct.Struct(">q")
@@ -178,8 +182,8 @@ def parse_header(
     size_left = len(buffer) - position
     if size_left < MAGIC_END:
         raise MalformedBatch(f"{size_left} bytes where a batch should begin", path=path, position=file_position)
-    (length,) = _SIZE.unpack_from(buffer, position + _SIZE_POSITION)
-    magic = buffer[position + _MAGIC_POSITION]
+    (length,) = _SIZE.unpack_from(buffer, position + SIZE_POSITION)
+    magic = buffer[position + MAGIC_POSITION]
     if magic > MAGIC:
         raise MalformedBatch(f"magic {magic}", path=path, position=file_position)
     if length + LOG_OVERHEAD < _SIZES_MIN[magic]:
@@ -188,16 +192,16 @@ def parse_header(
         raise MalformedBatch(f"{size_left} bytes of a batch header", path=path, position=file_position)
     if magic < MAGIC:
         return _legacy_header(buffer, position)
-    base_offset, _, *rest = _HEADER.unpack_from(buffer, position)
+    base_offset, _, *rest = HEADER.unpack_from(buffer, position)
     return BatchHeader(base_offset, length + LOG_OVERHEAD, *rest)
 
 
 def _legacy_header(buffer: Buffer, position: int) -> BatchHeader:
-    offset, length, crc, magic, attributes = _LEGACY_HEADER.unpack_from(buffer, position)
+    offset, length, crc, magic, attributes = LEGACY_HEADER.unpack_from(buffer, position)
     attributes &= _LEGACY_ATTRIBUTES[magic]
     timestamp = NO_TIMESTAMP
     if magic:
-        (timestamp,) = _TIMESTAMP.unpack_from(buffer, position + _TIMESTAMP_POSITION)
+        (timestamp,) = TIMESTAMP.unpack_from(buffer, position + TIMESTAMP_POSITION)
     count = -1 if attributes & CODEC_MASK else 1
     size = length + LOG_OVERHEAD
     return BatchHeader(offset, size, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, count)
@@ -205,7 +209,7 @@ def _legacy_header(buffer: Buffer, position: int) -> BatchHeader:
 
 def write_header(target: bytearray | memoryview, header: BatchHeader) -> None:
     """Write the 61 bytes at the start of `target`; `header.crc` as it is, see `seal_checksum`."""
-    _HEADER.pack_into(
+    HEADER.pack_into(
         target,
         0,
         header.base_offset,
@@ -234,7 +238,19 @@ def write_new_header(
     """Write the header of a whole v2 batch without a producer: base offset 0, leader epoch -1, no checksum yet."""
     size = len(target) - LOG_OVERHEAD
     fields = (attributes, count - 1, base_timestamp, max_timestamp, -1, -1, -1, count)
-    _HEADER.pack_into(target, 0, 0, size, -1, MAGIC, 0, *fields)
+    HEADER.pack_into(target, 0, 0, size, -1, MAGIC, 0, *fields)
+
+
+def declared_size(batch: Buffer) -> int:
+    """Return the size of a whole batch of any format, as its first twelve bytes state it; not checked."""
+    size: int = _SIZE.unpack_from(batch, SIZE_POSITION)[0]
+    return size + LOG_OVERHEAD
+
+
+def is_transactional(data: Buffer) -> bool:
+    """Whether a v2 batch of a transaction begins here; False for bytes that are no v2 batch. Nothing is checked."""
+    is_current = len(data) > CRC_START + 1 and data[MAGIC_POSITION] == MAGIC
+    return is_current and bool(data[CRC_START + 1] & TRANSACTIONAL_FLAG)
 
 
 def has_producer(batch: Buffer) -> bool:
@@ -274,9 +290,9 @@ def set_max_timestamp(batch: bytearray | memoryview, timestamp: int) -> None:
 
 def seal_checksum(batch: bytearray | memoryview) -> None:
     """Compute the checksum of a whole batch and store it."""
-    _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[CRC_START:]))
+    CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[CRC_START:]))
 
 
 def _require_current(batch: bytearray | memoryview) -> None:
-    if batch[_MAGIC_POSITION] != MAGIC:
-        raise ValueError(f"message format v{batch[_MAGIC_POSITION]} is read, never written")
+    if batch[MAGIC_POSITION] != MAGIC:
+        raise ValueError(f"message format v{batch[MAGIC_POSITION]} is read, never written")

@@ -30,10 +30,16 @@ from array import array
 from dataclasses import dataclass, replace
 
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch
-from offsetfs.storage.records.compression.compression import CODECS, decompress
+from offsetfs.storage.records.compression.compression import LZ4, ZSTD, decompress
 from offsetfs.storage.records.compression.lz4_frame import with_right_checksum
 from offsetfs.storage.records.format import message_set
-from offsetfs.storage.records.format.batch_header import APPEND_TIME_FLAG, KEY_POSITIONS, BatchHeader, Buffer
+from offsetfs.storage.records.format.batch_header import (
+    APPEND_TIME_FLAG,
+    KEY_POSITIONS,
+    MAGIC_POSITION,
+    BatchHeader,
+    Buffer,
+)
 from offsetfs.storage.records.format.record import NO_TIMESTAMP_TYPE
 from offsetfs.storage.units import I64_MAX, Timestamp
 
@@ -47,18 +53,13 @@ RUNS = (0, 1)
 TIMELESS_RUNS = (0,)
 """The formats for building time indexes, whose entries name the very message with the largest timestamp."""
 
-_CHECKED_START = 16  # the checksum covers everything from the magic on
-_MAGIC_POSITION = 16
-_LZ4 = CODECS.index("lz4")
-_ZSTD = CODECS.index("zstd")
-
 
 def check(header: BatchHeader, data: memoryview) -> None:
     """Raise `CorruptBatch` when the checksum of a whole message differs, `MalformedBatch` for an impossible offset."""
     if header.is_run:
         message_set.verify(data)
         return
-    actual = zlib.crc32(data[_CHECKED_START:])
+    actual = zlib.crc32(data[MAGIC_POSITION:])  # from the magic on
     if actual != header.crc:
         raise CorruptBatch(f"checksum {actual:#010x} where {header.crc:#010x} is stored")
     if not 0 <= header.base_offset < I64_MAX:
@@ -98,7 +99,7 @@ class MessageSet:
 
     def timestamp_type(self, position: int) -> str:
         """Return the timestamp type of the message at `position`, a row's headers position."""
-        return self.header.timestamp_type if self.messages[position + _MAGIC_POSITION] else NO_TIMESTAMP_TYPE
+        return self.header.timestamp_type if self.messages[position + MAGIC_POSITION] else NO_TIMESTAMP_TYPE
 
 
 def run_header(header: BatchHeader, messages: memoryview) -> BatchHeader:
@@ -141,13 +142,13 @@ def _reference(header: BatchHeader, last: int) -> int:
 
 
 def _inflated(header: BatchHeader, data: memoryview, bytes_max: int) -> bytes | bytearray:
-    if header.codec == _ZSTD:
+    if header.codec == ZSTD:
         raise MalformedBatch(f"zstd, which message format v{header.magic} does not have")
     _, _, position = message_set.field(data, KEY_POSITIONS[header.magic], len(data))
     position, size, _ = message_set.field(data, position, len(data))
     if size < 0:
         raise MalformedBatch("a wrapper without a value")
     value: Buffer = data[position : position + size]
-    if header.codec == _LZ4 and header.magic == 0:
+    if header.codec == LZ4 and header.magic == 0:
         value = with_right_checksum(value)
     return decompress(header.codec, value, bytes_max)
