@@ -81,12 +81,15 @@ def detach(work: Callable[[ParentPipe], int], warn: Callable[[str], None]) -> in
     sys.stdout.flush()
     sys.stderr.flush()
     reader, writer = os.pipe()
+    # A Ctrl-C must not come between the fork and the handler below: the child would go on.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _TERMINAL_SIGNALS)
     pid = os.fork()
     if pid == 0:
         code = exit_codes.INTERNAL
         try:
             for number in _TERMINAL_SIGNALS:
                 signal.signal(number, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             # File objects of the parent in uncollected reference cycles would close their descriptors when the child
             # collects them. By then the numbers belong to other files, such as /dev/fuse.
             gc.freeze()
@@ -99,6 +102,7 @@ def detach(work: Callable[[ParentPipe], int], warn: Callable[[str], None]) -> in
     os.close(writer)
     with os.fdopen(reader) as messages:
         try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             return _wait(messages.readline, warn)
         except KeyboardInterrupt:
             os.kill(pid, signal.SIGTERM)

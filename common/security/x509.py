@@ -39,6 +39,9 @@ class Certificate:
     not_before: datetime.datetime
     not_after: datetime.datetime
 
+    def is_valid_at(self, now: datetime.datetime) -> bool:
+        return self.not_before <= now <= self.not_after
+
 
 def parse_certificate(data: bytes) -> Certificate:
     """Read a certificate in DER; CertificateError."""

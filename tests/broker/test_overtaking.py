@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from authorized_broker import ADMIN, AuthorizedBroker
+from cached_reads import support_nowait
 
 from offsetfs.common.workers import workers
 from offsetfs.kafka.protocol import messages as m
@@ -93,6 +94,7 @@ async def test_what_memory_knows_is_answered_without_a_hop(
     async def hop(*_: object) -> Any:
         raise AssertionError(f"{case} hops to a thread")
 
+    support_nowait(monkeypatch)
     monkeypatch.setattr(workers, "run", hop)
     api, version, request = FROM_MEMORY[case]
     await warm.ask(api, version, request, ADMIN)

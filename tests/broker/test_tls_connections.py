@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import logging
 import os
 import re
 import shutil
 import socket
 import ssl
-from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import certificates
 import pytest
@@ -21,12 +22,15 @@ from produce_requests import batch
 from running_broker import SECONDS_MAX, Running, decoded, framed, received
 from tls_clients import TlsRecords, client_context, tls_broker, tls_listener, tls_stream
 
-from offsetfs.kafka.broker.tls import tls_context, tls_handshake
-from offsetfs.kafka.broker.tls.tls_context import load_context
+from offsetfs.kafka.broker.tls import tls_context, tls_handshake, tls_transport
+from offsetfs.kafka.broker.tls.tls_context import TlsContext
+from offsetfs.kafka.broker.tls.tls_transport import ServerTlsTransport
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.storage import LogDirectory
 
 pytestmark = pytest.mark.unit
+
+T = TypeVar("T")
 
 VERSIONS = framed(18, "ApiVersions", 0, m.ApiVersionsRequest())
 
@@ -194,26 +198,67 @@ async def test_a_certificate_that_is_not_valid_is_refused(strict: Running, tmp_p
     assert not await is_answered(strict, client_context(own))
 
 
-@pytest.mark.security("No TLS session is resumed: each connection needs a certificate that is valid.")
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_no_session_is_resumed(version: ssl.TLSVersion) -> None:
-    """A second connection offers the session of the first one, and has to show its certificate all the same."""
-    listener = tls_listener(client_auth="required")
-    assert listener.tls is not None
-    server, client = load_context(listener.tls), client_context(certificates.client())
-    client.minimum_version = client.maximum_version = version
-    session = None
-    for _ in range(2):
+class Resuming:
+    """Connections with client certificates to one context of a broker, each with the session of the one before."""
+
+    def __init__(self, version: ssl.TLSVersion) -> None:
+        listener = tls_listener(client_auth="required")
+        assert listener.tls is not None
+        self._server, self._client = TlsContext(listener.tls), client_context(certificates.client())
+        self._client.minimum_version = self._client.maximum_version = version
+        self._session: ssl.SSLSession | None = None
+        self._open: list[socket.socket | ServerTlsTransport] = []
+
+    def close(self) -> None:
+        for each in self._open:
+            each.close()
+
+    async def is_resumed(self) -> bool:
+        """Connect, and stay connected: OpenSSL forgets the session of a connection that ends without a notice."""
         here, there = socket.socketpair()
-        with here, there, ThreadPoolExecutor(1) as threads:
-            accepted = threads.submit(server.wrap_socket, here, server_side=True)
-            with client.wrap_socket(there, server_hostname="localhost", session=session) as connection:
-                with accepted.result(SECONDS_MAX) as answering:
-                    answering.sendall(b"x")  # tickets of TLS 1.3 come before the first data
-                    assert connection.recv(1) == b"x"
-                    assert answering.getpeercert(binary_form=True) is not None
-                    assert not answering.session_reused
-                session = connection.session
+        for end in (here, there):
+            end.setblocking(False)
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = self._client.wrap_bio(incoming, outgoing, server_hostname="localhost", session=self._session)
+        answering = ServerTlsTransport(here, self._server)
+        self._open += [there, answering]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answering.handshake, trio.CapacityLimiter(1))
+            stream = trio.SocketStream(trio.socket.from_stdlib_socket(there))
+            await exchanged(stream, tls.do_handshake, incoming, outgoing)
+        answering.send(b"x")  # tickets of TLS 1.3 come before the first data
+        assert await exchanged(stream, lambda: tls.read(1), incoming, outgoing) == b"x"
+        self._session = tls.session
+        return bool(tls.session_reused)
+
+
+async def exchanged(
+    stream: trio.SocketStream, act: Callable[[], T], incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO
+) -> T:
+    """Return what `act` returns when the server has sent enough for it."""
+    while True:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            result = act()
+            await stream.send_all(outgoing.read())
+            return result
+        await stream.send_all(outgoing.read())
+        incoming.write(await stream.receive_some())
+
+
+@pytest.mark.security("No session of TLS 1.3 is resumed.")
+async def test_no_session_of_tls_1_3_is_resumed() -> None:
+    with contextlib.closing(Resuming(ssl.TLSVersion.TLSv1_3)) as resuming:
+        assert [await resuming.is_resumed() for _ in range(2)] == [False, False]
+
+
+@pytest.mark.security("Each connection needs a certificate that is valid, also one that resumes a session of TLS 1.2.")
+async def test_a_session_is_resumed_only_while_its_certificate_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    with contextlib.closing(Resuming(ssl.TLSVersion.TLSv1_2)) as resuming:
+        assert [await resuming.is_resumed() for _ in range(2)] == [False, True]
+        later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=36500)
+        monkeypatch.setattr(tls_transport, "_now", lambda: later)
+        with pytest.RaisesGroup(pytest.RaisesExc(ssl.SSLError, match="not valid any more")):
+            await resuming.is_resumed()
 
 
 async def test_the_principal_is_that_of_the_rules(strict: Running, caplog: pytest.LogCaptureFixture) -> None:

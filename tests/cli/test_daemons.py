@@ -285,6 +285,24 @@ def test_ctrl_c_ends_the_parent_which_ends_the_child_without_a_word_of_its_own()
     assert said.count("Traceback") == 1 and said.rstrip().endswith("KeyboardInterrupt")
 
 
+def test_ctrl_c_between_the_fork_and_the_wait_ends_the_child() -> None:
+    work = "import time\n    while True: time.sleep(0.05)"
+    interrupted = """
+import os, signal
+fork = os.fork
+def interrupted():
+    pid = fork()
+    if pid:
+        os.kill(os.getpid(), signal.SIGINT)
+    return pid
+os.fork = interrupted
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", interrupted + DETACH.format(work=work)], capture_output=True, text=True, timeout=60
+    )  # to the end of both, which share the pipes
+    assert done.stderr.count("Traceback") == 1 and done.stderr.rstrip().endswith("KeyboardInterrupt")
+
+
 # --- the log ---------------------------------------------------------------------------------------------------------
 
 

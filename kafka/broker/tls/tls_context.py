@@ -80,7 +80,8 @@ def load_context(settings: TlsSettings) -> ssl.SSLContext:
     """Return a context for connections of clients; InvalidConfig."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION
-    # No session is resumed: it would outlive the certificate of its client.
+    # No session is resumed with a ticket: it would outlive the certificate of its client. OpenSSL's own cache of
+    # sessions of TLS 1.2 stays (`ServerTlsTransport` checks the certificate).
     context.options |= ssl.OP_NO_TICKET  # before TLS 1.3
     context.num_tickets = 0
     choose_versions(context, settings.versions, settings.suites)

@@ -9,6 +9,7 @@ some 100 KiB at most.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import socket
 import ssl
 from collections import deque
@@ -41,6 +42,10 @@ loop costs as much as the encryption of 100 KiB."""
 
 _REPLIES_BYTES_MAX = 1 << 14
 """How many bytes of OpenSSL's own a client may leave unread, such as refusals of a renegotiation."""
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
 
 
 class ServerTlsTransport:
@@ -82,6 +87,8 @@ class ServerTlsTransport:
             self._incoming.write(arrived)
             # In a thread: a signature with an RSA key of 4,096 bits takes 4 ms, and all other clients would wait.
             is_complete = await in_thread(self._is_complete, limiter=limiter)
+            if is_complete:
+                self._check_resumed()
             await self._send_replies()
 
     def _is_complete(self) -> bool:
@@ -91,6 +98,16 @@ class ServerTlsTransport:
         except ssl.SSLWantReadError:
             return False
         return True
+
+    def _check_resumed(self) -> None:
+        """Check the dates of a certificate that a resumed session of TLS 1.2 brought: OpenSSL does not verify it again.
+
+        The standard library cannot turn off OpenSSL's cache of sessions. A session ends with its context, thus with a
+        change of the certificates that are trusted.
+        """
+        found = self._tls.getpeercert(binary_form=True)
+        if self._tls.session_reused and found is not None and not parse_certificate(found).is_valid_at(_now()):
+            raise ssl.SSLError(1, "the client resumes a session, and its certificate is not valid any more")
 
     async def _send_replies(self) -> None:
         self._take_records()
