@@ -15,9 +15,7 @@ import base64
 import json
 import logging
 import os
-import random
 import secrets
-import time
 from typing import Any
 
 import crc32c
@@ -26,10 +24,11 @@ from gcsfs.retry import HttpError, is_retriable, validate_response
 from google.auth.exceptions import GoogleAuthError
 
 from offsetfs.archive.store_errors import MissingBucket
+from offsetfs.common.backoff import Attempts, Backoff
 
 logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # its errors are raised as well
 
-_FIRST_WAIT_S, _WAIT_S_MAX = 0.25, 8.0
+_BACKOFF = Backoff(0.25, 8.0, jitter=0.25)
 _DELETIONS_AT_ONCE = 16
 
 
@@ -125,16 +124,16 @@ class GoogleObjects(GCSFileSystem):
     async def _request(
         self, method: str, path: str, *args: Any, headers: Any = None, data: Any = None, **named: Any
     ) -> tuple[int, Any, Any, bytes]:
-        until, wait_s = time.monotonic() + self._tries_s, _FIRST_WAIT_S
+        attempts = Attempts(_BACKOFF, self._tries_s)
         while True:
             try:
                 return await self._requested(method, path, args, headers, data, named)
             except Exception as error:
                 refused = isinstance(error, HttpError) and str(error.code) == "401"
-                if refused or not is_retriable(error) or time.monotonic() + wait_s > until:
+                if refused or not is_retriable(error):
                     raise
-            await asyncio.sleep(wait_s * random.uniform(0.75, 1.25))
-            wait_s = min(2 * wait_s, _WAIT_S_MAX)
+                pause_s = attempts.pause_s(error)
+            await asyncio.sleep(pause_s)
 
     async def _requested(
         self, method: str, path: str, args: tuple[str, ...], headers: Any, data: Any, named: dict[str, Any]

@@ -10,9 +10,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from offsetfs.common.backoff import Backoff
+
 _PASSING = ("InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout", "OperationAborted")
 _TRIES_MAX = 4
-_FIRST_WAIT_S = 0.2
+_BACKOFF = Backoff(0.2, 0.8)
 
 
 class RefusedDeletion(Exception):
@@ -34,17 +36,15 @@ async def delete(file_system: Any, paths: Sequence[str]) -> None:
     """
     bucket = file_system.split_path(paths[0])[0]
     keys = [str(file_system.split_path(path)[1]) for path in paths]
-    wait_s = _FIRST_WAIT_S
-    for number in range(_TRIES_MAX):
+    for tried in range(1, _TRIES_MAX + 1):
         request = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
         answer = await file_system._call_s3("delete_objects", Bucket=bucket, Delete=request)
         refused = [each for each in answer.get("Errors", []) if each.get("Code") != "NoSuchKey"]
         if not refused:
             return
         lasting = [each for each in refused if each.get("Code") not in _PASSING]
-        if lasting or number == _TRIES_MAX - 1:
+        if lasting or tried == _TRIES_MAX:
             first = (lasting or refused)[0]
             raise RefusedDeletion(*(str(first.get(name) or "") for name in ("Code", "Key", "Message")))
         keys = [str(each["Key"]) for each in refused]
-        await asyncio.sleep(wait_s)
-        wait_s *= 2
+        await asyncio.sleep(_BACKOFF.pause_s(tried))

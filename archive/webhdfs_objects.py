@@ -22,9 +22,7 @@ import getpass
 import io
 import json
 import os
-import random
 import secrets
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -38,12 +36,13 @@ from yarl import URL
 from offsetfs.archive import hadoop_settings
 from offsetfs.archive.open_clients import close_with
 from offsetfs.archive.store_errors import StoreError
+from offsetfs.common.backoff import Attempts, Backoff
 
 UNFINISHED = ".offsetfs-unfinished"
 """The directory below the URL with the files that are being written."""
 
 _API = "/webhdfs/v1"
-_FIRST_WAIT_S, _WAIT_S_MAX = 0.1, 8.0
+_BACKOFF = Backoff(0.1, 8.0, jitter=0.25)
 _ASKED_FOR_ANOTHER_MAX = 10
 _AT_ONCE = 16
 _FLAGS = "CREATE,SYNC_BLOCK"
@@ -68,22 +67,6 @@ class _Answer:
     status: int
     location: str | None
     content: bytes
-
-
-class _Tries:
-    """The tries of one call, which end together in time."""
-
-    def __init__(self, seconds: float) -> None:
-        self._until, self._wait_s = time.monotonic() + seconds, _FIRST_WAIT_S
-
-    async def wait(self, error: Exception, *, is_at_once: bool = False) -> None:
-        """Return when the next try may begin; raise `error` if no time is left for it."""
-        wait_s = 0.0 if is_at_once else self._wait_s * random.uniform(0.75, 1.25)
-        if time.monotonic() + wait_s > self._until:
-            raise error
-        if not is_at_once:
-            await asyncio.sleep(wait_s)
-            self._wait_s = min(2 * self._wait_s, _WAIT_S_MAX)
 
 
 class WebHdfsObjects:
@@ -127,10 +110,10 @@ class WebHdfsObjects:
                 return (await self._send("GET", location, waits_s=self._silence_s)).content
             except _Passing as error:
                 await failed.note(location)
-                await tries.wait(error)
+                await asyncio.sleep(tries.pause_s(error))
             except _NoDatanode as error:
                 failed.forget()
-                await tries.wait(error)
+                await asyncio.sleep(tries.pause_s(error))
 
     async def _info(self, path: str) -> dict[str, Any]:
         found = await self._status(path, self._tries())
@@ -138,7 +121,7 @@ class WebHdfsObjects:
             raise FileNotFoundError(path)
         return _entry(path, found)
 
-    async def _status(self, path: str, tries: _Tries) -> dict[str, Any] | None:
+    async def _status(self, path: str, tries: Attempts) -> dict[str, Any] | None:
         """Return what the namenode has of a file; None if there is none."""
         try:
             answer = await self._ask("GET", "GETFILESTATUS", path, tries)
@@ -162,7 +145,7 @@ class WebHdfsObjects:
                         directories.append(name)
         return found
 
-    async def _children(self, path: str, tries: _Tries) -> list[tuple[str, dict[str, Any]]]:
+    async def _children(self, path: str, tries: Attempts) -> list[tuple[str, dict[str, Any]]]:
         """Return the paths below a directory, with what the namenode has of them; none if it is missing."""
         found: list[tuple[str, dict[str, Any]]] = []
         after: dict[str, str] = {}
@@ -194,7 +177,7 @@ class WebHdfsObjects:
             await self._discard(temporary)
             raise
 
-    async def _uploaded(self, data: bytes, tries: _Tries) -> str:
+    async def _uploaded(self, data: bytes, tries: Attempts) -> str:
         """Write a file with a new name, and return its path; it is whole and closed."""
         failed = _Datanodes()
         while True:
@@ -213,15 +196,15 @@ class WebHdfsObjects:
             except (_Passing, FileExistsError) as error:
                 await failed.note(location)
                 await self._discard(temporary)
-                await tries.wait(error)
+                await asyncio.sleep(tries.pause_s(error))
             except _NoDatanode as error:
                 failed.forget()
-                await tries.wait(error)
+                await asyncio.sleep(tries.pause_s(error))
             except Exception:
                 await self._discard(temporary)
                 raise
 
-    async def _rename(self, temporary: str, path: str, option: str, tries: _Tries) -> None:
+    async def _rename(self, temporary: str, path: str, option: str, tries: Attempts) -> None:
         """Give a temporary file its name. FileExistsError if the name is taken and `option` is NONE."""
         is_directory_made = False
         while True:
@@ -240,7 +223,7 @@ class WebHdfsObjects:
     async def _discard(self, temporary: str) -> None:
         """Delete a temporary file if that is possible at once; `expiry` deletes what stays."""
         with contextlib.suppress(Exception):
-            await self._ask("DELETE", "DELETE", temporary, _Tries(0))
+            await self._ask("DELETE", "DELETE", temporary, Attempts(_BACKOFF, 0))
 
     async def _rm(self, paths: list[str]) -> None:
         tries = self._tries()
@@ -253,15 +236,15 @@ class WebHdfsObjects:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def _tries(self) -> _Tries:
-        return _Tries(0.9 * self._timeout_s)  # the error of a service says more than that of the timeout
+    def _tries(self) -> Attempts:
+        return Attempts(_BACKOFF, 0.9 * self._timeout_s)  # the error of a service says more than that of the timeout
 
     @property
     def _silence_s(self) -> float:
         """The seconds without an answer after which another server is asked."""
         return self._timeout_s / 3
 
-    async def _ask(self, method: str, operation: str, path: str, tries: _Tries, **asked: str) -> _Answer:
+    async def _ask(self, method: str, operation: str, path: str, tries: Attempts, **asked: str) -> _Answer:
         """Ask the active namenode; the others, one after the other, if it does not answer or is not active."""
         query = urlencode({"op": operation, "user.name": self._user, **asked}, quote_via=quote)
         place = f"{_API}{quote(path) or '/'}?{query}"
@@ -274,10 +257,13 @@ class WebHdfsObjects:
                 if self._active == number:
                     self._active = (number + 1) % len(self._namenodes)
                 failed += 1
-                await tries.wait(error, is_at_once=failed % len(self._namenodes) > 0)
+                if failed % len(self._namenodes):  # the next namenode may answer at once
+                    tries.check(error)
+                else:
+                    await asyncio.sleep(tries.pause_s(error))
 
     async def _ask_for_datanode(
-        self, method: str, operation: str, path: str, tries: _Tries, failed: _Datanodes, **asked: str
+        self, method: str, operation: str, path: str, tries: Attempts, failed: _Datanodes, **asked: str
     ) -> _Answer:
         """Ask the namenode for a datanode that has not failed; `_NoDatanode` if it names no other one.
 

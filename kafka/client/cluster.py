@@ -22,6 +22,7 @@ from typing import Any
 import trio
 
 from offsetfs.common.addresses import Address, address_text
+from offsetfs.common.backoff import Backoff
 from offsetfs.kafka.client.connect import connect, connect_any
 from offsetfs.kafka.client.connection import RESPONSE_BYTES_MAX, BrokerConnection
 from offsetfs.kafka.client.errors import ClientError, NoBrokerAnswers, check_code
@@ -53,8 +54,8 @@ class _Attempts:
     """Attempts to connect, one at a time, with pauses between them that grow with the failures."""
 
     def __init__(self, properties: ClientProperties) -> None:
-        self._least_ms = properties.reconnect_backoff_ms
-        self._most_ms = max(properties.reconnect_backoff_ms, properties.reconnect_backoff_max_ms)
+        most_ms = max(properties.reconnect_backoff_ms, properties.reconnect_backoff_max_ms)
+        self._backoff = Backoff(properties.reconnect_backoff_ms / 1000, most_ms / 1000, _JITTER)
         self._failures = 0
         self._next_s = -math.inf
         self.lock = trio.Lock()
@@ -71,8 +72,7 @@ class _Attempts:
         else:
             self._failures = 0
         finally:
-            pause_ms = min(self._least_ms * 2.0 ** min(self._failures, 32), self._most_ms)
-            self._next_s = trio.current_time() + pause_ms / 1000 * random.uniform(1 - _JITTER, 1 + _JITTER)
+            self._next_s = trio.current_time() + self._backoff.pause_s(self._failures + 1)
 
 
 class _NodeState:
