@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.unit
 
-SOURCE = Path(__file__).parents[1] / "src"
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src"
 STUBS = {
     ".".join(path.parent.relative_to(SOURCE).parts): path
     for pattern in ("*", "*/*", "*/*/*", "*/*/*/*")  # `**` follows no links
@@ -43,3 +45,15 @@ def test_a_name_that_a_stub_does_not_have_is_an_attribute_error(package: str) ->
 
 def test_the_library_the_engine_and_the_messages_have_stubs() -> None:
     assert {"offsetfs", "offsetfs.storage", "offsetfs.storage.views", "offsetfs.kafka.protocol.messages"} <= set(STUBS)
+
+
+def test_a_package_publishes_no_names_of_packages_above() -> None:
+    """import-linter reads no stubs."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (engine,) = (each for each in contracts if each["name"].startswith("The packages of the engine"))
+    heights = {name: -number for number, line in enumerate(engine["layers"]) for name in line.split(" : ")}
+    assert heights.keys() & STUBS.keys()
+    for package in heights.keys() & STUBS.keys():
+        for module, _, name in LINE.findall(STUBS[package].read_text()):
+            other = ".".join(module.split(".")[:3])
+            assert other == package or heights.get(other, min(heights.values()) - 1) < heights[package], name
