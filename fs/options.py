@@ -28,6 +28,7 @@ from offsetfs.common.addresses import (
     parse_address,
     parse_endpoint,
 )
+from offsetfs.common.quantities import parse_size
 from offsetfs.storage import I32_MAX, I64_MAX, JSON_VALUES, READ_COMMITTED, READ_UNCOMMITTED, LogConfig
 from offsetfs.storage.directory import holds_metadata_log
 from offsetfs.storage.errors import InvalidConfig
@@ -362,7 +363,6 @@ class _Broker:
 # --- reading one value -----------------------------------------------------------------------------------------------
 
 _Reader = Callable[[str, str | None], Any]
-_SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def _required(name: str, value: str | None) -> str:
@@ -395,7 +395,7 @@ def _flag(name: str, value: str | None) -> bool:
 
 def _number(low: int, high: int) -> _Reader:
     def read(name: str, value: str | None) -> int:
-        return _in_range(name, _required(name, value), r"([0-9]{1,19})()", low, high)
+        return _in_range(name, _required(name, value), "", low, high)
 
     return read
 
@@ -409,13 +409,12 @@ def _size(low: int, high: int) -> _Reader:
 
 def size_of(name: str, value: str, low: int, high: int) -> int:
     """Return the bytes in the value of an option, such as 10g; `MountOptionError` outside of [low, high]."""
-    return _in_range(name, value, r"([0-9]{1,19})([kmg]?)", low, high)
+    return _in_range(name, value, "kmg", low, high)
 
 
-def _in_range(name: str, value: str, pattern: str, low: int, high: int) -> int:
-    match = re.fullmatch(pattern, value.lower(), re.ASCII)
-    number = int(match[1]) * _SUFFIXES[match[2]] if match else -1
-    if not low <= number <= high:
+def _in_range(name: str, value: str, units: str, low: int, high: int) -> int:
+    number = parse_size(value, units)
+    if number is None or not low <= number <= high:
         raise MountOptionError(f"{name}={value} is not a number from {low} to {high}")
     return number
 

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from offsetfs.archive import urls
 from offsetfs.common.name_patterns import NamePattern, PatternError
+from offsetfs.common.quantities import parse_size
 from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED
 
 EARLIEST, LATEST = -2, -1
@@ -37,7 +38,6 @@ TRIGGER_DELAY_MAX_MS = 15 * 60_000
 CACHE_BYTES_MAX = 2 << 30
 """The bound of the cache of an executor, unless `cacheSize` says otherwise."""
 
-_UNITS_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 Ends = Literal["starting", "ending"]
@@ -395,6 +395,11 @@ def duration_ms(text: str) -> int:
     return int(found[1]) * _UNITS_MS[found[2]]
 
 
+def _without_blank(size: str) -> str:
+    """Return a size such as `500 M` without the blank before its unit, as Spark's users write it."""
+    return re.sub(r"\s+(?=[a-zA-Z]\Z)", "", size.strip())
+
+
 def _access(given: _Given) -> ArchiveAccess:
     cache = given.text("cache")
     if cache is not None and cache.strip().lower() == "none":
@@ -402,12 +407,12 @@ def _access(given: _Given) -> ArchiveAccess:
     elif cache is not None and not os.path.isabs(cache.removeprefix("file://")):
         raise OptionError(f"option cache: {cache!r} is neither none nor the absolute path of a directory")
     size = given.text("cacheSize")
-    found = None if size is None else re.fullmatch(r"([1-9][0-9]{0,11})\s*([kmgt]?)", size.strip().lower())
-    if size is not None and found is None:
+    size_bytes = CACHE_BYTES_MAX if size is None else parse_size(_without_blank(size), "kmgt")
+    if not size_bytes:
         raise OptionError(f"option cacheSize: {size!r} is no size such as 500M or 2G")
     return ArchiveAccess(
         cache=cache and cache.removeprefix("file://"),
-        cache_bytes_max=CACHE_BYTES_MAX if found is None else int(found[1]) * _UNITS_BYTES[found[2]],
+        cache_bytes_max=size_bytes,
         timeout_s=float(given.number("timeout") or IN_MEMORY.timeout_s),
     )
 

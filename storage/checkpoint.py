@@ -26,6 +26,7 @@ from typing import TypeVar
 from offsetfs.storage import files
 from offsetfs.storage.errors import InvalidCheckpoint, InvalidName
 from offsetfs.storage.names import OFFSET_MAX, TopicPartition
+from offsetfs.storage.settings.properties_file import unescaped
 from offsetfs.storage.units import I32_MAX
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -234,20 +235,13 @@ def _parse_property(path: str, line: str) -> tuple[str, str]:
     match = _PROPERTY.match(line)
     if match is None:
         raise InvalidCheckpoint(f"{line[:300]!r} is no property", path=path)
-    return _unescape(match[1]), _unescape(match[2])
+    return unescaped(match[1]), unescaped(match[2])
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}\Z")
 
 # Possessive quantifiers (`++`): a long line that does not match would otherwise take quadratic time.
 _PROPERTY = re.compile(r"((?:[^\\=: \t]|\\[^u])++)(?:[ \t]*+(?:[=:][ \t]*+)?)((?:[^\\]|\\[^u])*+)\Z")
-
-
-def _unescape(text: str) -> str:
-    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), text)
-
-
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def read_topic_id(path: str) -> bytes | None:

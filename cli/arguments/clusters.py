@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -12,16 +10,13 @@ import click
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.common.addresses import Address, AddressError, parse_address
-from offsetfs.fs.naming.grammar import parse_time
+from offsetfs.common.quantities import parse_size, time_ms
 from offsetfs.storage.errors import InvalidConfig, sentence
 
 if TYPE_CHECKING:
     from offsetfs.common.name_patterns import NamePattern
     from offsetfs.kafka.client.properties import ClientProperties
     from offsetfs.kafka.mirror.options import MirrorOptions
-
-_RATE = re.compile(r"(\d+)([kmg]?)\Z", re.IGNORECASE)
-_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 topic_option = click.option(
@@ -67,19 +62,14 @@ def _name_pattern(option: str, text: str) -> NamePattern:
         raise Failure(f"{option}: {text!r} is no regular expression: {error}{remedy}", WRONG_CALL) from error
 
 
-def time_ms(text: str) -> int | None:
-    """Return a time in milliseconds since 1970; None if the text is no time."""
-    return parse_time(text.encode("utf-8", "replace"), int(time.time() * 1000))
-
-
 def bytes_per_second(option: str, text: str | None) -> int:
     """Return the value of an option for a rate; 0 without it. `Failure`."""
     if text is None:
         return 0
-    match = _RATE.fullmatch(text)
-    if match is None or not int(match[1]):
+    rate = parse_size(text)
+    if not rate:
         raise Failure(f"{option}: {text!r} is no number of bytes, such as 500k or 20M", WRONG_CALL)
-    return int(match[1]) * _FACTORS[match[2].lower()]
+    return rate
 
 
 def mirror_options(

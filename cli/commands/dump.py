@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -14,7 +13,7 @@ import click
 
 from offsetfs.cli.arguments.dump_paths import expanded, listed
 from offsetfs.cli.exit_codes import DONE, FAILED, OUTPUT_CLOSED, WRONG_CALL, Failure
-from offsetfs.fs.naming.grammar import parse_time
+from offsetfs.common.quantities import time_ms
 from offsetfs.storage.dump import (
     BYTES_MAX,
     DECODERS,
@@ -184,7 +183,7 @@ def _bound(option: str, text: str | None) -> RangeBound | None:
         return None
     if text.isascii() and text.isdigit():
         return RangeBound(offset=int(text))
-    timestamp = parse_time(text.encode("utf-8", "replace"), int(time.time() * 1000))
+    timestamp = time_ms(text)
     if timestamp is None:
         raise Failure(f"{option} {text}: give an offset (42) or a time (2026-11-20T18:40:01, -1h30m)", WRONG_CALL)
     return RangeBound(timestamp=timestamp)

@@ -17,12 +17,12 @@ from offsetfs.cli.arguments.clusters import (
     client_properties,
     groups_option,
     name_patterns,
-    time_ms,
     topic_option,
 )
 from offsetfs.cli.arguments.object_stores import check_whole, opened_store, store_options
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.terminal.printable import printable
+from offsetfs.common.quantities import time_ms
 from offsetfs.storage import files
 from offsetfs.storage.errors import StorageError, counted, sentence
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached
-from offsetfs.cli.arguments.clusters import time_ms
 from offsetfs.cli.arguments.named_partitions import partitions_of, resolve_names
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
+from offsetfs.common.quantities import time_ms
 from offsetfs.pipeline.read_options import OptionError, duration_ms, local_path
 from offsetfs.storage.directory import split_paths
 

@@ -15,10 +15,11 @@ from collections.abc import Callable
 
 from pyfuse3 import EntryAttributes
 
+from offsetfs.common.quantities import parse_time, unreadable_time
 from offsetfs.fs.attributes import milliseconds_ns
 from offsetfs.fs.files.links import OffsetLinks
 from offsetfs.fs.mount_context import MountContext
-from offsetfs.fs.naming.grammar import EVERYTHING, Level, Span, listed_children, parse_time, unreadable_time
+from offsetfs.fs.naming.grammar import EVERYTHING, Level, Span, listed_children
 from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Listing, ShortListing
 from offsetfs.fs.partitions import MountedPartition

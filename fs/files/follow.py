@@ -34,9 +34,10 @@ from typing import Protocol
 import trio
 from pyfuse3 import EntryAttributes, FUSEError, PollHandle
 
+from offsetfs.common.quantities import parse_time, unreadable_time
 from offsetfs.fs.attributes import PREFERRED_READ_BYTES
 from offsetfs.fs.mount_context import MountContext
-from offsetfs.fs.naming.grammar import parse_offset, parse_time, unreadable_time
+from offsetfs.fs.naming.grammar import parse_offset
 from offsetfs.fs.naming.lookup_numbers import LookupNumbers
 from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Buffer, Opened, Opening

@@ -4,8 +4,7 @@ Pure functions that parse names; none of them opens a log. All times are UTC: a 
 of `by-time`. A name outside the grammar does not exist (ENOENT): no signs, no spaces, no digits of other scripts.
 
     offset   42 | 00000000000000000042            without leading zeros, or with all twenty digits
-    T        2026-11-21[T13:05[:07[.123]][Z|±hh:mm]] | @1795253676[.123] | -15m | -1h30m | now
-             (a space may replace the T; units after a minus: s m h d w)
+    T        2026-11-21T13:05 | -1h30m | now        a time, as `common.quantities.parse_time` reads it
     part     <offset>.json | <offset>.key | <offset>.headers
     range    [A]..[B][.ndjson]                      A and B are offsets or T
     last     N[.ndjson]                             without leading zeros
@@ -14,12 +13,12 @@ of `by-time`. A name outside the grammar does not exist (ENOENT): no signs, no s
 from __future__ import annotations
 
 import errno
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 
+from offsetfs.common.quantities import EPOCH, MINUTE_MS, parse_time, timestamp_ms
 from offsetfs.fs.naming.tree_table import RECORD_PARTS
 from offsetfs.storage import OFFSET_MAX
 from offsetfs.storage.segments import parse_segment_name
@@ -32,15 +31,6 @@ NDJSON_SUFFIX = b".ndjson"
 
 TIMESTAMP_MAX = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z: the calendar of `by-time` ends here."""
-
-_MINUTE_MS = 60_000
-_UNIT_MS = {"s": 1000, "m": _MINUTE_MS, "h": 60 * _MINUTE_MS, "d": 24 * 60 * _MINUTE_MS, "w": 7 * 24 * 60 * _MINUTE_MS}
-_DATE = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,3}))?)?(?:Z|([+-])(\d\d):(\d\d))?)?", re.ASCII
-)
-_EPOCH = re.compile(r"@(\d{1,15})(?:\.(\d{1,3}))?", re.ASCII)
-_AGO = re.compile(r"-((?:\d{1,9}[smhdw]){1,5})", re.ASCII)
-_AGO_PART = re.compile(r"(\d+)([smhdw])", re.ASCII)
 
 
 def parse_offset(name: bytes) -> int | None:
@@ -64,59 +54,6 @@ def parse_segment_file(name: bytes) -> tuple[int, int] | None:
     if parsed is None or parsed[1] not in SEGMENT_SUFFIXES:
         return None
     return parsed[0], SEGMENT_SUFFIXES.index(parsed[1])
-
-
-# --- points in time --------------------------------------------------------------------------------------------------
-
-
-def parse_time(name: bytes, now: int) -> int | None:
-    """Return the time of a time expression, in milliseconds since 1970, at least 0. None if the name is no time.
-
-    `now` is the time that `now` and `-15m` start from, in milliseconds.
-    """
-    text = name.decode("ascii", "replace")
-    if text == "now":
-        return now
-    if match := _DATE.fullmatch(text):
-        return _date_ms(match)
-    if match := _EPOCH.fullmatch(text):
-        return int(match[1]) * 1000 + _fraction_ms(match[2])
-    if match := _AGO.fullmatch(text):
-        ago_ms = sum(int(number) * _UNIT_MS[unit] for number, unit in _AGO_PART.findall(match[1]))
-        return max(now - ago_ms, 0)
-    return None
-
-
-def unreadable_time(name: bytes) -> OSError:
-    """Return the error for a name that should be a time and is not."""
-    shown = name.decode("utf-8", "backslashreplace")
-    return OSError(
-        errno.EINVAL, f"{shown!r} is not a time; write 2026-11-20T18:40:01, @1795253676, -15m, -1h30m, -1w or now"
-    )
-
-
-def _date_ms(match: re.Match[str]) -> int | None:
-    year, month, day, hour, minute, second = (int(field or 0) for field in match.groups()[:6])
-    zone_hours, zone_minutes = int(match[9] or 0), int(match[10] or 0)
-    if zone_hours > 23 or zone_minutes > 59:
-        return None
-    try:
-        instant = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
-    except ValueError:
-        return None
-    zone_ms = (zone_hours * 60 + zone_minutes) * _MINUTE_MS * (-1 if match[8] == "-" else 1)
-    return max(_timestamp(instant) + _fraction_ms(match[7]) - zone_ms, 0)
-
-
-def _fraction_ms(digits: str | None) -> int:
-    return int(digits.ljust(3, "0")) if digits else 0
-
-
-_EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _timestamp(instant: datetime) -> int:
-    return (instant - _EPOCH_START) // timedelta(milliseconds=1)
 
 
 # --- ranges of a log -------------------------------------------------------------------------------------------------
@@ -200,7 +137,7 @@ class Span:
         if self.level == Level.ALL:
             return TIMESTAMP_MAX + 1
         if self.level >= Level.DAY:
-            return self.start + {Level.DAY: 1440, Level.HOUR: 60, Level.MINUTE: 1}[self.level] * _MINUTE_MS
+            return self.start + {Level.DAY: 1440, Level.HOUR: 60, Level.MINUTE: 1}[self.level] * MINUTE_MS
         year, month = _fields(self.start)[:2]
         months = year * 12 + month - 1 + (12 if self.level == Level.YEAR else 1)
         if months >= 10_000 * 12:
@@ -235,13 +172,13 @@ _FIRST = (1, 1, 1, 0, 0)  # the first year, month and day, and the first hour an
 
 
 def _fields(timestamp: int) -> list[int]:
-    instant = _EPOCH_START + timedelta(milliseconds=timestamp)
+    instant = EPOCH + timedelta(milliseconds=timestamp)
     return [instant.year, instant.month, instant.day, instant.hour, instant.minute]
 
 
 def _start_ms(fields: list[int]) -> int:
     year, month, day, hour, minute = fields
-    return _timestamp(datetime(year, month, day, hour, minute, tzinfo=UTC))
+    return timestamp_ms(datetime(year, month, day, hour, minute, tzinfo=UTC))
 
 
 EVERYTHING = Span(Level.ALL, 0)

@@ -64,10 +64,11 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 def _pair(line: str) -> tuple[str, str]:
     match = _PAIR.match(line)
     assert match is not None  # every part of the expression may be empty
-    return _unescaped(match[1]), _unescaped(match[2])
+    return unescaped(match[1]), unescaped(match[2])
 
 
-def _unescaped(text: str) -> str:
+def unescaped(text: str) -> str:
+    """Return a name or a value without its backslashes."""
     return _ESCAPE.sub(lambda found: _character(found[1]), text)
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offsetfs.common.quantities import parse_time
 from offsetfs.fs.naming.grammar import (
     EVERYTHING,
     TIMESTAMP_MAX,
@@ -20,7 +21,6 @@ from offsetfs.fs.naming.grammar import (
     parse_range,
     parse_record_part,
     parse_segment_file,
-    parse_time,
 )
 
 pytestmark = pytest.mark.unit
@@ -134,78 +134,6 @@ def test_the_last_so_many_are_a_number(name: bytes, last: tuple[int, bool] | Non
     assert parse_last(name) == last
 
 
-@pytest.mark.parametrize(
-    ("name", "timestamp"),
-    [
-        (b"2026-11-21", ms(2026, 11, 21)),
-        (b"2026-11-21T13:05", ms(2026, 11, 21, 13, 5)),
-        (b"2026-11-21T13:05Z", ms(2026, 11, 21, 13, 5)),
-        (b"2026-11-21T13:05:07", ms(2026, 11, 21, 13, 5, 7)),
-        (b"2026-11-21T13:05:07.123", ms(2026, 11, 21, 13, 5, 7) + 123),
-        (b"2026-11-21T13:05:07.5Z", ms(2026, 11, 21, 13, 5, 7) + 500),
-        (b"2026-11-21T13:05+01:30", ms(2026, 11, 21, 11, 35)),
-        (b"2026-11-21T13:05:07.123-05:00", ms(2026, 11, 21, 18, 5, 7) + 123),
-        (b"2024-02-29", ms(2024, 2, 29)),
-        (b"@1795253676", 1795253676000),
-        (b"@1795253676.123", 1795253676123),
-        (b"@0", 0),
-        (b"-15m", NOW - 15 * 60_000),
-        (b"-2h", NOW - 2 * 3_600_000),
-        (b"-30s", NOW - 30_000),
-        (b"-7d", NOW - 7 * 86_400_000),
-        (b"-999999999d", 0),
-        (b"1969-07-20", 0),
-        (b"now", NOW),
-    ],
-)
-def test_a_time_is_read(name: bytes, timestamp: int) -> None:
-    assert parse_time(name, NOW) == timestamp
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        b"",
-        b"2026",
-        b"2026-11",
-        b"2026-13-01",
-        b"2025-02-29",
-        b"2026-11-21T",
-        b"2026-11-21T13",
-        b"2026-11-21T24:00",
-        b"2026-11-21T13:60",
-        b"2026-11-21T13:05:60",
-        b"2026-11-21T13:05:07.",
-        b"2026-11-21T13:05:07.1234",
-        b"2026-11-21T13:05+25:00",
-        b"2026-11-21T13:05+01:60",
-        b"2026-11-21T13:05+0100",
-        b"2026-11-21Z",
-        b"2026-11-21t13:05",
-        b"2026-11-21  13:05",
-        b"2026-11-21t13:05",
-        b"2026-11-21\n",
-        b"0000-01-01",
-        b"@",
-        b"@-5",
-        b"@1.2345",
-        b"@1e9",
-        b"-15",
-        b"-m",
-        b"15m",
-        b"-1y",
-        b"-1h30",
-        b"-h30m",
-        b"-1s1s1s1s1s1s",
-        b"NOW",
-        "٢٠٢٦-١١-٢١".encode(),
-        b"\xff",
-    ],
-)
-def test_what_is_no_time_means_nothing(name: bytes) -> None:
-    assert parse_time(name, NOW) is None
-
-
 @given(st.binary(max_size=40))
 def test_no_name_makes_the_grammar_fail(name: bytes) -> None:
     timestamp = parse_time(name, NOW)
@@ -302,16 +230,3 @@ def test_the_calendar_ends_with_the_year_9999() -> None:
     assert list(listed_children(EVERYTHING, lambda t: (5, TIMESTAMP_MAX) if t <= TIMESTAMP_MAX else None)) == [
         (span, 5)
     ]
-
-
-@pytest.mark.parametrize(
-    ("name", "ago_s"),
-    [(b"-1w", 7 * 86400), (b"-2w3d", 17 * 86400), (b"-1h30m", 5400), (b"-1d2h3m4s", 93784), (b"-90m", 5400)],
-)
-def test_units_of_a_time_ago_add_up(name: bytes, ago_s: int) -> None:
-    assert parse_time(name, NOW) == NOW - ago_s * 1000
-
-
-def test_a_blank_may_stand_between_date_and_time() -> None:
-    assert parse_time(b"2026-11-20 18:40:01", NOW) == parse_time(b"2026-11-20T18:40:01Z", NOW) is not None
-    assert parse_time(b"2026-11-20 18:40", NOW) == parse_time(b"2026-11-20T18:40", NOW)

@@ -18,7 +18,8 @@ import hostile_records
 import hostile_reference
 from crc32c import crc32c
 
-from offsetfs.fs.naming.grammar import parse_offset, parse_time
+from offsetfs.common.quantities import parse_time
+from offsetfs.fs.naming.grammar import parse_offset
 from offsetfs.storage import checkpoint, files
 from offsetfs.storage.compaction import legacy_filter as compaction_legacy
 from offsetfs.storage.coordinators import (

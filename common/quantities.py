@@ -1,0 +1,88 @@
+"""Times and sizes as users write them: in names of the mounted tree, in options and in arguments.
+
+All times are UTC, unless they have a zone. No signs, no spaces, no digits of other scripts.
+
+    time     2026-11-21[T13:05[:07[.123]][Z|±hh:mm]] | @1795253676[.123] | -15m | -1h30m | now
+             (a space may replace the T; units after a minus: s m h d w)
+    size     500 | 500k | 20M | 10g                 units of 1024
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import time
+from datetime import UTC, datetime, timedelta
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MINUTE_MS = 60_000
+_UNIT_MS = {"s": 1000, "m": MINUTE_MS, "h": 60 * MINUTE_MS, "d": 24 * 60 * MINUTE_MS, "w": 7 * 24 * 60 * MINUTE_MS}
+_DATE = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,3}))?)?(?:Z|([+-])(\d\d):(\d\d))?)?", re.ASCII
+)
+_EPOCH = re.compile(r"@(\d{1,15})(?:\.(\d{1,3}))?", re.ASCII)
+_AGO = re.compile(r"-((?:\d{1,9}[smhdw]){1,5})", re.ASCII)
+_AGO_PART = re.compile(r"(\d+)([smhdw])", re.ASCII)
+_SIZE = re.compile(r"([0-9]{1,19})([a-z]?)")
+_UNIT_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def parse_size(text: str, units: str = "kmg") -> int | None:
+    """Return the bytes of a size; None if the text is no size. `units`: those that are permitted."""
+    match = _SIZE.fullmatch(text.lower())
+    if match is None or match[2] not in ("", *units):
+        return None
+    return int(match[1]) * _UNIT_BYTES[match[2]]
+
+
+def parse_time(name: bytes, now: int) -> int | None:
+    """Return the time of a time expression, in milliseconds since 1970, at least 0. None if the name is no time.
+
+    `now` is the time that `now` and `-15m` start from, in milliseconds.
+    """
+    text = name.decode("ascii", "replace")
+    if text == "now":
+        return now
+    if match := _DATE.fullmatch(text):
+        return _date_ms(match)
+    if match := _EPOCH.fullmatch(text):
+        return int(match[1]) * 1000 + _fraction_ms(match[2])
+    if match := _AGO.fullmatch(text):
+        ago_ms = sum(int(number) * _UNIT_MS[unit] for number, unit in _AGO_PART.findall(match[1]))
+        return max(now - ago_ms, 0)
+    return None
+
+
+def time_ms(text: str) -> int | None:
+    """Return the time of a time expression, relative to the present; None if the text is no time."""
+    return parse_time(text.encode("utf-8", "replace"), time.time_ns() // 1_000_000)
+
+
+def unreadable_time(name: bytes) -> OSError:
+    """Return the error for a name that should be a time and is not."""
+    shown = name.decode("utf-8", "backslashreplace")
+    return OSError(
+        errno.EINVAL, f"{shown!r} is not a time; write 2026-11-20T18:40:01, @1795253676, -15m, -1h30m, -1w or now"
+    )
+
+
+def _date_ms(match: re.Match[str]) -> int | None:
+    year, month, day, hour, minute, second = (int(field or 0) for field in match.groups()[:6])
+    zone_hours, zone_minutes = int(match[9] or 0), int(match[10] or 0)
+    if zone_hours > 23 or zone_minutes > 59:
+        return None
+    try:
+        instant = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        return None
+    zone_ms = (zone_hours * 60 + zone_minutes) * MINUTE_MS * (-1 if match[8] == "-" else 1)
+    return max(timestamp_ms(instant) + _fraction_ms(match[7]) - zone_ms, 0)
+
+
+def _fraction_ms(digits: str | None) -> int:
+    return int(digits.ljust(3, "0")) if digits else 0
+
+
+def timestamp_ms(instant: datetime) -> int:
+    """Return the milliseconds since 1970."""
+    return (instant - EPOCH) // timedelta(milliseconds=1)

@@ -1,0 +1,119 @@
+"""Times and sizes as users write them."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from offsetfs.common.quantities import parse_size, parse_time
+
+pytestmark = pytest.mark.unit
+
+NOW = 1_795_266_000_000  # 2026-11-21T13:00:00Z
+
+
+def ms(*fields: int) -> int:
+    year, month, day, hour, minute, second, *_ = (*fields, 0, 0, 0, 0)
+    return int(datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp() * 1000)
+
+
+@pytest.mark.parametrize(
+    ("name", "timestamp"),
+    [
+        (b"2026-11-21", ms(2026, 11, 21)),
+        (b"2026-11-21T13:05", ms(2026, 11, 21, 13, 5)),
+        (b"2026-11-21T13:05Z", ms(2026, 11, 21, 13, 5)),
+        (b"2026-11-21T13:05:07", ms(2026, 11, 21, 13, 5, 7)),
+        (b"2026-11-21T13:05:07.123", ms(2026, 11, 21, 13, 5, 7) + 123),
+        (b"2026-11-21T13:05:07.5Z", ms(2026, 11, 21, 13, 5, 7) + 500),
+        (b"2026-11-21T13:05+01:30", ms(2026, 11, 21, 11, 35)),
+        (b"2026-11-21T13:05:07.123-05:00", ms(2026, 11, 21, 18, 5, 7) + 123),
+        (b"2024-02-29", ms(2024, 2, 29)),
+        (b"@1795253676", 1795253676000),
+        (b"@1795253676.123", 1795253676123),
+        (b"@0", 0),
+        (b"-15m", NOW - 15 * 60_000),
+        (b"-2h", NOW - 2 * 3_600_000),
+        (b"-30s", NOW - 30_000),
+        (b"-7d", NOW - 7 * 86_400_000),
+        (b"-999999999d", 0),
+        (b"1969-07-20", 0),
+        (b"now", NOW),
+    ],
+)
+def test_a_time_is_read(name: bytes, timestamp: int) -> None:
+    assert parse_time(name, NOW) == timestamp
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"",
+        b"2026",
+        b"2026-11",
+        b"2026-13-01",
+        b"2025-02-29",
+        b"2026-11-21T",
+        b"2026-11-21T13",
+        b"2026-11-21T24:00",
+        b"2026-11-21T13:60",
+        b"2026-11-21T13:05:60",
+        b"2026-11-21T13:05:07.",
+        b"2026-11-21T13:05:07.1234",
+        b"2026-11-21T13:05+25:00",
+        b"2026-11-21T13:05+01:60",
+        b"2026-11-21T13:05+0100",
+        b"2026-11-21Z",
+        b"2026-11-21t13:05",
+        b"2026-11-21  13:05",
+        b"2026-11-21t13:05",
+        b"2026-11-21\n",
+        b"0000-01-01",
+        b"@",
+        b"@-5",
+        b"@1.2345",
+        b"@1e9",
+        b"-15",
+        b"-m",
+        b"15m",
+        b"-1y",
+        b"-1h30",
+        b"-h30m",
+        b"-1s1s1s1s1s1s",
+        b"NOW",
+        "٢٠٢٦-١١-٢١".encode(),
+        b"\xff",
+    ],
+)
+def test_what_is_no_time_means_nothing(name: bytes) -> None:
+    assert parse_time(name, NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "ago_s"),
+    [(b"-1w", 7 * 86400), (b"-2w3d", 17 * 86400), (b"-1h30m", 5400), (b"-1d2h3m4s", 93784), (b"-90m", 5400)],
+)
+def test_units_of_a_time_ago_add_up(name: bytes, ago_s: int) -> None:
+    assert parse_time(name, NOW) == NOW - ago_s * 1000
+
+
+def test_a_blank_may_stand_between_date_and_time() -> None:
+    assert parse_time(b"2026-11-20 18:40:01", NOW) == parse_time(b"2026-11-20T18:40:01Z", NOW) is not None
+    assert parse_time(b"2026-11-20 18:40", NOW) == parse_time(b"2026-11-20T18:40", NOW)
+
+
+SIZES = {"0": 0, "500": 500, "0010": 10, "1k": 1024, "20M": 20 << 20, "10g": 10 << 30}
+
+
+@pytest.mark.parametrize("text", SIZES)
+def test_a_size_is_read(text: str) -> None:
+    assert parse_size(text) == SIZES[text]
+
+
+@pytest.mark.parametrize("text", ["", "k", "-1", "1.5g", "1 k", "1kb", "1t", "9" * 20, "٢", "1\n"])
+def test_what_is_no_size_means_nothing(text: str) -> None:
+    assert parse_size(text) is None
+
+
+def test_a_caller_permits_the_units() -> None:
+    assert parse_size("1t", "kmgt") == 1 << 40
+    assert parse_size("1k", "") is None
