@@ -21,4 +21,4 @@ def _acls(image: SecurityImage) -> list[Row]:
 
 
 SECURITY_ROWS: Mapping[str, Callable[[SecurityImage], list[Row]]] = {"credentials": _credentials, "acls": _acls}
-"""By the names of the actions of a `ControlServer`."""
+"""The rows of each action of a `ControlServer`, by its name."""

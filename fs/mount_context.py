@@ -35,7 +35,7 @@ class MountContext:
     started_s: float
     """Seconds since 1970."""
     nursery: trio.Nursery
-    """For tasks that outlive a request. They end with the mount."""
+    """The tasks that outlive a request. They end with the mount."""
     attributes: Attributes
     caches: MountCaches
     executor: ReadExecutor

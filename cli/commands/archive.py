@@ -29,7 +29,7 @@ _DAY_MS = 86_400_000
 _KEEP_STATES_MAX = 36_500
 _NAMED_MAX = 5
 _EXPIRY_S = 86_400.0
-"""With --follow --expire: the time between two expiries, which read every state that stays."""
+"""The time between two expiries of --follow --expire, which read every state that stays."""
 
 
 @click.command("archive", short_help="Keep a log directory in object storage or HDFS.")

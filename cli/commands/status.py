@@ -37,7 +37,7 @@ ASKED_MAX = 100
 """How many damaged partitions a mount is asked about: each may take two seconds where it does not answer."""
 
 PARTITIONS_SHOWN = 15
-"""With more of them a table has a line a topic: a mount and its partitions fit 24 lines."""
+"""The partitions of a table; with more, it has a line a topic: a mount and its partitions fit 24 lines."""
 
 _HEADINGS = ("START", "NEXT", "BYTES", "SEGMENTS", "")
 

@@ -35,7 +35,7 @@ class MountCaches:
     """The caches of one mount, each bounded in bytes or in open files."""
 
     records: Lru[RecordContent] = field(default_factory=lambda: Lru(RECORD_BYTES_MAX))
-    """By inode and `Partition.source`."""
+    """Values of records, by inode and `Partition.source`."""
 
     batches: BatchCache = field(default_factory=lambda: BatchCache(BATCH_BYTES_MAX))
 

@@ -49,7 +49,7 @@ class Counters:
     """All counters of one mount."""
 
     requests: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    """By handler: lookup, read, …"""
+    """The number of requests by handler: lookup, read, …"""
     refusals: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     """Requests that were answered with an errno, by errno; ENOENT included."""
     tasks: dict[str, TaskCounts] = field(default_factory=lambda: defaultdict(TaskCounts))

@@ -81,7 +81,7 @@ class BrokerMetrics:
     connections_accepted: int = 0
     connections_refused: int = 0
     logins: dict[tuple[str, ...], int] = field(default_factory=lambda: defaultdict(int))
-    """By mechanism of SASL, "" before the client has named one, and result: succeeded, failed, or expired sessions."""
+    """Logins by mechanism, "" before the client has named one, and result: succeeded, failed, or expired sessions."""
     received_bytes: int = 0
     sent_bytes: int = 0
     apis: dict[str, ApiCounts] = field(default_factory=lambda: defaultdict(ApiCounts))

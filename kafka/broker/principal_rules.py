@@ -25,7 +25,7 @@ class _Rule:
     pattern: Any
     """A compiled pattern of RE2."""
     replacement: str
-    """With `$1` for the first group."""
+    """The name, with `$1` for the first group."""
     case: str
 
 

@@ -65,9 +65,9 @@ class ClientProperties:
 
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     tls: TlsProperties | None = None
-    """For SSL and SASL_SSL."""
+    """The settings of SSL and SASL_SSL."""
     sasl: SaslProperties | None = None
-    """For SASL_PLAINTEXT and SASL_SSL."""
+    """The settings of SASL_PLAINTEXT and SASL_SSL."""
     bootstrap: tuple[Address, ...] = ()
     """`bootstrap.servers`; commands have an argument for them as well."""
     client_id: str = "offsetfs"

@@ -48,7 +48,7 @@ class SaslProperties:
     user: str = ""
     password: str = field(default="", repr=False)
     tokens: TokenSource | None = field(default=None, repr=False)
-    """For OAUTHBEARER."""
+    """The source of tokens for OAUTHBEARER."""
 
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> SaslProperties:

@@ -41,7 +41,7 @@ class Comparison(enum.Enum):
 
 
 Results = Mapping[MirroredPartition, Comparison | int]
-"""For each partition a `Comparison`, or the first offset at which a record of its last batch differs."""
+"""The `Comparison` of each partition, or the first offset at which a record of its last batch differs."""
 
 
 async def compare(client: ClusterClient, partitions: Iterable[MirroredPartition], on_failure: OnFailure) -> Results:

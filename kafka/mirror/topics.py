@@ -25,7 +25,7 @@ SettingChanges = Mapping[str, str | None]
 _ALL = ".*"
 _NEVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 _KEPT = _NEVER | {CLEANUP_POLICY: "delete"}
-"""With `keep` nothing is compacted either."""
+"""The settings with `keep`: nothing is compacted either."""
 
 
 def listed(names: Iterable[object]) -> str:

@@ -18,7 +18,7 @@ from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import INTERNAL_TOPICS, LOG_APPEND_TIME, LogDirectory, TopicPartition
 
 DEFAULT_FACTOR_VERSION = 4
-"""From this version of CreateTopics on, the cluster has a default for the number of replicas."""
+"""The version of CreateTopics from which the cluster has a default for the number of replicas."""
 
 CREATION_TIMEOUT_MS = 30_000
 DELETION_BY_NAME_VERSION = 5

@@ -38,9 +38,9 @@ UNREADABLE_ACL = Acl(0, "*", 0, "", "", 0, 0)
 """Stands for a record of an ACL that cannot be read. It denies everything (`Authorizer` of the broker)."""
 
 Credentials = Mapping[tuple[str, int], ScramCredential]
-"""By user and mechanism."""
+"""Credentials by user and mechanism."""
 Acls = Mapping[bytes, Acl]
-"""By id."""
+"""ACLs by their id."""
 
 
 @dataclass(frozen=True, slots=True)

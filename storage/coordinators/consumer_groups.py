@@ -166,9 +166,9 @@ class _CommittedOffsets:
     def __init__(self, budget: StateBudget, omissions: OmissionReport) -> None:
         self.commits: dict[bytes, dict[bytes, _StoredCommit]] = {}
         self.described: dict[bytes, dict[bytes, bytes]] = {}
-        """By group: what its coordinator has written of it and of its members, values by keys."""
+        """The records of each group and its members, values by keys."""
         self.unreadable: dict[bytes, dict[bytes, int]] = {}
-        """By group: offsets of commits that cannot be read, by keys. What they have replaced counts no longer."""
+        """The offsets of unreadable commits of each group, by keys. The commits that they replaced do not count."""
         self._budget = budget
         self._omissions = omissions
 

@@ -26,7 +26,7 @@ MESSAGES = {
     5: ("KRaftVersion", "KRaftVersionRecord"),
     6: ("KRaftVoters", "VotersRecord"),
 }
-"""By type: the word before the fields, and the message."""
+"""The word before the fields, and the message, by type."""
 
 Buffer = bytes | bytearray | memoryview
 

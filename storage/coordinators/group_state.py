@@ -28,7 +28,7 @@ _CONSUMER_PROTOCOL = "consumer"
 _NUMBER = Struct(">h")
 _CLASSIC = 2
 _PROTOCOLS = {"consumer": (3, 5, 6, 8), "share": (11, 10, 12, 14), "streams": (17, 19, 20, 22)}
-"""By kind of group: the record types of its epoch, its members, its assignment epoch, and the members' assignments."""
+"""The record types of epoch, members, assignment epoch and members' assignments, by kind of group."""
 
 _SHARE_TOPICS = 15
 

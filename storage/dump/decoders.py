@@ -41,7 +41,7 @@ DECODERS: dict[str, Decoder] = {
     "remote_log_metadata_decoder": lambda offset, _, value: remote_log_records.show(offset, value),
     "share_group_state_decoder": partial(coordinator_records.show, SHARE_TOPIC),
 }
-"""By option; of several the first counts, as in Kafka."""
+"""The decoder of each option; of several the first counts, as in Kafka."""
 
 OLD_DECODERS: dict[str, Decoder] = {
     **DECODERS,

@@ -34,7 +34,7 @@ class RangeBound:
 
 @dataclass(frozen=True, slots=True)
 class DumpRange:
-    """From `start` up to, not including, `end`; None means no bound."""
+    """The range from `start` up to, not including, `end`; None means no bound."""
 
     start: RangeBound | None = None
     end: RangeBound | None = None

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from offsetfs.storage.errors import StorageError
 
 Pairs = dict[str, "array[int]"]
-"""By path: two numbers for each finding, in the order of detection."""
+"""Two numbers for each finding of a path, in the order of detection."""
 
 
 class DumpReport:

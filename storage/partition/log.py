@@ -66,7 +66,7 @@ ALL = -1
 """The offset for `Log.delete_records` that stands for the end of the log."""
 
 LARGE_BATCH_BYTES = 4096
-"""From this size on `Log.find_range` reads the header of each batch alone."""
+"""The size from which `Log.find_range` reads the header of each batch alone."""
 
 
 class Log:

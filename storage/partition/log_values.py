@@ -41,7 +41,7 @@ class BatchRange:
     offset_end: int
     """The offset after the last batch."""
     read_to: int
-    """Up to this position the file has just been read, so that the page cache has it."""
+    """The position up to which the file was just read, so that the page cache has it."""
 
 
 def remote_note(start: int | None, first: int) -> str | None:

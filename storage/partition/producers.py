@@ -74,7 +74,7 @@ class ProducerState:
 
     def __init__(self, entries: dict[int, ProducerEntry] | None = None) -> None:
         self.entries = entries or {}
-        """By producer id."""
+        """Entries by producer id."""
 
     @classmethod
     def empty(cls) -> ProducerState:

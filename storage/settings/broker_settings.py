@@ -66,7 +66,7 @@ _SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "remote.copy.lag.bytes": (("log.remote.copy.lag.bytes", 1),),
     "max.decompressed.message.bytes": (("max.decompressed.message.bytes", 1),),
 }
-"""By topic setting: the broker's names for it, by precedence, each with its unit in that of the topic setting."""
+"""The broker's names of each topic setting, by precedence, with their unit in that of the topic setting."""
 
 _TOPIC_SETTING = {name: (topic, unit) for topic, names in _SYNONYMS.items() for name, unit in names}
 
@@ -187,9 +187,9 @@ class BrokerSettings:
     """A broker's settings, sorted by what they concern."""
 
     topic_defaults: Mapping[str, str]
-    """By the names of topic settings."""
+    """The defaults of topics, by the names of topic settings."""
     directory: Mapping[str, str]
-    """In the form that `DirectoryConfig.from_properties` takes."""
+    """The settings that `DirectoryConfig.from_properties` takes."""
     without_effect: tuple[str, ...]
     """Names that Kafka has and that have no effect here; some of them are returned as defaults of topics."""
 

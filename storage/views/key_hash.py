@@ -24,7 +24,7 @@ hash_key = _key_hash.hash_key
 hash_rows = _key_hash.hash_rows
 
 _ANY_DELTA = (-I64_MAX - 1, I64_MAX)
-"""For v0 and v1 messages, whose offset deltas count from the last offset of their set."""
+"""The bounds for v0 and v1 messages, whose offset deltas count from the last offset of their set."""
 
 
 def deltas_of(header: BatchHeader) -> tuple[int, int]:

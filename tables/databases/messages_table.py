@@ -52,7 +52,7 @@ class MessagesTable:
         self._columns = tuple(columns)
         self._table = parse_table_name(name, database.scheme)
         self.name = str(self._table)
-        """For messages."""
+        """The name for messages to the user."""
         self._progress = self._table.progress
         self.sql, self.sql_progress = database.quoted(self._table), database.quoted(self._progress)
         """Both tables as statements have them."""

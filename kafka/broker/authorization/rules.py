@@ -75,7 +75,7 @@ RULES: Mapping[str, Rule] = {
     "TxnOffsetCommit": transaction_rules.txn_offset_commit,
     "WriteTxnMarkers": transaction_rules.write_txn_markers,
 }
-"""By API. `Fetch` checks READ of each topic itself: a session reads topics that its request does not name."""
+"""The rule of each API. `Fetch` checks READ itself: a session reads topics that its request does not name."""
 
 
 def authorized(api: Api, authorizer: Authorizer, topics: Topics) -> Api:

@@ -155,7 +155,7 @@ class FetchContext:
         self.permission: ReadPermission | None = None
         """Which topics the client may read; None: all of them."""
         self.looked_at: dict[FetchedPartition, None] = {}
-        """In the order in which they were read; for a full request all of them."""
+        """The partitions in the order in which they were read; for a full request all of them."""
 
     def permit(self, permission: ReadPermission | None) -> None:
         """Close the logs that the client may not read any more, and look at them again in each request."""

@@ -62,7 +62,7 @@ INLINE_REQUEST_BYTES_MAX = (1 << 20) + 12
 millisecond, in which other clients wait. The hand-over takes a third as long again of processor time."""
 
 INLINE_TURN_S = 0.01
-"""For how long after a larger batch those of other partitions are appended in threads: many of them in one pass of the
+"""How long after a larger batch those of other partitions are appended in threads: many of them in one pass of the
 event loop would add up."""
 
 INLINE_COMPRESSED_BYTES_MAX = 16 << 10

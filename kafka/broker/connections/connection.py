@@ -67,7 +67,7 @@ class Client:
     port: int
     principal: Principal = ANONYMOUS
     until_closed: UntilClosed = field(default=trio.CancelScope, compare=False, repr=False)
-    """For a handler that waits only sometimes."""
+    """The scope that the end of the connection cancels, for a handler that waits only sometimes."""
 
 
 Handle = Callable[[Any, int, Client], Awaitable[Any]]

@@ -33,14 +33,14 @@ class IdleConnection(Protocol):
     """The size of a request that has begun to arrive and has been granted its memory; 0 if there is none."""
 
     arriving_since: float
-    """Since when, if there is one."""
+    """The time since which it arrives, if there is one."""
 
     unread_bytes: int
     """Bytes of a response that are in memory because the client does not read."""
 
     @property
     def waiting_since(self) -> float:
-        """Since when it has been waiting for its client; infinite while the broker works for the client."""
+        """The time since which it waits for its client; infinite while the broker works for the client."""
 
     def end(self) -> None:
         """End the connection, which is waiting for its client."""

@@ -26,7 +26,7 @@ _SHORT: Final = Struct("<H")
 _TRAILER: Final = Struct("<II")  # CRC-32 and size of the data
 _SIZE_MASK: Final = 0xFFFFFFFF
 _REST_IGNORED_BYTES: Final = 18
-"""Up to so many bytes behind a member Java does not try to read a header: less than a header and a trailer.
+"""The bytes behind a member in which Java does not look for a header: less than a header and a trailer.
 
 Java looks at them where they begin in one block of 8 KiB of its input and end in the next. Only the first bytes of a
 member would then make a difference: it refuses the stream."""
