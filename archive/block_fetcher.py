@@ -19,7 +19,6 @@ import threading
 import time
 import weakref
 from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from offsetfs.archive.block_cache import SHARE, BlockCache
 from offsetfs.archive.manifest import ArchivedObject
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.archive.worker_threads import WorkerThreads
+from offsetfs.common.lru import Lru
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.files import File
 
@@ -124,12 +124,11 @@ class BlockFetcher:
         self._store = store
         self.cache = cache
         self._lock = threading.Lock()
-        self._memory: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
-        self._memory_bytes = 0
+        self._memory: Lru[bytes] = Lru(MEMORY_BYTES_MAX, keeps_newest=True)
         self._in_flight: dict[tuple[object, ...], Future[bytes]] = {}
         self._threads = WorkerThreads(REQUESTS_AHEAD)
-        self._verified: OrderedDict[tuple[object, ...], _FileState] = OrderedDict()
-        self._open: OrderedDict[tuple[object, ...], File] = OrderedDict()
+        self._verified: Lru[_FileState] = Lru(_VERIFIED_MAX)
+        self._open: Lru[File] = Lru(OPEN_BLOCKS_MAX)
         self._verifying: set[tuple[object, ...]] = set()
         _fetchers.add(self)
 
@@ -150,10 +149,7 @@ class BlockFetcher:
 
     def _remembered(self, key: tuple[object, ...]) -> bytes | None:
         with self._lock:
-            data = self._memory.get(key)
-            if data is not None:
-                self._memory.move_to_end(key)
-            return data
+            return self._memory.get(key)
 
     def read_in_place(self, log: LogBytes, block: int, start: int, buffer: memoryview, *, nowait: bool) -> bool:
         """Fill `buffer` from byte `start` of a block on, from its file in the cache; False if it is not verified there.
@@ -202,10 +198,8 @@ class BlockFetcher:
         # Few of a small cache: a file that another process removes takes space until it is closed.
         open_max = max(1, min(OPEN_BLOCKS_MAX, self.cache.size_max // SHARE // log.block_bytes))
         with self._lock:
-            self._open[key] = file
-            self._open.move_to_end(key)
-            while len(self._open) > open_max:
-                self._open.popitem(last=False)  # the last reader that has it closes it
+            self._open.size_max = open_max
+            self._open.put(key, file)  # of one that is evicted, the last reader that has it closes it
         return file
 
     def _verified_file(self, log: LogBytes, block: int) -> File | None:
@@ -252,8 +246,8 @@ class BlockFetcher:
 
     def _forget(self, key: tuple[object, ...]) -> None:
         with self._lock:
-            self._verified.pop(key, None)
-            self._open.pop(key, None)
+            self._verified.drop(key)
+            self._open.drop(key)
 
     def blocks(self, log: LogBytes, first: int, last: int) -> dict[int, bytes]:
         """Return the blocks `first` to `last`, verified. Missing ones are fetched in this thread, or awaited.
@@ -327,7 +321,6 @@ class BlockFetcher:
         with self._lock:
             data = self._memory.get(key)
             if data is not None:
-                self._memory.move_to_end(key)
                 return data
             if (future := self._in_flight.get(key)) is not None:
                 return future
@@ -423,10 +416,7 @@ class BlockFetcher:
         with self._lock:
             futures = [self._in_flight.pop(log.identity(block)) for block in run]
             for block, each in zip(run, data, strict=False):
-                self._memory[log.identity(block)] = each
-                self._memory_bytes += len(each)
-            while self._memory_bytes > MEMORY_BYTES_MAX and len(self._memory) > 1:
-                self._memory_bytes -= len(self._memory.popitem(last=False)[1])
+                self._memory.put(log.identity(block), each, len(each))
         for number, future in enumerate(futures):
             if error is None:
                 future.set_result(data[number])
@@ -462,10 +452,7 @@ class BlockFetcher:
         if state is None:
             return
         with self._lock:
-            self._verified[key] = state
-            self._verified.move_to_end(key)
-            while len(self._verified) > _VERIFIED_MAX:
-                self._verified.popitem(last=False)
+            self._verified.put(key, state)
 
     def _from_store(self, log: LogBytes, run: list[int]) -> dict[int, bytes]:
         """Fetch contiguous blocks with one request for each part that they are in; a damaged one once more."""

@@ -9,7 +9,6 @@ import sys
 import threading
 from array import array
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from offsetfs.archive.block_fetcher import BlockFetcher, DamagedBlock, LogBytes
 from offsetfs.archive.manifest import ArchivedSegment, PartitionManifest, SideObject
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.archive.remote_file import BytesFile, ReadOnlyFile, RemoteLogFile
+from offsetfs.common.lru import Lru
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.segments import OFFSET_ENTRY
 
@@ -50,16 +50,12 @@ class SideObjects:
         self._store = store
         self._cache = cache
         self._lock = threading.Lock()
-        self._memory: OrderedDict[str, bytes] = OrderedDict()
-        self._bytes = 0
+        self._memory: Lru[bytes] = Lru(SIDES_BYTES_MAX, keeps_newest=True)  # by SHA-256
 
     def in_memory(self, side: SideObject) -> bytes | None:
         """Return a side object if that needs neither disk nor network."""
         with self._lock:
-            data = self._memory.get(side.stored.sha256)
-            if data is not None:
-                self._memory.move_to_end(side.stored.sha256)
-            return data
+            return self._memory.get(side.stored.sha256)
 
     def get(self, side: SideObject) -> bytes:
         """Return a side object. FileNotFoundError if it is missing, EIO if it is damaged, both with its URL."""
@@ -67,10 +63,7 @@ class SideObjects:
         if data is None:
             data = self._fetched(side)
             with self._lock:
-                if self._memory.setdefault(side.stored.sha256, data) is data:
-                    self._bytes += len(data)
-                while self._bytes > SIDES_BYTES_MAX and len(self._memory) > 1:
-                    self._bytes -= len(self._memory.popitem(last=False)[1])
+                self._memory.put(side.stored.sha256, data, len(data))
         return data
 
     def _fetched(self, side: SideObject) -> bytes:

@@ -15,11 +15,11 @@ Source = Hashable
 class BatchCache:
     """An LRU cache of at most `bytes_max` bytes of batches, inflated records included."""
 
-    __slots__ = ("_bases", "_batches", "bytes", "bytes_max", "hits", "misses")
+    __slots__ = ("_bases", "_batches", "hits", "misses", "size", "size_max")
 
     def __init__(self, bytes_max: int) -> None:
-        self.bytes_max = bytes_max
-        self.bytes = 0
+        self.size_max = bytes_max
+        self.size = 0
         self.hits = 0
         self.misses = 0
         self._batches: OrderedDict[tuple[Source, int], tuple[Batch, int]] = OrderedDict()
@@ -51,17 +51,17 @@ class BatchCache:
     def keep(self, source: Source, batch: Batch) -> None:
         """Add a batch. Its size is that of buffer and inflated records. A batch above `bytes_max` is not cached."""
         key, size = (source, batch.base_offset), _memory(batch)
-        if key in self._batches or size > self.bytes_max:
+        if key in self._batches or size > self.size_max:
             return
         self._batches[key] = (batch, size)
         insort(self._bases.setdefault(source, []), key[1])
-        self.bytes += size
-        while self.bytes > self.bytes_max:
+        self.size += size
+        while self.size > self.size_max:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
         (source, base_offset), (_, size) = self._batches.popitem(last=False)
-        self.bytes -= size
+        self.size -= size
         bases = self._bases[source]
         del bases[bisect_right(bases, base_offset) - 1]
         if not bases:

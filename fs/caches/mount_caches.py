@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from offsetfs.common.lru import Lru
 from offsetfs.fs.caches.batch_cache import BatchCache
-from offsetfs.fs.caches.lru import Lru
 from offsetfs.fs.caches.open_indexes import OpenIndexes
 from offsetfs.fs.nodes import Buffer
 from offsetfs.storage import BatchHeader, Record, files

@@ -71,8 +71,8 @@ class CacheReport:
 class _Cache(Protocol):
     hits: int
     misses: int
-    bytes: int
-    bytes_max: int
+    size: int
+    size_max: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Reporter:
             "batches": mount.caches.batches,
             "blocks": mount.caches.blocks,
         }
-        return {name: CacheReport(c.hits, c.misses, c.bytes, c.bytes_max) for name, c in caches.items()}
+        return {name: CacheReport(c.hits, c.misses, c.size, c.size_max) for name, c in caches.items()}
 
     async def _partitions(
         self, used: list[tuple[TopicPartition, PartitionCounts]], names: set[TopicPartition]

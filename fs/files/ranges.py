@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 
 from pyfuse3 import EntryAttributes, FUSEError
 
+from offsetfs.common.lru import Lru
 from offsetfs.fs.attributes import FOREVER_S, PREFERRED_READ_BYTES
-from offsetfs.fs.caches.lru import Lru
 from offsetfs.fs.files.growing_file import GrowingFile
 from offsetfs.fs.files.line_index_building import LineIndexBuilding
 from offsetfs.fs.files.view_handle import ViewHandle

@@ -121,6 +121,8 @@ async def test_a_file_that_is_closed_after_it_was_sent_is_no_error(disk: Disk) -
     part = disk.range(0)
     await ahead.load(part, 0, MIB)
     disk.loaded = [(0, MIB)]
-    ahead._readers[disk.file.path].loaded_to = MIB
+    reader = ahead._readers.get(disk.file.path)
+    assert reader is not None
+    reader.loaded_to = MIB
     disk.file.close()
     await ahead.sent(part)

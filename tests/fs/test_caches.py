@@ -7,36 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsetfs.fs.caches.batch_cache import BatchCache
-from offsetfs.fs.caches.lru import Lru
 from offsetfs.storage.records.format.batch import Batch, build, read_batch
 
 pytestmark = pytest.mark.unit
-
-
-def test_what_was_used_longest_ago_goes_first() -> None:
-    cache: Lru[str] = Lru(10)
-    cache.put("a", "A", 4)
-    cache.put("b", "B", 4)
-    assert cache.get("a") == "A"
-    cache.put("c", "C", 4)
-    assert (cache.get("a"), cache.get("b"), cache.get("c")) == ("A", None, "C")
-    assert cache.bytes == 8
-
-
-def test_what_is_larger_than_all_space_is_not_kept_and_displaces_nothing() -> None:
-    cache: Lru[str] = Lru(10)
-    cache.put("a", "A", 4)
-    cache.put("b", "B", 11)
-    assert (cache.get("a"), cache.get("b")) == ("A", None)
-    cache.put("a", "new", 11)
-    assert cache.get("a") is None and cache.bytes == 0
-
-
-def test_a_value_put_again_counts_once() -> None:
-    cache: Lru[int] = Lru(10)
-    for number in range(5):
-        cache.put("a", number, 6)
-    assert cache.get("a") == 4 and cache.bytes == 6
 
 
 def batch(base_offset: int, count: int) -> Batch:
@@ -59,6 +32,6 @@ def test_a_kept_batch_is_found_by_each_of_its_offsets_and_space_is_bounded(steps
             elif found is not None:
                 assert (partition, number) in every
                 assert found.header.base_offset == base
-        assert cache.bytes <= 1000
-        assert cache.bytes == sum(size for _, size in cache._batches.values())
+        assert cache.size <= 1000
+        assert cache.size == sum(size for _, size in cache._batches.values())
         assert sum(len(bases) for bases in cache._bases.values()) == len(cache._batches)

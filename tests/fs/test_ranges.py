@@ -146,7 +146,7 @@ async def test_a_range_is_forgotten_when_the_kernel_forgets_it(world: World) -> 
     await world.operations.forget([(again.st_ino, 1)])
     assert world.known == 0
     tree = world.operations._nodes._of_partitions[1]._tree
-    assert tree is not None and cast(RangeFiles, tree.nodes.files[Kind.RANGE])._recent.bytes <= RECENT_MAX
+    assert tree is not None and cast(RangeFiles, tree.nodes.files[Kind.RANGE])._recent.size <= RECENT_MAX
     assert unpack((await world.look("range/0..")).st_ino).number > unpack(again.st_ino).number
 
 

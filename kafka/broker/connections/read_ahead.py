@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections import OrderedDict
 from dataclasses import dataclass
 
 import trio
 
+from offsetfs.common.lru import Lru
 from offsetfs.common.threads import in_thread
 from offsetfs.storage import BatchRange
 
@@ -41,12 +41,12 @@ class ReadAhead:
     """The files that one connection reads and that had to be loaded."""
 
     def __init__(self) -> None:
-        self._readers: OrderedDict[str, _Reader] = OrderedDict()
+        self._readers: Lru[_Reader] = Lru(FILES_MAX)
 
     @property
     def is_active(self) -> bool:
         """Whether something had to be loaded. If not, nothing needs to be noted."""
-        return bool(self._readers)
+        return len(self._readers) > 0
 
     async def load(self, part: BatchRange, position: int, end: int) -> None:
         """Load a part of a range, and begin to load what is behind it; OSError."""
@@ -78,14 +78,11 @@ class ReadAhead:
         reader = self._readers.get(path)
         if reader is None:
             reader = _Reader(part.position, end, part.position, is_sequential=part.position == 0)
-            self._readers[path] = reader
-            if len(self._readers) > FILES_MAX:
-                self._readers.popitem(last=False)
+            self._readers.put(path, reader)
             return reader
         if part.position == reader.end:
             reader.is_sequential = True
         elif part.position != reader.position:
             reader.is_sequential, reader.loaded_to = False, part.position
         reader.position, reader.end = part.position, end
-        self._readers.move_to_end(path)
         return reader

@@ -7,7 +7,7 @@ The lookups show whether there are others, so that a single consumer does not wa
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from offsetfs.common.lru import Lru
 
 Peer = tuple[str, int]
 """Host and port of a connection."""
@@ -25,23 +25,21 @@ class CoordinatorLookups:
     """The connections that have looked up coordinators, by group. Bounded, because any client may look up any name."""
 
     def __init__(self) -> None:
-        self._times: OrderedDict[str, OrderedDict[Peer, float]] = OrderedDict()
+        self._times: Lru[Lru[float]] = Lru(_GROUPS_MAX)
 
     def note(self, group: str, peer: Peer, now_s: float) -> None:
         """Note that a client has looked up the coordinator of a group."""
-        times = self._times.setdefault(group, OrderedDict())
-        self._times.move_to_end(group)
-        times[peer] = now_s
-        times.move_to_end(peer)
-        if len(times) > _PEERS_MAX:
-            times.popitem(last=False)
-        if len(self._times) > _GROUPS_MAX:
-            self._times.popitem(last=False)
+        times = self._times.get(group)
+        if times is None:
+            times = Lru(_PEERS_MAX)
+            self._times.put(group, times)
+        times.put(peer, now_s)
 
     def count(self, group: str, now_s: float) -> int:
         """Return how many connections have looked up the coordinator of a group in the last `LOOKUP_S`."""
-        return sum(each > now_s - LOOKUP_S for each in self._times.get(group, {}).values())
+        times = self._times.get(group)
+        return 0 if times is None else sum(each > now_s - LOOKUP_S for each in times.values())
 
     def forget(self, group: str) -> None:
         """Forget the lookups of a group that its members have left."""
-        self._times.pop(group, None)
+        self._times.drop(group)
