@@ -26,7 +26,7 @@ from offsetfs.tables.databases.errors import TableError
 from offsetfs.tables.databases.header_json import header_json, headers_of
 from offsetfs.tables.databases.layout import COLUMNS
 from offsetfs.tables.databases.message_uuids import message_uuids
-from offsetfs.tables.databases.postgres import copied
+from offsetfs.tables.databases.postgres import check_times
 from offsetfs.tables.databases.record_rows import RowSource, record_rows
 from offsetfs.tables.databases.syncing import SyncOptions, TableSync
 
@@ -342,7 +342,7 @@ def test_a_time_beyond_those_of_postgres_is_named() -> None:
     batch = read_batch(bytes(build([(b"k", b"v", (), 2**62)], base_offset=3)))
     rows = record_rows((batch, 0, 10), RowSource(ORDERS, bytes(16)))
     with pytest.raises(TableError, match="orders-0, offset 3: the timestamp 4611686018427387904 is beyond the times"):
-        copied(COLUMNS, rows)
+        check_times(rows)
 
 
 # --- the page
