@@ -30,7 +30,7 @@ class CacheDirectory(BlockCache):
         """
         found = _foreign(directory)
         if found is not None:
-            reason = f"is no cache of offsetfs, and holds {found!r}; give an empty directory, or one that is not there"
+            reason = f"is not a cache of offsetfs, and holds {found!r}; give an empty or a new directory"
             raise OSError(errno.ENOTEMPTY, reason, directory)
         super().__init__(directory, size_max)
         path = os.path.join(self.directory, MARK)

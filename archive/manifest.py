@@ -180,9 +180,9 @@ class PartitionManifest:
             if partition is not None and manifest.partition != partition:
                 raise ValueError(f"it is a copy of that of {manifest.partition}")
         except KeyError as error:
-            raise OSError(errno.EINVAL, f"is no manifest of a partition: it has no {error}", url) from error
+            raise OSError(errno.EINVAL, f"is not a manifest of a partition: it has no {error}", url) from error
         except (TypeError, ValueError, AttributeError, InvalidName) as error:
-            raise OSError(errno.EINVAL, f"is no manifest of a partition: {error}", url) from error
+            raise OSError(errno.EINVAL, f"is not a manifest of a partition: {error}", url) from error
         return manifest
 
     def _check(self) -> None:
@@ -190,9 +190,9 @@ class PartitionManifest:
         if not self.segments:
             raise ValueError("it has no segment")
         if self.topic_id and not any(base64.b64decode(self.topic_id + "==", b"-_", validate=True)):
-            raise ValueError(f"{self.topic_id!r} is no topic id")
+            raise ValueError(f"{self.topic_id!r} is not a topic id")
         if self.topic_id and len(self.topic_id) != _TOPIC_ID_CHARACTERS:
-            raise ValueError(f"{self.topic_id!r} is no topic id")
+            raise ValueError(f"{self.topic_id!r} is not a topic id")
         previous = base = -1
         folder = f"{self.partition}/segments/"
         for segment in self.segments:
@@ -270,5 +270,5 @@ def _number(value: Any, high: int = OFFSET_MAX, *, low: int = 0) -> int:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text")
+        raise ValueError(f"{value!r} is not text")
     return value

@@ -17,10 +17,10 @@ def check(store: ObjectStore) -> None:
     url = urls.join(store.url, NAME)
     content = document(store, NAME)
     if content is None:
-        reason = f"is no archive of offsetfs: it has no object {NAME}; `offsetfs archive` makes one"
+        reason = f"is not an archive of offsetfs: it has no object {NAME}; `offsetfs archive` makes one"
         raise FileNotFoundError(errno.ENOENT, reason, store.url)
     if content.get("kind") != _KIND:
-        raise OSError(errno.EINVAL, "is no mark of an archive", url)
+        raise OSError(errno.EINVAL, "is not a mark of an archive", url)
 
 
 def above(store: ObjectStore) -> str | None:
@@ -46,7 +46,7 @@ def put(store: ObjectStore) -> None:
     if not store.exists(NAME):
         found = next(iter(store.children()), None)
         if found is not None and found != NAME:
-            reason = f"is no archive, and holds {found!r}; give an empty prefix, or the URL of an archive"
+            reason = f"is not an archive, and holds {found!r}; give an empty prefix, or the URL of an archive"
             raise OSError(errno.ENOTEMPTY, reason, store.url)
         # Of two archivers that begin at the same moment one creates it, and both find it.
         store.create(NAME, _content())

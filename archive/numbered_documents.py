@@ -59,7 +59,7 @@ def decoded(data: bytes, url: str) -> dict[str, Any]:
     """Return the document of an object. OSError EINVAL if it is none, EPROTO for a newer version, EIO for damage."""
     head = _HEAD.match(data[:_HEAD_BYTES_MAX])
     if head is None:
-        raise OSError(errno.EINVAL, "is no document of an archive of offsetfs", url)
+        raise OSError(errno.EINVAL, "is not a document of an archive of offsetfs", url)
     if int(head["version"]) > VERSION:
         reason = f"has format {int(head['version'])}, this program reads up to {VERSION}; install a newer offsetfs"
         raise OSError(errno.EPROTO, reason, url)
@@ -71,7 +71,7 @@ def decoded(data: bytes, url: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
-        raise OSError(errno.EINVAL, "is no document of an archive of offsetfs", url)
+        raise OSError(errno.EINVAL, "is not a document of an archive of offsetfs", url)
     return content
 
 
@@ -82,7 +82,7 @@ def bounded(store: ObjectStore, key: str) -> bytes | None:
     except OSError as error:
         if error.errno != errno.EFBIG:
             raise
-        reason = f"{error.strerror}: it is no document of an archive; restore the object, or delete it"
+        reason = f"{error.strerror}: it is not a document of an archive; restore the object, or delete it"
         raise OSError(errno.EFBIG, reason, error.filename) from error
 
 

@@ -161,7 +161,7 @@ class ArchiveRestore:
         found = {}
         for name, number in numbers.items():
             if TopicPartition.parse_or_none(name) is None:
-                raise OSError(errno.EINVAL, f"the journal names {name!r}, which is no partition", self._journal_path)
+                raise OSError(errno.EINVAL, f"the journal names {name!r}, which is not a partition", self._journal_path)
             document = NumberedDocuments(self._store, name).at(number)
             if document is None:
                 reason = f"state {number} was deleted meanwhile; remove the incomplete {self._path}, and begin again"

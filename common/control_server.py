@@ -147,7 +147,7 @@ def _partitions(request: Mapping[str, Any]) -> list[TopicPartition]:
 def _properties(request: Mapping[str, Any]) -> dict[str, str]:
     properties = dict(request["properties"])
     if not all(isinstance(each, str) for each in properties.values()):
-        raise TypeError("a setting whose value is no text")
+        raise TypeError("a setting whose value is not text")
     return properties
 
 

@@ -16,7 +16,7 @@ STEPS_MAX = 20_000
 
 
 class PatternError(ValueError):
-    """A text that is no regular expression of RE2; the message is the reason."""
+    """A text that is not a regular expression of RE2; the message is the reason."""
 
 
 def compiled(pattern: str, *, has_groups: bool = True) -> Any:
@@ -27,7 +27,7 @@ def compiled(pattern: str, *, has_groups: bool = True) -> Any:
     try:
         found = re2.compile(pattern, options)
     except UnicodeEncodeError:
-        raise PatternError("it is no Unicode text") from None
+        raise PatternError("it is not Unicode text") from None
     except re2.error as error:
         raise PatternError(_reason(error.args[0].decode(errors="replace"))) from None
     finally:

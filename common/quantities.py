@@ -36,7 +36,7 @@ def parse_size(text: str, units: str = "kmg") -> int | None:
 
 
 def parse_time(name: bytes, now: int) -> int | None:
-    """Return the time of a time expression, in milliseconds since 1970, at least 0. None if the name is no time.
+    """Return the time of a time expression, in milliseconds since 1970, at least 0. None if the name is not a time.
 
     `now` is the time that `now` and `-15m` start from, in milliseconds.
     """
@@ -54,7 +54,7 @@ def parse_time(name: bytes, now: int) -> int | None:
 
 
 def time_ms(text: str) -> int | None:
-    """Return the time of a time expression, relative to the present; None if the text is no time."""
+    """Return the time of a time expression, relative to the present; None if the text is not a time."""
     return parse_time(text.encode("utf-8", "replace"), time.time_ns() // 1_000_000)
 
 

@@ -120,7 +120,7 @@ def read_intent(path: str) -> dict[str, Any]:
                 TopicPartition.parse(name)
                 int(wanted["start"]), int(wanted["next"]), batches_of(wanted)
     except (KeyError, TypeError, ValueError, AttributeError, StorageError):
-        raise PublicationFailed("is no intent of a publication", path=os.path.join(path, INTENT)) from None
+        raise PublicationFailed("is not an intent of a publication", path=os.path.join(path, INTENT)) from None
     return intent
 
 
@@ -151,7 +151,7 @@ def _read(path: str) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except ValueError:
-        raise PublicationFailed("is no JSON", path=path) from None
+        raise PublicationFailed("is not JSON", path=path) from None
     if not isinstance(found, dict):
-        raise PublicationFailed("is no JSON object", path=path)
+        raise PublicationFailed("is not a JSON object", path=path)
     return found

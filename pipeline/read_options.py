@@ -194,7 +194,7 @@ class _Given:
         if value is None:
             return None
         if not re.fullmatch(r"[0-9]{1,18}", value.strip()) or int(value) < 1:
-            raise OptionError(f"option {name}: {value!r} is no whole number above 0")
+            raise OptionError(f"option {name}: {value!r} is not a whole number above 0")
         return int(value)
 
     def flag(self, name: str, default: bool) -> bool:
@@ -232,7 +232,7 @@ def is_of_a_table(options: Mapping[str, str]) -> bool:
 
 def _hint(name: str) -> str:
     if name.lower() == "kafka.bootstrap.servers":
-        return ": there is no broker to ask here, the log directory is what load() is given"
+        return ": there is no broker here; pass the log directory to load()"
     if name.lower() in (each.lower() for each in _BATCH_ONLY):
         return " in a stream, which has no end"
     if name.lower() in (each.lower() for each in _STREAM_ONLY):
@@ -246,7 +246,7 @@ def _paths(given: _Given) -> tuple[str, ...]:
     texts = [str(each) for each in json.loads(given.text("paths") or "[]")] or ([single] if single else [])
     found = [location(each) for text in texts for each in _split(text)]
     if not found:
-        raise OptionError(f"no log directory: load() is to be given its path. {WITHOUT_TABLES}")
+        raise OptionError(f"no log directory: pass its path to load(). {WITHOUT_TABLES}")
     return tuple(dict.fromkeys(found))
 
 
@@ -290,7 +290,7 @@ def _selection(given: _Given) -> Selection:
         try:
             NamePattern(pattern)
         except PatternError as error:
-            raise OptionError(f"option subscribePattern: {pattern!r} is no regular expression ({error})") from None
+            raise OptionError(f"option subscribePattern: {pattern!r} is not a regular expression ({error})") from None
         return Selection(pattern=pattern)
     topics = tuple(topic.strip() for topic in (given.text("subscribe") or "").split(",") if topic.strip())
     if not topics and given.text("subscribe") is not None:
@@ -337,7 +337,7 @@ def _timestamp(given: _Given, name: str) -> int | None:
     if text is None:
         return None
     if not re.fullmatch(r"[0-9]{1,18}", text.strip()):
-        raise OptionError(f"option {name}: {text!r} is no time in milliseconds since 1970")
+        raise OptionError(f"option {name}: {text!r} is not a time in milliseconds since 1970")
     return int(text)
 
 
@@ -364,7 +364,7 @@ def _json_object(given: _Given, name: str) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise OptionError(f"option {name}: {text!r} is no JSON object")
+        raise OptionError(f"option {name}: {text!r} is not a JSON object")
     return found
 
 
@@ -384,7 +384,7 @@ def _trigger_delay_ms(given: _Given) -> int:
     try:
         return duration_ms(text)
     except ValueError:
-        raise OptionError(f"option maxTriggerDelay: {text!r} is no time such as 30s or 15m") from None
+        raise OptionError(f"option maxTriggerDelay: {text!r} is not a time such as 30s or 15m") from None
 
 
 def duration_ms(text: str) -> int:

@@ -60,7 +60,7 @@ class WriteOptions:
             values[known[name.lower()]] = value
         path = values.get("path")
         if not path:
-            raise OptionError(f"no log directory: save() is to be given its path. {WITHOUT_TABLES}")
+            raise OptionError(f"no log directory: pass its path to save(). {WITHOUT_TABLES}")
         if is_stream and "txnVersion" in values:
             raise OptionError("option txnVersion in a stream, which numbers its batches itself")
         if not is_stream and ("txnAppId" in values) != ("txnVersion" in values):
@@ -86,7 +86,7 @@ def _number(values: Mapping[str, str], name: str, lowest: int) -> int | None:
     if text is None:
         return None
     if not re.fullmatch(r"[0-9]{1,18}", text.strip()) or int(text) < lowest:
-        raise OptionError(f"option {name}: {text!r} is no whole number from {lowest} on")
+        raise OptionError(f"option {name}: {text!r} is not a whole number from {lowest} on")
     return int(text)
 
 

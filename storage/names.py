@@ -124,7 +124,7 @@ MAP_SUFFIXES = (".values-map", ".records-map")
 
 
 def parse_segment_name(name: str) -> tuple[Offset, str] | None:
-    """Return base offset and suffix (".log", ".index", ".log.deleted" …), or None when it is no file of a segment."""
+    """Return base offset and suffix (".log", ".index", ".log.deleted" …); None if the file is not of a segment."""
     match = _SEGMENT.match(name)
     if match is None or int(match[1]) > OFFSET_MAX:
         return None

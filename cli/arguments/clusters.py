@@ -59,7 +59,7 @@ def _name_pattern(option: str, text: str) -> NamePattern:
         return NamePattern(text)
     except PatternError as error:
         remedy = "; write .* for any characters" if text.startswith("*") else ""
-        raise Failure(f"{option}: {text!r} is no regular expression: {error}{remedy}", WRONG_CALL) from error
+        raise Failure(f"{option}: {text!r} is not a regular expression: {error}{remedy}", WRONG_CALL) from error
 
 
 def bytes_per_second(option: str, text: str | None) -> int:
@@ -68,7 +68,7 @@ def bytes_per_second(option: str, text: str | None) -> int:
         return 0
     rate = parse_size(text)
     if not rate:
-        raise Failure(f"{option}: {text!r} is no number of bytes, such as 500k or 20M", WRONG_CALL)
+        raise Failure(f"{option}: {text!r} is not a number of bytes, such as 500k or 20M", WRONG_CALL)
     return rate
 
 

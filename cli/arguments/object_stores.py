@@ -39,7 +39,7 @@ def opened_store(url: str, settings: StoreSettings | None = None) -> ObjectStore
     from offsetfs.archive.object_store import ObjectStore
 
     if not is_archive(url):
-        raise Failure(f"{url}: is no URL of object storage; write {_EXAMPLES}", WRONG_CALL)
+        raise Failure(f"{url}: is not a URL of object storage; write {_EXAMPLES}", WRONG_CALL)
     return ObjectStore(url, settings)
 
 

@@ -118,7 +118,7 @@ def command(
         selection = _selection(names, start, end, as_of)
         return _restore_archive(source, target, selection, timeout_s, endpoint)
     if as_of is not None:
-        raise Failure(f"--as-of: {source} is no archive; write its URL, such as s3://BUCKET/PREFIX", WRONG_CALL)
+        raise Failure(f"--as-of: {source} is not an archive; write its URL, such as s3://BUCKET/PREFIX", WRONG_CALL)
     log_directory, addresses = source, broker_addresses(target)
     wanted = _options(names, start, end, groups, options)
     wanted = replace(
@@ -207,7 +207,7 @@ def _time(option: str, text: str | None) -> int | None:
         return None
     found = time_ms(text)
     if found is None:
-        raise Failure(f"{option}: {text!r} is no time; write 2026-11-20T18:40:01 or -1h30m", WRONG_CALL)
+        raise Failure(f"{option}: {text!r} is not a time; write 2026-11-20T18:40:01 or -1h30m", WRONG_CALL)
     return found
 
 

@@ -115,7 +115,7 @@ def _mount(mount: Mount) -> dict[str, Any]:
 
 
 def _mirrored_source(paths: Sequence[str]) -> str:
-    """Return the addresses of the cluster that a directory mirrors, as given to the last run; "" if it is no mirror."""
+    """Return the addresses of the cluster that a directory mirrors, as given to the last run; else ""."""
     if len(paths) != 1 or is_archive(paths[0]):
         return ""
     try:

@@ -59,7 +59,7 @@ def time_of(option: str, text: str | None) -> int | None:
     """Return the time of an option in milliseconds since 1970, None without it. `Failure` if it is none."""
     found = None if text is None else time_ms(text)
     if text is not None and found is None:
-        raise Failure(f"{option} {text}: is no time such as 2026-11-29T10:00, @1795253676 or -1h", WRONG_CALL)
+        raise Failure(f"{option} {text}: is not a time such as 2026-11-29T10:00, @1795253676 or -1h", WRONG_CALL)
     return found
 
 
@@ -70,7 +70,7 @@ def duration_of(option: str, text: str | None) -> int | None:
     try:
         return duration_ms(text)
     except ValueError:
-        raise Failure(f"{option} {text}: is no time such as 30s or 15m", WRONG_CALL) from None
+        raise Failure(f"{option} {text}: is not a time such as 30s or 15m", WRONG_CALL) from None
 
 
 def _check_local(path: str, use: str) -> None:

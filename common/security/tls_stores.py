@@ -166,7 +166,7 @@ def _choose_suites(context: ssl.SSLContext, versions: Sequence[str], suites: Seq
     wanted = [each if each in known else _openssl_name(each) for each in suites]
     for given, name in zip(suites, wanted, strict=True):
         if name not in known:
-            raise InvalidConfig(f"{SUITES}: {printable(given)} is no cipher suite of OpenSSL; see openssl ciphers -v")
+            raise InvalidConfig(f"{SUITES}: {printable(given)} is not a cipher suite of OpenSSL: see openssl ciphers")
     of_newest, others = newest.intersection(wanted), [each for each in wanted if each not in newest]
     if of_newest and of_newest != newest:
         all_names = ", ".join(sorted(newest))

@@ -7,7 +7,7 @@ Records of files that are closed one after the other keep that order: `close` ne
 batch or takes a place in the queue of writers (`writer_queue`). An open waits for files that may be closed already
 (`closing`).
 
-`write` refuses what it can detect: a record above the limit (EMSGSIZE), a line that is no JSON (EINVAL), a full disk,
+`write` refuses what it can detect: a record above the limit (EMSGSIZE), a line that is not JSON (EINVAL), a full disk,
 a read-only or failed log. A later failure, after `write` returned, is returned by every later write, flush and sync of
 the handle.
 

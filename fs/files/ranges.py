@@ -89,7 +89,7 @@ class RangeFiles:
         return await self._look_up(path, start, min(max(stop, start), end), parsed.is_json)
 
     async def find_last(self, name: bytes) -> EntryAttributes | None:
-        """Return the entry of `last/<name>`. None if the name is no number."""
+        """Return the entry of `last/<name>`. None if the name is not a number."""
         parsed = parse_last(name)
         if parsed is None:
             return None

@@ -301,7 +301,7 @@ class NodeFetcher:
             return None
         last = last_whole_batch(records)
         if last is None:
-            found.stop(f"the source sent {len(records)} bytes at offset {offset} that are no whole batch")
+            found.stop(f"the source sent {len(records)} bytes at offset {offset} that are not a whole batch")
             self._owner.changed(found)
             return None
         if found.position == offset and offset <= last.next_offset <= OFFSET_MAX:  # else the append finds out

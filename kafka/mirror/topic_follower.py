@@ -144,7 +144,7 @@ class TopicFollower:
         found = known.topics.get(topic.name)
         path = self._state.directory.path
         if found is None:
-            cause = "the directory has a topic of this name that is no mirror"
+            cause = "the directory has a topic of this name that is not a mirror"
             return f"{cause}; mirror into another directory, or delete it (offsetfs delete {path} {topic.name})"
         if _is_another(topic, found):
             cause = "deleted and created again at the source; the records here are those of the former topic"

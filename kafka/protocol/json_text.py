@@ -53,7 +53,7 @@ def bytes_text(_: str, data: bytes) -> str:
 
 
 def double_text(value: float) -> str:
-    """Return a number as Double.toString does: 100.0, 1.0E7, 1.5E-4; what is no number, as Jackson quotes it."""
+    """Return a number as Double.toString does: 100.0, 1.0E7, 1.5E-4; what is not a number, as Jackson quotes it."""
     if not isfinite(value):
         return {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}[str(value)]
     if value == 0 or _PLAIN_MIN <= abs(value) < _PLAIN_END:

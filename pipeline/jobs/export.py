@@ -152,7 +152,7 @@ def _manifest(path: str) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except ValueError:
-        raise JobFailed(f"{path} is no JSON") from None
+        raise JobFailed(f"{path} is not JSON") from None
     return dict(found)
 
 

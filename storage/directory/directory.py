@@ -246,7 +246,7 @@ class LogDirectory:
 
     @property
     def mirror(self) -> MirrorFile | None:
-        """What the directory mirrors; None if it is no mirror of a cluster, or its file cannot be read."""
+        """What the directory mirrors; None if it is not a mirror of a cluster, or its file cannot be read."""
         return self._mirror
 
     def mirrors(self, topic: str) -> bool:

@@ -53,7 +53,7 @@ class MirrorFile:
 
     @classmethod
     def read(cls, directory: str) -> MirrorFile | None:
-        """Return what the directory mirrors; None if it is no mirror. `InvalidCheckpoint`, OSError."""
+        """Return what the directory mirrors; None if it is not a mirror. `InvalidCheckpoint`, OSError."""
         path = os.path.join(directory, MIRROR_FILE)
         try:
             content = json.loads(files.read_file(path, _BYTES_MAX))
@@ -67,7 +67,7 @@ class MirrorFile:
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = f"unreadable ({error}); restore it, or remove it if the directory is no mirror of a cluster"
+            reason = f"unreadable ({error}); restore it, or remove it if the directory is not a mirror of a cluster"
             raise InvalidCheckpoint(reason, path=path) from error
 
     def write(self, directory: str) -> None:

@@ -212,7 +212,7 @@ def _read(path: str) -> Topics:
         for topic, properties in topics.items():
             check_topic(topic)
             if not all(isinstance(value, str) for value in properties.values()):
-                raise TypeError(f"a setting of {topic} that is no text")
+                raise TypeError(f"a setting of {topic} that is not text")
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidName) as error:

@@ -52,17 +52,17 @@ def parse_table_name(text: str, scheme: str) -> TableName:
     parts = _parts(text)
     if parts is None:
         raise TableError(
-            f"{text!r} is no name of a table: write NAME or SCHEMA.NAME, such as messages; a part that has a dot or "
+            f"{text!r} is not a name of a table: write NAME or SCHEMA.NAME, such as messages; a part that has a dot or "
             'begins with a quote goes into double quotes: "a.b"'
         )
     for each in parts:
         reason = _refusal(each, scheme)
         if reason is not None:
-            raise TableError(f"{text!r} is no name of a table: {reason}; choose another with --table")
+            raise TableError(f"{text!r} is not a name of a table: {reason}; choose another with --table")
     name, schema = parts[-1], parts[0] if len(parts) == 2 else None
     reason = _refusal_of_table(name, schema, scheme)
     if reason is not None:
-        raise TableError(f"{text!r} is no name of a table: {reason}; choose another with --table")
+        raise TableError(f"{text!r} is not a name of a table: {reason}; choose another with --table")
     return TableName(name, schema)
 
 

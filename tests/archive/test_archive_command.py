@@ -283,20 +283,20 @@ def test_follow_archives_what_arrives_until_it_is_ended(source: Path, store: Obj
 
 def test_wrong_input_is_one_sentence(source: Path, store: ObjectStore, tmp_path: Path) -> None:
     for words, code, text in (
-        (["archive", str(source), "/tmp/x"], 1, "is no URL of object storage; write s3://"),
+        (["archive", str(source), "/tmp/x"], 1, "is not a URL of object storage; write s3://"),
         (["archive", str(source), "s3://no-such-bucket/x"], 1, "there is no such bucket; create it"),
         (["archive", str(tmp_path / "none"), store.url], 1, "there is no such directory"),
         (
             ["restore", store.url, str(tmp_path / "t")],
             1,
-            "is no archive of offsetfs: it has no object offsetfs-archive.json",
+            "is not an archive of offsetfs: it has no object offsetfs-archive.json",
         ),
         (
             ["restore", store.url, str(tmp_path / "t"), "--groups", "x"],
             1,
             "only --topic, --from, --to and --as-of apply",
         ),
-        (["restore", str(source), "localhost:1", "--as-of", "-1h"], 1, "is no archive; write its URL"),
+        (["restore", str(source), "localhost:1", "--as-of", "-1h"], 1, "is not an archive; write its URL"),
         (
             ["verify", f"{store.url}/orders-0"],
             2,

@@ -165,13 +165,13 @@ def test_a_document_that_is_too_large_is_neither_read_whole_nor_written(
     monkeypatch.setattr(ObjectStore, "_call", counted)
     for key in ("orders-0/manifest.json", "orders-0/manifests/00000000000000000001.json"):
         store.put(key, bytes(100_000))
-        with pytest.raises(OSError, match="has more than 3000 bytes: it is no document of an archive") as found:
+        with pytest.raises(OSError, match="has more than 3000 bytes: it is not a document of an archive") as found:
             documents.newest(1 if "manifests/" in key else None)
         assert (found.value.errno, found.value.filename) == (errno.EFBIG, f"{store.url}/{key}")
         store.delete([key])
     assert max(asked) == 3001
     store.put(marker.NAME, bytes(100_000))
-    with pytest.raises(OSError, match="no document of an archive"):
+    with pytest.raises(OSError, match="not a document of an archive"):
         marker.check(store)
     store.put(marker.NAME, mark)
     source.configure("orders", {"segment.bytes": "1024"})
@@ -192,6 +192,6 @@ def test_a_document_that_is_no_json_is_one_sentence(body: bytes) -> None:
     data = data[: data.index(b"\n") + 1].replace(
         hashlib.sha256(b"{}\n").hexdigest().encode(), hashlib.sha256(body).hexdigest().encode()
     )
-    with pytest.raises(OSError, match="is no document of an archive") as found:
+    with pytest.raises(OSError, match="is not a document of an archive") as found:
         decoded(data + body, "s3://b/k")
     assert found.value.errno == errno.EINVAL

@@ -237,7 +237,7 @@ def test_a_lost_side_object_names_the_segment(store: ObjectStore, tmp_path: Path
 
 
 def test_a_place_without_an_archive_is_refused(store: ObjectStore) -> None:
-    with pytest.raises(OSError, match="is no archive of offsetfs") as raised:
+    with pytest.raises(OSError, match="is not an archive of offsetfs") as raised:
         offsetfs.open(store.url)
     assert raised.value.filename == store.url
     with pytest.raises(OSError, match="there is no such bucket"):

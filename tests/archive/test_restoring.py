@@ -302,18 +302,18 @@ def test_verify_names_what_a_restore_or_a_reader_would_refuse(archived: ObjectSt
     mark, copy = archived.read(marker.NAME), archived.read("a-0/manifest.json")
     archived.delete([marker.NAME])
     assert [each.split(";")[0] for each in findings()] == [
-        f": is no archive of offsetfs: it has no object {marker.NAME}"
+        f": is not an archive of offsetfs: it has no object {marker.NAME}"
     ]
     archived.put(marker.NAME, mark)
     archived.put("a-0/manifest.json", copy[:-3] + b"?" + copy[-2:])
     archived.put("manifest.json", b"{}")
     assert findings() == [
-        "/manifest.json: is no document of an archive of offsetfs",
+        "/manifest.json: is not a document of an archive of offsetfs",
         "/a-0/manifest.json: is damaged: its bytes do not match its SHA-256",
     ]
     archived.put("a-0/manifest.json", archived.read("b-0/manifest.json"))
     archived.delete(["manifest.json"])
-    assert "is no manifest of a partition: it is a copy of that of b-0" in findings()[0]
+    assert "is not a manifest of a partition: it is a copy of that of b-0" in findings()[0]
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_an_impossible_manifest_is_one_sentence(
     assert first is not None
     assert documents.publish(2, {**first.content, **change})
     for selection in (RestoreSelection(), RestoreSelection(as_of_ms=2**62)):
-        with pytest.raises(OSError, match="is no manifest of a partition: ") as found:
+        with pytest.raises(OSError, match="is not a manifest of a partition: ") as found:
             restore(archived, tmp_path / "target", selection)
         assert found.value.errno == errno.EINVAL
     assert [each.url for each in verify_archive(archived, done=VerifiedArchive())] == [f"{archived.url}/a-0"]
@@ -348,5 +348,5 @@ def test_two_segments_with_one_name_are_refused(archived: ObjectStore) -> None:
     assert first is not None
     segments = first.content["segments"]
     empty = {**segments[0], "end": segments[0]["base_offset"]}
-    with pytest.raises(OSError, match="is no manifest of a partition"):
+    with pytest.raises(OSError, match="is not a manifest of a partition"):
         PartitionManifest.decoded({**first.content, "segments": [empty, *segments]}, archived.url)

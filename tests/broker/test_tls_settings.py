@@ -176,7 +176,7 @@ def test_stores_of_java_are_named_with_the_command_that_converts_them(
         ({"client_auth": "maybe"}, "ssl.client.auth is 'maybe', but must be one of none, requested, required"),
         ({"client_auth": "required"}, "ssl.client.auth is required: add ssl.truststore.location"),
         ({"enabled_protocols": "TLSv1.1"}, "'TLSv1.1' is not supported; TLSv1.2 and TLSv1.3 are"),
-        ({"cipher_suites": "RC4"}, "'RC4' is no cipher suite of OpenSSL"),
+        ({"cipher_suites": "RC4"}, "'RC4' is not a cipher suite of OpenSSL"),
         ({"cipher_suites": "TLS_AES_128_GCM_SHA256"}, "cannot be chosen one by one"),
         ({"principal_mapping_rules": "x"}, "ssl.principal.mapping.rules: 'x' is not a rule"),
         ({"truststore_location": "{}"}, "has no certificate (BEGIN CERTIFICATE); add the CA of the clients"),

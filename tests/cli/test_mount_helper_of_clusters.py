@@ -74,7 +74,7 @@ def test_a_line_of_fstab_mounts_a_cluster(machine: Machine, url: str) -> None:
     ("arguments", "code", "message"),
     [
         pytest.param(["-o", "topic=orders,cash=/mnt/cache"], 1, "unknown option 'cash'", id="option"),
-        pytest.param(["-o", "topic=(,cache=/mnt/cache"], 1, "no regular expression", id="value"),
+        pytest.param(["-o", "topic=(,cache=/mnt/cache"], 1, "not a regular expression", id="value"),
         pytest.param(["-o", "topic=none,cache=/mnt/cache"], 32, "no topic that this user may describe", id="no topic"),
         pytest.param(["-s", "-o", f"{OPTIONS},intr"], 0, "", id="sloppy"),
         pytest.param(["-f", "-o", OPTIONS], 0, "", id="fake"),

@@ -51,8 +51,8 @@ def test_a_topic_is_restored_once(
 @pytest.mark.parametrize(
     ("words", "code", "reason"),
     [
-        (["--topic", "("], 1, "--topic: '(' is no regular expression"),
-        (["--to", "tomorrow"], 1, "--to: 'tomorrow' is no time"),
+        (["--topic", "("], 1, "--topic: '(' is not a regular expression"),
+        (["--to", "tomorrow"], 1, "--to: 'tomorrow' is not a time"),
         (["-o", "retention.ms"], 1, "-o retention.ms: write NAME=VALUE, such as retention.ms=-1"),
         (["--topic", "users"], 32, "has no topic of these names"),
     ],

@@ -35,7 +35,7 @@ def test_the_whole_name_must_match() -> None:
         ("(?!internal).*", r"\(\?! is not supported, as in RE2: no look-around"),
         (r"(a)\1", "invalid escape sequence"),
         ("a{1001}", "invalid repetition size"),
-        ("a\ud800", "no Unicode text"),
+        ("a\ud800", "not Unicode text"),
         (r"\pL" * 300, f"more than {STEPS_MAX} steps"),
         (r"\pL{1000}", "too large"),
     ],

@@ -79,9 +79,9 @@ def test_a_mirror_runs_until_it_is_ended_and_status_shows_it(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--topic", "("], "no regular expression"),
+        (["--topic", "("], "not a regular expression"),
         (["--from", "yesterday"], "--from: 'yesterday' is not earliest, latest or a time, such as -7d"),
-        (["--rate", "fast"], "--rate: 'fast' is no number of bytes"),
+        (["--rate", "fast"], "--rate: 'fast' is not a number of bytes"),
         (
             ["--config", "/nowhere"],
             "/nowhere: No such file or directory; give --config a file of properties that this user can read",

@@ -556,7 +556,8 @@ async def test_a_directory_with_another_topic_of_the_name_is_not_touched(
     append(directory.create_partition(USERS), b"mine")
     append(source.log(USERS), b"theirs", b"theirs")
     events = await mirrored(running, directory)
-    assert len(events) == 1 and events[0].startswith("users: the directory has a topic of this name that is no mirror")
+    assert len(events) == 1
+    assert events[0].startswith("users: the directory has a topic of this name that is not a mirror")
     assert [each.value for each in LogReader(directory.log(USERS)).records()] == [b"mine"]
     append(directory.log(USERS), b"still mine")
 

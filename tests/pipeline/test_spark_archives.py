@@ -299,7 +299,7 @@ def test_an_archive_in_hdfs_has_the_rows_of_the_directory_and_is_verified(spark:
 
 
 def test_a_place_without_an_archive_is_one_sentence(spark: Any, faults: S3Faults) -> None:
-    with pytest.raises(Exception, match=r"is no archive of offsetfs: it has no object offsetfs-archive\.json"):
+    with pytest.raises(Exception, match=r"is not an archive of offsetfs: it has no object offsetfs-archive\.json"):
         frame(spark, f"s3://{s3_server.BUCKET}/nothing").count()
 
 

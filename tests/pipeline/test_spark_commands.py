@@ -128,7 +128,7 @@ BAD = {
         32,
         "use -o json-values=text (mount, append), --json-values=text (spark import)",
     ),
-    "text of what is no JSON": (
+    "text of what is not JSON": (
         "import long.csv logs orders --format csv --json-values text",
         1,
         "--json-values text is for --format ndjson, not for --format csv",
@@ -148,9 +148,9 @@ BAD = {
     ),
     "no Parquet": ("import lines.txt logs orders --format parquet", 32, "lines.txt"),
     "a destination that is a file": ("export logs lines.txt", 2, "lines.txt: File exists"),
-    "a time that is none": ("export logs out --from someday", 1, "--from someday: is no time such as"),
-    "a time that is none to follow": ("tail logs --from someday", 1, "--from someday: is no time such as"),
-    "a duration that is none": ("tail logs --trigger often", 1, "--trigger often: is no time such as 30s or 15m"),
+    "a time that is none": ("export logs out --from someday", 1, "--from someday: is not a time such as"),
+    "a time that is none to follow": ("tail logs --from someday", 1, "--from someday: is not a time such as"),
+    "a duration that is none": ("tail logs --trigger often", 1, "--trigger often: is not a time such as 30s or 15m"),
     "a stream that ends and goes on": ("tail logs --once --trigger 1s", 1, "--trigger is for a stream that goes on"),
     "dates of a table": ("export logs jdbc:x --table t --by-date", 1, "--by-date divides files"),
     "a setting that is none": ("stats logs --conf nonsense", 1, "--conf nonsense: give KEY=VALUE"),

@@ -90,8 +90,8 @@ def test_fields_may_stand_apart_by_any_blanks_and_the_last_line_may_lack_its_end
 
 DAMAGED_OFFSETS = {
     "unknown version": b"1\n0\n",
-    "version that is no number": b"x\n0\n",
-    "count that is no number": b"0\nx\n",
+    "version that is not a number": b"x\n0\n",
+    "count that is not a number": b"0\nx\n",
     "negative count": b"0\n-1\n",
     "count too high": b"0\n2\na 0 5\n",
     "count too low": b"0\n1\na 0 5\nb 0 5\n",
@@ -99,7 +99,7 @@ DAMAGED_OFFSETS = {
     "line cut short": b"0\n1\na 0\n",
     "a field too many": b"0\n1\na 0 5 6\n",
     "empty line": b"0\n2\na 0 5\n\n",
-    "offset that is no number": b"0\n1\na 0 x\n",
+    "offset that is not a number": b"0\n1\na 0 x\n",
     "negative offset": b"0\n1\na 0 -1\n",
     "offset beyond an i64": b"0\n1\na 0 9223372036854775808\n",
     "partition beyond an i32": b"0\n1\na 2147483648 5\n",
@@ -172,7 +172,7 @@ MARKS = {
     "empty, as before Kafka 3.7": (b"", -1),
     "unknown fields": (b'{"version":9,"brokerEpoch":5,"more":[]}', 5),
     "no epoch": (b"{}", -1),
-    "epoch that is no number": (b'{"brokerEpoch":"5"}', -1),
+    "epoch that is not a number": (b'{"brokerEpoch":"5"}', -1),
     "epoch that is a flag": (b'{"brokerEpoch":true}', -1),
     "epoch beyond an i64": (b'{"brokerEpoch":' + b"9" * 30 + b"}", -1),
     "epoch with more digits than Python reads": (b'{"brokerEpoch":' + b"9" * 9000 + b"}", -1),

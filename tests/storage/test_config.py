@@ -116,7 +116,7 @@ ILLEGAL = {
     "unknown policy": ("cleanup.policy", "compact,keep", "a list of compact, delete"),
     "policy with an empty part": ("cleanup.policy", "compact,", "a list of compact, delete"),
     "ratio above one": ("min.cleanable.dirty.ratio", "1.01", "from 0 to 1"),
-    "ratio that is no number": ("min.cleanable.dirty.ratio", "nan", "from 0 to 1"),
+    "ratio that is not a number": ("min.cleanable.dirty.ratio", "nan", "from 0 to 1"),
     "infinite ratio": ("min.cleanable.dirty.ratio", "inf", "from 0 to 1"),
     "timestamp type in another case": ("message.timestamp.type", "createtime", "CreateTime, LogAppendTime"),
     "codec that is none": ("compression.type", "brotli", "uncompressed, gzip, snappy, lz4, zstd, producer"),

@@ -250,7 +250,7 @@ CONTENTS = {
     "nothing": "",
     "a list": "[]",
     "no topics": '{"version": 0}',
-    "a setting that is no text": '{"version": 0, "topics": {"orders": {"retention.ms": 5}}}',
+    "a setting that is not text": '{"version": 0, "topics": {"orders": {"retention.ms": 5}}}',
     "an illegal topic": '{"version": 0, "topics": {"a/b": {"retention.ms": "5"}}}',
     "an unknown name": '{"version": 0, "topics": {"orders": {"retention.msec": "5"}}}',
     "a contradiction": '{"topics": {"orders": {"max.compaction.lag.ms": "1", "min.compaction.lag.ms": "2"}}}',

@@ -55,15 +55,15 @@ def filled(synced: Synced, log: Log) -> Synced:
 @pytest.mark.parametrize(
     ("words", "code", "reason"),
     [
-        (["--topic", "("], 1, "--topic: '(' is no regular expression"),
+        (["--topic", "("], 1, "--topic: '(' is not a regular expression"),
         (["--no-index"], 1, "--no-index: goes with --create"),
         (["--create", "--columns", "key,payload"], 1, "there is no column key; the columns are message_uuid, "),
-        (["--create", "--table", ""], 1, "'' is no name of a table: write NAME or SCHEMA.NAME, such as messages"),
+        (["--create", "--table", ""], 1, "'' is not a name of a table: write NAME or SCHEMA.NAME, such as messages"),
         (["--create", "--table", "a.b.c"], 1, "a part that has a dot or begins with a quote goes into double quotes"),
-        (["--create", "--table", '"a'], 1, "is no name of a table: write NAME"),
-        (["--create", "--table", "a "], 1, "'a ' is no name of a table: it begins or ends with a space"),
+        (["--create", "--table", '"a'], 1, "is not a name of a table: write NAME"),
+        (["--create", "--table", "a "], 1, "'a ' is not a name of a table: it begins or ends with a space"),
         (["--create", "--table", "a\nb"], 1, "it has a character that is not printable"),
-        (["--create", "--table", "s.t"], 1, "'s.t' is no name of a table: SQLite has one schema, main"),
+        (["--create", "--table", "s.t"], 1, "'s.t' is not a name of a table: SQLite has one schema, main"),
         (["--create", "--table", "sqlite_x"], 1, "SQLite keeps names that begin with sqlite_ for itself"),
         (
             ["--create", "--topic", "order*"],
@@ -73,7 +73,7 @@ def filled(synced: Synced, log: Log) -> Synced:
         (
             ["--create", "--topic", "*"],
             1,
-            "'*' is no regular expression: no argument for repetition operator: *; write .* for",
+            "'*' is not a regular expression: no argument for repetition operator: *; write .* for",
         ),
         (["--create", "--topic", "order"], 32, "has no topic of these names; did you mean orders?"),
         (["--create", "--password-file", "/nowhere"], 1, "--password-file: /nowhere: No such file or directory"),

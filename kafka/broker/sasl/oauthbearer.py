@@ -158,7 +158,7 @@ def unsecured_token(token: str, rules: TokenRules, now_s: float) -> Token:
         header, claims = (json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))) for part in parts[:2])
         algorithm, expires_s, issued_s = header["alg"], float(claims["exp"]), float(claims.get("iat", 0))
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
-        raise LoginFailed("the token is no JWS with an expiry") from None
+        raise LoginFailed("the token is not a JWS with an expiry") from None
     if algorithm != "none":
         raise LoginFailed("the token has an algorithm, and no signature")
     if now_s >= expires_s + rules.clock_skew_s or issued_s > now_s + rules.clock_skew_s or issued_s >= expires_s:
@@ -171,7 +171,7 @@ def _token(claims: Mapping[str, Any], rules: TokenRules) -> Token:
     if not isinstance(user, str) or not user.strip():
         raise LoginFailed(f"the token has no user (claim {rules.user_claim})")
     if not isinstance(scope, str) and not (isinstance(scope, list) and all(isinstance(each, str) for each in scope)):
-        raise LoginFailed(f"the scope of the token is no text (claim {rules.scope_claim})")
+        raise LoginFailed(f"the scope of the token is not text (claim {rules.scope_claim})")
     if not isinstance(expires_s, int | float) or not 0 <= expires_s < 2**53:
         raise LoginFailed("the token has no possible expiry")
     return Token(user, int(expires_s * 1000))
