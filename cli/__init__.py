@@ -26,7 +26,7 @@ import click
 
 from offsetfs.cli import exit_codes
 from offsetfs.cli.exit_codes import Failure
-from offsetfs.cli.terminal.printable import printable
+from offsetfs.common.formatting import printable
 from offsetfs.version import __version__
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from offsetfs.cli.arguments.archives import is_archive
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.commands import mount as mounting
 from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
-from offsetfs.cli.terminal.printable import printable
+from offsetfs.common.formatting import printable
 
 NAME = "mount.offsetfs"
 _GIVEN_BY_MOUNT = ("rw",)

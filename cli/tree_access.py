@@ -24,8 +24,8 @@ from offsetfs.cli.arguments.named_partitions import partitions_of, shortened
 from offsetfs.cli.arguments.settings_file import parsed_options
 from offsetfs.cli.exit_codes import DONE, FAILED, OUTPUT_CLOSED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.terminal.directory_warnings import print_directory_warnings
-from offsetfs.cli.terminal.printable import printable
 from offsetfs.cli.terminal.progress import Line, recovery_progress
+from offsetfs.common.formatting import printable
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage import LogDirectories, TopicPartition
 from offsetfs.storage.directory import left_out_message, metadata_directory_among

@@ -1,4 +1,4 @@
-"""Formats numbers, sizes, durations and tables for people, the same in every command and in `.offsetfs/stats`.
+"""Formats numbers, sizes, durations, names and tables for people, the same in every command and in `.offsetfs/stats`.
 
 Figures have about three digits and decimal units, as `ls --si` and `dd` print them.
 """
@@ -6,6 +6,15 @@ Figures have about three digits and decimal units, as `ls --si` and `dd` print t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+
+
+def printable(text: str) -> str:
+    """Return `text` with everything that is not printable escaped, newlines too.
+
+    File names, mount points and names of processes may hold any byte, and a terminal obeys some of them: a name must
+    neither move the cursor nor begin a line of its own.
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def columns(rows: Sequence[tuple[str, ...]]) -> list[str]:

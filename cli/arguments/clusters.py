@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
-from offsetfs.cli.terminal.printable import printable
 from offsetfs.common.addresses import Address, AddressError, parse_address
+from offsetfs.common.formatting import printable
 from offsetfs.common.quantities import parse_size, time_ms
 from offsetfs.storage.errors import InvalidConfig, sentence
 

@@ -15,7 +15,7 @@ import click
 
 from offsetfs.cli import preflight, stored_security
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
-from offsetfs.cli.terminal.printable import printable
+from offsetfs.common.formatting import printable
 from offsetfs.kafka.broker.authorization.acl_filter import AclFilter, refusal
 from offsetfs.kafka.broker.operations import (
     CLUSTER_NAME,

@@ -17,7 +17,7 @@ from offsetfs.cli.arguments.named_partitions import no_topic
 from offsetfs.cli.arguments.object_stores import opened_store, store_options
 from offsetfs.cli.ending import until_signal
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
-from offsetfs.cli.terminal.printable import printable
+from offsetfs.common.formatting import printable
 from offsetfs.storage import remote_note
 from offsetfs.storage.errors import StorageError, counted, sentence
 

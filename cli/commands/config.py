@@ -15,7 +15,7 @@ from offsetfs.cli.arguments.named_partitions import partitions_of
 from offsetfs.cli.arguments.settings_file import parsed_options, settings_options
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.cli.mounts.serving_daemon import daemon_of
-from offsetfs.cli.terminal.printable import printable
+from offsetfs.common.formatting import printable
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.directory import (
     SettingLayers,

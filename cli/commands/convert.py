@@ -8,7 +8,7 @@ from offsetfs.cli import preflight
 from offsetfs.cli.arguments.named_partitions import resolve_names
 from offsetfs.cli.exit_codes import DONE, FAILED, Failure
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
-from offsetfs.cli.terminal.printable import printable
+from offsetfs.common.formatting import printable
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError, counted, sentence
 

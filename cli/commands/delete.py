@@ -13,7 +13,7 @@ from offsetfs.cli.exit_codes import DONE, Failure
 from offsetfs.cli.mounts.serving_daemon import daemon_of, in_use
 from offsetfs.cli.mounts.serving_process import serving_process
 from offsetfs.cli.terminal import confirmation
-from offsetfs.cli.terminal.printable import printable
+from offsetfs.common.formatting import printable
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError, counted, sentence
 

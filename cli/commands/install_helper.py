@@ -9,7 +9,7 @@ import sys
 import click
 
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
-from offsetfs.cli.terminal.printable import printable
+from offsetfs.common.formatting import printable
 
 PREFIX = "/usr/local"
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetfs.cli.arguments.settings_file import settings_options
-from offsetfs.cli.terminal.printable import printable
 from offsetfs.cli.tree_access import CommandOutput, read_tree, write_output
+from offsetfs.common.formatting import printable
 
 if TYPE_CHECKING:
     from offsetfs.fs.mounting.path_tree import Entry, Tree

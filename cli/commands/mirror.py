@@ -25,9 +25,9 @@ from offsetfs.cli.arguments.clusters import (
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.mounts.mirroring_process import publish, withdraw
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
-from offsetfs.cli.terminal.printable import printable
 from offsetfs.cli.terminal.progress import Line
 from offsetfs.common.addresses import Address, AddressError, address_text, check_loopback, parse_address
+from offsetfs.common.formatting import printable
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def _mirror(log_directory: str, source: MirrorSource, metrics: Address | None) -
 
     from offsetfs.cli.terminal.progress import open_for_writing
     from offsetfs.kafka.client.errors import ClientError
-    from offsetfs.kafka.mirror.errors import MirrorError
+    from offsetfs.kafka.mirror.options import MirrorError
     from offsetfs.kafka.mirror.process import mirror
 
     preflight.check_descriptors()  # each partition needs some, and 1,024 is the usual limit

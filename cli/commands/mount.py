@@ -24,9 +24,9 @@ from offsetfs.cli.mounts.service_manager import ServiceManager
 from offsetfs.cli.mounts.serving_daemon import in_use, locked_directory
 from offsetfs.cli.mounts.unmount_progress import UnmountProgress
 from offsetfs.cli.terminal.directory_warnings import directory_warnings
-from offsetfs.cli.terminal.printable import printable
 from offsetfs.cli.terminal.progress import RecoveryReporter, cut_sentences
 from offsetfs.common.addresses import endpoint_text
+from offsetfs.common.formatting import printable
 from offsetfs.fs.options import MountOptionError, MountOptions
 from offsetfs.kafka.broker.security_names import is_security_setting
 from offsetfs.kafka.broker.settings import SETTING_KINDS

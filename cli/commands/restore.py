@@ -21,7 +21,7 @@ from offsetfs.cli.arguments.clusters import (
 )
 from offsetfs.cli.arguments.object_stores import check_whole, opened_store, store_options
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
-from offsetfs.cli.terminal.printable import printable
+from offsetfs.common.formatting import printable
 from offsetfs.common.quantities import time_ms
 from offsetfs.storage import files
 from offsetfs.storage.errors import StorageError, counted, sentence

@@ -24,8 +24,7 @@ from offsetfs.cli.mounts.serving_daemon import user_name
 from offsetfs.cli.mounts.serving_process import ServingProcess, serving_process
 from offsetfs.cli.mounts.stale_mount import is_stale
 from offsetfs.cli.preflight import check_not_mounted
-from offsetfs.cli.terminal.printable import printable
-from offsetfs.common.formatting import duration, size
+from offsetfs.common.formatting import columns, duration, printable, size
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mounts, resolved
 from offsetfs.fs.options import MountOptions, takes_value
 from offsetfs.storage import LogDirectories, LogDirectory, TopicPartition, files
@@ -311,8 +310,6 @@ def _mirror_notes(mirror: dict[str, Any] | None) -> list[str]:
 
 
 def _columns(rows: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    return [
-        "  ".join([row[0].ljust(widths[0]), *(row[n].rjust(widths[n]) for n in range(1, 5)), row[5]]).rstrip()
-        for row in rows
-    ]
+    """Return rows as lines, the last column as it is."""
+    aligned = columns([row[:-1] for row in rows])
+    return [f"{line}  {row[-1]}".rstrip() for line, row in zip(aligned, rows, strict=True)]

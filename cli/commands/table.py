@@ -15,7 +15,7 @@ from offsetfs.cli.arguments.clusters import name_patterns, topic_option
 from offsetfs.cli.arguments.named_partitions import no_topic
 from offsetfs.cli.ending import until_signal
 from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
-from offsetfs.cli.terminal.printable import printable
+from offsetfs.common.formatting import printable
 from offsetfs.storage.errors import StorageError, counted, sentence
 
 if TYPE_CHECKING:

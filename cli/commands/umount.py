@@ -15,8 +15,8 @@ from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.mounts import daemon_registry
 from offsetfs.cli.mounts.holders import holders
 from offsetfs.cli.mounts.serving_daemon import reason_not_a_mount, user_name
-from offsetfs.cli.terminal.printable import printable
 from offsetfs.cli.terminal.progress import Line
+from offsetfs.common.formatting import printable
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mount_at
 
 POLL_MS = 250  # the interval at which the file of the daemon is read for its progress

@@ -10,7 +10,7 @@ import click
 
 from offsetfs.cli import preflight, stored_security
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
-from offsetfs.cli.terminal.printable import printable
+from offsetfs.common.formatting import printable
 from offsetfs.common.security.scram_keys import BY_NAME, ITERATIONS_MAX, ITERATIONS_MIN, ScramMechanism
 from offsetfs.kafka.broker.sasl.scram_credentials import NAME_BYTES_MAX, credential_of
 from offsetfs.kafka.protocol.metadata_records import RemoveUserScramCredentialRecord

@@ -19,7 +19,7 @@ from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.arguments.named_partitions import partitions_of
 from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.terminal.findings import found
-from offsetfs.cli.terminal.printable import printable
+from offsetfs.common.formatting import printable
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.directory import split_paths
 from offsetfs.storage.errors import NotALogDirectory, StorageError, UnknownPartition, counted, sentence

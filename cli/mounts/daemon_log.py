@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping
 
 from offsetfs.cli.mounts import daemon_registry
-from offsetfs.cli.terminal.printable import printable
+from offsetfs.common.formatting import printable
 
 SYSLOG = "/dev/log"
 FILE_BYTES_MAX = 1 << 20

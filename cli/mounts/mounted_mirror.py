@@ -21,7 +21,7 @@ from offsetfs.fs.companion import CompanionReport, OnFault
 from offsetfs.fs.options import own_cache_directory
 from offsetfs.fs.reporting.error_log import Fault
 from offsetfs.kafka.client.errors import ClientError
-from offsetfs.kafka.mirror.errors import MirrorError
+from offsetfs.kafka.mirror.options import MirrorError
 from offsetfs.kafka.mirror.process import MirrorBeside, cluster_id
 from offsetfs.kafka.mirror.status import MirrorStatus
 from offsetfs.storage import LogDirectory

@@ -11,7 +11,7 @@ import os
 import socket
 from collections.abc import Mapping
 
-from offsetfs.cli.terminal.printable import printable
+from offsetfs.common.formatting import printable
 
 _log = logging.getLogger(__name__)
 

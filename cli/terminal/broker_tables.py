@@ -6,9 +6,8 @@ import time
 from collections.abc import Iterator, Mapping
 
 from offsetfs.cli.mounts.broker_samples import BrokerSample, Values
-from offsetfs.cli.terminal.printable import printable
 from offsetfs.cli.terminal.rates import Table, rates
-from offsetfs.common.formatting import count, duration, size
+from offsetfs.common.formatting import count, duration, printable, size
 
 _API_HEADINGS = ("API", "REQ/S", "ERR/S", "MEAN", "P99", "WAIT")
 _TOPIC_HEADINGS = ("TOPIC", "IN REC/S", "IN B/S", "OUT B/S")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from offsetfs.cli.terminal.printable import printable
+from offsetfs.common.formatting import printable
 
 if TYPE_CHECKING:
     from offsetfs.storage import AnyLogDirectory

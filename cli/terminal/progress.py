@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetfs.cli.terminal.directory_warnings import print_directory_warnings
-from offsetfs.cli.terminal.printable import printable
-from offsetfs.common.formatting import duration, size
+from offsetfs.common.formatting import duration, printable, size
 from offsetfs.storage.errors import counted
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import trio
 from pyfuse3 import FUSEError
 
+from offsetfs.common.formatting import columns
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.permanent_numbers import PermanentNumbers
 from offsetfs.fs.reporting.error_log import ErrorLog, Fault
@@ -155,9 +156,4 @@ def _of_shares(progress: list[ShareProgress]) -> bytes:
 def _table(head: tuple[str, ...], numbers: Sequence[tuple[str, *tuple[int | None, ...]]]) -> bytes:
     """Return the rows as aligned columns, with a minus for each unknown value."""
     rows = [head, *((name, *("-" if each is None else str(each) for each in row)) for name, *row in numbers)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
-        for row in rows
-    ]
-    return "".join(line + "\n" for line in lines).encode()
+    return "".join(line + "\n" for line in columns(rows)).encode()

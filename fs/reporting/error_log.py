@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from offsetfs.common.formatting import printable
 from offsetfs.fs.reporting.errors import cure_of, errno_of, name_of
 
 LINES_MAX = 1000
@@ -57,7 +58,7 @@ class ErrorLog:
 
     def report(self, fault: Fault) -> None:
         """Record a fault."""
-        line = _printable(str(fault))
+        line = _shortened(str(fault))
         count = self._lines.pop(line, ("", 0))[1] + 1
         self._lines[line] = (_stamp(self._now()), count)
         self.count += 1
@@ -79,8 +80,8 @@ def _text(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _printable(text: str) -> str:
-    escaped = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+def _shortened(text: str) -> str:
+    escaped = printable(text)
     return escaped if len(escaped) <= LINE_LENGTH_MAX else escaped[: LINE_LENGTH_MAX - 1] + "…"
 
 

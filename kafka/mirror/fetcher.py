@@ -25,10 +25,11 @@ from offsetfs.kafka.client.cluster import ClusterClient
 from offsetfs.kafka.client.connection import BrokerConnection
 from offsetfs.kafka.client.errors import ClientError, Disconnected, KafkaError, ResponseTooLarge, error_name
 from offsetfs.kafka.mirror.partition import UNKNOWN, MirroredPartition
-from offsetfs.kafka.mirror.session import TOPIC_IDS_VERSION, Asked, SessionRequest, SourceSession
+from offsetfs.kafka.mirror.session import Asked, SessionRequest, SourceSession
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.message import NO_ID
+from offsetfs.kafka.protocol.shared_values import TOPIC_IDS_VERSION
 from offsetfs.storage import OFFSET_MAX
 from offsetfs.storage.errors import OffsetGap, StorageError, sentence
 from offsetfs.storage.records import LastBatch, last_whole_batch

@@ -26,12 +26,11 @@ from offsetfs.common.threads import in_thread
 from offsetfs.kafka.client.cluster import ClusterClient
 from offsetfs.kafka.client.errors import ClientError
 from offsetfs.kafka.mirror import timing
-from offsetfs.kafka.mirror.errors import MirrorError
 from offsetfs.kafka.mirror.fetcher import NodeFetcher
 from offsetfs.kafka.mirror.groups import GroupMirror
 from offsetfs.kafka.mirror.leaders import Leaders
 from offsetfs.kafka.mirror.log_checks import LogChecks
-from offsetfs.kafka.mirror.options import FETCH_BYTES_MAX, FLIGHT_BYTES_MAX, MirrorOptions
+from offsetfs.kafka.mirror.options import FETCH_BYTES_MAX, FLIGHT_BYTES_MAX, MirrorError, MirrorOptions
 from offsetfs.kafka.mirror.partition import UNKNOWN, MirroredPartition
 from offsetfs.kafka.mirror.settings import keep_all
 from offsetfs.kafka.mirror.starts import PartitionStarts

@@ -22,6 +22,10 @@ FLIGHT_BYTES_MAX = 64 << 20
 """The bytes in memory at the same time, of all brokers together: one response arrives while another is appended."""
 
 
+class MirrorError(Exception):
+    """The directory cannot be a mirror of the cluster. The message has the remedy."""
+
+
 class OnGap(enum.Enum):
     """What is done where the source has deleted records that are not here yet."""
 

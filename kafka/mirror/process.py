@@ -21,9 +21,8 @@ from offsetfs.common.threads import in_thread_or_here
 from offsetfs.kafka.client.cluster import ClusterClient
 from offsetfs.kafka.client.errors import ClientError
 from offsetfs.kafka.client.properties import ClientProperties
-from offsetfs.kafka.mirror.errors import MirrorError
 from offsetfs.kafka.mirror.mirror import Mirror
-from offsetfs.kafka.mirror.options import MirrorOptions
+from offsetfs.kafka.mirror.options import MirrorError, MirrorOptions
 from offsetfs.kafka.mirror.state import OnEvent
 from offsetfs.kafka.mirror.status import MirrorStatus, status_of
 from offsetfs.storage import LogDirectory

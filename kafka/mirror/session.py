@@ -18,7 +18,6 @@ SESSIONS_VERSION = 7
 LEADER_EPOCH_VERSION = 9
 RACK_VERSION = 11
 FETCHED_EPOCH_VERSION = 12
-TOPIC_IDS_VERSION = 13
 
 _FINAL_EPOCH = -1
 """Asks for a response without a session, and ends that of the id."""

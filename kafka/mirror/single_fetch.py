@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from offsetfs.kafka.client.cluster import ClusterClient
 from offsetfs.kafka.mirror.fetcher import data_of, records_of
 from offsetfs.kafka.mirror.partition import UNKNOWN, MirroredPartition
-from offsetfs.kafka.mirror.session import LEADER_EPOCH_VERSION, TOPIC_IDS_VERSION
+from offsetfs.kafka.mirror.session import LEADER_EPOCH_VERSION
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.message import NO_ID
+from offsetfs.kafka.protocol.shared_values import TOPIC_IDS_VERSION
 
 Answers = Mapping[MirroredPartition, memoryview | int]
 """The bytes that a leader sends for each partition, or an error code; those that it does not mention are missing."""

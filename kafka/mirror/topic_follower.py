@@ -18,8 +18,8 @@ from offsetfs.common.threads import in_thread
 from offsetfs.kafka.client.errors import error_name
 from offsetfs.kafka.client.metadata import ClusterMetadata, TopicInfo
 from offsetfs.kafka.mirror import timing, topics
-from offsetfs.kafka.mirror.errors import MirrorError
 from offsetfs.kafka.mirror.groups import conflict
+from offsetfs.kafka.mirror.options import MirrorError
 from offsetfs.kafka.mirror.partition import MirroredPartition
 from offsetfs.kafka.mirror.settings import SettingsMirror
 from offsetfs.kafka.mirror.starts import PartitionStarts

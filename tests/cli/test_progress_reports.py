@@ -19,8 +19,8 @@ from offsetfs.cli.mounts.daemon_registry import Daemon
 from offsetfs.cli.mounts.detach import ParentPipe
 from offsetfs.cli.mounts.service_manager import ServiceManager
 from offsetfs.cli.mounts.unmount_progress import UnmountProgress
-from offsetfs.cli.terminal.printable import printable
 from offsetfs.cli.terminal.progress import CLEAR_LINE, Line
+from offsetfs.common.formatting import printable
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage import Unsynced
 from offsetfs.storage.directory.directory import LogDirectory

@@ -22,9 +22,8 @@ from offsetfs.kafka.client.connection import BrokerConnection
 from offsetfs.kafka.client.errors import AuthenticationFailed, TlsFailed
 from offsetfs.kafka.client.properties import ClientProperties
 from offsetfs.kafka.mirror import fetcher, timing
-from offsetfs.kafka.mirror.errors import MirrorError
 from offsetfs.kafka.mirror.mirror import Mirror
-from offsetfs.kafka.mirror.options import EARLIEST, EARLIEST_LOCAL, LATEST, MirrorOptions, OnGap
+from offsetfs.kafka.mirror.options import EARLIEST, EARLIEST_LOCAL, LATEST, MirrorError, MirrorOptions, OnGap
 from offsetfs.kafka.mirror.process import MirrorBeside, MirrorSource
 from offsetfs.kafka.mirror.starts import PartitionStarts
 from offsetfs.kafka.mirror.status import MirrorStatus, status_of

@@ -13,9 +13,8 @@ from running_broker import Running
 from offsetfs.common.name_patterns import NamePattern
 from offsetfs.kafka.client.cluster import ClusterClient
 from offsetfs.kafka.mirror import timing
-from offsetfs.kafka.mirror.errors import MirrorError
 from offsetfs.kafka.mirror.mirror import Mirror
-from offsetfs.kafka.mirror.options import MirrorOptions
+from offsetfs.kafka.mirror.options import MirrorError, MirrorOptions
 from offsetfs.kafka.mirror.status import status_of
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode

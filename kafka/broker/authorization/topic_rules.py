@@ -10,10 +10,10 @@ from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.message import NO_ID
+from offsetfs.kafka.protocol.shared_values import TOPIC_IDS_VERSION
 from offsetfs.storage.records import is_transactional
 
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-_TOPIC_IDS_SINCE = 13  # Produce
 _METADATA_IDS_SINCE = 12
 _CONFIGS_SINCE = 5  # CreateTopics
 _DELETE_STATES_SINCE = 6
@@ -29,7 +29,7 @@ async def produce(call: Call) -> Any:
         return await call.failed(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
     def is_allowed(topic: m.TopicProduceData) -> bool:
-        name = topic.name if call.version < _TOPIC_IDS_SINCE else call.topics.name_of(topic.topic_id)
+        name = topic.name if call.version < TOPIC_IDS_VERSION else call.topics.name_of(topic.topic_id)
         return name is None or call.allows(Operation.WRITE, Resource.TOPIC, name)
 
     return await call.answer_part("topic_data", "responses", is_allowed, _DENIED)

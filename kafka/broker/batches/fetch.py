@@ -23,7 +23,6 @@ from offsetfs.kafka.broker.connections.connection import UntilClosed
 from offsetfs.kafka.broker.error_codes import code_of
 from offsetfs.kafka.broker.metrics import BrokerMetrics, waiting
 from offsetfs.kafka.broker.settings import ServerSettings
-from offsetfs.kafka.broker.shared_values import READ_COMMITTED
 from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.broker.topics.partitions import Topics, Watcher, leader_epoch_of
 from offsetfs.kafka.protocol.error_codes import ErrorCode
@@ -38,6 +37,7 @@ from offsetfs.kafka.protocol.messages import (
     FetchResponsePartitionData,
     FetchResponseSnapshotId,
 )
+from offsetfs.kafka.protocol.shared_values import READ_COMMITTED
 from offsetfs.storage import Log, TopicPartition
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, UnknownPartition, WouldBlock
 

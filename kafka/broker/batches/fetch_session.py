@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 import trio
 
-from offsetfs.kafka.broker.shared_values import TOPIC_IDS_VERSION
 from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.broker.topics.partitions import Topics, Watcher
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.messages import FetchRequest, FetchRequestFetchPartition, FetchResponsePartitionData
+from offsetfs.kafka.protocol.shared_values import TOPIC_IDS_VERSION
 from offsetfs.storage import I32_MAX, Log, LogState, TopicPartition
 
 NO_SESSION = 0

@@ -9,7 +9,6 @@ import trio
 from offsetfs.common.threads import in_thread
 from offsetfs.kafka.broker.batches.leader_epochs import epoch_error
 from offsetfs.kafka.broker.error_codes import code_of
-from offsetfs.kafka.broker.shared_values import READ_COMMITTED
 from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.broker.topics.admin_results import repeated
 from offsetfs.kafka.broker.topics.partitions import Topics, leader_epoch_of
@@ -21,6 +20,7 @@ from offsetfs.kafka.protocol.messages import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from offsetfs.kafka.protocol.shared_values import READ_COMMITTED
 from offsetfs.storage import Log, LogDirectory, TopicPartition
 from offsetfs.storage.errors import StorageError, WouldBlock
 

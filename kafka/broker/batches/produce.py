@@ -33,7 +33,6 @@ from offsetfs.kafka.broker.error_codes import code_of, message_of
 from offsetfs.kafka.broker.log_sync import LogSync
 from offsetfs.kafka.broker.metrics import BrokerMetrics
 from offsetfs.kafka.broker.settings import ServerSettings
-from offsetfs.kafka.broker.shared_values import TOPIC_IDS_VERSION
 from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.broker.topics.partitions import Topics
 from offsetfs.kafka.broker.transactions.transaction import BUMPS_EPOCHS, TransactionError
@@ -48,6 +47,7 @@ from offsetfs.kafka.protocol.messages import (
     ProduceResponseLeaderIdAndEpoch,
     TopicProduceResponse,
 )
+from offsetfs.kafka.protocol.shared_values import TOPIC_IDS_VERSION
 from offsetfs.storage import INTERNAL_TOPICS, LOG_APPEND_TIME, Batch, Log, TopicPartition
 from offsetfs.storage.errors import DecompressionLimit, MalformedBatch, StorageError
 from offsetfs.storage.records import ZSTD, inflation_scope
