@@ -1,4 +1,5 @@
-"""What mounts, brokers and clients of clusters share in their event loop.
+"""What several rooms above the engine share.
 
-That is sockets, TLS, threads, background tasks, and notifications of changed logs.
+For an event loop: sockets, TLS, threads, background tasks, and notifications of changed logs. Without one, for archives
+and commands too: times, sizes and text for people, a cache, pauses between attempts.
 """

@@ -139,21 +139,22 @@ class PartitionTarget:
     def refused(self, sent: SentBatch, error: ClientError, now_s: float) -> None:
         """A batch has an error: it is sent again after a pause, or the partition fails."""
         sent.is_waiting = False
-        if self._failing_since_s is None:
-            self._failing_since_s = now_s
-        if not self._may_pass(sent, error) or now_s - self._failing_since_s > GIVE_UP_S:
+        if not self._pause(now_s) or not self._may_pass(sent, error):
             self.fail(error)
             return
-        self._paused_until_s = now_s + self._pause_s
         self._check_done()
 
     def wait_for_leader(self, error: ClientError, now_s: float) -> None:
         """Nothing can be sent now: look again after a pause, or fail when there was no leader for long."""
+        if not self._pause(now_s) or not error.is_retriable:
+            self.fail(error)
+
+    def _pause(self, now_s: float) -> bool:
+        """Send nothing for a moment; return False if the partition has failed for so long that it is given up."""
         if self._failing_since_s is None:
             self._failing_since_s = now_s
         self._paused_until_s = now_s + self._pause_s
-        if now_s - self._failing_since_s > GIVE_UP_S or not error.is_retriable:
-            self.fail(error)
+        return now_s - self._failing_since_s <= GIVE_UP_S
 
     def _may_pass(self, sent: SentBatch, error: ClientError) -> bool:
         if isinstance(error, KafkaError) and error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
