@@ -1,7 +1,7 @@
 """Batches appended records, one open batch per partition; writes a batch if it is full, old enough, or on flush.
 
-    write(2) → AppendHandle → Accumulator.split → open batch → AppendQueue → Log.append, in a thread → segment file
-                                                                   └→ SharedSync → on disk
+    write(2) → AppendHandle → AppendTarget → Accumulator → open batch → AppendQueue → Log.append → segment file
+                                                                            └→ SharedSync → on disk
 
 Compiled code encodes lines directly into the open batch, on the event loop. A batch is sealed and queued if it is
 full, if `linger-ms` has passed, or by `drain`. The next batch fills while the queue is written.
@@ -10,47 +10,47 @@ Guarantees: records keep the order of the calls. After `drain` they are in the s
 loss is reported to every writer that has records in the lost batch. The partition accepts further records, unless the
 engine has failed its log.
 
-Other modules: framing (handles), ordered writing and its failures (append_queue), the limit on memory (buffers), the
-scope of a sync (shared_sync). Errors are OSError. Corresponds to Kafka's RecordAccumulator and Sender.
+Other modules: framing (handles), the partitions of a handle (target), ordered writing and its failures (append_queue),
+the limit on memory (memory), the scope of a sync (shared_sync). Errors are OSError. Corresponds to Kafka's
+RecordAccumulator and Sender.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import errno
-import functools
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 import trio
 
-from offsetfs.fs.appends import json_batches
-from offsetfs.fs.appends.append_queue import AppendContext, AppendQueue
+from offsetfs.fs.appends.append_queue import AppendQueue
 from offsetfs.fs.appends.batches import CORES, AppendBatch
-from offsetfs.fs.appends.buffers import Buffers, FairShare, UnfinishedBytes
-from offsetfs.fs.appends.closing import Closing
-from offsetfs.fs.appends.deadlines import Deadlines
-from offsetfs.fs.appends.framing import Taken
+from offsetfs.fs.appends.context import AppendContext, Deadlines
 from offsetfs.fs.appends.free_space import FreeSpace
-from offsetfs.fs.appends.shared_sync import SharedSync, Writer
-from offsetfs.fs.appends.writer_queue import WriterQueue
+from offsetfs.fs.appends.memory import AppendMemory
+from offsetfs.fs.appends.open_files import OpenFiles, Writer
+from offsetfs.fs.appends.shared_sync import SharedSync
 from offsetfs.fs.nodes import Buffer
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.reporting.counters import Counters
 from offsetfs.fs.reporting.error_log import ErrorLog
 from offsetfs.fs.reporting.errors import errno_of
 from offsetfs.storage import AnyLogDirectory, BatchBuilder, Log, TopicPartition, Unsynced, record_size
-from offsetfs.storage.records import HEADER_SIZE, REFUSE, bytes_max_within
+from offsetfs.storage.records import HEADER_SIZE, bytes_max_within
 
 APPEND_THREADS = 4
 SYNC_THREADS = 16
 READY_S = 1.0  # between two looks at a log whose table is locked
 GIVEN_WAY_SHARE = 8
 """A shortage frees this fraction of the memory of open batches: one part in so many."""
-UNFINISHED_BYTES_MIN = 16 << 20
-"""Unfinished records may take as much memory as open batches, but at least this: a line of JSON for a record of a
-megabyte takes at most twelve."""
+
+
+def batch_size(key: Buffer | None, value: Buffer | None, headers: Sequence[tuple[str, Buffer | None]] = ()) -> int:
+    """Return the size of a batch with this one record, in bytes. Callers compare it with `batch_bytes_max`."""
+    return HEADER_SIZE + record_size(key, value, headers)
 
 
 class Accumulator:
@@ -59,25 +59,16 @@ class Accumulator:
     def __init__(self, accumulators: Accumulators, log: Log) -> None:
         self.partition = log.partition
         self.log = log
-        self._all = accumulators
-        self._context = context = accumulators.context_at(os.path.dirname(log.path))
-        self._options = context.options
-        self._open: AppendBatch | None = None
+        self.context = context = accumulators.context_at(os.path.dirname(log.path))
+        self.open_batch: AppendBatch | None = None
         self.batches_begun = 0
         """How many batches were started so far, the open one included."""
-        self._sync = SharedSync(
-            log,
-            context.options,
-            context.nursery,
-            context.deadlines,
-            context.sync_limiter,
-            context.counters,
-            context.error_log,
-        )
-        self._queue = AppendQueue(log, context, self._sync, self._surrender)
-        self._waiting_writers = WriterQueue()
-
-    # --- limits of a record ------------------------------------------------------------------------------------------
+        self.shared_sync = SharedSync(log, context)
+        self._all = accumulators
+        self._options = context.options
+        self._queue = AppendQueue(log, context, self.shared_sync, self._surrender)
+        self._turns: deque[trio.Event] = deque()  # of the writers that wait for a buffer; that of the first one is set
+        self._served: Writer | None = None  # the writer whose turn was the last one
 
     @property
     def batch_bytes_max(self) -> int:
@@ -85,40 +76,6 @@ class Accumulator:
         config = self.log.config
         sizes = (config.max_message_bytes, config.segment_bytes, self._options.buffer_bytes)
         return bytes_max_within(config.compression, *sizes)
-
-    def batch_size(self, key: Buffer | None, value: Buffer | None, headers: Sequence[tuple[str, Buffer | None]]) -> int:
-        """Return the size of a batch with this one record, in bytes. Callers compare it with `batch_bytes_max`."""
-        return HEADER_SIZE + record_size(key, value, headers)
-
-    @property
-    def space(self) -> FreeSpace:
-        """The free space of the log directory that contains the log."""
-        return self._context.space
-
-    @property
-    def unfinished(self) -> UnfinishedBytes:
-        """The memory of unfinished records."""
-        return self._all.unfinished
-
-    @property
-    def closing(self) -> Closing:
-        """The files of this mount that were closed with an unfinished record."""
-        return self._all.closing
-
-    @property
-    def partitions(self) -> frozenset[TopicPartition]:
-        """The partitions that records may go to."""
-        return frozenset((self.partition,))
-
-    @property
-    def values_as_text(self) -> bool:
-        """Whether a JSON value that is no string is stored as its text."""
-        return self._options.json_values != REFUSE
-
-    @property
-    def request_timeout_s(self) -> float | None:
-        """How long the kernel lets a request wait, in seconds."""
-        return self._options.request_timeout_s
 
     # --- accepting records -------------------------------------------------------------------------------------------
 
@@ -139,9 +96,9 @@ class Accumulator:
         compacted log requires keys), ENOSPC, ESHUTDOWN, ESTALE (deleted). `timestamp`: milliseconds. With
         `is_one_batch` it also stops when a batch is full.
         """
-        self.check(end - start, has_key=False)
+        check([self], end - start, has_key=False)
         while start < end and not self.must_wait(writer):
-            batch = self._open or self._begin(self._capacity)
+            batch = self.open_batch or self._begin()
             if batch is None:
                 break
             builder = batch.builder
@@ -149,32 +106,17 @@ class Accumulator:
             rest = builder.split(data, start, end, timestamp)
             if rest == start and not count:
                 line = memoryview(data)[start : data.index(b"\n", start)]
-                if not self.begin_anew(self.batch_size(None, line, ())):
+                if not self.begin_anew(batch_size(None, line)):
                     break
                 continue
             self.note(writer, count, size, rest - start, timestamp)
             start = rest
             if start < end:
-                self._seal()
+                self.seal()
                 if is_one_batch or writer.code is not None:  # the append at once failed: no record may follow the gap
                     break
         self.seal_unless_lingering()
         return start
-
-    def split_json(self, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer) -> Taken:
-        """Append the lines of `data[start:end]`, each a JSON object; return how far it got, and why it stopped.
-
-        As `split`. A line that is no record is a `fault`; in a compacted log also a line without a key.
-        `timestamp`: for records without their own.
-        """
-        self.check(end - start, has_key=True)
-        return json_batches.split([self], [writer], 0, data, start, end, timestamp).taken
-
-    def append_value(self, value: Buffer, timestamp: int, writer: Writer) -> bool:
-        """Append one record without a key, as `append`. False also if it is larger than `batch_bytes_max`."""
-        if self.batch_size(None, value, ()) > self.batch_bytes_max:
-            return False
-        return self.append(None, value, (), timestamp, writer)
 
     def append(
         self,
@@ -188,10 +130,10 @@ class Accumulator:
 
         The caller has compared `batch_size` with `batch_bytes_max`.
         """
-        size = self.batch_size(key, value, headers)
-        self.check(size, has_key=key is not None)
+        size = batch_size(key, value, headers)
+        check([self], size, has_key=key is not None)
         while not self.must_wait(writer):
-            batch = self._open or self._begin(max(size, self._capacity))
+            batch = self.open_batch or self._begin(size)
             if batch is None:
                 break
             count, before = batch.builder.count, batch.builder.size
@@ -199,42 +141,8 @@ class Accumulator:
                 self.note(writer, count, before, size, timestamp)
                 self.seal_unless_lingering()
                 return True
-            self._seal()
+            self.seal()
         return False
-
-    def must_wait(self, writer: Writer) -> bool:
-        """Whether earlier writers than `writer` wait for a buffer."""
-        return self._waiting_writers.is_ahead_of(writer)
-
-    def wait_for_space(self, writer: Writer, size: int = 0) -> Coroutine[Any, Any, None]:
-        """Join the queue of waiting writers now; return a coroutine that waits for the turn and for a free buffer.
-
-        After it an open batch can hold a record that alone makes a batch of `size` bytes. Call `split` or `append`
-        again before any other await, or another writer may use the space. OSError ESHUTDOWN if the mount ends.
-        """
-        return self._waiting_writers.join(writer, functools.partial(self._find_space, size))
-
-    async def _find_space(self, size: int) -> None:
-        self._seal()
-        while True:
-            while self._queue.is_full:
-                await self._queue.wait()
-            builder = await self._context.buffers.take(max(size, self._capacity), self.log.config.compression)
-            if not self._queue.is_full:
-                self._start(builder)
-                return
-            self._context.buffers.give_back(builder)
-
-    @property
-    def has_space(self) -> bool:
-        """Whether `split` would accept a record now."""
-        if not self._waiting_writers.is_empty:
-            return False
-        return self._open is not None or (not self._queue.is_full and self._context.buffers.has_space(self._capacity))
-
-    def check(self, size: int, *, has_key: bool) -> None:
-        """Raise OSError as `split` if a record of about `size` bytes cannot be accepted. Ignores free buffers."""
-        self._all.check([self], size, has_key=has_key)
 
     def check_state(self, *, has_key: bool) -> None:
         """Raise OSError if the partition accepts no such record of any size. Cheap: it makes no system call."""
@@ -251,74 +159,116 @@ class Accumulator:
             raise OSError(errno.EINVAL, reason, f"append to {self.partition}")
 
     def _check_not_failed(self) -> None:
-        if self.log.failure is not None or self._sync.code is not None:
+        if self.log.failure is not None or self.shared_sync.code is not None:
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.partition))
 
     def note(self, writer: Writer, count: int, size: int, given: int, timestamp: int) -> None:
         """Record what the open batch accepted of `given` bytes. Before, it had `count` records and `size` bytes."""
-        batch = self._open
+        batch = self.open_batch
         if batch is not None and batch.builder.count > count:
             batch.note(writer, count, timestamp)
-            self._context.space.take(batch.builder.size - size, given)
+            self.context.space.take(batch.builder.size - size, given)
+
+    # --- writers that wait for a buffer ------------------------------------------------------------------------------
+    #
+    # A writer that closed file A before it opened file B must find A's record before B's. RELEASE requests reach the
+    # daemon in the order of close(2), but trio wakes the tasks that wait for one event in any order. So a writer that
+    # finds no buffer gets its turn when it asks, not when it runs.
+
+    @property
+    def has_space(self) -> bool:
+        """Whether `split` would accept a record now."""
+        if self._turns:
+            return False
+        return self.open_batch is not None or (
+            not self._queue.is_full and self.context.memory.has_space(self._capacity())
+        )
+
+    def must_wait(self, writer: Writer) -> bool:
+        """Whether other writers came earlier and still wait. False for the writer that was served last."""
+        return bool(self._turns) and self._served is not writer
+
+    def wait_for_space(self, writer: Writer, size: int = 0) -> Coroutine[Any, Any, None]:
+        """Take the last turn now; return a coroutine that waits for the turn and for a free buffer.
+
+        After it an open batch can hold a record that alone makes a batch of `size` bytes. Call `split` or `append`
+        again before any other await, or another writer may use the space. OSError ESHUTDOWN if the mount ends.
+        """
+        turn = trio.Event()
+        self._turns.append(turn)
+        if len(self._turns) == 1:
+            turn.set()
+        return self._serve(turn, writer, size)
+
+    async def _serve(self, turn: trio.Event, writer: Writer, size: int) -> None:
+        try:
+            await turn.wait()
+            self._served = None  # the previous writer has had its turn
+            await self._find_space(size)
+            self._served = writer
+        finally:
+            self._turns.remove(turn)
+            if self._turns:
+                self._turns[0].set()
+
+    async def _find_space(self, size: int) -> None:
+        self.seal()
+        memory = self.context.memory
+        while True:
+            await self._queue.wait_for_place()
+            builder = await memory.take(self._capacity(size), self.log.config.compression)
+            if not self._queue.is_full:
+                self._start(builder)
+                return
+            memory.give_back(builder)
 
     # --- the open batch ----------------------------------------------------------------------------------------------
 
     @property
-    def open_batch(self) -> AppendBatch | None:
-        """The open batch, if there is one."""
-        return self._open
-
-    @property
     def open_bytes(self) -> int:
         """The memory of the open batch."""
-        return 0 if self._open is None else self._open.builder.bytes_max
+        return 0 if self.open_batch is None else self.open_batch.builder.bytes_max
 
-    @property
-    def _capacity(self) -> int:
-        return self._capacity_within(self.batch_bytes_max)
+    def _capacity(self, size: int = 0) -> int:
+        """Return the capacity of a new batch that a record of `size` must fit into."""
+        share = self.context.memory.share_of(self.partition)
+        return max(size, min(self._options.batch_bytes, self.batch_bytes_max, share))
 
-    def _capacity_within(self, bytes_max: int) -> int:
-        return min(self._options.batch_bytes, bytes_max, self._context.share.of(self.partition))
-
-    def _begin(self, capacity: int) -> AppendBatch | None:
-        if self._queue.is_full:
+    def _begin(self, size: int = 0, *, may_seal_others: bool = True) -> AppendBatch | None:
+        memory, capacity = self.context.memory, self._capacity(size)
+        if self._queue.is_full or not (may_seal_others or memory.has_space(capacity)):
             return None
-        builder = self._context.buffers.take_nowait(capacity, self.log.config.compression)
+        builder = memory.take_nowait(capacity, self.log.config.compression)
         return None if builder is None else self._start(builder)
 
     def _start(self, builder: BatchBuilder) -> AppendBatch:
         self._all.filling[self] = None
         self.batches_begun += 1
         if self._options.linger_ms:
-            batch = self._open = AppendBatch(builder, trio.current_time() + self._options.linger_ms / 1000)
+            batch = self.open_batch = AppendBatch(builder, trio.current_time() + self._options.linger_ms / 1000)
             self._all.seal_at(batch.due)
         else:
-            batch = self._open = AppendBatch(builder)
+            batch = self.open_batch = AppendBatch(builder)
         return batch
 
     def begin_anew(self, size: int) -> bool:
         """Queue the open batch and start one for a record of `size`. False if that is not possible, or not now."""
-        self._seal()
-        return size <= self.batch_bytes_max and self._begin(max(size, self._capacity)) is not None
+        self.seal()
+        return size <= self.batch_bytes_max and self._begin(size) is not None
 
     def begin_if_free(self, size: int) -> AppendBatch | None:
         """Start a batch for a record of `size` if none is open. None if there is no free memory.
 
         This never seals other batches to free memory: compiled code may be filling them.
         """
-        bytes_max = self.batch_bytes_max
-        capacity = max(size, self._capacity_within(bytes_max))
-        if size > bytes_max or self._queue.is_full or not self._context.buffers.has_space(capacity):
-            return None
-        builder = self._context.buffers.take_nowait(capacity, self.log.config.compression)
-        return None if builder is None else self._start(builder)
+        return None if size > self.batch_bytes_max else self._begin(size, may_seal_others=False)
 
     def seal_unless_lingering(self) -> None:
         """Queue the open batch now if `linger-ms` is 0."""
         if not self._options.linger_ms:
-            self._seal()
+            self.seal()
 
-    def _seal(self) -> None:
+    def seal(self) -> None:
         """Queue the open batch if it has records."""
         batch = self._surrender()
         if batch is None:
@@ -328,10 +278,8 @@ class Accumulator:
         else:
             self._queue.put(batch)
 
-    seal = _seal
-
     def _surrender(self) -> AppendBatch | None:
-        batch, self._open = self._open, None
+        batch, self.open_batch = self.open_batch, None
         self._all.filling.pop(self, None)
         return batch
 
@@ -339,7 +287,7 @@ class Accumulator:
 
     async def drain(self) -> None:
         """Return when all accepted records are in the segment file, or were lost and reported to their writers."""
-        self._seal()
+        self.seal()
         await self._queue.drain()
 
     async def sync(self) -> None:
@@ -347,41 +295,57 @@ class Accumulator:
 
         This includes the unfinished records of closed files.
         """
-        await self.closing.wait_released(self.partitions)
+        await self.context.files.wait_released((self.partition,))
         await self.drain()
         self._check_not_failed()
-        await self._sync.sync()
-
-    def enter(self, writer: Writer) -> None:
-        """Register a writer, until `leave`."""
-        self._all.writers.add(writer)
-
-    def leave(self, writer: Writer) -> None:
-        """Drop all references to a closed writer."""
-        self._all.writers.discard(writer)
-        self._sync.forget(writer)
+        await self.shared_sync.sync()
 
     @property
     def is_dirty(self) -> bool:
         """Whether an accepted record is not yet on disk."""
-        return (
-            self._open is not None
-            or not self._waiting_writers.is_empty
-            or not self._queue.is_empty
-            or self._sync.is_dirty
-        )
+        return self.open_batch is not None or bool(self._turns) or not self._queue.is_empty or self.shared_sync.is_dirty
 
     @property
     def unsynced(self) -> Unsynced:
         """The accepted records that are not yet on disk. From other threads it is an estimate."""
-        batch, written = self._open, self._queue.unsynced + self._sync.unsynced
+        batch, written = self.open_batch, self._queue.unsynced + self.shared_sync.unsynced
         if batch is None or batch.builder.is_empty:
             return written
         return Unsynced(1, batch.builder.count, batch.builder.size) + written
 
-    def plan_sync(self) -> None:
-        """Plan the sync of records that came into the log by another way, such as a broker in this process."""
-        self._sync.plan()
+
+def check(accumulators: Sequence[Accumulator], size: int, *, has_key: bool) -> None:
+    """Raise OSError as `Accumulator.split` if a record of about `size` bytes cannot be accepted by all of them.
+
+    Ignores free buffers. Measures each disk once.
+    """
+    context = accumulators[0].context
+    context.refresh_config()
+    for each in accumulators:
+        each.check_state(has_key=has_key)
+    if context.memory.is_closed:
+        raise OSError(errno.ESHUTDOWN, os.strerror(errno.ESHUTDOWN))
+    is_beginning = any(each.open_batch is None for each in accumulators)
+    for space in {each.context.space for each in accumulators}:
+        if is_beginning:
+            space.measure()
+        space.check(size)
+
+
+async def sync_all(accumulators: Iterable[Accumulator]) -> dict[TopicPartition, OSError]:
+    """Return when all accepted records are on disk; the result has the partitions for which that failed."""
+    failures: dict[TopicPartition, OSError] = {}
+
+    async def sync(accumulator: Accumulator) -> None:
+        try:
+            await accumulator.sync()
+        except OSError as error:
+            failures[accumulator.partition] = error
+
+    async with trio.open_nursery() as nursery:
+        for each in accumulators:
+            nursery.start_soon(sync, each)
+    return failures
 
 
 class Accumulators:
@@ -400,10 +364,11 @@ class Accumulators:
         self.context = AppendContext(
             options,
             nursery,
-            Buffers(options.buffer_bytes, self._give_way),
-            FairShare(options.buffer_bytes),
+            AppendMemory(options.buffer_bytes, self._give_way),
             Deadlines(),
+            OpenFiles(),
             FreeSpace(directory.directories[0].path, self._release_preallocations),
+            directory.refresh_config,
             trio.CapacityLimiter(min(APPEND_THREADS, options.threads_max)),
             trio.CapacityLimiter(CORES),
             trio.CapacityLimiter(min(SYNC_THREADS, options.threads_max)),
@@ -413,22 +378,18 @@ class Accumulators:
         )
         self._context_at = {directory.directories[0].path: self.context}
         self._directory = directory
-        self.refresh_config = directory.refresh_config
-        self.unfinished = UnfinishedBytes(max(options.buffer_bytes, UNFINISHED_BYTES_MIN))
-        self.closing = Closing()
+        self.by_partition: dict[TopicPartition, Accumulator] = {}
+        """The accumulators of the partitions that were opened for appending."""
         self.filling: dict[Accumulator, None] = {}  # accumulators with an open batch, the oldest first
         self._is_seal_planned = False
-        self.writers: set[Writer] = set()  # open handles, for the end of the mount
-        self.is_stopped = False
-        self._of: dict[TopicPartition, Accumulator] = {}
         self._scope = trio.CancelScope()
         nursery.start_soon(self._keep_time)
 
     def of(self, partition: TopicPartition) -> Accumulator:
         """Return the accumulator of `partition`. The first call raises as `LogDirectory.log`."""
-        accumulator = self._of.get(partition)
+        accumulator = self.by_partition.get(partition)
         if accumulator is None or accumulator.log.is_gone:
-            accumulator = self._of[partition] = Accumulator(self, self._directory.log(partition))
+            accumulator = self.by_partition[partition] = Accumulator(self, self._directory.log(partition))
         return accumulator
 
     def context_at(self, directory: str) -> AppendContext:
@@ -441,37 +402,20 @@ class Accumulators:
 
     def appended(self, partition: TopicPartition) -> None:
         """Plan the sync of what was appended to a log, whatever has appended it. On the event loop; never waits."""
-        accumulator = self._of.get(partition)
+        accumulator = self.by_partition.get(partition)
         if accumulator is None or accumulator.log.is_gone:
             log = self._directory.ready(partition)
             if log is None:  # its table is locked
                 self.context.deadlines.at(trio.current_time() + READY_S, lambda: self.appended(partition))
                 return
-            accumulator = self._of[partition] = Accumulator(self, log)
-        accumulator.plan_sync()
-
-    def check(self, accumulators: Sequence[Accumulator], size: int, *, has_key: bool) -> None:
-        """Raise OSError as `Accumulator.check` for the first one that cannot accept it. Measures each disk once."""
-        self.refresh_config()
-        for each in accumulators:
-            each.check_state(has_key=has_key)
-        if self.is_stopped:
-            raise OSError(errno.ESHUTDOWN, os.strerror(errno.ESHUTDOWN))
-        is_beginning = any(each.open_batch is None for each in accumulators)
-        for space in {each.space for each in accumulators}:
-            if is_beginning:
-                space.measure()
-            space.check(size)
-
-    def known(self, partition: TopicPartition) -> Accumulator | None:
-        """Return the accumulator of `partition` if it was opened for appending, else None."""
-        return self._of.get(partition)
+            accumulator = self.by_partition[partition] = Accumulator(self, log)
+        accumulator.shared_sync.plan()
 
     async def forget(self, partition: TopicPartition) -> None:
         """Write the accepted records of a partition that is about to be deleted, and drop its accumulator."""
-        accumulator = self._of.pop(partition, None)
+        accumulator = self.by_partition.pop(partition, None)
         if accumulator is not None:
-            await self.closing.wait_released(accumulator.partitions)
+            await self.context.files.wait_released((partition,))
             await accumulator.drain()
 
     def seal_at(self, due: float) -> None:
@@ -495,11 +439,11 @@ class Accumulators:
 
         If each shortage freed one batch, each record would cause one; if it freed all, batches would be tiny.
         """
-        buffers = self.context.buffers
-        sealed = buffers.lent_bytes - sum(each.open_bytes for each in self.filling)
+        memory = self.context.memory
+        sealed = memory.lent_bytes - sum(each.open_bytes for each in self.filling)
         if sealed >= size:
             return  # the queued batches free enough
-        wanted = max(size, buffers.bytes_max // GIVEN_WAY_SHARE) - sealed
+        wanted = max(size, memory.bytes_max // GIVEN_WAY_SHARE) - sealed
         by_size = sorted(self.filling, key=lambda each: each.open_bytes, reverse=True)
         for accumulator in by_size:
             if wanted <= 0:
@@ -508,7 +452,7 @@ class Accumulators:
             accumulator.seal()
 
     def _release_preallocations(self) -> None:
-        for accumulator in self._of.values():
+        for accumulator in self.by_partition.values():
             accumulator.log.release_preallocation()
 
     async def _keep_time(self) -> None:
@@ -517,43 +461,31 @@ class Accumulators:
 
     async def release_all(self) -> None:
         """Release every registered writer, as if all files were closed: unfinished lines become records."""
-        for writer in list(self.writers):
+        for writer in list(self.context.files.writers):
             await writer.release()
 
     async def flush_all(self) -> dict[TopicPartition, OSError]:
         """Return when all accepted records are on disk; the result has the partitions for which that failed."""
-        failures: dict[TopicPartition, OSError] = {}
-
-        async def sync(accumulator: Accumulator) -> None:
-            try:
-                await accumulator.sync()
-            except OSError as error:
-                failures[accumulator.partition] = error
-
-        async with trio.open_nursery() as nursery:
-            for accumulator in [each for each in self._of.values() if each.is_dirty]:
-                nursery.start_soon(sync, accumulator)
-        return failures
+        return await sync_all([each for each in self.by_partition.values() if each.is_dirty])
 
     def unsynced_partitions(self) -> list[TopicPartition]:
         """Return the partitions with accepted records that are not yet on disk."""
-        return [partition for partition, each in self._of.items() if each.is_dirty]
+        return [partition for partition, each in self.by_partition.items() if each.is_dirty]
 
     def unsynced(self) -> Unsynced:
         """Return the accepted records that are not yet on disk. From any thread."""
-        return sum((accumulator.unsynced for accumulator in list(self._of.values())), Unsynced())
+        return sum((accumulator.unsynced for accumulator in list(self.by_partition.values())), Unsynced())
 
     def stop(self) -> None:
         """Accept no more records, and end waiting writers with ESHUTDOWN. Accepted records are still written."""
-        self.is_stopped = True
-        self.context.buffers.close()
+        self.context.memory.close()
 
     async def close(self) -> dict[TopicPartition, OSError]:
         """Stop, write and sync everything but the unfinished lines of open files; return what failed, as `flush_all`.
 
         The unfinished records of files that were closed are written.
         """
-        await self.closing.wait_released()
+        await self.context.files.wait_released()
         self.stop()
         await self.release_all()
         failures = await self.flush_all()

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs.fs.appends.accumulator import Accumulators
-from offsetfs.fs.appends.framing import Framing, JsonLines, Lines, Whole
+from offsetfs.fs.appends.framing import JsonLines, Lines, Whole
 from offsetfs.fs.appends.handles import AppendHandle
+from offsetfs.fs.appends.target import AppendTarget
 from offsetfs.fs.attributes import APPEND_MODE
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.tree_table import Kind
@@ -24,7 +25,7 @@ _BROKERS_OWN = "a broker keeps its own state there, records are refused"
 PREFERRED_WRITE_BYTES = 1 << 20
 """st_blksize: it makes cat write a megabyte at a time, with an eighth of the requests."""
 
-APPEND_FILES: dict[Kind, Callable[[], Framing]] = {
+APPEND_FILES: dict[Kind, Callable[[], Lines]] = {
     Kind.APPEND: Lines,
     Kind.APPEND_NDJSON: JsonLines,
     Kind.APPEND_RAW: Whole,
@@ -62,10 +63,10 @@ class AppendFile:
             await self._partition.recover()
             self.check_writable(number)
             if not opening.is_nonblocking:
-                await self._accumulators.closing.wait_before_open((self._partition.name,))
-        accumulator = self._accumulators.of(self._partition.name)
+                await self._accumulators.context.files.wait_before_open((self._partition.name,))
+        target = AppendTarget([self._accumulators.of(self._partition.name)])
         handle = AppendHandle(
-            accumulator, opening.flags, self._framing(), self._path, self._lost, self._mount.waiting.poll_space
+            target, opening.flags, self._framing(), self._path, self._lost, self._mount.waiting.poll_space
         )
         # Acknowledgments are a stream: a shell reads ahead and seeks back in a file that allows seeks.
         return Opened(handle, direct=True, is_stream=handle.wants_offsets)

@@ -18,20 +18,14 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import trio
 
 from offsetfs.common.loop_appends import LoopAppends
 from offsetfs.common.threads import in_thread_or_here
 from offsetfs.fs.appends.batches import AHEAD_MAX, AppendBatch
-from offsetfs.fs.appends.buffers import Buffers, FairShare
-from offsetfs.fs.appends.deadlines import Deadlines
-from offsetfs.fs.appends.free_space import FreeSpace
+from offsetfs.fs.appends.context import AppendContext
 from offsetfs.fs.appends.shared_sync import SharedSync
-from offsetfs.fs.options import MountOptions
-from offsetfs.fs.reporting.counters import Counters
-from offsetfs.fs.reporting.error_log import ErrorLog
 from offsetfs.fs.reporting.errors import errno_of
 from offsetfs.storage import Appended, Log, Unsynced
 from offsetfs.storage.errors import StorageError
@@ -54,24 +48,6 @@ first and prepares the next bytes on another core (500 MB of lines: 0.30 s inste
 
 SHORTAGE_S = 0.1
 """The pause before a retry of an append that failed for lack of memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class AppendContext:
-    """What the partitions of one log directory have in common: options, buffers, limits of threads, error log."""
-
-    options: MountOptions
-    nursery: trio.Nursery
-    buffers: Buffers
-    share: FairShare
-    deadlines: Deadlines
-    space: FreeSpace
-    append_limiter: trio.CapacityLimiter
-    seal_limiter: trio.CapacityLimiter
-    sync_limiter: trio.CapacityLimiter
-    on_written: Callable[[], None]
-    counters: Counters = field(default_factory=Counters)
-    error_log: ErrorLog = field(default_factory=ErrorLog)
 
 
 class AppendQueue:
@@ -113,7 +89,7 @@ class AppendQueue:
         """Queue a batch that is not empty. A small batch is appended at once if the queue is empty, else by a task."""
         self._queue.append(batch)
         if batch.is_worth_a_thread:
-            batch.seal_ahead(self._context.nursery, self._context.seal_limiter, self._context.buffers)
+            batch.seal_ahead(self._context)
         if self._is_appending:
             return
         size = batch.size
@@ -123,9 +99,10 @@ class AppendQueue:
             self._is_appending = True
             self._context.nursery.start_soon(self._append_all)
 
-    async def wait(self) -> None:
-        """Return when the first batch in the queue is done; there has to be one."""
-        await self._queue[0].wait()
+    async def wait_for_place(self) -> None:
+        """Return when the queue has a place for one more batch."""
+        while self.is_full:
+            await self._queue[0].wait()
 
     async def drain(self) -> None:
         """Return when all queued batches are in the segment file, or were lost and reported to their writers."""
@@ -135,7 +112,7 @@ class AppendQueue:
     def let_go(self, batch: AppendBatch) -> None:
         """Free the memory of a batch that was written or lost."""
         self._context.space.settle(batch.builder.size - HEADER_SIZE)
-        batch.finish(self._context.buffers)
+        batch.finish(self._context.memory)
 
     def _may_append_here(self, size: int) -> bool:
         """Whether appending `size` bytes only writes to the page cache: without a wait for a lock, a sync or a roll."""
@@ -211,9 +188,9 @@ class AppendQueue:
     def _acknowledge(self, batch: AppendBatch, where: Appended) -> None:
         if not batch.parts:
             return
-        is_stamped = self._log.config.message_timestamp_type == "LogAppendTime"
+        is_stamped, number = self._log.config.message_timestamp_type == "LogAppendTime", self._log.partition.partition
         for writer, first, count, timestamp in batch.parts:
-            writer.acknowledged(where.base_offset + first, count, where.timestamp if is_stamped else timestamp)
+            writer.acknowledged(where.base_offset + first, count, where.timestamp if is_stamped else timestamp, number)
 
     def _postpone_or_fail(self, error: Exception) -> None:
         """Keep the queue if only memory is short; else drop its batches as lost."""

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 import trio
 
 from offsetfs.common.threads import in_thread
-from offsetfs.fs.appends.buffers import Buffers
-from offsetfs.fs.appends.shared_sync import Writer
+from offsetfs.fs.appends.context import AppendContext
+from offsetfs.fs.appends.memory import AppendMemory
+from offsetfs.fs.appends.open_files import Writer
 from offsetfs.storage import Appended, BatchBuilder, SealedBatch
 
 CORES = len(os.sched_getaffinity(0))
@@ -103,21 +104,21 @@ class AppendBatch:
         """Whether a thread seals the batch or will do so: no other code may use it now."""
         return self._ahead is not None and not self._ahead.is_set()
 
-    def seal_ahead(self, nursery: trio.Nursery, limiter: trio.CapacityLimiter, buffers: Buffers) -> None:
+    def seal_ahead(self, context: AppendContext) -> None:
         """Start to seal the batch in a thread. The batch may be done earlier than the thread if its log fails."""
         self._ahead = trio.Event()
-        nursery.start_soon(self._seal_ahead, self._ahead, limiter, buffers)
+        context.nursery.start_soon(self._seal_ahead, self._ahead, context)
 
-    async def _seal_ahead(self, ahead: trio.Event, limiter: trio.CapacityLimiter, buffers: Buffers) -> None:
+    async def _seal_ahead(self, ahead: trio.Event, context: AppendContext) -> None:
         try:
             # An error is ignored here, because the append seals again, raises it again and reports it. Without a thread
             # the append seals the batch.
             with trio.CancelScope(shield=True), contextlib.suppress(Exception):
-                await in_thread(self._seal_unless_done, limiter=limiter)
+                await in_thread(self._seal_unless_done, limiter=context.seal_limiter)
         finally:
             ahead.set()
             if self.is_done:
-                buffers.give_back(self.builder)
+                context.memory.give_back(self.builder)
 
     def _seal_unless_done(self) -> None:
         if not self.is_done:
@@ -128,10 +129,10 @@ class AppendBatch:
         if self._ahead is not None:
             await self._ahead.wait()
 
-    def finish(self, buffers: Buffers) -> None:
+    def finish(self, memory: AppendMemory) -> None:
         """Mark the batch as written or lost; return the builder as soon as no thread uses it."""
         self.is_done = True
         if self._end is not None:
             self._end.set()
         if not self.is_in_work:
-            buffers.give_back(self.builder)
+            memory.give_back(self.builder)

@@ -4,8 +4,8 @@ The boundaries of write(2) have no meaning: a record may arrive in any number of
 unfinished record. The framing defines what a record is. The kernel sends FLUSH for each closed copy of the descriptor,
 so FLUSH only drains complete records. It sends RELEASE once, at the end, and this completes the unfinished record.
 Records of files that are closed one after the other keep that order: `close` never waits, and adds the record to the
-batch or takes a place in the queue of writers (`writer_queue`). An open waits for files that may be closed already
-(`closing`).
+batch or takes a turn in the queue of writers (`Accumulator.wait_for_space`). An open waits for files that may be closed
+already (`open_files`).
 
 `write` refuses what it can detect: a record above the limit (EMSGSIZE), a line that is not JSON (EINVAL), a full disk,
 a read-only or failed log. A later failure, after `write` returned, is returned by every later write, flush and sync of
@@ -28,28 +28,19 @@ import select
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import trio
 from pyfuse3 import PollHandle
 
-from offsetfs.fs.appends.framing import AppendTarget, Framing, Lines, RefusedLine, Taken
+from offsetfs.fs.appends.framing import Lines, RefusedLine
+from offsetfs.fs.appends.json_batches import Taken
+from offsetfs.fs.appends.target import AppendTarget
 from offsetfs.fs.requests.waiting import READABLE, WRITABLE
 from offsetfs.storage.records import LineFault
 
 _log = logging.getLogger(__name__)
 
 RANGES_MAX = 65_536  # unread acknowledgments per handle; above it the oldest are dropped
-WAIT_SHARE = 0.5  # of the kernel's request timeout, after which it ends the mount
-
-
-@dataclass(slots=True)
-class _Ending:
-    """The unfinished record of a closed file, until it is in a batch."""
-
-    record: bytes
-    space: Awaitable[None] | None = None
-    """Waits for a free buffer for the record. None: the record is in a batch, or lost."""
 
 
 class AppendHandle:
@@ -59,7 +50,7 @@ class AppendHandle:
         self,
         target: AppendTarget,
         flags: int,
-        framing: Framing | None = None,
+        framing: Lines | None = None,
         path: str = "append",
         on_loss: Callable[[OSError], object] = lambda error: None,
         on_poll: Callable[[int, PollHandle], None] = lambda number, poll: None,
@@ -68,7 +59,9 @@ class AppendHandle:
         self.wants_offsets = flags & os.O_ACCMODE == os.O_RDWR
         self.code: int | None = None
         self._target = target
-        self._framing: Framing = framing or Lines()
+        self._memory = target.context.memory
+        self._files = target.context.files
+        self._framing = framing or Lines()
         self._path = path
         self._on_loss = on_loss
         self._on_poll = on_poll
@@ -84,9 +77,10 @@ class AppendHandle:
         self._is_pending = False  # whether records were accepted since the last drain
         self._receipts = Receipts()
         self._is_closed = False
-        self._ending: _Ending | None = None
+        self._ending = b""  # the unfinished record of the closed file
+        self._ending_space: Awaitable[None] | None = None  # waits for a buffer; None: it is in a batch, or lost
         self._released: trio.Event | None = None  # set at the end of `release`
-        target.enter(self)
+        self._files.writers.add(self)
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -99,7 +93,7 @@ class AppendHandle:
         buffer for half of the kernel's request timeout), ENOSPC, EROFS, EIO, ESHUTDOWN, or the errno of a lost batch.
         """
         self._check()
-        self._target.closing.settled(self)
+        self._files.settled(self)
         if self._final_error is not None:
             raise OSError(self._final_error.errno, self._final_error.strerror)
         if self._framing.is_whole:
@@ -167,10 +161,7 @@ class AppendHandle:
             raise self._too_large(f"a record that makes a batch of {needed} bytes")
         if self._is_nonblocking:
             raise _error(errno.EAGAIN)
-        patience = self._target.request_timeout_s
-        # The kernel ends a mount whose request takes longer than `fs.fuse.default_request_timeout`, so a writer gets
-        # EINTR before.
-        with trio.move_on_after(patience * WAIT_SHARE if patience else float("inf")) as waiting:
+        with trio.move_on_after(self._target.context.wait_s) as waiting:
             await self._target.wait_for_space(self, needed)
         self._check()
         if waiting.cancelled_caught:
@@ -194,13 +185,13 @@ class AppendHandle:
     def _reserve(self, size: int) -> None:
         """Reserve memory for an unfinished record of `size` bytes. OSError EMSGSIZE, ENOBUFS."""
         self._check_size(size)
-        self._target.unfinished.change(size - self._reserved)
+        self._memory.change_unfinished(size - self._reserved)
         self._reserved = size
 
     def _drop(self) -> None:
         """Drop the unfinished record."""
         self._carry.clear()
-        self._target.unfinished.change(-self._reserved)
+        self._memory.change_unfinished(-self._reserved)
         self._reserved = 0
 
     def _check_size(self, size: int) -> None:
@@ -263,7 +254,7 @@ class AppendHandle:
         if self._carry:
             # FLUSH is sent for each close of a copy of the descriptor, so it does not tell whether the file is closed.
             # RELEASE does, but only after close(2) has returned.
-            self._target.closing.flushed(self, self._target.partitions)
+            self._files.flushed(self, self._target.partitions)
         if self._is_pending:
             self._is_pending = False
             await self._target.drain()
@@ -287,9 +278,9 @@ class AppendHandle:
         self._is_closed = True
         self._is_nonblocking = False
         if self._carry and self.code is None:
-            self._target.closing.released(self, self._target.partitions)
+            self._files.released(self, self._target.partitions)
             # The last line without a newline is a record, as for every program that reads lines.
-            self._ending = _Ending(bytes(self._carry) + (b"" if self._framing.is_whole else b"\n"))
+            self._ending = bytes(self._carry) + (b"" if self._framing.is_whole else b"\n")
             self._carry.clear()
             self._end()
 
@@ -305,18 +296,17 @@ class AppendHandle:
         self._released = trio.Event()
         try:
             self.close()
-            while self._ending is not None and self._ending.space is not None:
-                await self._end_with_space(self._ending.space)
+            while self._ending_space is not None:
+                await self._end_with_space(self._ending_space)
             await self._settle()
         finally:
-            self._target.closing.settled(self)
+            self._files.settled(self)
             self._released.set()
         self._target.leave(self)
 
     def _end(self) -> None:
         """Add the ending record to the batch, or to the queue for a free buffer."""
-        assert self._ending is not None
-        record, self._ending.space = self._ending.record, None
+        record, self._ending_space = self._ending, None
         try:
             self._is_pending = True
             taken = self._take_now(record, 0, len(record), time.time_ns() // 1_000_000)
@@ -324,7 +314,7 @@ class AppendHandle:
             if taken.end < len(record):
                 if taken.needed > self._target.batch_bytes_max:
                     raise self._too_large(f"a record that makes a batch of {taken.needed} bytes")
-                self._ending.space = self._target.wait_for_space(self, taken.needed)
+                self._ending_space = self._target.wait_for_space(self, taken.needed)
         except OSError as error:
             self._report_loss(error)
 
@@ -332,15 +322,14 @@ class AppendHandle:
         try:
             await space
         except OSError as error:
-            assert self._ending is not None
-            self._ending.space = None
+            self._ending_space = None
             self._report_loss(error)
         else:
             self._end()
 
     async def _settle(self) -> None:
         """Write the accepted records to the segment file; sync them if the file was opened with O_SYNC or O_DSYNC."""
-        self._target.closing.settled(self)
+        self._files.settled(self)
         try:
             if self._is_synchronous and self._framing.is_whole:
                 await self._target.sync()
@@ -352,7 +341,7 @@ class AppendHandle:
 
     def _report_loss(self, error: OSError) -> None:
         what = "a record" if self._framing.is_whole else "an unfinished line"
-        size = 0 if self._ending is None else len(self._ending.record) - (not self._framing.is_whole)
+        size = max(len(self._ending) - (not self._framing.is_whole), 0)
         _log.error("%s: %s of %d bytes is lost: %s", self._path, what, size, error)
         self._on_loss(error)
 
@@ -372,7 +361,7 @@ class AppendHandle:
             is_taken = True
         finally:
             if is_taken or self._final_error is not None:
-                self._target.unfinished.change(-reserved)
+                self._memory.change_unfinished(-reserved)
             else:  # kept, so that a later fsync or the close appends it
                 self._carry[:0] = record
                 self._reserved += reserved
@@ -406,9 +395,9 @@ class AppendHandle:
             events |= WRITABLE
         return events | READABLE if self._receipts or not self.wants_offsets else events
 
-    def acknowledged(self, offset: int, count: int, timestamp: int, partition: int | None = None) -> None:
+    def acknowledged(self, offset: int, count: int, timestamp: int, partition: int) -> None:
         """Store the offsets of written records, for `read`."""
-        self._receipts.add(offset, count, timestamp, "" if partition is None else f"{partition} ")
+        self._receipts.add(offset, count, timestamp, f"{partition} " if self._target.is_topic else "")
 
 
 class Receipts:

@@ -9,118 +9,93 @@ is not free. The accepted lines are always a prefix of the data.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from offsetfs.fs.appends.batches import AppendBatch
-from offsetfs.fs.appends.framing import Taken
-from offsetfs.fs.appends.shared_sync import Writer
-from offsetfs.storage import Log
+from offsetfs.fs.appends.accumulator import Accumulator
+from offsetfs.fs.appends.open_files import Writer
 from offsetfs.storage.records import (
     HEADER_SIZE,
     NO_TIMESTAMP,
+    REFUSE,
     TIMESTAMP_MAX,
     BatchCursor,
     JsonRules,
     JsonSpread,
+    LineFault,
     spread_json,
 )
 
 
-class FillableBatch(Protocol):
-    """The open batch of one partition, as this module fills it; see `Accumulator` for what each member does."""
+class Taken(NamedTuple):
+    """The result of a framing step."""
 
-    @property
-    def values_as_text(self) -> bool: ...
-
-    @property
-    def log(self) -> Log: ...
-
-    @property
-    def open_batch(self) -> AppendBatch | None: ...
-
-    def must_wait(self, writer: Writer) -> bool: ...
-
-    def begin_if_free(self, size: int) -> AppendBatch | None: ...
-
-    def begin_anew(self, size: int) -> bool: ...
-
-    def note(self, writer: Writer, count: int, size: int, given: int, timestamp: int) -> None: ...
-
-    def seal(self) -> None: ...
-
-    def seal_unless_lingering(self) -> None: ...
+    end: int
+    """The position of the first byte that was not accepted."""
+    needed: int = 0
+    """The size of a batch with the record there, if it found no free buffer. 0: any batch suffices."""
+    fault: LineFault | None = None
+    """The error of the line there."""
 
 
-class SplitResult(NamedTuple):
-    """The result of `split`. `partition`: the partition without a free buffer; -1 if it stopped for another reason."""
+class JsonSplit:
+    """One call of `split`: JSON lines of a writer, and the open batches of the partitions that they go to."""
 
-    taken: Taken
-    touched: set[int]
-    """The partitions whose batches records may have come into."""
-    partition: int = -1
-
-
-def split(
-    accumulators: Sequence[FillableBatch],
-    writers: Sequence[Writer],
-    keyless: int,
-    data: bytes | bytearray,
-    start: int,
-    end: int,
-    timestamp: int,
-    *,
-    honors_partition: bool = False,
-) -> SplitResult:
-    """Append the lines of `data[start:end]` to the partitions of one topic; as `Accumulator.split_json`.
-
-    The caller has called `check` of each. `writers` are those of one handle, one for each partition. Records without a
-    key go to number `keyless`; with `honors_partition` those that name their `partition` go there.
-    """
-    rules, open_batches = _rules(accumulators[0], timestamp, honors_partition), _OpenBatches(accumulators, writers)
-    none: list[BatchCursor | None] = [None] * len(accumulators)
-    taken, full = Taken(start), -1
-    while start < end:
-        # A writer with acknowledgments gets the timestamp of each record, so each call encodes one line.
-        until = data.index(b"\n", start) + 1 if writers[0].wants_offsets else end
-        open_batches.given.clear()
-        spread = spread_json(data, start, until, none, keyless, rules, open_batches.cursor_for)
-        open_batches.grown(spread, spread.start - start)
-        start = spread.start
-        taken = Taken(start, fault=spread.fault)
-        if spread.record_bytes:
-            needed = HEADER_SIZE + spread.record_bytes
-            if not open_batches.begin(spread.partition, needed):
-                taken, full = Taken(start, needed), spread.partition
-        if taken.fault is not None or full >= 0:
-            break
-    for number in open_batches.touched:
-        accumulators[number].seal_unless_lingering()
-    return SplitResult(taken, open_batches.touched, full)
-
-
-class _OpenBatches:
-    """The open batch of each partition, as compiled code fills it."""
-
-    def __init__(self, accumulators: Sequence[FillableBatch], writers: Sequence[Writer]) -> None:
+    def __init__(self, accumulators: Sequence[Accumulator], writer: Writer) -> None:
         self._accumulators = accumulators
-        self._writers = writers
-        self.given: set[int] = set()
-        """The partitions whose open batch this call of compiled code has."""
+        self._writer = writer
+        self._given: set[int] = set()  # the partitions whose open batch this call of compiled code has
         self.touched: set[int] = set()
-        """The partitions whose batches records may have come into, in any call."""
+        """The numbers of the partitions whose batches records may have come into."""
+        self.full = -1
+        """The number of the partition without a free buffer; -1 if the split stopped for another reason."""
 
-    def cursor_for(self, number: int, record_bytes: int, filled: BatchCursor | None) -> BatchCursor | None:
+    def split(
+        self,
+        keyless: int,
+        data: bytes | bytearray,
+        start: int,
+        end: int,
+        timestamp: int,
+        *,
+        honors_partition: bool = False,
+    ) -> Taken:
+        """Append the lines of `data[start:end]`, each a JSON object; return how far it got, and why it stopped.
+
+        Never waits. The caller has called `check`. A line that is no record is a `fault`; in a compacted log also a
+        line without a key. Records without a key go to number `keyless`; with `honors_partition` those that name their
+        `partition` go there. `timestamp`: for records without their own.
+        """
+        rules = _rules(self._accumulators[0], timestamp, honors_partition)
+        none: list[BatchCursor | None] = [None] * len(self._accumulators)
+        taken = Taken(start)
+        while start < end and taken.fault is None and self.full < 0:
+            # A writer with acknowledgments gets the timestamp of each record, so each call encodes one line.
+            until = data.index(b"\n", start) + 1 if self._writer.wants_offsets else end
+            self._given.clear()
+            spread = spread_json(data, start, until, none, keyless, rules, self._cursor_for)
+            self._grown(spread, spread.start - start)
+            start = spread.start
+            taken = Taken(start, fault=spread.fault)
+            if spread.record_bytes:
+                needed = HEADER_SIZE + spread.record_bytes
+                if not self._begin(spread.partition, needed):
+                    taken, self.full = Taken(start, needed), spread.partition
+        for number in self.touched:
+            self._accumulators[number].seal_unless_lingering()
+        return taken
+
+    def _cursor_for(self, number: int, record_bytes: int, filled: BatchCursor | None) -> BatchCursor | None:
         """Return a batch for a record. None if there is none now, or only if other batches are sealed.
 
         The first call for a partition returns the open batch, later calls a new one.
         """
-        accumulator, writer = self._accumulators[number], self._writers[number]
+        accumulator, writer = self._accumulators[number], self._writer
         if filled is not None:
             self._take_over(number, filled)
         if accumulator.must_wait(writer):
             return None
         batch = accumulator.open_batch
-        if batch is not None and number in self.given:
+        if batch is not None and number in self._given:
             accumulator.seal()
             if writer.code is not None:  # the append at once failed: no record may follow the gap
                 return None
@@ -129,11 +104,11 @@ class _OpenBatches:
             batch = accumulator.begin_if_free(HEADER_SIZE + record_bytes)
         if batch is None:
             return None
-        self.given.add(number)
+        self._given.add(number)
         self.touched.add(number)
         return batch.builder.cursor
 
-    def grown(self, spread: JsonSpread, given: int) -> None:
+    def _grown(self, spread: JsonSpread, given: int) -> None:
         """Update the open batches after a call that consumed `given` bytes of lines."""
         batches = [self._accumulators[number].open_batch for number in spread.cursors]
         sizes = [batch.builder.size for batch in batches if batch is not None]
@@ -150,11 +125,11 @@ class _OpenBatches:
         count, size = builder.count, builder.size
         builder.grown(cursor)
         given = max(1, int((builder.size - size) * given_per_byte))
-        accumulator.note(self._writers[number], count, size, given, cursor.max_timestamp)
+        accumulator.note(self._writer, count, size, given, cursor.max_timestamp)
 
-    def begin(self, number: int, size: int) -> bool:
+    def _begin(self, number: int, size: int) -> bool:
         """Queue the batch of a partition, and start one for a record of `size`. False if that is not possible now."""
-        accumulator, writer = self._accumulators[number], self._writers[number]
+        accumulator, writer = self._accumulators[number], self._writer
         if accumulator.must_wait(writer):
             return False
         accumulator.seal()
@@ -163,7 +138,7 @@ class _OpenBatches:
         return writer.code is None and accumulator.begin_anew(size)
 
 
-def _rules(accumulator: FillableBatch, now_ms: int, honors_partition: bool) -> JsonRules:
+def _rules(accumulator: Accumulator, now_ms: int, honors_partition: bool) -> JsonRules:
     """Return the current rules. With LogAppendTime a record may have any timestamp, because the log replaces it."""
     log, config = accumulator.log, accumulator.log.config
     earliest: int = NO_TIMESTAMP
@@ -171,4 +146,5 @@ def _rules(accumulator: FillableBatch, now_ms: int, honors_partition: bool) -> J
     if config.message_timestamp_type == "CreateTime":
         earliest = max(earliest, now_ms - config.timestamp_before_max_ms)
         latest = min(latest, now_ms + config.timestamp_after_max_ms)
-    return JsonRules(now_ms, log.is_compacted, earliest, latest, accumulator.values_as_text, honors_partition)
+    values_as_text = accumulator.context.options.json_values != REFUSE
+    return JsonRules(now_ms, log.is_compacted, earliest, latest, values_as_text, honors_partition)

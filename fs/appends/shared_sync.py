@@ -21,66 +21,29 @@ import logging
 import math
 import os
 from collections.abc import Iterable
-from typing import Protocol
 
 import trio
 
 from offsetfs.common.threads import in_thread_or_here
-from offsetfs.fs.appends.deadlines import Deadlines
-from offsetfs.fs.options import MountOptions
-from offsetfs.fs.reporting.counters import Counters
-from offsetfs.fs.reporting.error_log import ErrorLog
+from offsetfs.fs.appends.context import AppendContext
+from offsetfs.fs.appends.open_files import Writer
 from offsetfs.fs.reporting.errors import errno_of
 from offsetfs.storage import Log, Unsynced, files, flush_due
 
 _log = logging.getLogger(__name__)
 
 
-class Writer(Protocol):
-    """The source of records: an open handle."""
-
-    wants_offsets: bool
-    """Whether the writer needs calls of `acknowledged`."""
-    code: int | None
-    """The errno with which accepted records were lost, if any were."""
-
-    def failed(self, code: int) -> None:
-        """Record that accepted records were lost; `code` keeps the first errno."""
-
-    def acknowledged(self, offset: int, count: int, timestamp: int, partition: int | None = None) -> None:
-        """Record that the next `count` records are in the file, from `offset` on, all with this timestamp.
-
-        `partition` is passed to writers that write to all partitions of a topic.
-        """
-
-    async def release(self) -> None:
-        """Return when the records of the closed file are written or lost."""
-
-
 class SharedSync:
     """The syncs of one partition."""
 
-    def __init__(
-        self,
-        log: Log,
-        options: MountOptions,
-        nursery: trio.Nursery,
-        deadlines: Deadlines,
-        limiter: trio.CapacityLimiter,
-        counters: Counters,
-        error_log: ErrorLog,
-    ) -> None:
+    def __init__(self, log: Log, context: AppendContext) -> None:
         self._log = log
-        self._nursery = nursery
-        self._deadlines = deadlines
-        self._limiter = limiter
-        self._counters = counters
-        self._error_log = error_log
+        self._context = context
         self._account = log.unsynced
-        self._options = options
         self._is_planned = False
         self._is_started = False  # an automatic sync
-        self._writers: set[Writer] = set()  # the writers of unsynced records
+        self.writers: set[Writer] = set()
+        """The writers of unsynced records. A closed one may be removed: it needs no reports."""
         self._running: trio.Event | None = None
         self.code: int | None = None
         """The errno of the sync that failed, if one did."""
@@ -101,12 +64,8 @@ class SharedSync:
 
     def note(self, writers: Iterable[Writer]) -> None:
         """Note that a batch with records of `writers` is in the file."""
-        self._writers.update(writers)
+        self.writers.update(writers)
         self.plan()
-
-    def forget(self, writer: Writer) -> None:
-        """Drop a closed writer: it needs no reports."""
-        self._writers.discard(writer)
 
     async def sync(self) -> None:
         """Return when all batches of the log are on disk. OSError if this or an earlier sync failed."""
@@ -122,13 +81,13 @@ class SharedSync:
     async def _run(self) -> None:
         done = self._running = trio.Event()
         # Taken before the thread begins: what is appended meanwhile may be missing in this fsync.
-        writers, self._writers = self._writers, set()
+        writers, self.writers = self.writers, set()
         begun = trio.current_time()
         try:
             # Shielded, because other callers wait for the outcome. A thread cannot be cancelled anyway.
             with trio.CancelScope(shield=True):
-                await in_thread_or_here(self._log.flush, limiter=self._limiter)
-            self._counters.syncs.add(trio.current_time() - begun)
+                await in_thread_or_here(self._log.flush, limiter=self._context.sync_limiter)
+            self._context.counters.syncs.add(trio.current_time() - begun)
         except OSError as error:
             if error.errno in files.NO_DESCRIPTORS:
                 self._postpone(writers)
@@ -148,36 +107,37 @@ class SharedSync:
 
     def _postpone(self, writers: set[Writer]) -> None:
         """Leave the batches to a later sync: this one has not reached the disk."""
-        self._writers |= writers
+        self.writers |= writers
         self.plan()
 
     def _ended(self, writers: set[Writer]) -> None:
         """End because the partition was deleted. This is no failure, but an `fsync` of its records returns ESTALE."""
         self.code = errno.ESTALE
-        for writer in writers | self._writers:
+        for writer in writers | self.writers:
             writer.failed(self.code)
 
     def _failed(self, error: Exception, writers: set[Writer]) -> None:
         # Never tried again: the kernel reports a failed write once and marks the pages clean, so a second fsync would
         # claim success.
         self.code = errno_of(error)
-        self._counters.sync_failures += 1
-        self._error_log.add(error, "sync", str(self._log.partition))
+        self._context.counters.sync_failures += 1
+        self._context.error_log.add(error, "sync", str(self._log.partition))
         _log.error("%s: sync failed, no more records are accepted: %s", self._log.partition, error)
-        for writer in writers | self._writers:
+        for writer in writers | self.writers:
             writer.failed(self.code)
 
     # --- automatic syncs ---------------------------------------------------------------------------------------------
 
     def plan(self) -> None:
         """Plan the next automatic sync, if the log is due by its settings and those of the mount."""
-        due = flush_due(self._log, messages_max=self._options.flush_messages, interval_ms=self._options.flush_ms)
+        options = self._context.options
+        due = flush_due(self._log, messages_max=options.flush_messages, interval_ms=options.flush_ms)
         if due == -math.inf:
             self._start()
         elif due is not None and not self._is_planned:
             self._is_planned = True
             wait_s = max(due - self._log.clock.monotonic(), 0.0)
-            self._deadlines.at(trio.current_time() + wait_s, self._is_due)
+            self._context.deadlines.at(trio.current_time() + wait_s, self._is_due)
 
     def _is_due(self) -> None:
         self._is_planned = False
@@ -187,7 +147,7 @@ class SharedSync:
     def _start(self) -> None:
         if not self._is_started:
             self._is_started = True
-            self._nursery.start_soon(self._sync_automatically)
+            self._context.nursery.start_soon(self._sync_automatically)
 
     async def _sync_automatically(self) -> None:
         try:

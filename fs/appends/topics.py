@@ -20,7 +20,7 @@ from pyfuse3 import EntryAttributes, FUSEError
 from offsetfs.fs.appends.accumulator import Accumulator, Accumulators
 from offsetfs.fs.appends.append_file import APPEND_FILES, PREFERRED_WRITE_BYTES
 from offsetfs.fs.appends.handles import AppendHandle
-from offsetfs.fs.appends.topic_appends import Sticky, TopicTarget
+from offsetfs.fs.appends.target import AppendTarget, Sticky
 from offsetfs.fs.attributes import APPEND_MODE
 from offsetfs.fs.files.topic_follow import FollowOf, TopicFollow
 from offsetfs.fs.files.topic_keys import KeysOf, TopicKeys
@@ -51,16 +51,35 @@ class TopicsDirectory:
         growing_of: GrowingOf,
     ) -> None:
         self._mount = mount
-        self._topics = _Topics(mount)
-        self.appends = TopicAppends(mount, self._topics, partitions, accumulators)
-        self.keys = TopicKeys(mount, self._topics.all_at, keys_of)
+        self._listing: list[TopicPartition] | None = None
+        self._counts: Counter[str] = Counter()
+        self.numbers: PermanentNumbers[str] = PermanentNumbers()
+        self.directories = TopicDirectories(mount, self)
+        self.appends = TopicAppends(mount, self, partitions, accumulators)
+        self.keys = TopicKeys(mount, self.all_at, keys_of)
         self.follow = TopicFollow(mount, partitions, follow_of)
-        self.snapshots = TopicSnapshots(mount, self._topics.all_at, growing_of)
-        self.directories = TopicDirectories(mount, self._topics, self.appends, self.keys, self.follow, self.snapshots)
+        self.snapshots = TopicSnapshots(mount, self.all_at, growing_of)
+
+    def counts(self) -> Counter[str]:
+        """Return the number of partitions of each topic."""
+        listing = self._mount.directory.partitions()
+        if listing is not self._listing:
+            self._listing, self._counts = listing, Counter(each.topic for each in listing)
+        return self._counts
+
+    def all_at(self, number: int) -> list[TopicPartition]:
+        """Return the existing partitions of the topic with this number, in order."""
+        topic = self.numbers.at(number)
+        return [each for each in self._mount.directory.partitions() if each.topic == topic]
+
+    def partitions(self, topic: str) -> list[TopicPartition] | None:
+        """Return the partitions from 0 on. None if some are missing, or all."""
+        wanted = [TopicPartition(topic, number) for number in range(self.counts()[topic])]
+        return wanted if wanted and all(map(self._mount.directory.has, wanted)) else None
 
     def entry(self) -> EntryAttributes | None:
         """Return the attributes. None if there is no topic."""
-        return self._attributes() if self._topics.counts() else None
+        return self._attributes() if self.counts() else None
 
     def _attributes(self) -> EntryAttributes:
         return self._mount.attributes.directory(pack(Kind.TOPICS))
@@ -70,57 +89,18 @@ class TopicsDirectory:
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
         topic = name.decode("ascii", "replace")
-        return self.directories.entry(topic) if topic in self._topics.counts() else None
+        return self.directories.entry(topic) if topic in self.counts() else None
 
     async def listing(self, number: int) -> Listing:
-        return ShortListing([(topic.encode(), self.directories.entry(topic)) for topic in self._topics.counts()])
-
-
-class _Topics:
-    """The current topics of the log directory."""
-
-    def __init__(self, mount: MountContext) -> None:
-        self._directory = mount.directory
-        self._listing: list[TopicPartition] | None = None
-        self._counts: Counter[str] = Counter()
-        self.numbers: PermanentNumbers[str] = PermanentNumbers()
-
-    def counts(self) -> Counter[str]:
-        """Return the number of partitions of each topic."""
-        listing = self._directory.partitions()
-        if listing is not self._listing:
-            self._listing, self._counts = listing, Counter(each.topic for each in listing)
-        return self._counts
-
-    def all_at(self, number: int) -> list[TopicPartition]:
-        """Return the existing partitions of the topic with this number, in order."""
-        topic = self.numbers.at(number)
-        return [each for each in self._directory.partitions() if each.topic == topic]
-
-    def partitions(self, topic: str) -> list[TopicPartition] | None:
-        """Return the partitions from 0 on. None if some are missing, or all."""
-        wanted = [TopicPartition(topic, number) for number in range(self.counts()[topic])]
-        return wanted if wanted and all(map(self._directory.has, wanted)) else None
+        return ShortListing([(topic.encode(), self.directories.entry(topic)) for topic in self.counts()])
 
 
 class TopicDirectories:
     """`topics/<topic>`. `number`: the number of the topic."""
 
-    def __init__(
-        self,
-        mount: MountContext,
-        topics: _Topics,
-        appends: TopicAppends,
-        keys: TopicKeys,
-        follow: TopicFollow,
-        snapshots: TopicSnapshots,
-    ) -> None:
+    def __init__(self, mount: MountContext, topics: TopicsDirectory) -> None:
         self._mount = mount
         self._topics = topics
-        self._appends = appends
-        self._keys = keys
-        self._follow = follow
-        self._snapshots = snapshots
 
     def entry(self, topic: str) -> EntryAttributes:
         return self._mount.attributes.directory(pack(Kind.TOPIC, 0, self._topics.numbers.of(topic)))
@@ -129,15 +109,15 @@ class TopicDirectories:
         return self.entry(self._topics.numbers.at(number))
 
     def _entries(self, number: int) -> list[tuple[bytes, EntryAttributes]]:
-        return [(name, self._appends.entry(number * len(_FILES) + index)) for index, name in enumerate(_FILES)]
+        return [(name, self._topics.appends.entry(number * len(_FILES) + index)) for index, name in enumerate(_FILES)]
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
         if name == _BY_KEY_NAME:  # found by name only
-            return self._keys.entry(number)
+            return self._topics.keys.entry(number)
         if name in SNAPSHOT_NAMES:
-            return await self._snapshots.lookup(number, name)
+            return await self._topics.snapshots.lookup(number, name)
         entry = dict(self._entries(number)).get(name)
-        return self._follow.lookup(self._topics.numbers.at(number), name) if entry is None else entry
+        return self._topics.follow.lookup(self._topics.numbers.at(number), name) if entry is None else entry
 
     async def listing(self, number: int) -> Listing:
         return ShortListing(self._entries(number))
@@ -147,7 +127,7 @@ class TopicAppends:
     """`topics/<topic>/append[.ndjson]`. `number`: that of the topic × 2, plus 1 for JSON lines."""
 
     def __init__(
-        self, mount: MountContext, topics: _Topics, partitions: Partitions, accumulators: Accumulators
+        self, mount: MountContext, topics: TopicsDirectory, partitions: Partitions, accumulators: Accumulators
     ) -> None:
         self._mount = mount
         self._topics = topics
@@ -176,8 +156,8 @@ class TopicAppends:
         path = f"topics/{topic}/{name.decode()}"
         accumulators = await self._opened(topic, path)
         if not opening.is_nonblocking:
-            await self._accumulators.closing.wait_before_open([each.partition for each in accumulators])
-        target = TopicTarget(self._accumulators, accumulators, self._sticky_of(topic))
+            await self._accumulators.context.files.wait_before_open([each.partition for each in accumulators])
+        target = AppendTarget(accumulators, self._sticky_of(topic))
         handle = AppendHandle(
             target,
             opening.flags,

@@ -155,7 +155,7 @@ class FlushFile:
         return partition
 
     async def _flush_one(self, partition: TopicPartition) -> None:
-        accumulator = self._accumulators.known(partition)
+        accumulator = self._accumulators.by_partition.get(partition)
         if accumulator is not None:
             await accumulator.sync()
         log = self._mount.directory.opened(partition)

@@ -127,7 +127,7 @@ class Reporter:
         names = await self._mount.executor.in_thread(lambda: set(self._mount.directory.partitions()))
         partitions = await self._partitions(used, names)
         mount, counters = self._mount, self._mount.counters
-        buffers = self._accumulators.context.buffers
+        memory = self._accumulators.context.memory
         return Report(
             version=offsetfs.__version__,
             mount_point=mount.mount_point,
@@ -145,8 +145,8 @@ class Reporter:
             sync_counts=tuple(counters.syncs.counts),
             sync_sum_s=counters.syncs.sum_s,
             sync_failures=counters.sync_failures,
-            buffer_bytes=buffers.lent_bytes,
-            buffer_bytes_max=buffers.bytes_max,
+            buffer_bytes=memory.lent_bytes,
+            buffer_bytes_max=memory.bytes_max,
             caches=self._caches(),
             tasks={name: dataclasses.replace(counts) for name, counts in counters.tasks.items()},
             companion=None if mount.companion is None else await mount.companion.report(),
@@ -187,7 +187,7 @@ class Reporter:
                     log.refresh()
 
     def _partition(self, name: TopicPartition, counts: PartitionCounts) -> PartitionReport:
-        accumulator, copied = self._accumulators.known(name), dataclasses.replace(counts)
+        accumulator, copied = self._accumulators.by_partition.get(name), dataclasses.replace(counts)
         if accumulator is None:  # read only, or nothing was appended
             return PartitionReport(name, copied, log=self._log(name))
         unsynced = accumulator.unsynced

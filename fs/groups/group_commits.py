@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING
 import trio
 from pyfuse3 import EntryAttributes, FUSEError
 
-from offsetfs.fs.appends.accumulator import Accumulator, Accumulators
-from offsetfs.fs.appends.handles import WAIT_SHARE
+from offsetfs.fs.appends.accumulator import Accumulator, Accumulators, batch_size
 from offsetfs.fs.attributes import RECORD_MODE, milliseconds_ns
 from offsetfs.fs.groups.known_groups import Groups
 from offsetfs.fs.naming.inodes import pack
@@ -155,21 +154,20 @@ class CommitFiles:
 
 async def _append(accumulator: Accumulator, key: bytes, value: bytes | None, timestamp: int) -> None:
     """Append one record. After return it is in the segment file; OSError if it was not written."""
-    size, writer = accumulator.batch_size(key, value, ()), _Writer()
+    size, writer = batch_size(key, value), _Writer()
     if size > accumulator.batch_bytes_max:
         raise OSError(
             errno.EMSGSIZE, f"a commit of {size} bytes; max.message.bytes allows {accumulator.batch_bytes_max}"
         )
-    patience = accumulator.request_timeout_s
     try:
-        with trio.move_on_after(patience * WAIT_SHARE if patience else float("inf")) as waiting:
+        with trio.move_on_after(accumulator.context.wait_s) as waiting:
             while not accumulator.append(key, value, (), timestamp, writer):
                 await accumulator.wait_for_space(writer, size)
         if waiting.cancelled_caught:
             raise OSError(errno.EINTR, os.strerror(errno.EINTR))
         await accumulator.drain()
     finally:
-        accumulator.leave(writer)
+        accumulator.shared_sync.writers.discard(writer)
     if writer.code is not None:
         raise OSError(writer.code, os.strerror(writer.code))
 
@@ -185,7 +183,7 @@ class _Writer:
     def failed(self, code: int) -> None:
         self.code = self.code or code
 
-    def acknowledged(self, offset: int, count: int, timestamp: int, partition: int | None = None) -> None:
+    def acknowledged(self, offset: int, count: int, timestamp: int, partition: int) -> None:
         """Ignore the offset of the record."""
 
     async def release(self) -> None:

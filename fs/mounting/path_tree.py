@@ -249,7 +249,7 @@ class OpenFile:
                 await self._operations.flush(self._handle)
             finally:
                 await self._operations.release(self._handle)
-                await self._operations.accumulators.closing.wait_released()
+                await self._operations.accumulators.context.files.wait_released()
 
 
 class _Page:

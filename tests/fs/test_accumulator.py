@@ -16,10 +16,10 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from offsetfs.common import loop_appends, loop_watch
 from offsetfs.fs.appends.accumulator import Accumulator
-from offsetfs.fs.appends.buffers import COUNT_S, KEPT_BYTES_MAX, SHARE_BYTES_MIN, Buffers, FairShare
 from offsetfs.fs.appends.framing import JsonLines
 from offsetfs.fs.appends.handles import AppendHandle
-from offsetfs.fs.appends.topic_appends import Sticky, TopicTarget
+from offsetfs.fs.appends.memory import COUNT_S, KEPT_BYTES_MAX, SHARE_BYTES_MIN, AppendMemory
+from offsetfs.fs.appends.target import AppendTarget, Sticky
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage import Unsynced
 from offsetfs.storage.errors import LogFailed, RecordTooLarge, UnknownPartition
@@ -281,7 +281,7 @@ async def test_all_partitions_together_take_no_more_than_buffer_bytes(appends: M
     world = appends(batch_bytes=KIB, buffer_bytes=4 * KIB)
     world.threads.hold()
     taken = [take(world.accumulator(number), b"line\n") for number in range(6)]
-    assert taken == [5, 5, 5, 5, 0, 0] and world.accumulators.context.buffers.lent_bytes == 4 * KIB
+    assert taken == [5, 5, 5, 5, 0, 0] and world.accumulators.context.memory.lent_bytes == 4 * KIB
 
 
 async def test_a_batch_that_lingers_makes_way_for_a_writer_that_waits(
@@ -302,7 +302,7 @@ async def test_partitions_that_are_written_to_together_share_the_memory_evenly(
 ) -> None:
     world = appends(batch_bytes=256 * KIB, buffer_bytes=2048 * KIB, linger_ms=60_000)
     lines = [b'{"key":"%d","value":"%0100d"}\n' % (number, number) for number in range(40_000)]
-    target = TopicTarget(world.accumulators, [world.accumulator(number) for number in range(partitions)], Sticky())
+    target = AppendTarget([world.accumulator(number) for number in range(partitions)], Sticky())
     handle = AppendHandle(target, os.O_WRONLY, JsonLines())
     for start in range(0, len(lines), 1000):
         data = b"".join(lines[start : start + 1000])
@@ -317,24 +317,24 @@ async def test_partitions_that_are_written_to_together_share_the_memory_evenly(
 
 
 async def test_partitions_that_are_written_to_no_more_leave_their_share_to_others(autojump_clock: MockClock) -> None:
-    share = FairShare(64 * SHARE_BYTES_MIN)
-    assert [share.of(number) // SHARE_BYTES_MIN for number in range(4)] == [32, 16, 8, 8]
-    assert share.of(0) == 8 * SHARE_BYTES_MIN
-    assert [share.of(number) for number in range(100)][-1] == SHARE_BYTES_MIN
+    memory = AppendMemory(64 * SHARE_BYTES_MIN, lambda size: None)
+    assert [memory.share_of(number) // SHARE_BYTES_MIN for number in range(4)] == [32, 16, 8, 8]
+    assert memory.share_of(0) == 8 * SHARE_BYTES_MIN
+    assert [memory.share_of(number) for number in range(100)][-1] == SHARE_BYTES_MIN
     await trio.sleep(1.5 * COUNT_S)
-    assert share.of(0) == SHARE_BYTES_MIN, "the partitions of the second before count as well"
+    assert memory.share_of(0) == SHARE_BYTES_MIN, "the partitions of the second before count as well"
     await trio.sleep(1.5 * COUNT_S)
-    assert share.of(0) == 32 * SHARE_BYTES_MIN
+    assert memory.share_of(0) == 32 * SHARE_BYTES_MIN
 
 
-def lend(buffers: Buffers, size: int) -> BatchBuilder:
+def lend(buffers: AppendMemory, size: int) -> BatchBuilder:
     builder = buffers.take_nowait(size, UNCOMPRESSED)
     assert builder is not None
     return builder
 
 
 async def test_buffers_of_a_size_that_is_no_longer_asked_for_give_way_to_those_that_are() -> None:
-    buffers = Buffers(4 * KEPT_BYTES_MAX, lambda size: None)
+    buffers = AppendMemory(4 * KEPT_BYTES_MAX, lambda size: None)
     for size in (KEPT_BYTES_MAX // 2, KEPT_BYTES_MAX // 8):
         for builder in [lend(buffers, size) for _ in range(4)]:
             buffers.give_back(builder)
@@ -346,7 +346,7 @@ async def test_buffers_of_a_size_that_is_no_longer_asked_for_give_way_to_those_t
 
 
 async def test_writers_that_wait_for_memory_are_served_in_order(nursery: trio.Nursery) -> None:
-    buffers = Buffers(2 * KIB, lambda size: None)
+    buffers = AppendMemory(2 * KIB, lambda size: None)
     lent = [lend(buffers, KIB), lend(buffers, KIB)]
     served = []
 
@@ -365,7 +365,7 @@ async def test_writers_that_wait_for_memory_are_served_in_order(nursery: trio.Nu
 
 
 async def test_a_large_batch_is_not_starved_by_small_ones(nursery: trio.Nursery) -> None:
-    buffers = Buffers(4 * KIB, lambda size: None)
+    buffers = AppendMemory(4 * KIB, lambda size: None)
     lent = [lend(buffers, KIB) for _ in range(4)]
     served = []
 
@@ -404,7 +404,7 @@ async def test_an_idle_mount_lends_no_memory(appends: MakeAppends) -> None:
     for number in range(10):
         take(world.accumulator(number), b"line\n")
     await world.accumulators.flush_all()
-    assert world.accumulators.context.buffers.lent_bytes == 0
+    assert world.accumulators.context.memory.lent_bytes == 0
 
 
 async def test_a_record_larger_than_a_batch_makes_a_batch_of_its_own(appends: MakeAppends) -> None:
@@ -463,7 +463,7 @@ async def test_nothing_accepted_before_the_failure_was_known_is_written_after_th
     world.log().append_failure = None
     await world.accumulator().drain()
     assert taken == 12 * 101 and writer.code == errno.ENOSPC and world.log().batches == []
-    assert world.accumulators.context.buffers.lent_bytes == 0
+    assert world.accumulators.context.memory.lent_bytes == 0
 
 
 @pytest.mark.expect_log("records were not written")
@@ -768,7 +768,7 @@ async def test_a_partition_that_is_deleted_before_its_sync_is_stale_and_no_failu
     await world.accumulator().drain()
     world.log().flush_failure = UnknownPartition("the partition was deleted")
     world.log().is_gone = True
-    accumulator = next(iter(world.accumulators._of.values()))
+    accumulator = next(iter(world.accumulators.by_partition.values()))
     with pytest.raises(OSError) as caught:
         await accumulator.sync()
     assert (caught.value.errno, writer.code) == (errno.ESTALE, errno.ESTALE)

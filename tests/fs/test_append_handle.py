@@ -10,16 +10,15 @@ from typing import cast
 
 import pytest
 import trio
-from fake_appends import Appends, MakeAppends, appends_in
+from fake_appends import Appends, FakeTarget, MakeAppends, appends_in
 from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from offsetfs.fs.appends.buffers import UnfinishedBytes
-from offsetfs.fs.appends.closing import RELEASE_S, Closing
-from offsetfs.fs.appends.framing import AppendTarget, Framing, JsonLines, Lines, Whole
+from offsetfs.fs.appends.framing import JsonLines, Lines, Whole
 from offsetfs.fs.appends.handles import RANGES_MAX, AppendHandle
-from offsetfs.fs.appends.topic_appends import Sticky, TopicTarget
+from offsetfs.fs.appends.open_files import RELEASE_S
+from offsetfs.fs.appends.target import AppendTarget, Sticky
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.format.batch import HEADER_SIZE
 from offsetfs.storage.records.format.batch_builder import BatchBuilder, record_size, value_bytes_max
@@ -37,7 +36,7 @@ KIB = 1 << 10
 
 
 def opened(world: Appends, flags: int = os.O_WRONLY, number: int = 0) -> AppendHandle:
-    return AppendHandle(world.accumulator(number), flags)
+    return AppendHandle(world.target(number), flags)
 
 
 async def write(handle: AppendHandle, *pieces: bytes) -> None:
@@ -124,30 +123,22 @@ def test_where_writes_are_cut_means_nothing(lines: list[bytes], cuts: list[int])
     data = b"".join(line + b"\n" for line in lines)
     ends = sorted(min(cut, len(data)) for cut in cuts)
     pieces = [data[start:end] for start, end in zip([0, *ends], [*ends, len(data)], strict=True)]
-    accumulator = Collector()
+    target = Collector()
 
     async def run() -> None:
-        handle = AppendHandle(cast(AppendTarget, accumulator), os.O_WRONLY)
+        handle = AppendHandle(cast(AppendTarget, target), os.O_WRONLY)
         await write(handle, *pieces)
         await handle.release()
 
     trio.run(run)
-    assert accumulator.values == lines
+    assert target.values == lines
 
 
-class Collector:
-    """An accumulator with space for everything, that only looks at what it is given."""
-
-    batch_bytes_max = 1 << 20
-    request_timeout_s = None
-    unfinished = UnfinishedBytes(1 << 20)
-    closing = Closing()
-    partitions = frozenset({TopicPartition("orders", 0)})
-
-    def check(self, size: int, *, has_key: bool) -> None:
-        """Whatever it is, it may be taken."""
+class Collector(FakeTarget):
+    """A target that only looks at what it is given."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.values: list[bytes] = []
 
     def split(self, data: bytes, start: int, end: int, timestamp: int, writer: AppendHandle) -> int:
@@ -155,14 +146,6 @@ class Collector:
         assert data[end - 1 : end] == b"\n"
         self.values += data[start : end - 1].split(b"\n")
         return end
-
-    def enter(self, writer: AppendHandle) -> None:
-        pass
-
-    leave = enter
-
-    async def drain(self) -> None:
-        pass
 
 
 # --- a record that is too large --------------------------------------------------------------------------------------
@@ -331,7 +314,7 @@ async def test_unfinished_lines_of_all_handles_together_are_bounded(appends: Mak
     assert await handles[-1].write(unfinished) == len(unfinished)
     for handle in handles[20:]:
         await handle.release()
-    assert world.accumulators.unfinished.bytes == 0
+    assert world.accumulators.context.memory.unfinished_bytes == 0
     assert len(world.log().values) == 34
 
 
@@ -354,12 +337,12 @@ FRAMINGS = pytest.mark.parametrize(
 @FRAMINGS
 @pytest.mark.parametrize("linger_ms", [0, 5])
 async def test_files_closed_one_after_the_other_have_their_records_in_that_order(
-    appends: MakeAppends, nursery: trio.Nursery, framing: type[Framing], text: bytes, linger_ms: int
+    appends: MakeAppends, nursery: trio.Nursery, framing: type[Lines], text: bytes, linger_ms: int
 ) -> None:
     world = appends(linger_ms=linger_ms, batch_bytes=KIB)
     world.threads.hold()
     for number in range(60):
-        handle = AppendHandle(world.accumulator(), os.O_WRONLY, framing())
+        handle = AppendHandle(world.target(), os.O_WRONLY, framing())
         await write(handle, text % number)
         await trio.lowlevel.checkpoint()
         closed(handle, nursery)
@@ -370,13 +353,13 @@ async def test_files_closed_one_after_the_other_have_their_records_in_that_order
 
 @FRAMINGS
 async def test_files_of_a_topic_closed_one_after_the_other_keep_their_order_in_each_partition(
-    appends: MakeAppends, nursery: trio.Nursery, framing: type[Framing], text: bytes
+    appends: MakeAppends, nursery: trio.Nursery, framing: type[Lines], text: bytes
 ) -> None:
     world = appends(linger_ms=0, batch_bytes=KIB)
     accumulators, sticky = [world.accumulator(number) for number in range(3)], Sticky()
     world.threads.hold()
     for number in range(60):
-        target = TopicTarget(world.accumulators, accumulators, sticky)
+        target = AppendTarget(accumulators, sticky)
         handle = AppendHandle(target, os.O_WRONLY, framing())
         await write(handle, text % number)
         closed(handle, nursery)
@@ -471,7 +454,7 @@ async def test_a_file_that_is_released_twice_has_its_record_once(appends: MakeAp
     world.threads.let_go()
     await world.accumulators.close()
     assert world.log().values == [b"%d" % number for number in range(9)]
-    assert not world.accumulators.writers and world.accumulators.unfinished.bytes == 0
+    assert not world.accumulators.context.files.writers and world.accumulators.context.memory.unfinished_bytes == 0
 
 
 async def test_what_is_written_while_fsync_ends_a_raw_record_begins_the_next_one(
@@ -490,15 +473,15 @@ async def test_what_is_written_while_fsync_ends_a_raw_record_begins_the_next_one
     await wait_all_tasks_blocked()
     await handle.release()
     assert world.log().values[-2:] == [b"first", b"second"]
-    assert world.accumulators.unfinished.bytes == 0
+    assert world.accumulators.context.memory.unfinished_bytes == 0
 
 
 @pytest.mark.parametrize("framing", [Lines, JsonLines])
 async def test_a_file_of_lines_can_be_set_to_the_length_that_was_written(
-    appends: MakeAppends, framing: Callable[[], Framing]
+    appends: MakeAppends, framing: Callable[[], Lines]
 ) -> None:
     world = appends()
-    handle = AppendHandle(world.accumulator(), os.O_WRONLY, framing())
+    handle = AppendHandle(world.target(), os.O_WRONLY, framing())
     await write(handle, b'{"value":"a"}\n', b'{"value":"b')
     for size in (0, 25):
         handle.resize(size)
@@ -512,7 +495,7 @@ async def test_a_file_of_lines_can_be_set_to_the_length_that_was_written(
 
 
 async def raw(world: Appends, data: bytes) -> AppendHandle:
-    handle = AppendHandle(world.accumulator(), os.O_WRONLY, Whole())
+    handle = AppendHandle(world.target(), os.O_WRONLY, Whole())
     await write(handle, data)
     return handle
 
@@ -521,19 +504,19 @@ async def test_an_open_waits_for_the_release_of_a_file_that_may_be_closed(
     appends: MakeAppends, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     world = appends()
-    handle, partitions = opened(world), world.accumulator().partitions
+    handle, partitions = opened(world), world.target().partitions
     await write(handle, b"unfinished")
     await handle.flush()
     is_open = trio.Event()
 
     async def open_another() -> None:
-        await world.accumulators.closing.wait_before_open(partitions)
+        await world.accumulators.context.files.wait_before_open(partitions)
         is_open.set()
 
     nursery.start_soon(open_another)
     await trio.sleep(RELEASE_S / 2)
     assert not is_open.is_set()
-    await world.accumulators.closing.wait_before_open([TopicPartition("others", 0)])
+    await world.accumulators.context.files.wait_before_open([TopicPartition("others", 0)])
     assert trio.current_time() == RELEASE_S / 2
     closed(handle, nursery)
     await is_open.wait()
@@ -544,15 +527,15 @@ async def test_a_file_that_stays_open_with_an_unfinished_line_delays_one_open(
     appends: MakeAppends, autojump_clock: MockClock
 ) -> None:
     world = appends()
-    handle, partitions = opened(world), world.accumulator().partitions
+    handle, partitions = opened(world), world.target().partitions
     await write(handle, b"unfinished")
     await handle.flush()
     for _ in range(3):
-        await world.accumulators.closing.wait_before_open(partitions)
+        await world.accumulators.context.files.wait_before_open(partitions)
     assert trio.current_time() == RELEASE_S
     await handle.flush()
     await write(handle, b" and more")
-    await world.accumulators.closing.wait_before_open(partitions)
+    await world.accumulators.context.files.wait_before_open(partitions)
     assert trio.current_time() == RELEASE_S
 
 
@@ -724,7 +707,7 @@ async def test_unread_offsets_are_kept_within_bounds(appends: MakeAppends) -> No
     world = appends()
     handle = opened(world, os.O_RDWR)
     for number in range(RANGES_MAX + 10):
-        handle.acknowledged(2 * number, 1, number)
+        handle.acknowledged(2 * number, 1, number, partition=0)
     assert (await handle.read(0, 3)).startswith(b"20 ")
 
 

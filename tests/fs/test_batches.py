@@ -129,7 +129,7 @@ async def test_drain_waits_for_what_is_compressed(appends: World, nursery: trio.
     assert not drained.is_set()
     await threads.end(1)
     assert drained.is_set() and held(world) == [0, 1, 2, 3]
-    assert world.accumulators.context.buffers.lent_bytes == 0
+    assert world.accumulators.context.memory.lent_bytes == 0
 
 
 @pytest.mark.expect_log("records were not written")
@@ -137,7 +137,7 @@ async def test_the_buffer_of_a_lost_batch_is_reused_only_after_its_compression_h
     appends: World,
 ) -> None:
     world, threads = appends
-    writer, buffers = FakeWriter(), world.accumulators.context.buffers
+    writer, buffers = FakeWriter(), world.accumulators.context.memory
     take(world, writer, range(4))
     await wait_all_tasks_blocked()
     world.log().append_failure = OSError(errno.ENOSPC, "full")

@@ -11,24 +11,15 @@ from typing import cast
 
 import pytest
 import trio
-from fake_appends import Appends, MakeAppends, appends_in
+from fake_appends import Appends, FakeTarget, MakeAppends, appends_in
 from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
-from offsetfs.fs.appends.buffers import UnfinishedBytes
-from offsetfs.fs.appends.closing import Closing
-from offsetfs.fs.appends.framing import (
-    JSON_BYTES_A_BYTE,
-    JSON_BYTES_MORE,
-    AppendTarget,
-    Framing,
-    JsonLines,
-    Taken,
-    Whole,
-)
+from offsetfs.fs.appends.framing import JSON_BYTES_A_BYTE, JSON_BYTES_MORE, JsonLines, Lines, Whole
 from offsetfs.fs.appends.handles import AppendHandle
-from offsetfs.storage.names import TopicPartition
+from offsetfs.fs.appends.json_batches import Taken
+from offsetfs.fs.appends.target import AppendTarget
 from offsetfs.storage.records.format.batch_builder import BatchBuilder, value_bytes_max
 
 pytestmark = pytest.mark.unit
@@ -47,10 +38,10 @@ LIMIT = {"max.message.bytes": "1000"}
 def opened(
     world: Appends,
     flags: int = os.O_WRONLY,
-    framing: type[Framing] = JsonLines,
+    framing: type[Lines] = JsonLines,
     on_loss: Callable[[OSError], object] = lambda error: None,
 ) -> AppendHandle:
-    return AppendHandle(world.accumulator(), flags, framing(), "orders-0/append.ndjson", on_loss)
+    return AppendHandle(world.target(), flags, framing(), "orders-0/append.ndjson", on_loss)
 
 
 def line(value: str, **more: object) -> bytes:
@@ -111,28 +102,11 @@ def test_where_writes_are_cut_means_nothing(values: list[str], cuts: list[int]) 
     ends = sorted(min(cut, len(data)) for cut in cuts)
     builder = BatchBuilder(1 << 20)
 
-    class Target:
-        batch_bytes_max = 1 << 20
-        request_timeout_s = None
-        unfinished = UnfinishedBytes(1 << 20)
-        closing = Closing()
-        partitions = frozenset({TopicPartition("orders", 0)})
-
-        def check(self, size: int, *, has_key: bool) -> None:
-            """Whatever it is, it may be taken."""
-
+    class Target(FakeTarget):
         def split_json(self, lines: bytes, start: int, end: int, timestamp: int, writer: AppendHandle) -> Taken:
             assert lines[end - 1 : end] == b"\n"
             builder.split_json(lines, start, end, timestamp)
             return Taken(end)
-
-        def enter(self, writer: AppendHandle) -> None:
-            """There is one."""
-
-        leave = enter
-
-        async def drain(self) -> None:
-            """Nothing waits."""
 
     async def run() -> None:
         handle = AppendHandle(cast(AppendTarget, Target()), os.O_WRONLY, JsonLines())

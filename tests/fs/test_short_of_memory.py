@@ -37,7 +37,7 @@ class Writer:
     def failed(self, code: int) -> None:
         self.code = code
 
-    def acknowledged(self, offset: int, count: int, timestamp: int, partition: int | None = None) -> None:
+    def acknowledged(self, offset: int, count: int, timestamp: int, partition: int) -> None:
         self.offsets += range(offset, offset + count)
 
     async def release(self) -> None:

@@ -14,9 +14,9 @@ from fake_appends import Appends, MakeAppends, appends_in
 from spies import spy
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from offsetfs.fs.appends.framing import Framing, JsonLines, Lines
+from offsetfs.fs.appends.framing import JsonLines, Lines
 from offsetfs.fs.appends.handles import AppendHandle
-from offsetfs.fs.appends.topic_appends import Sticky, TopicTarget
+from offsetfs.fs.appends.target import AppendTarget, Sticky
 from offsetfs.storage.records.format.partitioner import partition_of
 
 pytestmark = pytest.mark.unit
@@ -34,12 +34,12 @@ KIB = 1 << 10
 def opened(
     world: Appends,
     count: int,
-    framing: type[Framing] = JsonLines,
+    framing: type[Lines] = JsonLines,
     flags: int = os.O_WRONLY,
     sticky: Sticky | None = None,
 ) -> AppendHandle:
     partitions = [world.accumulator(number) for number in range(count)]
-    return AppendHandle(TopicTarget(world.accumulators, partitions, sticky or Sticky()), flags, framing())
+    return AppendHandle(AppendTarget(partitions, sticky or Sticky()), flags, framing())
 
 
 def keyed(count: int, size: int = 60) -> list[tuple[str, str]]:
@@ -144,7 +144,7 @@ async def test_fsync_has_every_touched_partition_on_disk_and_no_other(
     appends: MakeAppends, autojump_clock: MockClock
 ) -> None:
     world = appends(linger_ms=60_000, flush_ms=None)
-    handle, other = opened(world, 4), AppendHandle(world.accumulator(3), os.O_WRONLY)
+    handle, other = opened(world, 4), AppendHandle(world.target(3), os.O_WRONLY)
     records = [(key, value) for key, value in keyed(200) if partition_of(key.encode(), 4) < 3]
     await write(other, b"lingers\n")
     await write(handle, lines(records))
@@ -199,7 +199,7 @@ async def test_partition_and_offset_of_each_record_are_returned(appends: MakeApp
 
 @pytest.mark.parametrize("framing", [Lines, JsonLines])
 async def test_a_write_asks_the_disk_for_space_once_however_many_partitions_there_are(
-    appends: MakeAppends, monkeypatch: pytest.MonkeyPatch, framing: type[Framing]
+    appends: MakeAppends, monkeypatch: pytest.MonkeyPatch, framing: type[Lines]
 ) -> None:
     handle, asked = opened(appends(), 200, framing), list[object]()
     monkeypatch.setattr(os, "statvfs", spy(asked, lambda path: path, os.statvfs))

@@ -1,8 +1,9 @@
-"""The buffer pool of a mount: the batch builders of all open batches.
+"""The memory of a mount's appends: the batch builders of all open batches, and the unfinished records.
 
 The builders in use never exceed `bytes_max` (`buffer-bytes`). This bounds the memory of appends for any number of
 partitions and writers. A task that finds no memory waits, first come, first served. It gets its builder directly from
-the task that returns one, so that no later task overtakes it. Corresponds to Kafka's producer BufferPool.
+the task that returns one, so that no later task overtakes it. Unfinished records have a limit of their own. Corresponds
+to Kafka's producer BufferPool.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from offsetfs.storage.records import Compression
 KEPT_BYTES_MAX = 8 << 20
 """Limit of the free builders. A write at full speed uses three in turn, more if batches are compressed."""
 
+UNFINISHED_BYTES_MIN = 16 << 20
+"""Unfinished records may take as much memory as open batches, but at least this: a line of JSON for a record of a
+megabyte takes at most twelve."""
+
 SHARE_BYTES_MIN = 4 << 10
 COUNT_S = 1.0
 
@@ -36,67 +41,60 @@ class _Waiter:
     builder: BatchBuilder | None = None
 
 
-class UnfinishedBytes:
-    """The memory of all unfinished records of a mount: lines without their end, and raw records.
-
-    A write beyond the limit fails and does not wait, because no event is certain to finish the other records.
-    """
-
-    def __init__(self, bytes_max: int) -> None:
-        self.bytes_max = bytes_max
-        self.bytes = 0
-
-    def change(self, size: int) -> None:
-        """Add `size` bytes, which may be negative. OSError ENOBUFS if the total would exceed the limit."""
-        if size > 0 and self.bytes + size > self.bytes_max:
-            raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
-        self.bytes += size
-
-
-class FairShare:
-    """The batch size at which every active partition has memory for two batches.
-
-    Counts the partitions that started a batch in the last `COUNT_S` to twice that time. A batch has at least
-    `SHARE_BYTES_MIN`. With too many partitions for that, batches are written before they are full.
-    """
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._counted: set[object] = set()
-        self._counted_before: set[object] = set()
-        self._since = -math.inf
-
-    def of(self, partition: object) -> int:
-        """Return the size of the next batch of a partition: a power of two, so that free builders fit again."""
-        now = trio.current_time()
-        if now - self._since > COUNT_S:
-            is_recent = now - self._since <= 2 * COUNT_S
-            self._counted_before = self._counted if is_recent else set()
-            self._counted, self._since = set(), now
-        self._counted.add(partition)
-        share = self._bytes_max // (2 * max(len(self._counted), len(self._counted_before)))
-        return max(1 << share.bit_length() - 1, SHARE_BYTES_MIN)
-
-
-class Buffers:
-    """The pool of builders. `on_shortage` is called with the missing bytes; it should free builders soon."""
+class AppendMemory:
+    """The account of a mount. `on_shortage` is called with the missing bytes; it should free builders soon."""
 
     def __init__(self, bytes_max: int, on_shortage: Callable[[int], None]) -> None:
         self.bytes_max = bytes_max
         self.lent_bytes = 0
+        """The memory of the builders in use."""
+        self.unfinished_bytes = 0
+        """The memory of lines without their end, and of raw records."""
+        self.is_closed = False
         self._on_shortage = on_shortage
         self._free: dict[_Kind, list[BatchBuilder]] = {}
         self._free_bytes = 0
         self._line: deque[_Waiter] = deque()
-        self._is_closed = False
+        self._counted: set[object] = set()  # the partitions that started a batch since `_counted_since`
+        self._counted_before: set[object] = set()  # those of the period before
+        self._counted_since = -math.inf
+
+    # --- unfinished records ------------------------------------------------------------------------------------------
+
+    def change_unfinished(self, size: int) -> None:
+        """Add `size` bytes of unfinished records, which may be negative. OSError ENOBUFS above the limit.
+
+        A write beyond the limit fails and does not wait, because no event is certain to finish the other records.
+        """
+        if size > 0 and self.unfinished_bytes + size > max(self.bytes_max, UNFINISHED_BYTES_MIN):
+            raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
+        self.unfinished_bytes += size
+
+    # --- builders ----------------------------------------------------------------------------------------------------
+
+    def share_of(self, partition: object) -> int:
+        """Return the size of the next batch of a partition at which every active partition has memory for two batches.
+
+        Counts the partitions that started a batch in the last `COUNT_S` to twice that time. The result is at least
+        `SHARE_BYTES_MIN`: with too many partitions for that, batches are written before they are full. It is a power
+        of two, so that free builders fit again.
+        """
+        now = trio.current_time()
+        if now - self._counted_since > COUNT_S:
+            is_recent = now - self._counted_since <= 2 * COUNT_S
+            self._counted_before = self._counted if is_recent else set()
+            self._counted, self._counted_since = set(), now
+        self._counted.add(partition)
+        share = self.bytes_max // (2 * max(len(self._counted), len(self._counted_before)))
+        return max(1 << share.bit_length() - 1, SHARE_BYTES_MIN)
 
     def has_space(self, capacity: int) -> bool:
         """Whether `take_nowait` would return a builder."""
-        return not self._line and not self._is_closed and self._fits(capacity)
+        return not self._line and not self.is_closed and self._fits(capacity)
 
     def take_nowait(self, capacity: int, compression: Compression) -> BatchBuilder | None:
         """Return a builder of `capacity` bytes. None if the limit is reached or other tasks wait."""
-        if not self._line and not self._is_closed and not self._fits(capacity):
+        if not self._line and not self.is_closed and not self._fits(capacity):
             self._report_shortage(capacity)
         return self._lend(capacity, compression) if self.has_space(capacity) else None
 
@@ -105,7 +103,7 @@ class Buffers:
         builder = self.take_nowait(capacity, compression)
         if builder is not None:
             return builder
-        if self._is_closed:
+        if self.is_closed:
             raise OSError(errno.ESHUTDOWN, os.strerror(errno.ESHUTDOWN))
         waiter = _Waiter(capacity, compression)
         if self._line:  # else it was reported just now
@@ -141,7 +139,7 @@ class Buffers:
 
     def close(self) -> None:
         """Hand out no more builders, and end all waiting tasks with ESHUTDOWN."""
-        self._is_closed = True
+        self.is_closed = True
         self._free.clear()
         self._free_bytes = 0
         while self._line:
