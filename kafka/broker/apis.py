@@ -13,7 +13,7 @@ from offsetfs.kafka.broker.batches.offsets import Offsets
 from offsetfs.kafka.broker.batches.produce import Producing
 from offsetfs.kafka.broker.batches.producers import Producers
 from offsetfs.kafka.broker.cluster import BrokerNode, Cluster
-from offsetfs.kafka.broker.connections.connection import Api, Client, Handle
+from offsetfs.kafka.broker.connections.api import Api, Client, Handle
 from offsetfs.kafka.broker.groups.group_coordinator import GroupCoordinator
 from offsetfs.kafka.broker.log_sync import LogSync
 from offsetfs.kafka.broker.metrics import BrokerMetrics
@@ -25,7 +25,12 @@ from offsetfs.kafka.broker.topics.log_dirs import LogDirs
 from offsetfs.kafka.broker.topics.partitions import Topics
 from offsetfs.kafka.broker.topics.replica_admin import ReplicaAdmin
 from offsetfs.kafka.broker.topics.topic_admin import TopicAdmin
-from offsetfs.kafka.broker.topics.topic_ids import named
+from offsetfs.kafka.broker.topics.topic_ids import (
+    IDS_SINCE_OFFSET_COMMIT,
+    IDS_SINCE_OFFSET_FETCH,
+    IDS_SINCE_TXN_OFFSET_COMMIT,
+    named,
+)
 from offsetfs.kafka.broker.transactions.transaction_admin import TransactionAdmin
 from offsetfs.kafka.broker.transactions.transaction_coordinator import TransactionCoordinator
 from offsetfs.kafka.protocol.messages import (
@@ -86,21 +91,23 @@ def apis(
         return await groups.consumers.heartbeat(request, version, client.client_id, client.host, may_describe)
 
     found = [
-        Api(0, "Produce", 0, 13, _plain(producing.produce)),
-        Api(1, "Fetch", 4, 18, fetch),
+        Api(0, "Produce", 0, 13, _plain(producing.produce), overlaps=True, has_records=True, writes_log=True),
+        Api(1, "Fetch", 4, 18, fetch, may_wait=True, waits_itself=True, has_ranges=True),
         Api(2, "ListOffsets", 1, 11, _plain(offsets.list_offsets)),
         Api(3, "Metadata", 0, 13, _plain(cluster.metadata)),
-        Api(8, "OffsetCommit", 2, 10, _plain(groups.offsets.commit)),
-        Api(9, "OffsetFetch", 1, 10, _plain(groups.offsets.fetch)),
+        Api(
+            8, "OffsetCommit", 2, 10, _plain(groups.offsets.commit), writes_log=True, ids_since=IDS_SINCE_OFFSET_COMMIT
+        ),
+        Api(9, "OffsetFetch", 1, 10, _plain(groups.offsets.fetch), ids_since=IDS_SINCE_OFFSET_FETCH),
         Api(10, "FindCoordinator", 0, 6, find),
-        Api(11, "JoinGroup", 0, 9, join),
+        Api(11, "JoinGroup", 0, 9, join, may_wait=True),
         Api(12, "Heartbeat", 0, 4, _plain(groups.membership.heartbeat)),
         Api(13, "LeaveGroup", 0, 5, _plain(groups.membership.leave)),
-        Api(14, "SyncGroup", 0, 5, _plain(groups.membership.sync)),
+        Api(14, "SyncGroup", 0, 5, _plain(groups.membership.sync), may_wait=True),
         Api(15, "DescribeGroups", 0, 6, _plain(groups.admin.describe)),
         Api(16, "ListGroups", 0, 5, _plain(groups.admin.list)),
         Api(17, "SaslHandshake", 0, 1, _plain(refuse_handshake)),
-        Api(18, "ApiVersions", 0, 5, _plain(cluster.api_versions)),
+        Api(18, "ApiVersions", 0, 5, _plain(cluster.api_versions), offers_versions=True),
         Api(19, "CreateTopics", 2, 7, _plain(admin.create_topics)),
         Api(20, "DeleteTopics", 1, 6, _plain(admin.delete_topics)),
         Api(21, "DeleteRecords", 0, 2, _plain(admin.delete_records)),
@@ -110,7 +117,15 @@ def apis(
         Api(25, "AddOffsetsToTxn", 0, 4, _plain(transactions.add_offsets)),
         Api(26, "EndTxn", 0, 5, _plain(transactions.end)),
         Api(27, "WriteTxnMarkers", 1, 2, _plain(transaction_admin.write_markers)),
-        Api(28, "TxnOffsetCommit", 0, 6, _plain(transactions.commit_offsets)),
+        Api(
+            28,
+            "TxnOffsetCommit",
+            0,
+            6,
+            _plain(transactions.commit_offsets),
+            writes_log=True,
+            ids_since=IDS_SINCE_TXN_OFFSET_COMMIT,
+        ),
         Api(29, "DescribeAcls", 1, 3, _plain(acls.describe)),
         Api(30, "CreateAcls", 1, 3, _plain(acls.create)),
         Api(31, "DeleteAcls", 1, 3, _plain(acls.delete)),

@@ -12,6 +12,7 @@ from typing import Any
 
 from offsetfs.kafka.protocol import messages
 from offsetfs.kafka.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol.message import ProtocolMessage
 from offsetfs.kafka.protocol.schemas import SchemaField, includes, schema
 
 _MESSAGE = "The server experienced an unexpected error when processing the request."
@@ -37,22 +38,23 @@ _SYNONYMS = (
 
 
 def failure_response(
-    api: str,
-    request: Any,
+    request: ProtocolMessage,
     version: int,
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR,
     message: str | None = _MESSAGE,
 ) -> Any:
     """Return the response; None for a Produce request that expects none."""
-    if api == "Produce" and not request.acks:
+    if isinstance(request, messages.ProduceRequest) and not request.acks:
         return None
     if isinstance(request, messages.AlterReplicaLogDirsRequest):  # the request is by directory, the response by topic
         return _failed_moves(request, code)
+    asked = type(request).__name__
+    answered = asked.replace("Request", "Response")
     return _failed(
-        f"{api}Response",
-        schema(f"{api}Response").layout(version).fields,
+        answered,
+        schema(answered).layout(version).fields,
         request,
-        schema(f"{api}Request").layout(version).fields,
+        schema(asked).layout(version).fields,
         version,
         code,
         {**_VALUES, "error_message": message},

@@ -14,7 +14,8 @@ from running_broker import Running
 
 from offsetfs.kafka.broker.authorization.authorizer import Authorizer
 from offsetfs.kafka.broker.authorization.rules import RULES, authorized
-from offsetfs.kafka.broker.connections.connection import Client, ProtocolError
+from offsetfs.kafka.broker.connections.api import Client
+from offsetfs.kafka.broker.connections.connection import ProtocolError
 from offsetfs.kafka.broker.operations import SUPPORTED, UNKNOWN_OPERATIONS, Operation, Resource, bits
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode

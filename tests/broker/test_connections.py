@@ -78,16 +78,16 @@ async def test_a_bug_of_any_handler_is_an_error_of_its_client(
 def test_a_failed_request_names_what_was_asked() -> None:
     code = ErrorCode.UNKNOWN_SERVER_ERROR
     fetch = m.FetchRequest(topics=[m.FetchRequestFetchTopic("t", partitions=[m.FetchRequestFetchPartition(5)])])
-    topic = failure_response("Fetch", fetch, 12).responses[0]
+    topic = failure_response(fetch, 12).responses[0]
     assert (topic.topic, topic.partitions[0].partition_index, topic.partitions[0].error_code) == ("t", 5, code)
-    deleted = failure_response("DeleteGroups", m.DeleteGroupsRequest(["a", "b"]), 2)
+    deleted = failure_response(m.DeleteGroupsRequest(["a", "b"]), 2)
     assert [(each.group_id, each.error_code) for each in deleted.results] == [("a", code), ("b", code)]
-    listed = failure_response("OffsetFetch", m.OffsetFetchRequest("g", [m.OffsetFetchRequestTopic("t", [3, 0])]), 1)
+    listed = failure_response(m.OffsetFetchRequest("g", [m.OffsetFetchRequestTopic("t", [3, 0])]), 1)
     assert [(each.partition_index, each.error_code) for each in listed.topics[0].partitions] == [(3, code), (0, code)]
     resource = m.DescribeConfigsResource(2, "t", None)
-    described = failure_response("DescribeConfigs", m.DescribeConfigsRequest([resource]), 4).results[0]
+    described = failure_response(m.DescribeConfigsRequest([resource]), 4).results[0]
     assert (described.resource_type, described.resource_name, described.error_code) == (2, "t", code)
-    assert failure_response("Produce", m.ProduceRequest(acks=0), 9) is None
+    assert failure_response(m.ProduceRequest(acks=0), 9) is None
 
 
 @pytest.mark.security(

@@ -47,7 +47,7 @@ async def test_a_partition_stays_in_its_directory(running: Running, directory: L
     # As in Kafka, the last directory of a partition counts.
     assert await codes(there, other) == {"t": [ErrorCode.LOG_DIR_NOT_FOUND], "nowhere": [UNKNOWN]}
     request = m.AlterReplicaLogDirsRequest([there, other])
-    failed = failure_response("AlterReplicaLogDirs", request, 2).results
+    failed = failure_response(request, 2).results
     assert [(each.topic_name, each.partitions[0].error_code) for each in failed] == [
         (each, ErrorCode.UNKNOWN_SERVER_ERROR) for each in ("t", "nowhere", "t")
     ]

@@ -9,7 +9,7 @@ from group_requests import FEW_PARTITIONS
 from logins import PLAIN_MODULE
 from running_broker import Running
 
-from offsetfs.kafka.broker.connections.connection import Client
+from offsetfs.kafka.broker.connections.api import Client
 from offsetfs.kafka.broker.listener_settings import ListenerSettings
 from offsetfs.kafka.broker.sasl.oauthbearer import TokenRules
 from offsetfs.kafka.broker.sasl.sasl_settings import SaslSettings, sasl_settings

@@ -17,11 +17,7 @@ from large_requests import LARGE_REQUESTS, WITHOUT_ARRAYS
 from running_broker import Running, framed
 
 from offsetfs.kafka.broker import slices
-from offsetfs.kafka.broker.connections.connection import (
-    INLINE_DECODE_BYTES_MAX,
-    INLINE_DECODE_ELEMENTS_MAX,
-    codecs_of,
-)
+from offsetfs.kafka.broker.connections.codecs import INLINE_DECODE_BYTES_MAX, INLINE_DECODE_ELEMENTS_MAX
 from offsetfs.kafka.broker.connections.response_size import elements_of
 from offsetfs.kafka.broker.failure_responses import failure_response
 from offsetfs.kafka.broker.operations import Operation, Resource
@@ -32,6 +28,7 @@ from offsetfs.kafka.protocol import codec
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.codec import REQUEST_ELEMENTS_MAX, InvalidMessage
 from offsetfs.kafka.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol.message import ProtocolMessage
 from offsetfs.storage import LogDirectory
 
 pytestmark = pytest.mark.unit
@@ -121,10 +118,10 @@ async def test_many_errors_of_a_denied_request_are_made_in_a_thread(
 ) -> None:
     made = list[str]()
 
-    def noted(api: str, *arguments: Any) -> Any:
+    def noted(request: ProtocolMessage, *arguments: Any) -> Any:
         if threading.current_thread() is threading.main_thread():
-            made.append(api)
-        return failure_response(api, *arguments)
+            made.append(type(request).__name__)
+        return failure_response(request, *arguments)
 
     monkeypatch.setattr("offsetfs.kafka.broker.authorization.call.failure_response", noted)
     for large in LARGE_REQUESTS.values():
@@ -205,19 +202,21 @@ async def test_a_large_response_is_encoded_in_a_thread(running: Running, monkeyp
     assert [each.group_id for each in response.groups] == NAMES
 
 
-async def test_a_produce_request_for_many_partitions_is_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_produce_request_for_many_partitions_is_decoded_in_a_thread(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     threads = list[int]()
 
     async def noted(work: Any) -> Any:
         threads.append(1)
         return work()
 
-    monkeypatch.setattr("offsetfs.kafka.broker.connections.connection.in_thread", noted)
+    monkeypatch.setattr("offsetfs.kafka.broker.connections.codecs.in_thread", noted)
     for partitions, size in (INLINE_DECODE_ELEMENTS_MAX - 1, 100), (INLINE_DECODE_ELEMENTS_MAX, 100):
         data = [m.PartitionProduceData(number, bytes(size)) for number in range(partitions)]
         request = m.ProduceRequest(None, 1, 1000, [m.TopicProduceData("t", partition_data=data)])
         sent = memoryview(framed(0, "Produce", 9, request))[4:]
         assert len(sent) > INLINE_DECODE_BYTES_MAX
-        _, found = await codecs_of("Produce", 9).decoded(sent)
+        _, found = await running.broker._apis[0].codecs(9).decoded(sent)
         assert found == request
     assert threads == [1]

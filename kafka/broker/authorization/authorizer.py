@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from offsetfs.kafka.broker.authorization.acl_hosts import Host, host_text, is_from, parse_host
 from offsetfs.kafka.broker.batches.fetch_session import ReadPermission
-from offsetfs.kafka.broker.connections.connection import Client
+from offsetfs.kafka.broker.connections.api import Client
 from offsetfs.kafka.broker.operations import (
     IMPLIES_DESCRIBE,
     IMPLIES_DESCRIBE_CONFIGS,

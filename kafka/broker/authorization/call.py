@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 
 from offsetfs.common.threads import in_thread
 from offsetfs.kafka.broker.authorization.authorizer import Authorizer, Identity
-from offsetfs.kafka.broker.connections.connection import Client, Handle, ProtocolError
+from offsetfs.kafka.broker.connections.api import Api, Client, Handle
+from offsetfs.kafka.broker.connections.connection import ProtocolError
 from offsetfs.kafka.broker.connections.response_queue import DelayedResponse
 from offsetfs.kafka.broker.connections.response_size import elements_of
 from offsetfs.kafka.broker.failure_responses import failure_response
 from offsetfs.kafka.broker.operations import CLUSTER_NAME, SUPPORTED, Operation, Resource, bits
 from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.broker.topics.partitions import Topics
-from offsetfs.kafka.broker.topics.topic_ids import has_unknown_id
 from offsetfs.kafka.protocol import messages
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage.settings import printable
@@ -51,7 +51,7 @@ MESSAGES: Mapping[ErrorCode, str] = {
 class Call:
     """A request and its client. `handle` answers what is allowed."""
 
-    api: str
+    api: Api
     request: Any
     version: int
     client: Client
@@ -66,7 +66,8 @@ class Call:
 
     def allows_topic(self, operation: Operation, name: str) -> bool:
         """Return whether the client may do an operation on a topic. One whose id is not known is not named at all."""
-        return has_unknown_id(self.api, self.version, name) or self.allows(operation, Resource.TOPIC, name)
+        is_unknown = not name and self.version >= self.api.ids_since
+        return is_unknown or self.allows(operation, Resource.TOPIC, name)
 
     def allows_on_any(self, operation: Operation, kind: Resource) -> bool:
         """Return whether the client may do an operation on at least one resource of a type."""
@@ -90,8 +91,9 @@ class Call:
     async def failed(self, code: ErrorCode, request: Any = None) -> Any:
         """Return a response that has an error for all of the request, or of the denied part of it."""
         asked = self.request if request is None else request
-        _log.debug("%s of %s from %s: %s", self.api, printable(self.identity.principal), self.identity.host, code.name)
-        work = partial(failure_response, self.api, asked, self.version, code, MESSAGES.get(code))
+        name, principal = self.api.name, printable(self.identity.principal)
+        _log.debug("%s of %s from %s: %s", name, principal, self.identity.host, code.name)
+        work = partial(failure_response, asked, self.version, code, MESSAGES.get(code))
         response = work() if elements_of(asked) <= INLINE_FAILURES_MAX else await in_thread(work)
         if response is None:
             raise ProtocolError(f"acks=0, and an error: {code.name}")
@@ -115,7 +117,7 @@ class Call:
         # Only now: it ends the connection of a producer that expects no answer, whose other records are appended.
         errors = getattr(await self.failed(code, self.changed(**{asked: denied})), answered)
         if response is None:
-            return getattr(messages, f"{self.api}Response")(**{answered: errors})
+            return getattr(messages, f"{self.api.name}Response")(**{answered: errors})
 
         def merged(response: Any) -> Any:
             getattr(response, answered).extend(errors)

@@ -14,7 +14,7 @@ from offsetfs.kafka.broker.authorization import cluster_rules, group_rules, topi
 from offsetfs.kafka.broker.authorization.authorizer import Authorizer, identity_of
 from offsetfs.kafka.broker.authorization.call import Call
 from offsetfs.kafka.broker.authorization.cluster_rules import everyone, on_cluster, on_settings
-from offsetfs.kafka.broker.connections.connection import Api, Client
+from offsetfs.kafka.broker.connections.api import Api, Client
 from offsetfs.kafka.broker.operations import Operation
 from offsetfs.kafka.broker.topics.partitions import Topics
 from offsetfs.kafka.protocol.error_codes import ErrorCode
@@ -83,7 +83,7 @@ def authorized(api: Api, authorizer: Authorizer, topics: Topics) -> Api:
     rule, handle = RULES.get(api.name, _deny), api.handle
 
     async def check(request: Any, version: int, client: Client) -> Any:
-        return await rule(Call(api.name, request, version, client, handle, identity_of(client), authorizer, topics))
+        return await rule(Call(api, request, version, client, handle, identity_of(client), authorizer, topics))
 
     return replace(api, handle=check)
 

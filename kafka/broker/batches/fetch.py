@@ -19,7 +19,7 @@ from offsetfs.common.threads import in_thread
 from offsetfs.kafka.broker.batches.fetch_session import FetchContext, FetchedPartition, FetchSessions, ReadPermission
 from offsetfs.kafka.broker.batches.leader_epochs import epoch_error
 from offsetfs.kafka.broker.cluster import BrokerNode
-from offsetfs.kafka.broker.connections.connection import UntilClosed
+from offsetfs.kafka.broker.connections.api import UntilClosed
 from offsetfs.kafka.broker.error_codes import code_of
 from offsetfs.kafka.broker.metrics import BrokerMetrics, waiting
 from offsetfs.kafka.broker.settings import ServerSettings

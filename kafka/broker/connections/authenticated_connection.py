@@ -18,7 +18,8 @@ from typing import Any
 
 import trio
 
-from offsetfs.kafka.broker.connections.connection import Codecs, Connection, ProtocolError, Received, Shared, codecs_of
+from offsetfs.kafka.broker.connections.codecs import Codecs
+from offsetfs.kafka.broker.connections.connection import Connection, ProtocolError, Received, Shared
 from offsetfs.kafka.broker.connections.listeners import Listener
 from offsetfs.kafka.broker.principal import Principal
 from offsetfs.kafka.broker.sasl.exchange import Exchange, LoginFailed
@@ -112,7 +113,7 @@ class AuthenticatedConnection(Connection):
         if api is None or key != expected or not api.first <= version <= api.last:
             name = f"API {key}" if api is None else api.name
             raise LoginFailed(f"{name} in version {version} before the login")
-        codecs = codecs_of(api.name, version)
+        codecs = api.codecs(version)
         header, request = await codecs.decoded(received.data)
         if self._exchange is None:
             return self._handshake(request.mechanism, version, codecs, header, failed)

@@ -18,16 +18,18 @@ import logging
 import math
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import trio
 
 from offsetfs.common.threads import in_thread
 from offsetfs.common.transports import PlainTransport
+from offsetfs.kafka.broker.connections.api import Api, Client
 from offsetfs.kafka.broker.connections.closed_peers import ClosedPeers
+from offsetfs.kafka.broker.connections.codecs import Codecs
 from offsetfs.kafka.broker.connections.listeners import Listener
 from offsetfs.kafka.broker.connections.rare_lines import RareLines
 from offsetfs.kafka.broker.connections.read_ahead import ReadAhead
@@ -37,53 +39,20 @@ from offsetfs.kafka.broker.connections.response_queue import DelayedResponse, Pe
 from offsetfs.kafka.broker.connections.response_size import elements_of
 from offsetfs.kafka.broker.failure_responses import failure_response
 from offsetfs.kafka.broker.metrics import BrokerMetrics
-from offsetfs.kafka.broker.principal import ANONYMOUS, Principal
+from offsetfs.kafka.broker.principal import Principal
 from offsetfs.kafka.broker.settings import ServerSettings
 from offsetfs.kafka.broker.tls.tls_context import TlsContext
 from offsetfs.kafka.broker.tls.tls_handshake import HandshakeError, handshake
 from offsetfs.kafka.broker.tls.tls_transport import ServerTlsTransport
-from offsetfs.kafka.protocol import codec
 from offsetfs.kafka.protocol.codec import InvalidMessage
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.messages import ApiVersion, ApiVersionsResponse, RequestHeader
-from offsetfs.kafka.protocol.schemas import schema
 from offsetfs.storage import BatchRange
 from offsetfs.storage.errors import WouldBlock, counted
 from offsetfs.storage.settings import printable
 
 _log = logging.getLogger(__name__)
 
-
-UntilClosed = Callable[[], AbstractContextManager[trio.CancelScope]]
-"""Returns a context that is cancelled when the client leaves, and a moment after the broker begins to end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Client:
-    """Who sent a request, as group members are described."""
-
-    client_id: str
-    host: str
-    port: int
-    principal: Principal = ANONYMOUS
-    until_closed: UntilClosed = field(default=trio.CancelScope, compare=False, repr=False)
-    """The scope that the end of the connection cancels, for a handler that waits only sometimes."""
-
-
-Handle = Callable[[Any, int, Client], Awaitable[Any]]
-"""Takes a request, its version and its client; returns the response, or a `DelayedResponse`; None sends none."""
-
-_OVERLAPPING_API = "Produce"
-"""Requests of this API are handled while responses to earlier ones wait: their order is that of their appends."""
-
-_WAITING_APIS = frozenset(("Fetch", "JoinGroup", "SyncGroup"))
-"""A request may wait for other clients."""
-
-_FETCH = "Fetch"
-"""Its handler waits in `Client.until_closed` only if there is nothing to send, and returns None if the client left."""
-
-_LOGGED_APIS = frozenset((_OVERLAPPING_API, "OffsetCommit", "TxnOffsetCommit"))
-"""A large request waits for the disk for most of its time, and does not count for `LARGE_MAX`."""
 
 _RECEIVE_BYTES = 1 << 16
 _SEND_BYTES = 1 << 20
@@ -92,28 +61,11 @@ _BUFFER_STEP = 1 << 17
 _HEAD_BYTES = 12
 """Size, API key, version and correlation id."""
 
-INLINE_DECODE_BYTES_MAX = 128 << 10
-"""Larger requests are decoded in a thread: some ten milliseconds for many small elements."""
-
-INLINE_DECODE_ELEMENTS_MAX = 2000
-"""Produce requests with no more partitions are decoded on the event loop, because their records are not decoded."""
-
 INLINE_ENCODE_ELEMENTS_MAX = 2000
 """Larger responses are encoded in a thread: an element takes about a microsecond."""
 
 WAIT_ENDS_S = 0.2
 """How long a request that waits for other clients may go on when the broker ends. A Fetch is answered at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Api:
-    """An API that the broker answers, in versions `first` to `last`."""
-
-    key: int
-    name: str
-    first: int
-    last: int
-    handle: Handle
 
 
 class ProtocolError(Exception):
@@ -132,49 +84,6 @@ class Shared:
     metrics: BrokerMetrics
     broken: RareLines
     """Counts connections that end because their client breaks the protocol."""
-
-
-@dataclass(frozen=True, slots=True)
-class Codecs:
-    """What reads the requests of a version of an API, and writes the responses."""
-
-    read_header: codec.Read
-    read: codec.Read
-    write: codec.Write
-    has_tags: bool
-    """Whether the header of the response has tagged fields."""
-    read_few: codec.Read | None
-    """Reads a request with few elements, of any size, on the event loop; `codec.TooManyElements` for others."""
-    has_ranges: bool
-    """Whether the response may have ranges of files."""
-
-    async def decoded(self, data: memoryview) -> tuple[RequestHeader, Any]:
-        header, position = self.read_header(data, 0)
-        # Bytes after the request are ignored, as Kafka does: librdkafka 2.16 adds three to Metadata v13 of all topics.
-        if len(data) <= INLINE_DECODE_BYTES_MAX:
-            return header, self.read(data, position)[0]
-        if self.read_few is not None:
-            with suppress(codec.TooManyElements):
-                return header, self.read_few(data, position)[0]
-        request, _ = await in_thread(functools.partial(self.read, data, position))
-        return header, request
-
-    def framed(self, header: RequestHeader, response: Any) -> list[Any]:
-        return _framed(header, self.has_tags, self.write(response), has_ranges=self.has_ranges)
-
-
-@functools.cache
-def codecs_of(api: str, version: int) -> Codecs:
-    """Return what reads and writes a version of an API."""
-    is_flexible = version >= schema(f"{api}Request").layout(version).flexible
-    return Codecs(
-        codec.reader("RequestHeader", 2 if is_flexible else 1),
-        codec.reader(f"{api}Request", version),
-        codec.writer(f"{api}Response", version),
-        has_tags=is_flexible and api != "ApiVersions",  # KIP-511: clients read it before they know what we support
-        read_few=codec.reader("ProduceRequest", version, INLINE_DECODE_ELEMENTS_MAX) if api == "Produce" else None,
-        has_ranges=api == _FETCH,
-    )
 
 
 @dataclass(slots=True)
@@ -373,7 +282,7 @@ class Connection:
                 return None
         key = int.from_bytes(self._ahead[4:6], "big", signed=True)
         api = self._apis.get(key)
-        reserved = size if api is not None and api.name == "Produce" else size * DECODED_FACTOR
+        reserved = size if api is not None and api.has_records else size * DECODED_FACTOR
         self._receiving_since = math.inf  # a wait for memory is not the client's
         if reserved > FREE_BYTES_MAX:
             await self._limits.reserve(reserved)
@@ -463,14 +372,14 @@ class Connection:
         data = received.data
         key, version = int.from_bytes(data[:2], "big", signed=True), int.from_bytes(data[2:4], "big", signed=True)
         api = self._apis.get(key)
-        if api is None or api.name != _OVERLAPPING_API:
+        if api is None or not api.overlaps:
             await self._responses.wait_until_empty()
         if api is None or not api.first <= version <= api.last:
-            if api is not None and api.name == "ApiVersions":
-                return self._unsupported_api_versions(data)
+            if api is not None and api.offers_versions:
+                return self._unsupported_api_versions(api, data)
             raise ProtocolError(f"API {key} in version {version}, which was not offered")
-        codecs = codecs_of(api.name, version)
-        is_large = received.reserved > FREE_BYTES_MAX and api.name not in _LOGGED_APIS
+        codecs = api.codecs(version)
+        is_large = received.reserved > FREE_BYTES_MAX and not api.writes_log
         await self._limits.begin(is_large=is_large)
         begun_s = 0.0
         try:
@@ -478,7 +387,7 @@ class Connection:
                 begun_s = trio.current_time()
                 self._check_peer()
             call = _Call(api, version, codecs, *await codecs.decoded(data))
-            answer = None if api.name in _WAITING_APIS else await self._handled(call, self._handle(call))
+            answer = None if api.may_wait else await self._handled(call, self._handle(call))
             if is_large:
                 await self._limits.pause(begun_s)
         except BaseException:
@@ -492,7 +401,7 @@ class Connection:
             return answer
         # What waits keeps no memory from others: as Kafka, which counts a request until it is decoded.
         self._release(received)
-        if api.name == _FETCH:
+        if api.waits_itself:
             return _known(await self._handled(call, self._handle(call))) or None
         with self._until_closed():
             return _known(await self._handled(call, self._handle(call)))
@@ -500,7 +409,7 @@ class Connection:
             return None
         # Members of a group look for a coordinator and join again.
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return codecs.framed(call.header, failure_response(api.name, call.request, version, code))
+        return codecs.framed(call.header, failure_response(call.request, version, code))
 
     @contextmanager
     def _until_closed(self) -> Iterator[trio.CancelScope]:
@@ -542,7 +451,7 @@ class Connection:
         except ProtocolError:
             raise
         except Exception:
-            failure = failure_response(api.name, call.request, version)
+            failure = failure_response(call.request, version)
             if failure is None:  # the client learns of an error without a response by the end of the connection
                 raise
             _log.exception("%sRequest of version %d from %s failed", api.name, version, self.host)
@@ -568,12 +477,12 @@ class Connection:
         if self._receiving_since < math.inf:  # the client is idle from now on
             self._receiving_since = trio.current_time()
 
-    def _unsupported_api_versions(self, data: memoryview) -> list[Any]:
+    def _unsupported_api_versions(self, api: Api, data: memoryview) -> list[Any]:
         """Answer as KIP-511 says: version 0, error 35, and what is supported."""
         header = RequestHeader(correlation_id=int.from_bytes(data[4:8], "big", signed=True))
-        keys = [ApiVersion(api.key, api.first, api.last) for api in self._apis.values()]
+        keys = [ApiVersion(each.key, each.first, each.last) for each in self._apis.values()]
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)
-        return _framed(header, False, codec.writer("ApiVersionsResponse", 0)(response))
+        return api.codecs(0).framed(header, response)
 
     # --- responses ---------------------------------------------------------------------------------------------------
 
@@ -661,31 +570,3 @@ def _other_protocol(data: bytearray) -> str | None:
     if data.startswith((b"GET ", b"HEAD", b"POST", b"PUT ")):
         return "an HTTP request; this is a port for Kafka clients (metrics have one of their own: --metrics)"
     return None
-
-
-def _framed(header: RequestHeader, has_tags: bool, body: list[Any], *, has_ranges: bool = False) -> list[Any]:
-    head = header.correlation_id.to_bytes(4, "big", signed=True) + (b"\0" if has_tags else b"")
-    if has_ranges:
-        return _joined(head, body)
-    data = b"".join(body)  # some twenty buffers of a few bytes
-    head = (len(head) + len(data)).to_bytes(4, "big") + head
-    return [head + data] if len(data) <= _SEND_BYTES else [head, data]
-
-
-def _joined(head: bytes, body: list[Any]) -> list[Any]:
-    """Return the buffers of a response with ranges of files; what is between two of them is one buffer."""
-    found: list[Any] = []
-    size, between = 0, [head]
-    for each in body:
-        if type(each) is not BatchRange:
-            between.append(each)
-            continue
-        data = b"".join(between)
-        size += len(data) + each.size
-        found += (data, each)
-        between = []
-    last = b"".join(between)
-    if last or not found:
-        found.append(last)
-    found[0] = (size + len(last)).to_bytes(4, "big") + found[0]
-    return found

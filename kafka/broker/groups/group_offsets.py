@@ -23,7 +23,12 @@ from offsetfs.kafka.broker.groups.group import CONSUMER, GroupError, GroupState
 from offsetfs.kafka.broker.groups.group_table import GroupTable
 from offsetfs.kafka.broker.settings import ServerSettings
 from offsetfs.kafka.broker.slices import Slices
-from offsetfs.kafka.broker.topics.topic_ids import has_unknown_id, unknown_topic
+from offsetfs.kafka.broker.topics.topic_ids import (
+    IDS_SINCE_OFFSET_COMMIT,
+    IDS_SINCE_OFFSET_FETCH,
+    IDS_SINCE_TXN_OFFSET_COMMIT,
+    unknown_topic,
+)
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import TopicPartition
@@ -97,7 +102,7 @@ class GroupOffsets:
         for topic in (each for each in request.topics if each.partitions):
             answer = m.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
             response.topics.append(answer)
-            missing = unknown_topic("OffsetCommit", version, topic.name)
+            missing = unknown_topic(topic.name, has_ids=version >= IDS_SINCE_OFFSET_COMMIT)
             for each in topic.partitions:
                 await slices.step()
                 code, change = self._commit_of(request.group_id, topic.name, each, retention_ms, missing)
@@ -175,7 +180,7 @@ class GroupOffsets:
         for topic in (each for each in request.topics if each.partitions):
             answer = m.TxnOffsetCommitResponseTopic(topic.name, topic.topic_id)
             response.topics.append(answer)
-            missing = unknown_topic("TxnOffsetCommit", version, topic.name)
+            missing = unknown_topic(topic.name, has_ids=version >= IDS_SINCE_TXN_OFFSET_COMMIT)
             for each in topic.partitions:
                 await slices.step()
                 code, change = self._commit_of(request.group_id, topic.name, each, NO_EXPIRY, missing)
@@ -261,7 +266,7 @@ class GroupOffsets:
         unknown, wanted = list[m.OffsetFetchRequestTopics](), list[tuple[str, list[int]]]()
         for each in topics:
             await slices.step()
-            if has_unknown_id("OffsetFetch", version, each.name):
+            if not each.name and version >= IDS_SINCE_OFFSET_FETCH:
                 unknown.append(each)
             else:
                 wanted.append((each.name, each.partition_indexes))

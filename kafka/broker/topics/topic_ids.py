@@ -10,37 +10,30 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from offsetfs.kafka.broker.connections.connection import Api, Client
+from offsetfs.kafka.broker.connections.api import NO_VERSION, Api, Client
 from offsetfs.kafka.broker.topics.partitions import Topics
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.message import NO_ID
 
-_SINCE = {"OffsetCommit": 10, "OffsetFetch": 10, "TxnOffsetCommit": 6}
+IDS_SINCE_OFFSET_COMMIT = 10
+IDS_SINCE_OFFSET_FETCH = 10
+IDS_SINCE_TXN_OFFSET_COMMIT = 6
+"""From these versions on, requests have the ids of topics and not their names."""
 
 
-def has_topic_ids(api: str, version: int) -> bool:
-    """Return whether requests of a version have the ids of topics and not their names."""
-    return version >= _SINCE.get(api, version + 1)
-
-
-def has_unknown_id(api: str, version: int, name: str) -> bool:
-    """Return whether a topic, as `named` gives it to handlers, is one whose id is not known."""
-    return not name and has_topic_ids(api, version)
-
-
-def unknown_topic(api: str, version: int, name: str) -> ErrorCode:
-    """Return the error for a partition that is not there, of a topic as `named` gives it to handlers."""
-    is_of_id = has_unknown_id(api, version, name)
+def unknown_topic(name: str, *, has_ids: bool) -> ErrorCode:
+    """Return the error for a partition that is not there, of a topic as handlers get it."""
+    is_of_id = has_ids and not name
     return ErrorCode.UNKNOWN_TOPIC_ID if is_of_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def named(api: Api, topics: Topics) -> Api:
     """Return an API whose handler finds the names of topics where a request has only ids."""
-    if api.name not in _SINCE:
+    if api.ids_since == NO_VERSION:
         return api
 
     async def handle(request: Any, version: int, client: Client) -> Any:
-        if not has_topic_ids(api.name, version):
+        if version < api.ids_since:
             return await api.handle(request, version, client)
         ids = dict[str, bytes]()
         for each in _topics(request):

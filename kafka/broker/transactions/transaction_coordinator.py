@@ -26,7 +26,7 @@ from offsetfs.kafka.broker.groups.group_coordinator import GroupCoordinator
 from offsetfs.kafka.broker.log_sync import LogSync
 from offsetfs.kafka.broker.settings import ServerSettings
 from offsetfs.kafka.broker.slices import Slices
-from offsetfs.kafka.broker.topics.topic_ids import has_unknown_id, unknown_topic
+from offsetfs.kafka.broker.topics.topic_ids import IDS_SINCE_TXN_OFFSET_COMMIT, unknown_topic
 from offsetfs.kafka.broker.transactions.producer_ids import ProducerIds
 from offsetfs.kafka.broker.transactions.transaction import (
     BUMPS_EPOCHS,
@@ -239,7 +239,7 @@ class TransactionCoordinator:
     async def commit_offsets(self, request: m.TxnOffsetCommitRequest, version: int) -> m.TxnOffsetCommitResponse:
         """Store offsets of a group that are committed with the transaction; on disk when answered."""
         producer = ProducerEpoch(request.producer_id, request.producer_epoch)
-        if all(has_unknown_id("TxnOffsetCommit", version, each.name) for each in request.topics):
+        if not any(each.name or version < IDS_SINCE_TXN_OFFSET_COMMIT for each in request.topics):
             return await self._failed_offsets(request, version, ErrorCode.NONE)
         try:
             if not request.group_id:
@@ -264,7 +264,7 @@ class TransactionCoordinator:
     ) -> m.TxnOffsetCommitResponse:
         response, slices = m.TxnOffsetCommitResponse(), Slices()
         for topic in (each for each in request.topics if each.partitions):
-            unknown = unknown_topic("TxnOffsetCommit", version, topic.name)
+            unknown = unknown_topic(topic.name, has_ids=version >= IDS_SINCE_TXN_OFFSET_COMMIT)
             result = m.TxnOffsetCommitResponseTopic(topic.name, topic.topic_id)
             response.topics.append(result)
             for each in topic.partitions:
