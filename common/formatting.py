@@ -5,6 +5,7 @@ Figures have about three digits and decimal units, as `ls --si` and `dd` print t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 
@@ -54,6 +55,11 @@ def duration(seconds: float) -> str:
         return f"{minutes} min"
     hours = minutes // 60
     return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def utc_time(milliseconds: int) -> str:
+    """Return a time since 1970: `2026-11-21T13:05:07.123Z`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(milliseconds // 1000)) + f".{milliseconds % 1000:03d}Z"
 
 
 def most_frequent(counts: Mapping[str, int]) -> str:

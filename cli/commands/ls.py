@@ -7,14 +7,13 @@ import grp
 import os
 import pwd
 import stat
-import time
 from typing import TYPE_CHECKING
 
 import click
 
 from offsetfs.cli.arguments.settings_file import settings_options
 from offsetfs.cli.tree_access import CommandOutput, read_tree, write_output
-from offsetfs.common.formatting import printable
+from offsetfs.common.formatting import printable, utc_time
 
 if TYPE_CHECKING:
     from offsetfs.fs.mounting.path_tree import Entry, Tree
@@ -72,8 +71,7 @@ def _shown(name: bytes) -> str:
 
 
 async def _line(tree: Tree, entry: Entry) -> str:
-    seconds, milliseconds = divmod(entry.mtime_ns // 1_000_000, 1000)
-    when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{milliseconds:03d}Z"
+    when = utc_time(entry.mtime_ns // 1_000_000)
     target = f" -> {printable(await tree.target(entry))}" if stat.S_ISLNK(entry.mode) else ""
     mode, owner = stat.filemode(entry.mode), f"{_user(entry.uid)} {_group(entry.gid)}"
     return f"{mode} {owner} {entry.size:>12} {when} {_shown(entry.name)}{target}"

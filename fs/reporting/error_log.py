@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from offsetfs.common.formatting import printable
+from offsetfs.common.formatting import printable, utc_time
 from offsetfs.fs.reporting.errors import cure_of, errno_of, name_of
 
 LINES_MAX = 1000
@@ -60,7 +60,7 @@ class ErrorLog:
         """Record a fault."""
         line = _shortened(str(fault))
         count = self._lines.pop(line, ("", 0))[1] + 1
-        self._lines[line] = (_stamp(self._now()), count)
+        self._lines[line] = (utc_time(int(self._now() * 1000)), count)
         self.count += 1
         while len(self._lines) > LINES_MAX:
             self._lines.popitem(last=False)
@@ -83,8 +83,3 @@ def _text(error: BaseException) -> str:
 def _shortened(text: str) -> str:
     escaped = printable(text)
     return escaped if len(escaped) <= LINE_LENGTH_MAX else escaped[: LINE_LENGTH_MAX - 1] + "…"
-
-
-def _stamp(seconds: float) -> str:
-    milliseconds = int(seconds * 1000)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(milliseconds // 1000)) + f".{milliseconds % 1000:03d}Z"
