@@ -317,7 +317,7 @@ def test_a_place_with_something_else_is_refused(source: LogDirectory, store: Obj
         archived(source, store)
     assert found.value.errno == errno.ENOTEMPTY
     assert [each.key for each in store.objects("")] == ["holiday.jpg"]
-    with pytest.raises(FileNotFoundError, match="is no archive"):
+    with pytest.raises(FileNotFoundError, match="is not an archive"):
         restored(store, tmp_path / "target")
 
 
