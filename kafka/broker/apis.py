@@ -1,22 +1,40 @@
-"""The APIs that the broker answers: key, versions, and the object that answers each."""
+"""The table of the APIs that the broker answers: key, class of the requests, versions, rule and handler of each.
+
+A new API is in these files:
+
+    kafka/broker/…                             its handler
+    kafka/broker/apis.py                       its row
+    kafka/broker/authorization/…_rules.py      its rule, unless one that exists is enough
+    tests/broker/…                             the test of the handler
+    tests/fixtures/authorization_table.py      a request, and the ACLs that it needs
+    docs/use/kafka-protocol.md                 its versions, and what is special
+
+Tests fail for a row without the others. Lambdas name the classes of requests, because a class loads its module.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
+from offsetfs.kafka.broker.authorization import cluster_rules, group_rules, topic_rules, transaction_rules
 from offsetfs.kafka.broker.authorization.acl_admin import AclAdmin
+from offsetfs.kafka.broker.authorization.authorizer import Authorizer
+from offsetfs.kafka.broker.authorization.cluster_rules import everyone, on_cluster, on_settings
+from offsetfs.kafka.broker.authorization.rules import Guard, Rule
 from offsetfs.kafka.broker.batches.fetch import Fetching
 from offsetfs.kafka.broker.batches.leader_epochs import LeaderEpochs
 from offsetfs.kafka.broker.batches.offsets import Offsets
 from offsetfs.kafka.broker.batches.produce import Producing
 from offsetfs.kafka.broker.batches.producers import Producers
 from offsetfs.kafka.broker.cluster import BrokerNode, Cluster
-from offsetfs.kafka.broker.connections.api import Api, Client, Handle
+from offsetfs.kafka.broker.connections.api import Answer, Api, Client, Dispatch
 from offsetfs.kafka.broker.groups.group_coordinator import GroupCoordinator
 from offsetfs.kafka.broker.log_sync import LogSync
 from offsetfs.kafka.broker.metrics import BrokerMetrics
+from offsetfs.kafka.broker.operations import Operation
 from offsetfs.kafka.broker.scram_users import ScramUsers, refuse_authentication, refuse_handshake
 from offsetfs.kafka.broker.settings import ServerSettings
 from offsetfs.kafka.broker.topics.client_quotas import describe_client_quotas
@@ -33,137 +51,249 @@ from offsetfs.kafka.broker.topics.topic_ids import (
 )
 from offsetfs.kafka.broker.transactions.transaction_admin import TransactionAdmin
 from offsetfs.kafka.broker.transactions.transaction_coordinator import TransactionCoordinator
-from offsetfs.kafka.protocol.messages import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    FetchRequest,
-    FetchResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-)
+from offsetfs.kafka.protocol import messages as m
+from offsetfs.kafka.protocol.message import ProtocolMessage
+from offsetfs.kafka.protocol.schemas import api_names
 from offsetfs.storage.security import SecurityStore
 
-if TYPE_CHECKING:
-    from offsetfs.kafka.broker.authorization.authorizer import Authorizer
+_R = TypeVar("_R", bound=ProtocolMessage)
+
+Handler = Callable[[_R, int], Awaitable[Answer]]
+"""Answers a request of a version."""
+
+ClientHandler = Callable[[_R, int, Client], Awaitable[Answer]]
+"""Answers a request of a version and of a client."""
 
 
-def apis(
-    topics: Topics,
-    node: BrokerNode,
-    coordinators: tuple[GroupCoordinator, TransactionCoordinator],
-    security: SecurityStore,
-    authorizer: Authorizer | None,
-    settings: ServerSettings,
-    syncs: LogSync,
-    metrics: BrokerMetrics,
-) -> list[Api]:
-    """Return all APIs of a broker, with the objects that answer them. Without an authorizer, clients may do all."""
-    groups, transactions = coordinators
-    transaction_admin = TransactionAdmin(topics.directory, transactions)
-    configs = Configs(topics, settings)
-    admin = TopicAdmin(topics, configs, settings, groups.offsets.forget_topic)
-    producing = Producing(topics, transactions, syncs, settings, metrics)
-    fetching, offsets = Fetching(topics, node, settings, metrics), Offsets(topics)
-    replicas = ReplicaAdmin(topics, node)
-    users = ScramUsers(security)
-    acls = AclAdmin(security, has_authorizer=authorizer is not None)
+@dataclass(frozen=True, slots=True)
+class BrokerParts:
+    """What the handlers of a broker share. Without an authorizer, clients may do all."""
+
+    topics: Topics
+    node: BrokerNode
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    security: SecurityStore
+    authorizer: Authorizer | None
+    settings: ServerSettings
+    syncs: LogSync
+    metrics: BrokerMetrics
+
+
+def apis(parts: BrokerParts) -> dict[int, Api]:
+    """Return all APIs of a broker by key, with the objects that answer them."""
     versions: dict[int, tuple[int, int]] = {}
-    cluster = Cluster(topics, node, versions)
-
-    async def join(request: JoinGroupRequest, version: int, client: Client) -> JoinGroupResponse:
-        may_describe = None if authorizer is None else authorizer.may_describe(client)
-        return await groups.membership.join(request, version, client.client_id, client.host, may_describe)
-
-    async def fetch(request: FetchRequest, version: int, client: Client) -> FetchResponse | None:
-        permission = None if authorizer is None else authorizer.read_permission(client)
-        return await fetching.fetch(request, version, permission, client.until_closed)
-
-    async def find(request: FindCoordinatorRequest, version: int, client: Client) -> FindCoordinatorResponse:
-        groups.membership.note_lookup(request, (client.host, client.port))
-        return await groups.admin.find(request, version)
-
-    async def consumer_heartbeat(
-        request: ConsumerGroupHeartbeatRequest, version: int, client: Client
-    ) -> ConsumerGroupHeartbeatResponse:
-        may_describe = None if authorizer is None else authorizer.may_describe(client)
-        return await groups.consumers.heartbeat(request, version, client.client_id, client.host, may_describe)
-
-    found = [
-        Api(0, "Produce", 0, 13, _plain(producing.produce), overlaps=True, has_records=True, writes_log=True),
-        Api(1, "Fetch", 4, 18, fetch, may_wait=True, waits_itself=True, has_ranges=True),
-        Api(2, "ListOffsets", 1, 11, _plain(offsets.list_offsets)),
-        Api(3, "Metadata", 0, 13, _plain(cluster.metadata)),
-        Api(
-            8, "OffsetCommit", 2, 10, _plain(groups.offsets.commit), writes_log=True, ids_since=IDS_SINCE_OFFSET_COMMIT
-        ),
-        Api(9, "OffsetFetch", 1, 10, _plain(groups.offsets.fetch), ids_since=IDS_SINCE_OFFSET_FETCH),
-        Api(10, "FindCoordinator", 0, 6, find),
-        Api(11, "JoinGroup", 0, 9, join, may_wait=True),
-        Api(12, "Heartbeat", 0, 4, _plain(groups.membership.heartbeat)),
-        Api(13, "LeaveGroup", 0, 5, _plain(groups.membership.leave)),
-        Api(14, "SyncGroup", 0, 5, _plain(groups.membership.sync), may_wait=True),
-        Api(15, "DescribeGroups", 0, 6, _plain(groups.admin.describe)),
-        Api(16, "ListGroups", 0, 5, _plain(groups.admin.list)),
-        Api(17, "SaslHandshake", 0, 1, _plain(refuse_handshake)),
-        Api(18, "ApiVersions", 0, 5, _plain(cluster.api_versions), offers_versions=True),
-        Api(19, "CreateTopics", 2, 7, _plain(admin.create_topics)),
-        Api(20, "DeleteTopics", 1, 6, _plain(admin.delete_topics)),
-        Api(21, "DeleteRecords", 0, 2, _plain(admin.delete_records)),
-        Api(22, "InitProducerId", 0, 5, _plain(transactions.init_producer_id)),
-        Api(23, "OffsetForLeaderEpoch", 2, 4, _plain(LeaderEpochs(topics).offset_for_leader_epoch)),
-        Api(24, "AddPartitionsToTxn", 0, 5, _plain(transactions.add_partitions)),
-        Api(25, "AddOffsetsToTxn", 0, 4, _plain(transactions.add_offsets)),
-        Api(26, "EndTxn", 0, 5, _plain(transactions.end)),
-        Api(27, "WriteTxnMarkers", 1, 2, _plain(transaction_admin.write_markers)),
-        Api(
-            28,
-            "TxnOffsetCommit",
-            0,
-            6,
-            _plain(transactions.commit_offsets),
-            writes_log=True,
-            ids_since=IDS_SINCE_TXN_OFFSET_COMMIT,
-        ),
-        Api(29, "DescribeAcls", 1, 3, _plain(acls.describe)),
-        Api(30, "CreateAcls", 1, 3, _plain(acls.create)),
-        Api(31, "DeleteAcls", 1, 3, _plain(acls.delete)),
-        Api(32, "DescribeConfigs", 1, 4, _plain(configs.describe_configs)),
-        Api(33, "AlterConfigs", 0, 2, _plain(configs.alter_configs)),
-        Api(34, "AlterReplicaLogDirs", 1, 2, _plain(replicas.alter_replica_log_dirs)),
-        Api(35, "DescribeLogDirs", 1, 5, _plain(LogDirs(topics.directory).describe_log_dirs)),
-        Api(36, "SaslAuthenticate", 0, 2, _plain(refuse_authentication)),
-        Api(37, "CreatePartitions", 0, 3, _plain(admin.create_partitions)),
-        Api(42, "DeleteGroups", 0, 3, _plain(groups.admin.delete)),
-        Api(43, "ElectLeaders", 0, 2, _plain(replicas.elect_leaders)),
-        Api(44, "IncrementalAlterConfigs", 0, 1, _plain(configs.incremental_alter_configs)),
-        Api(45, "AlterPartitionReassignments", 0, 1, _plain(replicas.alter_reassignments)),
-        Api(46, "ListPartitionReassignments", 0, 0, _plain(replicas.list_reassignments)),
-        Api(47, "OffsetDelete", 0, 0, _plain(groups.offsets.delete)),
-        Api(48, "DescribeClientQuotas", 0, 1, _plain(describe_client_quotas)),
-        Api(50, "DescribeUserScramCredentials", 0, 0, _plain(users.describe)),
-        Api(51, "AlterUserScramCredentials", 0, 0, _plain(users.alter)),
-        Api(55, "DescribeQuorum", 0, 2, _plain(replicas.describe_quorum)),
-        Api(60, "DescribeCluster", 0, 2, _plain(cluster.describe_cluster)),
-        Api(61, "DescribeProducers", 0, 0, _plain(Producers(topics).describe)),
-        Api(65, "DescribeTransactions", 0, 0, _plain(transaction_admin.describe)),
-        Api(66, "ListTransactions", 0, 2, _plain(transaction_admin.list)),
-        Api(68, "ConsumerGroupHeartbeat", 0, 1, consumer_heartbeat),
-        Api(69, "ConsumerGroupDescribe", 0, 1, _plain(groups.consumers.describe)),
-        Api(74, "ListConfigResources", 0, 1, _plain(configs.list_resources)),
-        Api(75, "DescribeTopicPartitions", 0, 0, _plain(cluster.describe_topic_partitions)),
+    configs = Configs(parts.topics, parts.settings)
+    rows = [
+        *_record_apis(parts),
+        *_cluster_apis(Cluster(parts.topics, parts.node, versions)),
+        *_topic_apis(parts, configs),
+        *_config_apis(configs),
+        *_replica_apis(parts),
+        *_group_apis(parts),
+        *_offset_apis(parts),
+        *_transaction_apis(parts),
+        *_security_apis(parts),
     ]
-    versions.update({each.key: (each.first, each.last) for each in found})
-    if authorizer is not None:
-        # Imported here, because a broker without an authorizer does without.
-        from offsetfs.kafka.broker.authorization.rules import authorized
-
-        found = [authorized(each, authorizer, topics) for each in found]
-    found = [named(each, topics) for each in found]
-    return [replace(each, handle=metrics.measured(each.name, each.handle)) for each in found]
+    rows.sort(key=lambda each: each.key)
+    versions.update({each.key: (each.first, each.last) for each in rows})
+    return {each.key: replace(each, counts=parts.metrics.counts_of(each.name)) for each in rows}
 
 
-def _plain(handle: Callable[[Any, int], Awaitable[Any]]) -> Handle:
-    """Return `handle` for requests whose client does not matter."""
-    return lambda request, version, client: handle(request, version)
+def _api(key: int, request: Callable[[], type[_R]], first: int, last: int, rule: Rule, handler: Handler[_R]) -> Api:
+    """Return a row whose handler takes such requests."""
+    return Api(key, api_names()[key], first, last, request, rule, handler)
+
+
+def _client_api(
+    key: int, request: Callable[[], type[_R]], first: int, last: int, rule: Rule, handler: ClientHandler[_R]
+) -> Api:
+    """Return a row whose handler takes such requests with their client."""
+    return Api(key, api_names()[key], first, last, request, rule, handler, takes_client=True)
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def _record_apis(parts: BrokerParts) -> list[Api]:
+    topics, settings, metrics = parts.topics, parts.settings, parts.metrics
+    producing = Producing(topics, parts.transactions, parts.syncs, settings, metrics)
+    fetch = _Fetches(Fetching(topics, parts.node, settings, metrics), parts.authorizer).fetch
+    epochs = LeaderEpochs(topics).offset_for_leader_epoch
+    of_produce = _api(0, lambda: m.ProduceRequest, 0, 13, topic_rules.produce, producing.produce)
+    of_fetch = _client_api(1, lambda: m.FetchRequest, 4, 18, everyone, fetch)
+    return [
+        replace(of_produce, overlaps=True, has_records=True, writes_log=True),
+        replace(of_fetch, may_wait=True, waits_itself=True, has_ranges=True),
+        _api(2, lambda: m.ListOffsetsRequest, 1, 11, topic_rules.list_offsets, Offsets(topics).list_offsets),
+        _api(23, lambda: m.OffsetForLeaderEpochRequest, 2, 4, topic_rules.offset_for_leader_epoch, epochs),
+        _api(61, lambda: m.DescribeProducersRequest, 0, 0, topic_rules.describe_producers, Producers(topics).describe),
+    ]
+
+
+def _cluster_apis(cluster: Cluster) -> list[Api]:
+    of_versions = _api(18, lambda: m.ApiVersionsRequest, 0, 5, everyone, cluster.api_versions)
+    page, page_rule = cluster.describe_topic_partitions, topic_rules.describe_topic_partitions
+    return [
+        _api(3, lambda: m.MetadataRequest, 0, 13, topic_rules.metadata, cluster.metadata),
+        replace(of_versions, offers_versions=True),
+        _api(60, lambda: m.DescribeClusterRequest, 0, 2, topic_rules.describe_cluster, cluster.describe_cluster),
+        _api(75, lambda: m.DescribeTopicPartitionsRequest, 0, 0, page_rule, page),
+    ]
+
+
+def _topic_apis(parts: BrokerParts, configs: Configs) -> list[Api]:
+    admin = TopicAdmin(parts.topics, configs, parts.settings, parts.groups.offsets.forget_topic)
+    return [
+        _api(19, lambda: m.CreateTopicsRequest, 2, 7, topic_rules.create_topics, admin.create_topics),
+        _api(20, lambda: m.DeleteTopicsRequest, 1, 6, topic_rules.delete_topics, admin.delete_topics),
+        _api(21, lambda: m.DeleteRecordsRequest, 0, 2, topic_rules.delete_records, admin.delete_records),
+        _api(37, lambda: m.CreatePartitionsRequest, 0, 3, topic_rules.create_partitions, admin.create_partitions),
+    ]
+
+
+def _config_apis(configs: Configs) -> list[Api]:
+    shown = on_settings(Operation.DESCRIBE_CONFIGS, "results")
+    changed = on_settings(Operation.ALTER_CONFIGS, "responses")
+    listed = on_cluster(Operation.DESCRIBE_CONFIGS)
+    return [
+        _api(32, lambda: m.DescribeConfigsRequest, 1, 4, shown, configs.describe_configs),
+        _api(33, lambda: m.AlterConfigsRequest, 0, 2, changed, configs.alter_configs),
+        _api(44, lambda: m.IncrementalAlterConfigsRequest, 0, 1, changed, configs.incremental_alter_configs),
+        _api(48, lambda: m.DescribeClientQuotasRequest, 0, 1, listed, describe_client_quotas),
+        _api(74, lambda: m.ListConfigResourcesRequest, 0, 1, listed, configs.list_resources),
+    ]
+
+
+def _replica_apis(parts: BrokerParts) -> list[Api]:
+    replicas, dirs = ReplicaAdmin(parts.topics, parts.node), LogDirs(parts.topics.directory)
+    alter, describe = on_cluster(Operation.ALTER), on_cluster(Operation.DESCRIBE)
+    return [
+        _api(34, lambda: m.AlterReplicaLogDirsRequest, 1, 2, alter, replicas.alter_replica_log_dirs),
+        _api(35, lambda: m.DescribeLogDirsRequest, 1, 5, cluster_rules.describe_log_dirs, dirs.describe_log_dirs),
+        _api(43, lambda: m.ElectLeadersRequest, 0, 2, alter, replicas.elect_leaders),
+        _api(45, lambda: m.AlterPartitionReassignmentsRequest, 0, 1, alter, replicas.alter_reassignments),
+        _api(46, lambda: m.ListPartitionReassignmentsRequest, 0, 0, describe, replicas.list_reassignments),
+        _api(55, lambda: m.DescribeQuorumRequest, 0, 2, describe, replicas.describe_quorum),
+    ]
+
+
+def _group_apis(parts: BrokerParts) -> list[Api]:
+    of_client = _Members(parts.groups, parts.authorizer)
+    admin, members, consumers = parts.groups.admin, parts.groups.membership, parts.groups.consumers
+    member, beat = group_rules.membership, group_rules.consumer_group_heartbeat
+    of_join = _client_api(11, lambda: m.JoinGroupRequest, 0, 9, member, of_client.join)
+    of_sync = _api(14, lambda: m.SyncGroupRequest, 0, 5, member, members.sync)
+    return [
+        _client_api(10, lambda: m.FindCoordinatorRequest, 0, 6, group_rules.find_coordinator, of_client.find),
+        replace(of_join, may_wait=True),
+        _api(12, lambda: m.HeartbeatRequest, 0, 4, member, members.heartbeat),
+        _api(13, lambda: m.LeaveGroupRequest, 0, 5, member, members.leave),
+        replace(of_sync, may_wait=True),
+        _api(15, lambda: m.DescribeGroupsRequest, 0, 6, group_rules.describe_groups, admin.describe),
+        _api(16, lambda: m.ListGroupsRequest, 0, 5, group_rules.list_groups, admin.list),
+        _api(42, lambda: m.DeleteGroupsRequest, 0, 3, group_rules.delete_groups, admin.delete),
+        _client_api(68, lambda: m.ConsumerGroupHeartbeatRequest, 0, 1, beat, of_client.consumer_heartbeat),
+        _api(69, lambda: m.ConsumerGroupDescribeRequest, 0, 1, group_rules.consumer_group_describe, consumers.describe),
+    ]
+
+
+def _offset_apis(parts: BrokerParts) -> list[Api]:
+    offsets, commit_offsets = parts.groups.offsets, parts.transactions.commit_offsets
+    of_commit = _api(8, lambda: m.OffsetCommitRequest, 2, 10, group_rules.offset_commit, offsets.commit)
+    of_fetch = _api(9, lambda: m.OffsetFetchRequest, 1, 10, group_rules.offset_fetch, offsets.fetch)
+    of_txn = _api(28, lambda: m.TxnOffsetCommitRequest, 0, 6, transaction_rules.txn_offset_commit, commit_offsets)
+    return [
+        replace(of_commit, writes_log=True, ids_since=IDS_SINCE_OFFSET_COMMIT),
+        replace(of_fetch, ids_since=IDS_SINCE_OFFSET_FETCH),
+        replace(of_txn, writes_log=True, ids_since=IDS_SINCE_TXN_OFFSET_COMMIT),
+        _api(47, lambda: m.OffsetDeleteRequest, 0, 0, group_rules.offset_delete, offsets.delete),
+    ]
+
+
+def _transaction_apis(parts: BrokerParts) -> list[Api]:
+    known, rules = parts.transactions, transaction_rules
+    admin = TransactionAdmin(parts.topics.directory, known)
+    return [
+        _api(22, lambda: m.InitProducerIdRequest, 0, 5, rules.init_producer_id, known.init_producer_id),
+        _api(24, lambda: m.AddPartitionsToTxnRequest, 0, 5, rules.add_partitions_to_txn, known.add_partitions),
+        _api(25, lambda: m.AddOffsetsToTxnRequest, 0, 4, rules.add_offsets_to_txn, known.add_offsets),
+        _api(26, lambda: m.EndTxnRequest, 0, 5, rules.end_txn, known.end),
+        _api(27, lambda: m.WriteTxnMarkersRequest, 1, 2, rules.write_txn_markers, admin.write_markers),
+        _api(65, lambda: m.DescribeTransactionsRequest, 0, 0, rules.describe_transactions, admin.describe),
+        _api(66, lambda: m.ListTransactionsRequest, 0, 2, rules.list_transactions, admin.list),
+    ]
+
+
+def _security_apis(parts: BrokerParts) -> list[Api]:
+    acls, users = AclAdmin(parts.security, has_authorizer=parts.authorizer is not None), ScramUsers(parts.security)
+    alter, describe = on_cluster(Operation.ALTER), on_cluster(Operation.DESCRIBE)
+    alter_users = cluster_rules.alter_user_scram_credentials
+    return [
+        _api(17, lambda: m.SaslHandshakeRequest, 0, 1, everyone, refuse_handshake),
+        _api(29, lambda: m.DescribeAclsRequest, 1, 3, describe, acls.describe),
+        _api(30, lambda: m.CreateAclsRequest, 1, 3, alter, acls.create),
+        _api(31, lambda: m.DeleteAclsRequest, 1, 3, alter, acls.delete),
+        _api(36, lambda: m.SaslAuthenticateRequest, 0, 2, everyone, refuse_authentication),
+        _api(50, lambda: m.DescribeUserScramCredentialsRequest, 0, 0, describe, users.describe),
+        _api(51, lambda: m.AlterUserScramCredentialsRequest, 0, 0, alter_users, users.alter),
+    ]
+
+
+# --- handlers that take the client -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetches:
+    """Fetch checks READ of each topic itself: a session reads topics that its request does not name."""
+
+    fetching: Fetching
+    authorizer: Authorizer | None
+
+    def fetch(self, request: m.FetchRequest, version: int, client: Client) -> Awaitable[m.FetchResponse | None]:
+        permission = None if self.authorizer is None else self.authorizer.read_permission(client)
+        return self.fetching.fetch(request, version, permission, client.until_closed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """Requests of group members, which are described by their clients and may subscribe to what they may describe."""
+
+    groups: GroupCoordinator
+    authorizer: Authorizer | None
+
+    def join(self, request: m.JoinGroupRequest, version: int, client: Client) -> Awaitable[m.JoinGroupResponse]:
+        return self.groups.membership.join(request, version, client.client_id, client.host, self._may_describe(client))
+
+    def consumer_heartbeat(
+        self, request: m.ConsumerGroupHeartbeatRequest, version: int, client: Client
+    ) -> Awaitable[m.ConsumerGroupHeartbeatResponse]:
+        return self.groups.consumers.heartbeat(
+            request, version, client.client_id, client.host, self._may_describe(client)
+        )
+
+    def find(
+        self, request: m.FindCoordinatorRequest, version: int, client: Client
+    ) -> Awaitable[m.FindCoordinatorResponse]:
+        self.groups.membership.note_lookup(request, (client.host, client.port))
+        return self.groups.admin.find(request, version)
+
+    def _may_describe(self, client: Client) -> Callable[[str], bool] | None:
+        return None if self.authorizer is None else self.authorizer.may_describe(client)
+
+
+# --- from a connection to a handler ----------------------------------------------------------------------------------
+
+
+class Dispatcher:
+    """Brings a request to its handler: names for the ids of topics first, then the rule, then the handler."""
+
+    def __init__(self, topics: Topics, authorizer: Authorizer | None) -> None:
+        self._topics = topics
+        self._answer: Dispatch = Api.answer if authorizer is None else Guard(authorizer, topics).answer
+
+    def answer(self, api: Api, request: ProtocolMessage, version: int, client: Client) -> Awaitable[Answer]:
+        """Return the response of the handler to what the client may do."""
+        if version < api.ids_since:
+            return self._answer(api, request, version, client)
+        return named(request, self._topics, partial(self._answer, api, request, version, client))

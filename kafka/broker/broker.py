@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from offsetfs.common.threads import in_thread
-from offsetfs.kafka.broker.apis import apis
+from offsetfs.kafka.broker.apis import BrokerParts, Dispatcher, apis
 from offsetfs.kafka.broker.cluster import BrokerNode
 from offsetfs.kafka.broker.connections.closed_peers import ClosedPeers
 from offsetfs.kafka.broker.connections.connection import Connection, Shared
@@ -80,13 +80,29 @@ class Broker:
         topics.changes.subscribe(self._groups.offsets.changed)
         self._metrics = BrokerMetrics()
         self.reporter = BrokerReporter(directory, self._metrics, self._groups.snapshot)
-        coordinators = self._groups, self._transactions
-        found = apis(topics, node, coordinators, self._security, authorizer, settings, syncs, self._metrics)
-        self._apis = {each.key: each for each in found}
+        parts = BrokerParts(
+            topics,
+            node,
+            self._groups,
+            self._transactions,
+            self._security,
+            authorizer,
+            settings,
+            syncs,
+            self._metrics,
+        )
+        self._apis = apis(parts)
         self._closed_peers = ClosedPeers()
         limits = RequestLimits(settings.queued_max_requests, settings.queued_max_request_bytes)
         self._shared = Shared(
-            self._apis, settings, limits, ReceiveBuffers(), self._closed_peers, self._metrics, RareLines()
+            self._apis,
+            Dispatcher(topics, authorizer).answer,
+            settings,
+            limits,
+            ReceiveBuffers(),
+            self._closed_peers,
+            self._metrics,
+            RareLines(),
         )
         self._accepting = trio.CancelScope()
         self._idle_s = math.inf if settings.connections_max_idle_ms < 0 else settings.connections_max_idle_ms / 1000

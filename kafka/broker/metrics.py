@@ -1,6 +1,6 @@
 """What a broker counts and measures: connections, bytes, requests by API, records by topic.
 
-Plain numbers that only the event loop changes. `BrokerMetrics.measured` wraps the handler of an API, so that handlers
+Plain numbers that only the event loop changes. A connection counts around the handler of an API, so that handlers
 know nothing of it, except for two hooks: `waiting` marks the time in which a request waits for other clients, and
 `produced` and `fetched` count by topic. As in Kafka's `ErrorsPerSec`, each error code in a response counts.
 
@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import ParamSpec, TypeVar
 
 import trio
 
 from offsetfs.common.durations import Durations
-from offsetfs.kafka.broker.connections.response_queue import DelayedResponse
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.schemas import SchemaField, schema
 
@@ -60,6 +58,27 @@ class ApiCounts:
     """How often a response contained an error code, by code."""
     handling: Durations = field(default_factory=Durations)
     waits: Durations = field(default_factory=Durations)
+    codes: Callable[[object], list[int]] = field(default=lambda response: [], repr=False, compare=False)
+    """Returns the error codes in a response."""
+
+    def begin(self) -> float:
+        """Count a request; return when its handling begins. The task of the request calls it."""
+        self.requests += 1
+        _waited_s.set(0.0)
+        return time.perf_counter()
+
+    def fail(self) -> None:
+        """Count a handler that raised an error."""
+        self.errors[ErrorCode.UNKNOWN_SERVER_ERROR] += 1
+
+    def end(self, response: object, begun_s: float) -> None:
+        """Count the response to a request whose handling began at `begun_s`."""
+        elapsed_s, waited_s = time.perf_counter() - begun_s, _waited_s.get()
+        self.handling.add(max(0.0, elapsed_s - waited_s))
+        if waited_s:
+            self.waits.add(waited_s)
+        for code in self.codes(response):
+            self.errors[code] += 1
 
 
 @dataclass(slots=True)
@@ -91,42 +110,11 @@ class BrokerMetrics:
     delays: Durations = field(default_factory=Durations)
     """How late the event loop continued a task that was ready, sampled every `DELAY_INTERVAL_S`."""
 
-    def measured(self, api: str, handle: Callable[_P, Awaitable[_R]]) -> Callable[_P, Awaitable[_R]]:
-        """Return the handler of an API with measurements."""
-        counts, codes = self.apis[api], _error_codes(api)
-
-        async def handle_measured(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            counts.requests += 1
-            _waited_s.set(0.0)
-            started_s = time.perf_counter()
-            try:
-                response = await handle(*args, **kwargs)
-            except Exception:
-                counts.errors[ErrorCode.UNKNOWN_SERVER_ERROR] += 1
-                raise
-            if isinstance(response, DelayedResponse):
-                return replace(response, wait=partial(respond_measured, response.wait, started_s))
-            count(response, started_s)
-            return response
-
-        async def respond_measured(respond: Callable[[], Awaitable[object]], started_s: float) -> object:
-            try:
-                response = await respond()
-            except Exception:
-                counts.errors[ErrorCode.UNKNOWN_SERVER_ERROR] += 1
-                raise
-            count(response, started_s)
-            return response
-
-        def count(response: object, started_s: float) -> None:
-            elapsed_s, waited_s = time.perf_counter() - started_s, _waited_s.get()
-            counts.handling.add(max(0.0, elapsed_s - waited_s))
-            if waited_s:
-                counts.waits.add(waited_s)
-            for code in codes(response):
-                counts.errors[code] += 1
-
-        return handle_measured
+    def counts_of(self, api: str) -> ApiCounts:
+        """Return the counters of an API, which know where its responses have error codes."""
+        counts = self.apis[api]
+        counts.codes = _error_codes(api)
+        return counts
 
     def produced(self, topic: str, records: int, size: int) -> None:
         """Count a batch that was appended."""

@@ -16,6 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+_KEY = '{"key":'
+"""The begin of each entry."""
+
 NEVER = (0, -1)
 """The range of versions that is empty."""
 
@@ -92,6 +95,13 @@ def schema(name: str) -> Schema:
     entry = json.loads(_entries()[name])
     layouts = tuple(_layout(layout) for layout in entry["layouts"])
     return Schema(name, entry["key"], layouts, entry.get("module", "messages"))
+
+
+@functools.cache
+def api_names() -> Mapping[int, str]:
+    """Return the names of all APIs, such as `Fetch`, by key. Nothing is parsed."""
+    requests = ((name, text) for name, text in _entries().items() if name.endswith("Request"))
+    return {int(text[len(_KEY) : text.index(",")]): name.removesuffix("Request") for name, text in requests}
 
 
 def schema_names() -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from offsetfs.common.threads import in_thread
 from offsetfs.kafka.broker.authorization.authorizer import Authorizer, Identity
-from offsetfs.kafka.broker.connections.api import Api, Client, Handle
+from offsetfs.kafka.broker.connections.api import Api, Client
 from offsetfs.kafka.broker.connections.connection import ProtocolError
 from offsetfs.kafka.broker.connections.response_queue import DelayedResponse
 from offsetfs.kafka.broker.connections.response_size import elements_of
@@ -49,13 +49,12 @@ MESSAGES: Mapping[ErrorCode, str] = {
 
 @dataclass(slots=True)
 class Call:
-    """A request and its client. `handle` answers what is allowed."""
+    """A request and its client. The handler of `api` answers what is allowed."""
 
     api: Api
     request: Any
     version: int
     client: Client
-    handle: Handle
     identity: Identity
     authorizer: Authorizer
     topics: Topics
@@ -86,7 +85,7 @@ class Call:
 
     async def answer(self, request: Any = None) -> Any:
         """Return the handler's response to the request, or to the allowed part of it."""
-        return await self.handle(self.request if request is None else request, self.version, self.client)
+        return await self.api.answer(self.request if request is None else request, self.version, self.client)
 
     async def failed(self, code: ErrorCode, request: Any = None) -> Any:
         """Return a response that has an error for all of the request, or of the denied part of it."""

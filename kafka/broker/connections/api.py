@@ -10,7 +10,10 @@ from typing import Any
 import trio
 
 from offsetfs.kafka.broker.connections.codecs import Codecs
+from offsetfs.kafka.broker.connections.response_queue import DelayedResponse
+from offsetfs.kafka.broker.metrics import ApiCounts
 from offsetfs.kafka.broker.principal import ANONYMOUS, Principal
+from offsetfs.kafka.protocol.message import ProtocolMessage
 
 UntilClosed = Callable[[], AbstractContextManager[trio.CancelScope]]
 """Returns a context that is cancelled when the client leaves, and a moment after the broker begins to end."""
@@ -31,8 +34,8 @@ class Client:
     """The scope that the end of the connection cancels, for a handler that waits only sometimes."""
 
 
-Handle = Callable[[Any, int, Client], Awaitable[Any]]
-"""Takes a request, its version and its client; returns the response, or a `DelayedResponse`; None sends none."""
+Answer = ProtocolMessage | DelayedResponse | None
+"""What a handler returns: the response, at once or later; None sends none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +46,14 @@ class Api:
     name: str
     first: int
     last: int
-    handle: Handle
+    request: Callable[[], type[ProtocolMessage]]
+    """Returns the class of the requests, whose module is not loaded before."""
+    rule: Callable[[Any], Awaitable[Answer]]
+    """What a client needs: the `Rule` of `authorization`, which is above."""
+    handle: Callable[..., Awaitable[Answer]]
+    """Takes a request, its version, and with `takes_client` its client. The functions of `apis` check the types."""
+    counts: ApiCounts = field(default_factory=ApiCounts)
+    takes_client: bool = False
     overlaps: bool = False
     """Requests are handled while responses to earlier ones wait: their order is that of their appends."""
     has_records: bool = False
@@ -62,15 +72,23 @@ class Api:
     """From this version on, requests have the ids of topics and not their names, which handlers and rules get."""
     _codecs: dict[int, Codecs] = field(default_factory=dict, init=False, repr=False)
 
+    def answer(self, request: Any, version: int, client: Client) -> Awaitable[Answer]:
+        """Let the handler answer a request."""
+        return self.handle(request, version, client) if self.takes_client else self.handle(request, version)
+
     def codecs(self, version: int) -> Codecs:
         """Return what reads and writes a version."""
         found = self._codecs.get(version)
         if found is None:
             found = self._codecs[version] = Codecs.of(
-                self.name,
+                self.request().__name__,
                 version,
                 has_plain_header=self.offers_versions,
                 has_records=self.has_records,
                 has_ranges=self.has_ranges,
             )
         return found
+
+
+Dispatch = Callable[[Api, Any, int, Client], Awaitable[Answer]]
+"""Brings a request to the handler of its API, past what stands before it."""

@@ -38,14 +38,13 @@ class Codecs:
     """Whether the response may have ranges of files."""
 
     @classmethod
-    def of(cls, api: str, version: int, *, has_plain_header: bool, has_records: bool, has_ranges: bool) -> Codecs:
-        """Return the codecs of a version of an API. See the fields of `Api`."""
-        request = f"{api}Request"
+    def of(cls, request: str, version: int, *, has_plain_header: bool, has_records: bool, has_ranges: bool) -> Codecs:
+        """Return the codecs of a version of a request, which is named. See the fields of `Api`."""
         is_flexible = version >= schema(request).layout(version).flexible
         return cls(
             codec.reader("RequestHeader", 2 if is_flexible else 1),
             codec.reader(request, version),
-            codec.writer(f"{api}Response", version),
+            codec.writer(request.replace("Request", "Response"), version),
             has_tags=is_flexible and not has_plain_header,
             read_few=codec.reader(request, version, INLINE_DECODE_ELEMENTS_MAX) if has_records else None,
             has_ranges=has_ranges,

@@ -27,7 +27,7 @@ import trio
 
 from offsetfs.common.threads import in_thread
 from offsetfs.common.transports import PlainTransport
-from offsetfs.kafka.broker.connections.api import Api, Client
+from offsetfs.kafka.broker.connections.api import Answer, Api, Client, Dispatch
 from offsetfs.kafka.broker.connections.closed_peers import ClosedPeers
 from offsetfs.kafka.broker.connections.codecs import Codecs
 from offsetfs.kafka.broker.connections.listeners import Listener
@@ -77,6 +77,7 @@ class Shared:
     """What the connections of one broker share."""
 
     apis: Mapping[int, Api]
+    dispatch: Dispatch
     settings: ServerSettings
     limits: RequestLimits
     buffers: ReceiveBuffers
@@ -95,6 +96,7 @@ class _Call:
     codecs: Codecs
     header: RequestHeader
     request: Any
+    begun_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -119,6 +121,7 @@ class Connection:
         self._socket.setblocking(False)
         self._transport: PlainTransport | ServerTlsTransport = PlainTransport(self._socket)
         self._apis = shared.apis
+        self._dispatch = shared.dispatch
         self._limits = shared.limits
         self._buffers = shared.buffers
         self._closed_peers = shared.closed_peers
@@ -428,20 +431,26 @@ class Connection:
         if error := self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             raise OSError(error, os.strerror(error))
 
-    def _handle(self, call: _Call) -> Awaitable[Any]:
+    def _handle(self, call: _Call) -> Awaitable[Answer]:
         client_id = call.header.client_id or ""
         if client_id != self._client.client_id:
             self._client = replace(self._client, client_id=client_id)
         _log.debug("%s: %s v%d of %r, %r", self.host, call.api.name, call.version, client_id, self._client.principal)
-        return call.api.handle(call.request, call.version, self._client)
+        call.begun_s = call.api.counts.begin()
+        return self._dispatch(call.api, call.request, call.version, self._client)
 
-    async def _handled(self, call: _Call, response: Awaitable[Any]) -> list[Any] | DelayedResponse:
+    async def _handled(self, call: _Call, response: Awaitable[Answer]) -> list[Any] | DelayedResponse:
         """Return the buffers of `response`; after a bug of the handler, of one with UNKNOWN_SERVER_ERROR."""
         api, version = call.api, call.version
         try:
-            found = await response
+            try:
+                found = await response
+            except Exception:
+                api.counts.fail()
+                raise
             if isinstance(found, DelayedResponse):
                 return found
+            api.counts.end(found, call.begun_s)
             if found is None:
                 return []
             count = _partition_count(found) if call.codecs.has_ranges else elements_of(found)

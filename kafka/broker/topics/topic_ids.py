@@ -6,11 +6,9 @@ Follows KafkaApis (KIP-848, KIP-1319).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from offsetfs.kafka.broker.connections.api import NO_VERSION, Api, Client
 from offsetfs.kafka.broker.topics.partitions import Topics
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.message import NO_ID
@@ -27,25 +25,17 @@ def unknown_topic(name: str, *, has_ids: bool) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_ID if is_of_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def named(api: Api, topics: Topics) -> Api:
-    """Return an API whose handler finds the names of topics where a request has only ids."""
-    if api.ids_since == NO_VERSION:
-        return api
-
-    async def handle(request: Any, version: int, client: Client) -> Any:
-        if version < api.ids_since:
-            return await api.handle(request, version, client)
-        ids = dict[str, bytes]()
-        for each in _topics(request):
-            each.name = topics.name_of(each.topic_id) or ""
-            ids[each.name] = each.topic_id
-        response = await api.handle(request, version, client)
-        for each in _topics(response):
-            if each.topic_id == NO_ID and each.name:
-                each.topic_id = ids.get(each.name) or topics.topic_id(each.name)
-        return response
-
-    return replace(api, handle=handle)
+async def named(request: Any, topics: Topics, answer: Callable[[], Awaitable[Any]]) -> Any:
+    """Return `answer()` for a request of which the topics have only ids: it finds their names in the request."""
+    ids = dict[str, bytes]()
+    for each in _topics(request):
+        each.name = topics.name_of(each.topic_id) or ""
+        ids[each.name] = each.topic_id
+    response = await answer()
+    for each in _topics(response):
+        if each.topic_id == NO_ID and each.name:
+            each.topic_id = ids.get(each.name) or topics.topic_id(each.name)
+    return response
 
 
 def _topics(message: Any) -> Iterable[Any]:
