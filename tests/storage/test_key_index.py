@@ -50,7 +50,7 @@ def small(tmp_path: Path) -> SmallLog:
 
 
 @pytest.fixture(autouse=True)
-def closed_tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def closed_tables() -> Iterator[None]:
     """Close the tables that a test leaves open, as the end of its process would: SQLite reports them otherwise."""
     stores: list[KeyStore] = []
 
@@ -59,8 +59,9 @@ def closed_tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             super().__init__(path)
             stores.append(self)
 
-    monkeypatch.setattr(key_table, "KeyStore", Recorded)
-    yield
+    with pytest.MonkeyPatch.context() as patch:  # of its own: tests undo theirs
+        patch.setattr(key_table, "KeyStore", Recorded)
+        yield
     for store in stores:
         store.close()
 
