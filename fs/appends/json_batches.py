@@ -37,7 +37,7 @@ class Taken(NamedTuple):
     """The error of the line there."""
 
 
-class JsonSplit:
+class JsonAppend:
     """One call of `split`: JSON lines of a writer, and the open batches of the partitions that they go to."""
 
     def __init__(self, accumulators: Sequence[Accumulator], writer: Writer) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from offsetfs.fs.appends.accumulator import Accumulator, batch_size, check, sync_all
-from offsetfs.fs.appends.json_batches import JsonSplit, Taken
+from offsetfs.fs.appends.json_batches import JsonAppend, Taken
 from offsetfs.fs.appends.open_files import Writer
 from offsetfs.fs.nodes import Buffer
 
@@ -81,10 +81,10 @@ class AppendTarget:
         return start
 
     def split_json(self, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer) -> Taken:
-        """Append the lines of `data[start:end]`, each a JSON object, as `JsonSplit.split`. OSError as `split`."""
+        """Append the lines of `data[start:end]`, each a JSON object, as `JsonAppend.split`. OSError as `split`."""
         self.check(end - start, has_key=True)
         self._choose()
-        work = JsonSplit(self._accumulators, writer)
+        work = JsonAppend(self._accumulators, writer)
         taken = work.split(self._full, data, start, end, timestamp, honors_partition=self.is_topic)
         self._full = max(work.full, 0)
         self._touched.update(self._accumulators[number] for number in work.touched)
