@@ -19,6 +19,7 @@ from offsetfs.pipeline.publication import GRACE_SECONDS, open_when_published
 from offsetfs.pipeline.read_options import KNOWN, WITHOUT_TABLES, OptionError, is_of_a_table, local_path
 from offsetfs.pipeline.staging import TopicShape
 from offsetfs.storage import INTERNAL_TOPICS, BatchLimit, LogDirectory, TopicPartition, check_topic, files
+from offsetfs.storage.directory import writer_of
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 
 _KNOWN = ("path", "topic", "partitions", "txnAppId", "txnVersion", "includeHeaders")
@@ -141,7 +142,7 @@ def topic_shapes(options: WriteOptions) -> dict[str, TopicShape]:
 def _check_free(path: str) -> None:
     """Raise `LogDirectoryLocked` if a mount, a broker or a command holds the directory. A publication is waited for."""
     begun = time.monotonic()
-    while (pid := LogDirectory.holder(path)) is not None and not files.exists(os.path.join(path, INTENT)):
+    while (pid := writer_of(path)) is not None and not files.exists(os.path.join(path, INTENT)):
         if time.monotonic() - begun > GRACE_SECONDS:
             reason = f"in use by process {pid}: unmount it or stop the broker, or append through it"
             raise LogDirectoryLocked(reason, path=path, pid=pid)

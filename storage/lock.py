@@ -88,7 +88,7 @@ class DirectoryLock:
             self._fd = -1
 
 
-def holder(directory: str) -> int | None:
+def writer_of(directory: str) -> int | None:
     """Return the pid of the process that writes to `directory`, None when there is none or it cannot be seen."""
     path = os.path.join(directory, NAME)
     with _held_mutex:

@@ -328,7 +328,7 @@ def simulated(disk: SimDisk) -> Iterator[System]:
         )  # so that it is met with little data, too
         patches.enter_context(mock.patch.object(parallel, "THREADS", 1))
         patches.enter_context(mock.patch.object(lock.DirectoryLock, "acquire", lambda _self: None))
-        patches.enter_context(mock.patch.object(lock, "holder", lambda _directory: None))
+        patches.enter_context(mock.patch.object(lock, "writer_of", lambda _directory: None))
         try:
             yield system
         finally:

@@ -96,14 +96,14 @@ def _show(planned: RepairPlan, as_json: bool) -> None:
     for name, partition in planned.partitions.items():
         _show_partition(name, partition, as_json)
     for finding in planned.kept:
-        click.echo(json.dumps({"stays": True, **finding.fields()}) if as_json else f"stays: {finding}")
+        click.echo(json.dumps({"stays": True, **asdict(finding)}) if as_json else f"stays: {finding}")
 
 
 def _show_partition(name: TopicPartition, partition: PartitionPlan, as_json: bool) -> None:
     for step in partition.steps:
         click.echo(json.dumps(asdict(step)) if as_json else str(step))
     for finding in partition.kept:
-        click.echo(json.dumps({"stays": True, **finding.fields()}) if as_json else f"stays: {finding}")
+        click.echo(json.dumps({"stays": True, **asdict(finding)}) if as_json else f"stays: {finding}")
     unreadable = [finding.offset or 0 for finding in partition.kept if finding.kind == "unreadable-batch"]
     if unreadable:
         from offsetfs.storage.verify import readable_ranges

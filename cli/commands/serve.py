@@ -174,11 +174,12 @@ def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool, is_br
     from offsetfs.kafka.broker.listener_settings import ListenerSettings
     from offsetfs.kafka.broker.server import serve
     from offsetfs.storage import LogDirectory
+    from offsetfs.storage.directory import writer_of
 
     server, listeners = loaded.server, list[Listener]()
     try:
         # First, because a second start of the same command would only report its port.
-        holder = None if read_only else LogDirectory.holder(log_directory)
+        holder = None if read_only else writer_of(log_directory)
         if holder is not None:
             raise LogDirectoryLocked(f"in use by process {holder}", path=log_directory, pid=holder)
         preflight.check_descriptors()  # each connection needs one, and 1,024 is the usual limit

@@ -28,7 +28,7 @@ from offsetfs.common.formatting import columns, duration, printable, size
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mounts, resolved
 from offsetfs.fs.options import MountOptions, takes_value
 from offsetfs.storage import LogDirectories, LogDirectory, TopicPartition, files
-from offsetfs.storage.directory import MirrorFile, split_paths
+from offsetfs.storage.directory import MirrorFile, split_paths, writer_of
 from offsetfs.storage.errors import StorageError, counted, sentence
 from offsetfs.storage.maintenance import dirty_range, kept_files
 
@@ -211,7 +211,7 @@ def _text(answer: dict[str, Any], shows_all: bool) -> str:
         elif not answer["mounts"]:
             lines = [f"{answer['log_directory']} is not mounted"]
         if "mirrored_from" in answer and "mirror" not in answer:
-            is_idle = LogDirectory.holder(files.real_path(answer["log_directory"])) is None
+            is_idle = writer_of(files.real_path(answer["log_directory"])) is None
             state = "; no process mirrors it now" if is_idle else ""
             lines.append(f"  a mirror of {answer['mirrored_from']}{state}")
         lines += _partition_lines(answer["partitions"], shows_all)

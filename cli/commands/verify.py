@@ -8,7 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -74,7 +74,7 @@ def command(paths: tuple[str, ...], as_json: bool, strict: bool, inflate_max: in
 
     def report(finding: Finding) -> None:
         severities[finding.severity] += 1
-        click.echo(json.dumps(finding.fields()) if as_json else str(finding))
+        click.echo(json.dumps(asdict(finding)) if as_json else str(finding))
 
     wanted = selection(paths)
     for path in wanted:
@@ -239,4 +239,4 @@ class _Summary:
 
     def as_json(self) -> str:
         fields = {"kind": "summary", "damage": self.damage, "notices": self.notices, "seconds": round(self.seconds, 3)}
-        return json.dumps({**fields, **self.tally.fields(), "remote_storage": dict(self.remote)})
+        return json.dumps({**fields, **asdict(self.tally), "remote_storage": dict(self.remote)})

@@ -13,7 +13,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from offsetfs.cli.mounts import daemon_registry
-from offsetfs.storage import LogDirectory, files
+from offsetfs.storage import files
+from offsetfs.storage.directory import writer_of
 
 if TYPE_CHECKING:
     from offsetfs.kafka.mirror.status import MirrorStatus
@@ -38,7 +39,7 @@ def withdraw() -> None:
 def mirroring_process(log_directory: str) -> dict[str, Any] | None:
     """Return the record of the process that holds the lock of a log directory if it is a mirror of this user."""
     directory = files.real_path(log_directory)
-    pid = LogDirectory.holder(directory)
+    pid = writer_of(directory)
     if pid is None:
         return None
     registry = daemon_registry.own_directory()

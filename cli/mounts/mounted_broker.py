@@ -91,7 +91,7 @@ def mounted_broker(options: MountOptions, log_directory: str) -> Iterator[Mounte
 def _check_security(settings: ServerSettings, log_directory: str) -> None:
     """`Failure` for what would stop the broker when it begins, behind a mount that has been reported as done."""
     try:
-        logins_of(settings.listeners, SecurityStore.open(log_directory, read_only=True))
+        logins_of(settings.listeners, SecurityStore(log_directory, read_only=True))
     except InvalidConfig as error:
         raise Failure(str(error), WRONG_CALL) from error
     except StorageError as error:

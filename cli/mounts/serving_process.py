@@ -21,7 +21,8 @@ from typing import Any
 
 from offsetfs.cli.exit_codes import Failure
 from offsetfs.cli.mounts import daemon_registry
-from offsetfs.storage import LogDirectory, TopicPartition, files
+from offsetfs.storage import TopicPartition, files
+from offsetfs.storage.directory import writer_of
 
 ANSWER_S = 120.0
 """How long a command waits for an answer, such as that of the deletion of thousands of partitions."""
@@ -108,7 +109,7 @@ def _remove_dead(registry: str) -> None:
 def serving_process(log_directory: str) -> ServingProcess | None:
     """Return the process that holds the lock of a log directory if it is `offsetfs serve` of this user, or for root."""
     directory = files.real_path(log_directory)
-    pid = LogDirectory.holder(directory)
+    pid = writer_of(directory)
     if pid is None:
         return None
     for registry, owner in _registries(pid):

@@ -151,8 +151,8 @@ def verify(source: str, partitions: tuple[str, ...], master: str | None, conf: t
 
         result = job(spark, source, partitions)
     if as_json:
-        findings = [each.fields() for each in result.findings]
-        click.echo(json.dumps({"damage": result.damage, "findings": findings, **result.tally.fields()}))
+        findings = [dataclasses.asdict(each) for each in result.findings]
+        click.echo(json.dumps({"damage": result.damage, "findings": findings, **dataclasses.asdict(result.tally)}))
     else:
         for finding in result.findings:
             click.echo(finding)

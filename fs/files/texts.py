@@ -163,7 +163,7 @@ def describe(view: LogView, *, nowait: bool = False) -> dict[str, object]:
     if nowait and log.is_bounded:
         raise WouldBlock("the log end is behind what is shown", path=log.path)
     first = log.find_timestamp(0, nowait=nowait)
-    newest = (segment.max_timestamp(nowait=nowait)[0] for segment in reversed(log.snapshot().values()))
+    newest = (segment.max_timestamp(nowait=nowait)[0] for segment in reversed(list(log.snapshot())))
     latest = next((timestamp for timestamp in newest if timestamp >= 0), None)  # all segments would take a second
     defaults = DEFAULTS.properties()
     return {

@@ -165,4 +165,4 @@ def _verify(
     make_readable(path, ends={})
     findings: list[Finding] = []
     tally = Verification(path, partitions, report=findings.append, inspected=inspected).run()
-    return {"findings": [each.fields() for each in findings], "tally": tally.fields()}
+    return {"findings": [asdict(each) for each in findings], "tally": asdict(tally)}

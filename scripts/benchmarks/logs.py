@@ -172,7 +172,7 @@ def sparse(directory: Path, segments: int, batches: int) -> SparseLog:
     blob, time_blob = folder / "index.blob", folder / "timeindex.blob"
     blob.write_bytes(_index(each, per_segment))
     snapshot_blob = folder / "snapshot.blob"
-    snapshot_blob.write_bytes(ProducerState.empty().dump())
+    snapshot_blob.write_bytes(ProducerState().dump())
     time_blob.write_bytes(_time_index(each, per_segment, TIME_MS))
     for segment in range(segments):
         base_offset, base_time = segment * per_segment * each.count, _base_time(segment, segments, per_segment)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
@@ -183,7 +183,7 @@ def verify(spark: SparkSession, log_directory: str) -> dict[str, Any]:
     from offsetfs.pipeline.jobs.verify import verify as verify_directory
 
     found = verify_directory(spark, log_directory)
-    return {"damage": found.damage, **found.tally.fields()}
+    return {"damage": found.damage, **asdict(found.tally)}
 
 
 # --- the program -----------------------------------------------------------------------------------------------------

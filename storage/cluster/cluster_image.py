@@ -27,7 +27,8 @@ class ClusterImage:
     """Topics, replicas, settings, credentials and ACLs of a cluster, as of the last record that was replayed."""
 
     def __init__(self) -> None:
-        self._topic_ids: dict[str, bytes] = {}
+        self.topic_ids: dict[str, bytes] = {}
+        """By name of the topic."""
         self._topic_names: dict[bytes, str] = {}
         self._replicas: dict[bytes, dict[int, int]] = {}  # by topic id, then by partition
         self._settings: dict[tuple[int, str], dict[str, str]] = {}
@@ -40,16 +41,12 @@ class ClusterImage:
 
     def replica_count(self, partition: TopicPartition) -> int | None:
         """Return the number of replicas of a partition; None where the records do not name it."""
-        topic_id = self._topic_ids.get(partition.topic)
+        topic_id = self.topic_ids.get(partition.topic)
         return None if topic_id is None else self._replicas[topic_id].get(partition.partition)
 
     def topic_settings(self, topic: str) -> Settings:
         """Return what is set for the topic itself, by Kafka's names."""
         return self._settings.get((_TOPIC_RESOURCE, topic), _NO_SETTINGS)
-
-    def topics(self) -> list[str]:
-        """Return the names of the topics."""
-        return list(self._topic_ids)
 
     def broker_settings(self, node_id: str | None) -> dict[str, str]:
         """Return the dynamic settings of a broker: its own, over those of all brokers of the cluster."""
@@ -60,7 +57,7 @@ class ClusterImage:
         return merged
 
     def add_topic(self, name: str, topic_id: bytes) -> None:
-        self._topic_ids[name] = topic_id
+        self.topic_ids[name] = topic_id
         self._topic_names[topic_id] = name
         self._replicas[topic_id] = {}
         self.settings_version += 1
@@ -75,8 +72,8 @@ class ClusterImage:
         self._replicas.pop(topic_id, None)
         # A topic that was deleted and created again has a new id; the removal of the old one must not take the new
         # one's settings.
-        if topic is not None and self._topic_ids.get(topic) == topic_id:
-            del self._topic_ids[topic]
+        if topic is not None and self.topic_ids.get(topic) == topic_id:
+            del self.topic_ids[topic]
             self._settings.pop((_TOPIC_RESOURCE, topic), None)
         self.settings_version += 1
 

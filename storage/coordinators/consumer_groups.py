@@ -109,7 +109,7 @@ class ConsumerGroups:
         rest = partition_name(partition)
         # First, because a commit that is staged now may be stored a moment later.
         with self._replay.staged(nowait=nowait) as staged:
-            found = {group for each in staged for group in each.groups() if each.has(group, rest)}
+            found = {group for each in staged for group in each if each.has(group, rest)}
         with self._replay.states(nowait=nowait) as states:
             found |= {
                 group

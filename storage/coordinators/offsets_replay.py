@@ -29,7 +29,7 @@ class OffsetsReplay(ChangesReplay[Change]):
 
     def pending_groups(self) -> set[str]:
         """Return the groups that open transactions commit offsets of."""
-        return {name for each in self.staged.groups() if (name := each.decode(errors="replace")).encode() == each}
+        return {name for each in self.staged if (name := each.decode(errors="replace")).encode() == each}
 
 
 def _partition(name: bytes) -> TopicPartition:

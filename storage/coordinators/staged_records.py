@@ -82,7 +82,7 @@ class StagedRecords:
         """Return whether a record is the tombstone of a commit. It counts at once, also in a transaction."""
         return record.value is None and self._name(record) is not None
 
-    def groups(self) -> Iterator[bytes]:
+    def __iter__(self) -> Iterator[bytes]:
         """Yield the groups that have commits here."""
         return iter(self._producers)
 

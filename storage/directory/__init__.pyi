@@ -22,5 +22,6 @@ from offsetfs.storage.directory.log_directories import split_paths as split_path
 from offsetfs.storage.directory.mirror_file import MIRROR_FILE as MIRROR_FILE
 from offsetfs.storage.directory.mirror_file import MirroredTopic as MirroredTopic
 from offsetfs.storage.directory.mirror_file import MirrorFile as MirrorFile
+from offsetfs.storage.lock import writer_of as writer_of
 from offsetfs.storage.recovery.recover_all import OnRecovery as OnRecovery
 from offsetfs.storage.recovery.recover_all import RecoveryProgress as RecoveryProgress

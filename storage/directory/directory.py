@@ -14,7 +14,6 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -26,13 +25,13 @@ from offsetfs.storage.cluster import metadata_log
 from offsetfs.storage.directory import partition_creation, partition_deletion, unfinished_files
 from offsetfs.storage.directory.clean_shutdown_marker import CleanShutdownMarker
 from offsetfs.storage.directory.directory_checkpoints import DirectoryCheckpoints
-from offsetfs.storage.directory.directory_listing import check_log_directory, future_in, log_bytes_in, partitions_in
+from offsetfs.storage.directory.directory_listing import FUTURE, check_log_directory, log_bytes_in, partitions_in
 from offsetfs.storage.directory.flusher import Flusher
 from offsetfs.storage.directory.inherited_settings import InheritedSettings
 from offsetfs.storage.directory.live_settings import LiveSettings
 from offsetfs.storage.directory.log_changes import LogChange, OnLogChange
-from offsetfs.storage.directory.log_table import LogTable
 from offsetfs.storage.directory.mirror_file import MirrorFile
+from offsetfs.storage.directory.open_logs import OpenLogs
 from offsetfs.storage.directory.pending_recoveries import PendingRecoveries
 from offsetfs.storage.errors import (
     InvalidCheckpoint,
@@ -42,7 +41,7 @@ from offsetfs.storage.errors import (
     StorageError,
     UnknownPartition,
 )
-from offsetfs.storage.lock import DirectoryLock, holder
+from offsetfs.storage.lock import DirectoryLock
 from offsetfs.storage.names import METADATA_TOPIC, TopicPartition, parse_segment_name
 from offsetfs.storage.partition.damage_registry import OnDamage
 from offsetfs.storage.partition.log import Damage, Log
@@ -67,7 +66,7 @@ OPEN_SEGMENTS_MAX = 128
 """The default for the number of sealed segments that stay open. Each uses three descriptors."""
 
 
-class LogDirectory:
+class LogDirectory(OpenLogs):
     """The partitions of one directory. Use `open`; all methods are thread-safe."""
 
     def __init__(
@@ -85,6 +84,7 @@ class LogDirectory:
         shows_log_end: bool = False,
         flushes: bool = True,
     ) -> None:
+        super().__init__()
         self.path = path
         self.clock = clock
         self.cautious_clock = CautiousClock(clock)
@@ -177,18 +177,13 @@ class LogDirectory:
             raise
         return directory
 
-    @staticmethod
-    def holder(path: str) -> int | None:
-        """Return the pid of the process that writes to the directory `path`; None if there is none, or it is hidden."""
-        return holder(path)
-
     @functools.cached_property
     def security(self) -> SecurityStore:
         """SCRAM credentials and ACLs, read with the first access; `InvalidSecurityFile`, OSError."""
         # Imported here, because only brokers have clients that log in.
         from offsetfs.storage.security.security_store import SecurityStore
 
-        return SecurityStore.open(self.path, self.metadata, read_only=self.read_only)
+        return SecurityStore(self.path, self.metadata, read_only=self.read_only)
 
     @property
     def directories(self) -> tuple[LogDirectory]:
@@ -204,14 +199,13 @@ class LogDirectory:
     def _load(self, on_progress: OnRecovery | None) -> None:
         self._mirror: MirrorFile | None = self._read_mirror()
         self._mark = CleanShutdownMarker(self.path)
-        self._checkpoints = DirectoryCheckpoints(self.path, read_only=self.read_only, clock=self.clock)
-        self._settings = LiveSettings(
+        self.checkpoints = DirectoryCheckpoints(self.path, read_only=self.read_only, clock=self.clock)
+        self.settings = LiveSettings(
             TopicSettings(self.path, clock=self.clock, inherited=self.inherited.layers.inherited()),
             self.inherited,
-            lambda: self._logs.all(),
-            self._checkpoints.is_cleaned,
+            self.open_logs,
+            self.checkpoints.is_cleaned,
         )
-        self._logs = LogTable(self._open_log, self._settings.apply, self._checkpoints.recovery_point)
         # At EMFILE any open of this process may close idle files of this directory.
         files.reclaim_with(self.close_idle_files)
         self.is_brokers = self.metadata is not None or files.exists(self._file(META_PROPERTIES))
@@ -275,12 +269,12 @@ class LogDirectory:
             self.checkpoint()
 
     def _recover(self, partition: TopicPartition, on_bytes: OnBytes = lambda count: None) -> None:
-        self._logs.put(open_log(partition, self._file(str(partition)), self._open_options(partition, on_bytes)))
+        self._put(open_log(partition, self._file(str(partition)), self._open_options(partition, on_bytes)))
 
     def _bytes_to_verify(self, partition: TopicPartition) -> int:
         if partition.topic == METADATA_TOPIC:
             return 0
-        return bytes_to_verify(self._file(str(partition)), self._checkpoints.recovery_point(partition))
+        return bytes_to_verify(self._file(str(partition)), self.checkpoints.recovery_point(partition))
 
     def _file(self, name: str) -> str:
         return os.path.join(self.path, name)
@@ -300,20 +294,17 @@ class LogDirectory:
 
     def has(self, partition: TopicPartition) -> bool:
         """Whether the partition exists; costs one lstat."""
-        if not self.read_only and self._logs.opened(partition) is not None:
+        if not self.read_only and self.opened(partition) is not None:
             return True
         return files.is_directory(self._file(str(partition)))
 
     def future_of(self, partition: TopicPartition) -> str | None:
         """Return the path of the copy that a move of the partition to this directory fills, or None.
 
-        Costs a listing of the directory.
+        Kafka names it `<partition>.<uuid>-future` (KIP-113). Costs a listing of the directory.
         """
-        return future_in(self.path, partition)
-
-    def log(self, partition: TopicPartition) -> Log:
-        """Return the log of `partition`. The first call opens it, which may wait for the disk."""
-        return self._logs.log(partition)
+        found = (FUTURE.match(name) for name in files.directory_names(self.path))
+        return next((self._file(name[0]) for name in found if name and name["partition"] == str(partition)), None)
 
     def topic_id(self, partition: TopicPartition) -> bytes | None:
         """Return the 16 bytes of the topic id in the partition's `partition.metadata`; None without such a file."""
@@ -327,7 +318,7 @@ class LogDirectory:
 
     def leader_epoch(self, partition: TopicPartition) -> int:
         """Return the latest leader epoch of a partition, without opening its log; -1 if unknown."""
-        log = self._logs.opened(partition)
+        log = self.opened(partition)
         if log is not None and not log.is_gone:
             return log.leader_epoch
         try:
@@ -338,7 +329,7 @@ class LogDirectory:
 
     def size_of(self, partition: TopicPartition) -> int:
         """Return the bytes in all `.log` files of a partition, without opening its log. OSError if it is gone."""
-        log = self._logs.opened(partition)
+        log = self.opened(partition)
         if log is not None and not log.is_gone and not self.read_only:
             return log.size_bytes
         return log_bytes_in(self._file(str(partition)))
@@ -346,22 +337,6 @@ class LogDirectory:
     def space(self) -> tuple[int, int]:
         """Return the size and the free bytes of the file system of the directory."""
         return files.total_bytes(self.path), files.free_bytes(self.path)
-
-    def borrowed(self, partition: TopicPartition) -> AbstractContextManager[Log]:
-        """Lend the log of `partition` to a background task. Afterwards it is closed, unless another caller has
-        requested it.
-
-        So a pass over ten thousand partitions leaves no additional logs open.
-        """
-        return self._logs.borrowed(partition)
-
-    def ready(self, partition: TopicPartition) -> Log | None:
-        """Return the log if `log` would return it at once; never waits. An event loop appends to it."""
-        return self._logs.ready(partition)
-
-    def opened(self, partition: TopicPartition) -> Log | None:
-        """Return the log if it is open; never waits."""
-        return self._logs.opened(partition)
 
     def writable_log(self, partition: TopicPartition) -> Log:
         """Return the log for a writer. If its recovery failed before, it is recovered now, which may take long.
@@ -416,17 +391,17 @@ class LogDirectory:
         return OpenOptions(
             config,
             self._pool,
-            recovery_point=self._checkpoints.recovery_point(partition),
-            has_recovery_point=self._checkpoints.has_recovery_point(partition),
-            log_start=lambda: self._checkpoints.log_start(partition),
+            recovery_point=self.checkpoints.recovery_point(partition),
+            has_recovery_point=self.checkpoints.has_recovery_point(partition),
+            log_start=lambda: self.checkpoints.log_start(partition),
             remote_start=functools.partial(self._remote_start, partition),
             high_watermark=lambda: self._high_watermark(partition),
             clean=self._mark.was_present,
             read_only=self.read_only or partition.topic == METADATA_TOPIC,
-            is_compacted=self._settings.is_compacted(partition),
+            is_compacted=self.settings.is_compacted(partition),
             # A broker writes no recovery point before its first gap of compaction, so in its logs a gap proves no loss.
             is_brokers=self.is_brokers
-            or not self._settings.is_known(partition.topic)
+            or not self.settings.topics.is_known(partition.topic)
             or self.mirrors(partition.topic),  # gaps are those of the source
             on_bytes=on_bytes,
             context=self._context_of(partition),
@@ -434,7 +409,7 @@ class LogDirectory:
 
     def _remote_start(self, partition: TopicPartition, first_offset: int) -> int | None:
         """Return where a log begins that its broker keeps in remote storage, too; else None. See `LogParts`."""
-        is_tiered, start = self._settings.is_tiered(partition.topic), self._checkpoints.log_start_entry(partition)
+        is_tiered, start = self.inherited.is_tiered(partition.topic), self.checkpoints.log_start_entry(partition)
         if is_tiered:
             return min(start or 0, first_offset)
         # Without the settings: a broker writes a start below the first segment for such logs alone.
@@ -456,7 +431,7 @@ class LogDirectory:
         if not self._is_bounded or self.metadata is None or partition.topic == METADATA_TOPIC:
             return None
         replicas = self.metadata.refresh().replica_count(partition)
-        return None if replicas is None or replicas <= 1 else self._checkpoints.high_watermark(partition)
+        return None if replicas is None or replicas <= 1 else self.checkpoints.high_watermark(partition)
 
     def _context_of(self, partition: TopicPartition) -> LogContext:
         return LogContext(
@@ -466,10 +441,10 @@ class LogDirectory:
             on_damage=self._note_damage,
             on_append=functools.partial(self._publish, partition, LogChange.APPENDED),
             on_roll=functools.partial(self._publish, partition, LogChange.ROLLED),
-            save_log_start=lambda offset: self._checkpoints.raise_log_starts({partition: offset}),
-            save_recovery_point=functools.partial(self._checkpoints.raise_recovery_point, partition),
-            cut_checkpoints=functools.partial(self._checkpoints.cut, partition),
-            restart_checkpoints=functools.partial(self._checkpoints.restart, partition),
+            save_log_start=lambda offset: self.checkpoints.raise_log_starts({partition: offset}),
+            save_recovery_point=functools.partial(self.checkpoints.raise_recovery_point, partition),
+            cut_checkpoints=functools.partial(self.checkpoints.cut, partition),
+            restart_checkpoints=functools.partial(self.checkpoints.restart, partition),
             mirrored_from=self._mirror.source if self._mirror is not None and self.mirrors(partition.topic) else "",
         )
 
@@ -501,11 +476,11 @@ class LogDirectory:
 
     def damaged_partitions(self) -> list[TopicPartition]:
         """Return the partitions whose logs are open and have known damage."""
-        return [log.partition for log in self._logs.all() if log.damage]
+        return [log.partition for log in self.open_logs() if log.damage]
 
     def cuts(self) -> list[Damage]:
         """Return what recovery cut from the open logs, with the files that keep it."""
-        return [damage for log in self._logs.all() for damage in log.damage if damage.kept]
+        return [damage for log in self.open_logs() for damage in log.damage if damage.kept]
 
     def create_partition(self, partition: TopicPartition, properties: Mapping[str, str] | None = None) -> Log:
         """Create an empty partition; durable on return. `properties` become settings of the whole topic.
@@ -536,12 +511,12 @@ class LogDirectory:
         self.check_free(partitions)
         for topic in sorted({each.topic for each in partitions}) if properties else ():
             self.configure(topic, properties or {})
-        with self._logs.mutex:
+        with self._mutex:
             self.check_free(partitions)
             self._mark.before_change()
             # Entries of a deleted partition with the same name would give the new log a start or a recovery point of
             # the old one.
-            self._checkpoints.forget(set(partitions))
+            self.checkpoints.forget(set(partitions))
             others = self.partitions()
             self._listing = (-1, [])
             for each in partitions:  # a reader may have stored the id of a deleted partition after it was deleted
@@ -553,7 +528,7 @@ class LogDirectory:
                 self._failed_creations |= dict.fromkeys(partition_creation.unmake(self.path, partitions), error)
                 raise
             # A recovery point of 0 on disk says that gaps in this log are losses until compaction has raised it.
-            self._checkpoints.begin(partitions)
+            self.checkpoints.begin(partitions)
         for each in partitions:
             self._publish(each, LogChange.CREATED)
 
@@ -571,23 +546,23 @@ class LogDirectory:
         """
         if self.read_only or partition.topic == METADATA_TOPIC:
             raise ReadOnlyLog("opened for reading", path=self.path)
-        with self._logs.held(partition) as log:
+        with self._held(partition) as log:
             if not self.has(partition):
                 raise UnknownPartition(f"no partition {partition}", path=self.path)
             self._mark.before_change()
             # Read before the topic's settings are removed with its last partition.
             delay_ms = self.config_of(partition.topic).file_delete_delay_ms
             renamed = partition_deletion.rename_partition(self.path, partition, log)
-            self._logs.forget(partition)
+            self._forget(partition)
             self._pending.forget(partition)
             self._failed_creations.pop(partition, None)
             self._topic_ids.pop(partition, None)
             self._listing = (-1, [])
             files.sync_directory(self.path)  # remove no file while a power cut could still bring the old name back
             self._remove_later(renamed, delay_ms, log)
-            self._checkpoints.forget({partition})
+            self.checkpoints.forget({partition})
             if not any(other.topic == partition.topic for other in self.partitions()):
-                self._settings.forget(partition.topic)
+                self.settings.topics.forget(partition.topic)
         self._publish(partition, LogChange.DELETED)
 
     def _remove_later(self, path: str, delay_ms: int, log: Log | None = None) -> None:
@@ -602,11 +577,11 @@ class LogDirectory:
 
     def config_of(self, topic: str) -> LogConfig:
         """Return the settings of `topic`: its own, over those it inherits (`inherited_settings`)."""
-        return self._settings.config_of(topic)
+        return self.settings.topics.config_of(topic)
 
     def settings_of(self, topic: str) -> Mapping[str, str]:
         """Return the topic's own settings; empty if it has none."""
-        return self._settings.settings_of(topic)
+        return self.settings.topics.of(topic)
 
     def explicit_settings_of(self, topic: str) -> Mapping[str, str]:
         """Return what is set for the topic: in the metadata log of its broker, and over that here (`settings_of`)."""
@@ -624,7 +599,7 @@ class LogDirectory:
         A broker's settings are in its metadata log; those in a damaged file are unknown. If the policy is unknown, only
         segments below the log start may be removed.
         """
-        return self._settings.is_known(topic) and (not self.is_brokers or self._settings.knows_policy(topic))
+        return self.settings.topics.is_known(topic) and (not self.is_brokers or self.settings.knows_policy(topic))
 
     def configure(self, topic: str, changes: Changes) -> None:
         """Change topic settings by Kafka's names; None removes one. Durable and effective on return.
@@ -634,14 +609,14 @@ class LogDirectory:
         """
         if self.read_only:
             raise ReadOnlyLog("opened for reading", path=self.path)
-        self._settings.change(topic, changes)
+        self.settings.change(topic, changes)
 
     def refresh_config(self) -> StorageError | OSError | None:
         """Load settings that another process changed; return the error if they are invalid, or None.
 
         Costs one stat, at most every 10 ms. Call it before an append and before each background task.
         """
-        return self._settings.refresh()
+        return self.settings.refresh()
 
     # --- checkpoints and the end -------------------------------------------------------------------------------------
 
@@ -651,7 +626,7 @@ class LogDirectory:
         Entries of other logs stay as they are.
         """
         if not self.read_only and self._mark.is_changed:
-            self._logs.save(self._checkpoints.save)
+            self._save(self.checkpoints.save)
 
     def raise_log_starts(self, starts: Mapping[TopicPartition, int]) -> None:
         """Raise log starts. They are effective on return and survive a crash; the files stay.
@@ -664,37 +639,30 @@ class LogDirectory:
             if start > logs[partition].recovery_point:
                 logs[partition].flush()
         self._mark.before_change()
-        self._checkpoints.raise_log_starts(starts)
+        self.checkpoints.raise_log_starts(starts)
         for partition, start in starts.items():
             with contextlib.suppress(OSError):  # of the leader epochs: it ends writing to that log only
                 logs[partition].raise_log_start(start)
-
-    def known_log_start(self, partition: TopicPartition) -> int:
-        """Return the log start in the checkpoint; 0 without an entry: then the first segment's name is used."""
-        return self._checkpoints.log_start(partition)
 
     def cleaner_offset(self, partition: TopicPartition) -> int | None:
         """Return the offset where the next compaction of the partition begins; None means at the beginning.
 
         A checkpoint beyond the log end or below the log start is ignored. That costs a compaction of the whole log.
         """
-        offset, log = self._checkpoints.cleaner_offset(partition), self._logs.opened(partition)
+        offset, log = self.checkpoints.cleaner_offset(partition), self.opened(partition)
         # As Kafka's LogCleanerManager.cleanableOffsets: a truncation or a restored checkpoint may have left a wrong
         # entry.
         if offset is None or (log is not None and not log.log_start_offset <= offset <= log.next_offset):
             return None
         return offset
 
-    def is_cleaned(self, partition: TopicPartition) -> bool:
-        """Whether a cleaner offset is recorded, so that missing offsets are the work of compaction."""
-        return self._checkpoints.is_cleaned(partition)
-
     def may_lack_offsets(self, partition: TopicPartition) -> bool:
-        """Whether compaction may have removed offsets from the middle of a log: by its settings, or `is_cleaned`.
+        """Whether compaction may have removed offsets from the middle of a log: by its settings, or the checkpoint of
+        the cleaner.
 
         In other logs they were lost: nothing else removes records there.
         """
-        return self._settings.is_compacted(partition) or self.is_cleaned(partition)
+        return self.settings.is_compacted(partition) or self.checkpoints.is_cleaned(partition)
 
     def set_cleaner_offset(self, partition: TopicPartition, offset: int | None) -> None:
         """Record how far the partition was compacted; durable on return. None means compact all of it the next time."""
@@ -705,7 +673,7 @@ class LogDirectory:
         if self.read_only:
             raise ReadOnlyLog("opened for reading", path=self.path)
         self._mark.before_change()
-        self._checkpoints.set_cleaner_offsets(offsets)
+        self.checkpoints.set_cleaner_offsets(offsets)
 
     def close_idle_files(self) -> bool:
         """Close files that can be reopened on demand; return whether there were any. Never waits.
@@ -714,7 +682,7 @@ class LogDirectory:
         """
         # All logs, not only until one is found: the caller may need several descriptors, and each round costs a pass
         # over all logs.
-        closed = [log.rest() for log in self._logs.all()]
+        closed = [log.rest() for log in self.open_logs()]
         return self._pool.evict_all() or any(closed)
 
     def unsynced(self) -> Unsynced:
@@ -722,12 +690,12 @@ class LogDirectory:
 
         From any thread; never waits. A log that is not open has nothing.
         """
-        return sum((log.unsynced.total for log in self._logs.all()), Unsynced())
+        return sum((log.unsynced.total for log in self.open_logs()), Unsynced())
 
     def flush(self) -> None:
         """Sync all appended records. The first error is raised after all logs were tried."""
         errors = []
-        for log in self._logs.all():
+        for log in self.open_logs():
             try:
                 log.flush()
             except (OSError, LogFailed) as error:
@@ -745,18 +713,16 @@ class LogDirectory:
             self._flusher.close()
         errors: list[Exception] = [*self.failed.values(), *self._failed_creations.values()]
         known = len(errors)
-        with self._logs.mutex:
+        with self._mutex:
             try:
                 # Key indexes and views use the logs, so they are closed first.
                 for close in self.closing:
                     _try(close, errors)
-                errors += self._logs.close()
+                errors += self._close_logs()
                 _try(self.checkpoint, errors)
-                if (
-                    self._mark.is_changed
-                ):  # otherwise the pending removals are from an earlier process, and the directory was not changed
-                    _try(self._run_pending_removals, errors)
-                errors += [log.failure for log in self._logs.all() if log.failure is not None]
+                if self._mark.is_changed:  # else the pending removals are of an earlier process: nothing was changed
+                    _try(self.deletions.run_all, errors)
+                errors += [log.failure for log in self.open_logs() if log.failure is not None]
                 # Last of all: the file says that every log is complete on disk, so the next opening recovers nothing.
                 if self._mark.is_changed and not errors:
                     self._mark.restore()
@@ -767,12 +733,8 @@ class LogDirectory:
         if len(errors) > known:
             raise errors[known]
 
-    def _run_pending_removals(self) -> None:
-        """Remove the files that wait for removal: no reader is left, and the queue does not survive the process."""
-        self.deletions.run_all()
 
-
-def _try(action: Callable[[], None], errors: list[Exception]) -> None:
+def _try(action: Callable[[], object], errors: list[Exception]) -> None:
     try:
         action()
     except (StorageError, OSError) as error:

@@ -46,7 +46,7 @@ MARKER_FILES = (
 )
 """Files that occur only in log directories."""
 
-_FUTURE = re.compile(r"(?P<partition>.+)\.[0-9a-f]{32}-future\Z")
+FUTURE = re.compile(r"(?P<partition>.+)\.[0-9a-f]{32}-future\Z")
 
 
 def has_meta_properties(path: str) -> bool:
@@ -111,15 +111,6 @@ def _is_partition(path: str, name: str) -> bool:
         return False
     names = files.names(partition)
     return any(file.endswith(".log") for file in names) or all(belongs_to_partition(file) for file in names)
-
-
-def future_in(path: str, partition: TopicPartition) -> str | None:
-    """Return the path of the partition's future replica in the log directory `path`, or None.
-
-    Kafka names it `<partition>.<uuid>-future` while it moves the partition here from another log directory (KIP-113).
-    """
-    found = (_FUTURE.match(name) for name in files.directory_names(path))
-    return next((os.path.join(path, name[0]) for name in found if name and name["partition"] == str(partition)), None)
 
 
 def partitions_in(path: str) -> list[TopicPartition]:

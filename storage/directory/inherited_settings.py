@@ -129,7 +129,7 @@ class InheritedSettings:
         resolved = resolve_broker_settings(self._broker | dynamic)
         given = {name: value for name, value in dynamic.items() if name in DIRECTORY_SETTING_NAMES}
         cluster, doubtful, tiered = dict[str, Mapping[str, str]](), set[str](), set[str]()
-        for topic in image.topics():
+        for topic in list(image.topic_ids):
             settings = dict(image.topic_settings(topic))
             if settings.pop(REMOTE_STORAGE, "").strip().lower() == "true":
                 tiered.add(topic)

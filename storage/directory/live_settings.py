@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from offsetfs.storage.directory.inherited_settings import InheritedSettings
 from offsetfs.storage.errors import InvalidConfig, LogFailed, StorageError, UnknownPartition
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.settings.config import LogConfig
 from offsetfs.storage.settings.topic_settings import Changes, TopicSettings
 
 _POLICY = ("cleanup.policy", "retention.ms")
@@ -33,38 +32,23 @@ class LiveSettings:
         is_cleaned: Callable[[TopicPartition], bool],
     ) -> None:
         """`inherited`: the layers below `topics`. `is_cleaned`: whether a broker has compacted a partition."""
-        self._topics = topics
-        self._inherited = inherited
+        self.topics = topics
+        self.inherited = inherited
         self._open_logs = open_logs
         self._is_cleaned = is_cleaned
         self._mutex = threading.Lock()
 
-    def config_of(self, topic: str) -> LogConfig:
-        return self._topics.config_of(topic)
-
-    def settings_of(self, topic: str) -> Mapping[str, str]:
-        """Return the topic's own settings; empty if it has none."""
-        return self._topics.of(topic)
-
     def knows_policy(self, topic: str) -> bool:
         """Whether the retention policy of the topic is known."""
-        return any(name in self._topics.of(topic) for name in _POLICY) or self._inherited.knows_policy(topic)
-
-    def is_known(self, topic: str) -> bool:
-        """Whether the settings of the topic could be read."""
-        return self._topics.is_known(topic)
-
-    def is_tiered(self, topic: str) -> bool | None:
-        """Return whether the broker keeps the topic in remote storage, too; None if that is unknown."""
-        return self._inherited.is_tiered(topic)
+        return any(name in self.topics.of(topic) for name in _POLICY) or self.inherited.knows_policy(topic)
 
     def is_compacted(self, partition: TopicPartition) -> bool:
         """Return whether a partition is compacted: by its settings, or because a broker's cleaner has compacted it."""
         is_told = "cleanup.policy" in self._names_set(partition.topic)
-        return self.config_of(partition.topic).is_compacted or (not is_told and self._is_cleaned(partition))
+        return self.topics.config_of(partition.topic).is_compacted or (not is_told and self._is_cleaned(partition))
 
     def _names_set(self, topic: str) -> Collection[str]:
-        return {*self._inherited.names_set(topic), *self._topics.of(topic)}
+        return {*self.inherited.names_set(topic), *self.topics.of(topic)}
 
     # --- changing ----------------------------------------------------------------------------------------------------
 
@@ -76,30 +60,26 @@ class LiveSettings:
                 # Before the setting is on disk: after a power cut between the two, recovery would take a hole for a gap
                 # of compaction.
                 _sync_before_compaction(log)
-            self._topics.change(topic, changes)
+            self.topics.change(topic, changes)
             self._apply(logs)
-
-    def forget(self, topic: str) -> None:
-        """Remove all settings of a deleted topic. No log of it is open."""
-        self._topics.forget(topic)
 
     def refresh(self) -> StorageError | OSError | None:
         """Load settings that another process changed; return the error if they are invalid, or None."""
         # Called before each append: a thread that finds the mutex busy continues with the former settings instead of
         # waiting.
-        if self._topics.is_due and self._mutex.acquire(blocking=False):  # otherwise another thread is refreshing
+        if self.topics.is_due and self._mutex.acquire(blocking=False):  # otherwise another thread is refreshing
             try:
-                if self._inherited.refresh():
+                if self.inherited.refresh():
                     self._inherit()
-                changed = self._topics.refresh()
+                changed = self.topics.refresh()
                 self._apply([log for log in self._open_logs() if log.partition.topic in changed] if changed else [])
             finally:
                 self._mutex.release()
-        return self._topics.problem
+        return self.topics.problem
 
     def _inherit(self) -> None:
         with contextlib.suppress(InvalidConfig):  # `problem` holds the error, and the previous settings stay effective
-            self._topics.inherit(self._inherited.layers.inherited())
+            self.topics.inherit(self.inherited.layers.inherited())
             self._apply(self._open_logs())
 
     def apply(self, log: Log) -> None:
@@ -109,7 +89,7 @@ class LiveSettings:
 
     def _apply(self, logs: Sequence[Log]) -> None:
         for log in logs:
-            config, was_compacted = self.config_of(log.partition.topic), log.is_compacted
+            config, was_compacted = self.topics.config_of(log.partition.topic), log.is_compacted
             if log.config is config:
                 continue
             log.configure(config, is_compacted=self.is_compacted(log.partition))

@@ -94,4 +94,4 @@ def _put_title(path: str, printer: Printer, report: DumpReport) -> None:
     elif checkpoint:
         printer.remark(f"Snapshot end offset: {int(checkpoint[1])}, epoch: {int(checkpoint[2])}")
     else:
-        report.report_message(f"{path}: the name does not say at which offset this begins")
+        report.say(f"{path}: the name does not say at which offset this begins")

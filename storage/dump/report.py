@@ -29,16 +29,17 @@ class DumpReport:
         "_index",
         "_is_old",
         "_offsets",
-        "_say",
         "_time_missing",
         "_time_order",
         "_times",
+        "say",
         "unreadable",
     )
 
     def __init__(self, say: Callable[[str], None], complain: Callable[[str], None], *, is_old: bool = False) -> None:
         self._is_old = is_old
-        self._say = say
+        self.say = say
+        """Prints a message, such as one of a reader about its file. As in Kafka, that is not a failure."""
         self._complain = complain
         self.unreadable = 0
         """The number of things that could not be read. Kafka's tool would have ended at the first."""
@@ -58,11 +59,7 @@ class DumpReport:
 
     def ignored(self, path: str) -> None:
         """Report a file of an unknown kind. That is not a failure."""
-        self._say(f"Ignoring unknown file {path}")
-
-    def report_message(self, sentence: str) -> None:
-        """Report a message of a reader about its file. As in Kafka, that is not a failure."""
-        self._say(sentence)
+        self.say(f"Ignoring unknown file {path}")
 
     # --- findings, in Kafka's words ----------------------------------------------------------------------------------
 

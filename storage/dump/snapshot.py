@@ -54,7 +54,7 @@ def dump_snapshot(path: str, printer: Printer, report: DumpReport, *, is_old: bo
         for entry in snapshot_entries(files.read_file(files.real_path(path))):
             _put_producer(entry, printer, end_without_batch=" " if is_old else "")
     except InvalidSnapshot as error:
-        report.report_message(error.reason)
+        report.say(error.reason)
 
 
 def snapshot_entries(data: bytes) -> Iterator[SnapshotEntry]:

@@ -95,10 +95,7 @@ class TaskQueue:
         self.name = name
         self._schedule = schedule
         self._before = before
-
-    def next_due(self) -> float:
-        """Return when the next task is due, in seconds of the clock's `monotonic`; infinity means never."""
-        return self._schedule.next_due()
+        self.next_due = schedule.next_due
 
     def run_due(self) -> list[str]:
         """Run the tasks that are due, and return their names."""

@@ -78,7 +78,7 @@ class RetentionPass:
         known = self._not_before.get(partition)
         if known is not None and known[:2] == (stat.changed_ns, config) and now_ms < known[2]:
             return False
-        return stat.may_expire(config, self._directory.known_log_start(partition), now_ms)
+        return stat.may_expire(config, self._directory.checkpoints.log_start(partition), now_ms)
 
     def _cache_expiry(self, partition: TopicPartition) -> None:
         """Cache until when the oldest segment is too young to expire, so that the log is not opened before."""

@@ -107,10 +107,6 @@ class LeaderEpochCache:
         with contextlib.suppress(StorageError, OSError):
             self._entries = tuple(checkpoint.read_epochs(self.path))
 
-    def flush(self) -> None:
-        """Write the file, changed or not. Durable on return."""
-        checkpoint.write_epochs(self.path, self._entries)
-
     def check(self) -> None:
         """Assert the invariants between two calls; for tests."""
         epochs = [epoch for epoch, _ in self._entries]

@@ -19,11 +19,9 @@ from collections.abc import Callable, Iterator
 from typing import Final, Literal
 
 from offsetfs.storage.errors import UNREADABLE, MalformedBatch, OffsetOutOfRange, StorageError, UnknownPartition
-from offsetfs.storage.partition import range_size
 from offsetfs.storage.partition.isolation import READ_COMMITTED, READ_UNCOMMITTED, LogView
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.partition.range_size import Piece
-from offsetfs.storage.partition.segment_retry import SegmentRetry
+from offsetfs.storage.partition.segment_retry import SegmentRetry, with_retry
 from offsetfs.storage.records.format.batch import MAGIC, Batch
 from offsetfs.storage.records.format.legacy import NO_RUNS
 from offsetfs.storage.records.format.record import Record
@@ -40,6 +38,9 @@ Isolation = Literal["read_uncommitted", "read_committed", "raw"]
 
 BatchSlice = tuple[Batch, int, int]
 """A batch, and the offsets `[first, stop)` between which its records belong to the range."""
+
+Piece = tuple[int, int, int]
+"""The offsets `[start, stop)` of a piece of a range, and its size in bytes."""
 
 OnError = Callable[[StorageError], object]
 
@@ -205,15 +206,22 @@ class LogReader:
 
         Reads indexes only, and reports no loss. OSError as the iterators.
         """
-        return range_size.size_between(self._log, *self._offsets())
+        start, stop = self._offsets()
+        return with_retry(
+            self._log, start, lambda found: sum(last - first for _, first, last in _parts(found, start, stop))
+        )
 
     def cut(self, piece_bytes: int) -> list[Piece]:
-        """Return contiguous pieces of about `piece_bytes` bytes that cover the range, as (start, stop, bytes).
+        """Return contiguous pieces of about `piece_bytes` bytes that cover the range.
 
         A range of up to one and a half times `piece_bytes` is one piece. A piece is larger than that only if the index
         has no entry to cut at. Reads indexes only; OSError as the iterators.
+
+        An index is a hint: a cut may lie inside a batch if the index is damaged. Then the readers of both pieces read
+        that batch, and each returns its own records, so a damaged index neither loses nor repeats a record.
         """
-        return range_size.cut(self._log, *self._offsets(), piece_bytes)
+        start, stop = self._offsets()
+        return with_retry(self._log, start, lambda found: list(_pieces(found, start, stop, piece_bytes)))
 
     def _offsets(self) -> tuple[int, int]:
         """Return the offsets that were asked for, with the ends of the log where none were."""
@@ -279,3 +287,44 @@ def _misplaced(batch: Batch) -> MalformedBatch:
     """Return the error of a batch whose base offset, which no checksum covers, cannot be true where it is."""
     header = batch.header
     return misplaced(header.base_offset, header.last_offset, batch.path, batch.position)
+
+
+def _pieces(segments: Segments, start: int, stop: int, piece_bytes: int) -> Iterator[Piece]:
+    parts = list(_parts(segments, start, stop))
+    size = sum(last - first for _, first, last in parts)
+    if size <= piece_bytes + piece_bytes // 2:
+        yield start, stop, size
+        return
+    gathered = 0
+    for segment, position, last in parts:
+        index = segment.open_files().index
+        while gathered + last - position > piece_bytes:
+            entry = index.upper_bound((segment.base_offset, position), piece_bytes - gathered)
+            if entry is None or entry[1] >= last or not start < entry[0] + 1 < stop:
+                break
+            yield start, entry[0] + 1, gathered + entry[1] - position
+            start, position, gathered = entry[0] + 1, entry[1], 0
+        gathered += last - position
+    if start < stop:
+        yield start, stop, gathered
+
+
+def _parts(segments: Segments, start: int, stop: int) -> Iterator[tuple[Segment, int, int]]:
+    """Yield each segment that has some of the offsets, and the positions between which they are, to an interval."""
+    for segment in segments.from_floor(start):
+        if segment.base_offset >= stop:
+            return
+        following = segments.next_base_offset(segment)
+        index = segment.open_files().index
+        first = 0 if start <= segment.base_offset else min(index.lookup(start)[1], segment.size)
+        is_whole = following is not None and following <= stop
+        last = segment.size if is_whole else min(_position_after(segment, stop), segment.size)
+        yield segment, first, max(last, first)
+
+
+def _position_after(segment: Segment, offset: int) -> int:
+    """Return the position of the first entry at or above `offset`, the end of the segment if there is none."""
+    index = segment.open_files().index
+    floor = index.lookup(offset - 1)
+    following = index.upper_bound(floor, 1)
+    return segment.size if following is None else following[1]

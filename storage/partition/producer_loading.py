@@ -51,7 +51,7 @@ def load(path: str, segments: Segments, end: int, *, log_start: int, clean: bool
         except InvalidSnapshot:
             continue
     else:
-        state, start = ProducerState.empty(), log_start
+        state, start = ProducerState(), log_start
         # As ProducerStateManager: a clean shutdown always leaves a snapshot if there are producers.
         if clean and not offsets:
             return state

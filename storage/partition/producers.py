@@ -68,18 +68,13 @@ _UNKNOWN = ProducerEntry()
 
 
 class ProducerState:
-    """The producers of one partition at some offset."""
+    """The producers of one partition at some offset; without `entries` of one that no producer with an id wrote to."""
 
     __slots__ = ("entries",)
 
     def __init__(self, entries: dict[int, ProducerEntry] | None = None) -> None:
         self.entries = entries or {}
         """Entries by producer id."""
-
-    @classmethod
-    def empty(cls) -> ProducerState:
-        """Return the state of a partition that no producer with an id has written to."""
-        return cls()
 
     @classmethod
     def load(cls, data: bytes, path: str | None = None) -> ProducerState:

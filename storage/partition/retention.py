@@ -75,7 +75,7 @@ def expired_segments(log: Log, now_ms: int, *, knows_policy: bool = True) -> Exp
     """
     if log.remote_start_offset is not None:
         return ExpiredSegments((), (), log.log_start_offset)
-    segments = log.snapshot().values()
+    segments = list(log.snapshot())
     end = log.next_offset
     reasons = [START] * _count_below(segments, log.log_start_offset)
     if log.config.is_deleted and knows_policy:
@@ -239,7 +239,7 @@ def take_out_below_start(log: Log) -> list[Segment]:
     """
     with log.changing():
         segments = log.snapshot()
-        gone = segments.values()[: _count_below(segments.values(), log.log_start_offset)]
+        gone = list(segments)[: _count_below(list(segments), log.log_start_offset)]
         if not gone:
             return []
         for segment in gone:

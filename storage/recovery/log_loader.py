@@ -171,7 +171,7 @@ def _end_of_clean(path: str, options: OpenOptions) -> _LoadedSegments | None:
         end = end_of_chain(segments.active)
         if end is None:
             return None
-        overflowed = overflow.find(segments.values(), end)
+        overflowed = overflow.find(list(segments), end)
         if overflowed is None:
             return _LoadedSegments(segments, end)
         options.context.before_change()

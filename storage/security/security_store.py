@@ -40,9 +40,15 @@ OnSecurityChange = Callable[[SecurityImage], None]
 
 
 class SecurityStore:
-    """Credentials and ACLs of one log directory. Use `open`."""
+    """Credentials and ACLs of one log directory."""
 
-    def __init__(self, path: str, metadata: MetadataLog | None, *, read_only: bool, clock: Clock) -> None:
+    def __init__(
+        self, path: str, metadata: MetadataLog | None = None, *, read_only: bool = False, clock: Clock = SYSTEM
+    ) -> None:
+        """Read the file of the log directory at `path`, and `metadata`, the metadata log of its cluster.
+
+        Raises `InvalidSecurityFile`, OSError.
+        """
         self._path = path
         self._metadata = metadata
         self._read_only = read_only
@@ -54,16 +60,6 @@ class SecurityStore:
         self.image = self._own
         """What applies now."""
         self.refresh()
-
-    @classmethod
-    def open(
-        cls, path: str, metadata: MetadataLog | None = None, *, read_only: bool = False, clock: Clock = SYSTEM
-    ) -> SecurityStore:
-        """Read the file of the log directory at `path`, and `metadata`, the metadata log of its cluster.
-
-        Raises `InvalidSecurityFile`, OSError.
-        """
-        return cls(path, metadata, read_only=read_only, clock=clock)
 
     @property
     def follows_cluster(self) -> bool:

@@ -343,12 +343,8 @@ class IndexFile(Generic[Entry]):
         assert self.writable
         self.file.truncate(self._count * self.entry.size)
 
-    def flush(self) -> None:
-        """Sync entries and length. A lost index costs a rebuild, but no records."""
-        self.file.sync()
-
     def close(self) -> None:
-        """Trim the file, if it is writable, and close it."""
+        """Trim the file, if it is writable, and close it. A lost index costs a rebuild, but no records."""
         try:
             if self.writable:
                 self.trim()

@@ -20,6 +20,7 @@ import threading
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, overload
 
 from offsetfs.storage import files
@@ -682,12 +683,10 @@ class Segment:
         timestamps = rows.column(chain.MAX_TIMESTAMP)
         if not self.size:
             self._roll_age.begin(timestamps[0])
-        if self._is_old_for(max(timestamps)):
-            fitting = min(fitting, next(number for number, each in enumerate(timestamps) if self._is_old_for(each)))
+        is_old = partial(self._roll_age.is_reached, measure_first=self._measure_first_timestamp)
+        if is_old(max(timestamps)):
+            fitting = min(fitting, next(number for number, each in enumerate(timestamps) if is_old(each)))
         return fitting if self.size else max(fitting, 1)
-
-    def _is_old_for(self, timestamp: int) -> bool:
-        return self._roll_age.is_reached(timestamp, self._measure_first_timestamp)
 
     def _note(self, opened: SegmentFiles, batch: SealedBatch, position: int, last_offset: int, timestamp: int) -> None:
         """Take the batch written at `position` into what is known of the segment; may be called again for it."""
@@ -727,7 +726,7 @@ class Segment:
         opened = self.open_files()
         if self.size > self.config.segment_bytes - batch_size or self.size + batch_size > LOG_BYTES_MAX:
             return self.size > 0
-        if self.size > 0 and self._is_old_for(timestamp):
+        if self.size > 0 and self._roll_age.is_reached(timestamp, self._measure_first_timestamp):
             return True
         # As LogSegment.shouldRoll: without a free entry look-ups at the end would scan ever more bytes.
         if opened.index.is_full or opened.time_index.is_full:
@@ -748,8 +747,8 @@ class Segment:
             return
         # The log first: if the disk fails in between, the records are safe, and a lost index entry costs only time.
         opened.log.sync()
-        opened.index.flush()
-        opened.time_index.flush()
+        opened.index.file.sync()
+        opened.time_index.file.sync()
 
     def deactivate(self) -> None:
         """End appends (roll, close): write the last time entry, cut the indexes to their entries, release the files.

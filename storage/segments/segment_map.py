@@ -32,10 +32,6 @@ class Segments:
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
 
-    def values(self) -> list[Segment]:
-        """Return all segments, oldest first."""
-        return list(self._segments)
-
     def floor(self, offset: int) -> Segment | None:
         """Return the segment with the greatest base offset ≤ `offset`."""
         index = bisect_right(self._bases, offset) - 1

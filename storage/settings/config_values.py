@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import difflib
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.records.compression.compression import Compression
@@ -25,21 +25,26 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?
 _VERSION = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){1,3}(?:-IV[0-9]{1,4})?\Z")
 
 
-class SettingType(Protocol):
+class SettingType(ABC):
     """The legal values of one setting."""
 
+    __slots__ = ()
+
+    @abstractmethod
     def parse(self, name: str, text: str) -> Value:
         """Parse `text`; InvalidConfig if it has the wrong form. `check` checks the range."""
 
+    @abstractmethod
     def check(self, name: str, value: object) -> None:
         """Raise InvalidConfig unless `value` is legal."""
 
     def format(self, value: object) -> str:
         """Return the text that `parse` parses as `value`."""
+        return str(value)
 
 
 @dataclass(frozen=True, slots=True)
-class IntegerType:
+class IntegerType(SettingType):
     """An integer in `[low, high]`."""
 
     low: int
@@ -57,16 +62,13 @@ class IntegerType:
             is_above = isinstance(value, int) and value > self.high
             raise _refused(name, value, f"at most {self.high}" if is_above else self.legal)
 
-    def format(self, value: object) -> str:
-        return str(value)
-
     @property
     def legal(self) -> str:
         return _whole_number(self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True)
-class CompressionLevelType:
+class CompressionLevelType(SettingType):
     """A compression level of one codec, validated by the codec itself."""
 
     codec: str
@@ -85,9 +87,6 @@ class CompressionLevelType:
             return False
         return True
 
-    def format(self, value: object) -> str:
-        return str(value)
-
 
 _LEVELS_LEGAL = {
     "gzip": "-1, or a whole number from 1 to 9",
@@ -97,7 +96,7 @@ _LEVELS_LEGAL = {
 
 
 @dataclass(frozen=True, slots=True)
-class NumberType:
+class NumberType(SettingType):
     """A number in `[low, high]`."""
 
     low: float
@@ -113,16 +112,13 @@ class NumberType:
         if not isinstance(value, int | float) or isinstance(value, bool) or not self.low <= value <= self.high:
             raise _refused(name, value, self.legal)
 
-    def format(self, value: object) -> str:
-        return str(value)
-
     @property
     def legal(self) -> str:
         return f"a number from {self.low:g} to {self.high:g}"
 
 
 @dataclass(frozen=True, slots=True)
-class BooleanType:
+class BooleanType(SettingType):
     """`true` or `false`, or only one of them if `allowed` says so."""
 
     allowed: tuple[bool, ...] = (True, False)
@@ -146,7 +142,7 @@ class BooleanType:
 
 
 @dataclass(frozen=True, slots=True)
-class ChoiceType:
+class ChoiceType(SettingType):
     """One of these words, case-sensitive."""
 
     words: tuple[str, ...]
@@ -158,12 +154,9 @@ class ChoiceType:
         if value not in self.words:
             raise _refused(name, value, "one of " + ", ".join(word or "empty" for word in self.words))
 
-    def format(self, value: object) -> str:
-        return str(value)
-
 
 @dataclass(frozen=True, slots=True)
-class ListType:
+class ListType(SettingType):
     """Any of these words, separated by commas, without repeats. The empty list is legal, and has an empty text."""
 
     words: tuple[str, ...]
@@ -187,7 +180,7 @@ class ListType:
 
 
 @dataclass(frozen=True, slots=True)
-class VersionType:
+class VersionType(SettingType):
     """A version of Kafka, such as `3.0` or `2.8-IV1`."""
 
     def parse(self, name: str, text: str) -> str:
@@ -196,9 +189,6 @@ class VersionType:
     def check(self, name: str, value: object) -> None:
         if not isinstance(value, str) or not _VERSION.match(value):
             raise _refused(name, value, "a version of Kafka such as 3.0")
-
-    def format(self, value: object) -> str:
-        return str(value)
 
 
 def setting_type(kinds: Mapping[str, SettingType], name: str) -> SettingType:

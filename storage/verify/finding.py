@@ -7,7 +7,7 @@ file, or something that the next writer corrects.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 DAMAGE = "damage"
 NOTICE = "notice"
@@ -30,10 +30,6 @@ class Finding:
         places += [f"offset {self.offset}"] * (self.offset is not None)
         mark = "" if self.severity == DAMAGE else f"{self.severity}: "
         return f"{', '.join([self.path, *places])}: {mark}{self.kind}: {self.meaning}"
-
-    def fields(self) -> dict[str, object]:
-        """Return the fields that `--json` prints."""
-        return asdict(self)
 
 
 Report = Callable[[Finding], None]

@@ -40,11 +40,7 @@ class VerificationCounts:
 
     def __str__(self) -> str:
         """Return the numbers with their nouns: "1 partition, 2 segments, …"."""
-        return ", ".join(_counted(number, plural) for plural, number in self.fields().items())
-
-    def fields(self) -> dict[str, int]:
-        """Return the fields that `--json` prints."""
-        return asdict(self)
+        return ", ".join(_counted(number, plural) for plural, number in asdict(self).items())
 
 
 def _counted(count: int, plural: str) -> str:

@@ -47,7 +47,7 @@ class ProducersCheck:
         self._directory = directory
         self._snapshots = deque(sorted(snapshots))
         self._report = report
-        self._state = ProducerState.empty()
+        self._state = ProducerState()
         self._expired = set[int]()  # producers whose last batch is an end marker that follows more than a day later
         self._last_missing_offset = first_offset - 1  # the last missing offset; batches before it are unknown
 

@@ -165,7 +165,7 @@ def _gaps_of(path: str) -> Callable[[TopicPartition], bool]:
 
 
 def _refuse_beside_writer(path: str) -> None:
-    pid = lock.holder(path)
+    pid = lock.writer_of(path)
     if pid is not None:
         raise LogDirectoryLocked(f"in use by process {pid}", path=path, pid=pid)
 

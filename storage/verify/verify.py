@@ -93,7 +93,7 @@ class Verification:
 
     def run(self, *, into_partitions: bool = True) -> VerificationCounts:
         """Verify everything, or only the files outside of partitions; findings are reported as they are found."""
-        holder = lock.holder(self.path)
+        holder = lock.writer_of(self.path)
         is_clean = CleanShutdown.read(self.path) is not None
         self._total = sum(_log_bytes(self._file(str(partition))) for partition in self.partitions)
         offsets = {name: self._offsets(name) for name in _OFFSETS}

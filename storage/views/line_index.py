@@ -395,11 +395,6 @@ class LineIndex:
         files.replace_file(segment.path(self.view_format.suffix), data, sync_name=False)  # a lost file is rebuilt
         self._pooled, self._header, self._entries = (pool, segment), data[: line_index_file.HEADER_SIZE], None
 
-    @property
-    def image_size(self) -> int:
-        """The size of `image` in bytes."""
-        return line_index_file.size_of(self.count)
-
     def image(self, identity: bytes) -> bytes:
         """Return the content of the index file; `identity`: what the index depends on besides the log."""
         assert self._entries is not None

@@ -21,7 +21,7 @@ from offsetfs.storage.names import MAP_SUFFIXES, parse_segment_name, segment_nam
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_map import Segments
-from offsetfs.storage.views import user_cache
+from offsetfs.storage.views import line_index_file, user_cache
 from offsetfs.storage.views.line_index import LineIndex
 from offsetfs.storage.views.view_format import ViewFormat
 
@@ -62,7 +62,7 @@ class LineIndexCache:
             return False
         new_bytes = index.log_bytes - index.stored_bytes
         is_due = new_bytes >= GROWTH_BYTES if is_active else new_bytes > 0
-        return is_due and index.log_bytes >= LOG_BYTES_MIN and index.image_size <= MAP_BYTES_MAX
+        return is_due and index.log_bytes >= LOG_BYTES_MIN and line_index_file.size_of(index.count) <= MAP_BYTES_MAX
 
     def save(self, segment: Segment, index: LineIndex) -> None:
         """Store an index for later use."""

@@ -37,8 +37,6 @@ from offsetfs.storage.views.view_format import VALUES, ViewFormat
 from offsetfs.storage.views.view_parts import (
     NOWAIT_BYTES_MAX,
     LineIndexStore,
-    LocatedBlock,
-    SkippedBatch,
     ViewPart,
     ViewParts,
 )
@@ -46,7 +44,7 @@ from offsetfs.storage.views.view_parts import (
 _LOAD_COST_BYTES = 64 << 10  # what opening a stored index counts against `bytes_max`
 
 
-class PartitionView:
+class PartitionView(ViewParts):
     """The view of one log from `start_offset` on. It is empty before the first `refresh` that returns True."""
 
     def __init__(
@@ -63,12 +61,11 @@ class PartitionView:
         # Fixed for the life of the view: a reader has byte positions, so the beginning must not move under it (decision
         # 19).
         self.start_offset = log.log_start_offset
-        self.view_format = view_format
         self._log = log
         self._view = LogView(log, is_committed_only=is_committed_only)
+        super().__init__(view_format, self._view.shows)
         self._stored_indexes = LineIndexStore(self._view, pool, view_format, cache)
         self._on_damage = on_damage
-        self._parts = ViewParts(view_format, self._view.shows)
         self._inherited: dict[int, ViewPart] = {}
         self._refreshed: tuple[Segments | None, int] = (None, -1)
         self._containing: Segments | None = None  # the last snapshot that contained all parts
@@ -89,7 +86,7 @@ class PartitionView:
             is_committed_only=self._view.is_committed_only,
             cache=self._stored_indexes.cache,
         )
-        view._inherited = {part.segment.base_offset: self._inheritable(part) for part in self._parts.all()}
+        view._inherited = {part.segment.base_offset: self._inheritable(part) for part in list(self._parts)}
         return view
 
     def _inheritable(self, part: ViewPart) -> ViewPart:
@@ -100,32 +97,27 @@ class PartitionView:
     @property
     def size(self) -> int:
         """The size of the view in bytes, as of the last `refresh`."""
-        return self._parts.size
-
-    @property
-    def scanned_bytes(self) -> int:
-        """The log bytes that the line indexes cover."""
-        return self._parts.scanned_bytes
+        return self.parts_size
 
     @property
     def lacks_own_appends_only(self) -> bool:
         """Whether line indexes cover everything except records that this process has appended to the active segment."""
-        last = self._parts.last
+        last = self.last
         return last is not None and last.segment is self._log.snapshot().active and last.segment.is_active
 
     def known_index(self, segment: Segment) -> LineIndex | None:
         """Return the line index of a segment of this view as far as it goes, for reading only."""
-        part = self._parts.find(segment)
+        part = self.find(segment)
         return None if part is None else part.line_index
 
     @property
     def is_current(self) -> bool:
         """Whether the log start and segments are still those of this view, and no line index was wrong."""
         snapshot = self._log.snapshot()
-        if self._parts.is_refuted or self._log.log_start_offset != self.start_offset:
+        if self.is_refuted or self._log.log_start_offset != self.start_offset:
             return False
         if snapshot is not self._containing:
-            if not all(_contains(snapshot, part.segment) for part in self._parts.all()):
+            if not all(_contains(snapshot, part.segment) for part in list(self._parts)):
                 return False
             self._containing = snapshot
         return True
@@ -157,7 +149,7 @@ class PartitionView:
 
     def _grow(self, snapshot: Segments, end_offset: int, nowait: bool) -> bool:
         self._sweep(snapshot, nowait)
-        last = self._parts.last
+        last = self.last
         if last is not None and not self._extend(last, snapshot, end_offset, nowait):
             return False
         following, self._snapshot = self._following(snapshot, nowait), snapshot
@@ -169,9 +161,9 @@ class PartitionView:
 
     def _following(self, snapshot: Segments, nowait: bool) -> Iterator[Segment]:
         """Return the segments after the last part. ESTALE if the next one was removed or replaced meanwhile."""
-        if self._parts.last is None:
+        if self.last is None:
             return snapshot.from_floor(self.start_offset)
-        last = self._parts.last.segment
+        last = self.last.segment
         if _contains(snapshot, last):
             return _after(snapshot, last)
         following = next(_after(self._snapshot, last), None) if self._snapshot is not None else None
@@ -190,7 +182,7 @@ class PartitionView:
 
     def _add(self, segment: Segment, snapshot: Segments, nowait: bool) -> ViewPart:
         """Add a segment at the end, with its stored line index or an empty one."""
-        return self._parts.add(segment, self._index_for(segment, snapshot, nowait))
+        return self._add_part(segment, self._index_for(segment, snapshot, nowait))
 
     def _index_for(self, segment: Segment, snapshot: Segments, nowait: bool) -> LineIndex:
         inherited = self._inherited.pop(segment.base_offset, None)
@@ -242,7 +234,7 @@ class PartitionView:
                 raise WouldBlock("the log start lies inside a segment", path=part.segment.log_path)
             # The log start may lie inside a batch that cannot be read; `output_before` then counts nothing for it, and
             # the rest of the view stays readable.
-            self._parts.cut_head(part.line_index.output_before(part.segment, self.start_offset))
+            self._cut_head(part.line_index.output_before(part.segment, self.start_offset))
         self._start_is_known = True
 
     def _store(self, part: ViewPart, nowait: bool, *, is_active: bool) -> None:
@@ -270,24 +262,6 @@ class PartitionView:
                 if segment is None or segment.base_offset != parsed[0]:
                     files.remove_file(os.path.join(self._log.path, name))
         self._swept = True
-
-    # --- reading ---------------------------------------------------------------------------------------------------
-
-    def locate(self, byte: int, output_max: int = 0, *, nowait: bool = False) -> LocatedBlock | None:
-        """Return the log position of byte `byte`; see `ViewParts.locate`."""
-        return self._parts.locate(byte, output_max, nowait=nowait)
-
-    def next_damage(self, byte: int, end: int) -> SkippedBatch | None:
-        """Return the first byte in `[byte, end]` before which a batch was left out; see `ViewParts.next_damage`."""
-        return self._parts.next_damage(byte, end)
-
-    def read(self, located: LocatedBlock, *, nowait: bool = False) -> bytes | bytearray:
-        """Return the whole output of a located block; see `ViewParts.read`."""
-        return self._parts.read(located, nowait=nowait)
-
-    def hold(self, located: LocatedBlock) -> object:
-        """Return an object that keeps a located block readable; see `ViewParts.hold`."""
-        return self._parts.hold(located)
 
 
 def _after(snapshot: Segments, segment: Segment) -> Iterator[Segment]:

@@ -22,7 +22,7 @@ from offsetfs.storage.views.line_index import LineIndex, LineIndexPool
 from offsetfs.storage.views.line_index_cache import LineIndexCache
 from offsetfs.storage.views.view_blocks import OnDamage
 from offsetfs.storage.views.view_format import ViewFormat
-from offsetfs.storage.views.view_parts import LineIndexStore, LocatedBlock, SkippedBatch, ViewPart, ViewParts
+from offsetfs.storage.views.view_parts import LineIndexStore, LocatedBlock, ViewPart, ViewParts
 
 KnownIndex = Callable[[Segment], LineIndex | None]
 """Returns the line index that a growing view of the same format has for a segment, for reading only."""
@@ -31,7 +31,7 @@ _DIRECT_BYTES_MAX = 1 << 20
 """The log bytes that are measured before a stored line index is searched for, because both cost the same."""
 
 
-class RangeView:
+class RangeView(ViewParts):
     """The records from `start` up to, not including, `end`. The size is known once `refresh` has returned True."""
 
     def __init__(
@@ -46,6 +46,7 @@ class RangeView:
         known: KnownIndex,
         cache: LineIndexCache | None = None,
     ) -> None:
+        super().__init__(view_format, view.shows)
         snapshot = view.log.snapshot()
         reaching = itertools.takewhile(lambda segment: segment.base_offset < end, snapshot.from_floor(start))
         self._segments = list(reaching) if start < end else []
@@ -55,20 +56,13 @@ class RangeView:
         self._end = end
         self._stored_indexes = LineIndexStore(view, pool, view_format, cache)
         self._on_damage = on_damage
-        self._view_format = view_format
         self._known = known
-        self._parts = ViewParts(view_format, view.shows)
         self._part_end = 0  # the byte of its segment at which the last part ends
         self._left = 0  # log bytes that this refresh may still read
         self._lock = threading.Lock()
         self._is_complete = False
         self.size = 0
         """The size of the view in bytes, once it is complete."""
-
-    @property
-    def scanned_bytes(self) -> int:
-        """The log bytes that the line indexes cover."""
-        return self._parts.scanned_bytes
 
     @property
     def total_bytes(self) -> int:
@@ -92,13 +86,13 @@ class RangeView:
             return self._is_complete
 
     def _grow(self) -> bool:
-        last = self._parts.last
+        last = self.last
         if last is not None and not self._extend(last):
             return False
         for segment in self._segments[len(self._parts) :]:
             if not self._extend(self._add(segment)):
                 return False
-        last = self._parts.last
+        last = self.last
         if last is not None:
             self.size = last.start + last.line_index.output_before(last.segment, self._end)
         return True
@@ -109,8 +103,8 @@ class RangeView:
         self._part_end = end = self._end_in(segment)
         index = self._index_for(segment, begin, end)
         if index is None:
-            index = LineIndex(segment.base_offset, self._view.shows, view_format=self._view_format, begin=begin)
-        part = self._parts.add(segment, index)
+            index = LineIndex(segment.base_offset, self._view.shows, view_format=self.view_format, begin=begin)
+        part = self._add_part(segment, index)
         self._left -= _DIRECT_BYTES_MAX // 16  # the possible cost of the search
         return part
 
@@ -161,7 +155,7 @@ class RangeView:
             if index.log_bytes < self._part_end:
                 return False
         if len(self._parts) == 1 and part.start == 0:
-            self._parts.cut_head(index.output_before(part.segment, self._start))
+            self._cut_head(index.output_before(part.segment, self._start))
         is_whole = part.segment is not self._active and index.log_bytes == part.segment.size
         if is_whole and self._stored_indexes.should_store(part.segment, index, is_active=False):
             self._stored_indexes.save(part.segment, index)
@@ -174,17 +168,5 @@ class RangeView:
 
         The block may be longer than the view.
         """
-        located = self._parts.locate(byte, output_max, nowait=nowait) if byte < self.size else None
+        located = super().locate(byte, output_max, nowait=nowait) if byte < self.size else None
         return None if located is None else located._replace(end=min(located.end, self.size))
-
-    def next_damage(self, byte: int, end: int) -> SkippedBatch | None:
-        """Return the first byte in `[byte, end]` before which a batch was left out; see `ViewParts.next_damage`."""
-        return self._parts.next_damage(byte, end)
-
-    def read(self, located: LocatedBlock, *, nowait: bool = False) -> bytes | bytearray:
-        """Return the whole output of a located block; see `ViewParts.read`."""
-        return self._parts.read(located, nowait=nowait)
-
-    def hold(self, located: LocatedBlock) -> object:
-        """Return an object that keeps a located block readable; see `ViewParts.hold`."""
-        return self._parts.hold(located)

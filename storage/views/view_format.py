@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from functools import partial
 from typing import Protocol
 
 from offsetfs.storage.names import TopicPartition
@@ -60,6 +61,8 @@ class ValueFormat:
     suffix = ".values-map"
     identity = b""
     in_rows = True
+    measured_rows = staticmethod(chain.measure)
+    joined_rows = staticmethod(chain.join)
 
     def joined(self, batch: Batch) -> bytes | bytearray:
         return batch.joined()
@@ -76,12 +79,6 @@ class ValueFormat:
             sizes = array("q", (size for each, size in zip(deltas, sizes, strict=True) if each < delta))
         return sum(sizes) + sizes.count(-1) + len(sizes)  # a null adds nothing but its newline
 
-    def measured_rows(self, block: Buffer, file_position: int, rows: array[int]) -> array[int]:
-        return chain.measure(block, file_position, rows)
-
-    def joined_rows(self, block: Buffer, file_position: int, rows: array[int]) -> bytearray | None:
-        return chain.join(block, file_position, rows)
-
 
 class JsonFormat:
     """Every record of one partition as a line of JSON, which includes the partition."""
@@ -93,21 +90,13 @@ class JsonFormat:
     def __init__(self, partition: TopicPartition) -> None:
         self.prefix = record_json.line_prefix(partition.topic, partition.partition)
         self.identity = b"records.ndjson 1\n" + self.prefix
-
-    def joined(self, batch: Batch) -> bytes | bytearray:
-        return joined_json(batch, self.prefix)
-
-    def measured(self, batch: Batch) -> int:
-        return measured_json(batch, self.prefix)
+        self.joined = partial(joined_json, prefix=self.prefix)
+        self.measured = partial(measured_json, prefix=self.prefix)
+        self.measured_rows = partial(json_rows.measure, prefix=self.prefix)
+        self.joined_rows = partial(json_rows.join, prefix=self.prefix)
 
     def measured_below(self, batch: Batch, offset: int) -> int:
         return measured_json(batch, self.prefix, offset_to=offset)
-
-    def measured_rows(self, block: Buffer, file_position: int, rows: array[int]) -> array[int]:
-        return json_rows.measure(block, file_position, rows, self.prefix)
-
-    def joined_rows(self, block: Buffer, file_position: int, rows: array[int]) -> bytes | bytearray | None:
-        return json_rows.join(block, file_position, rows, self.prefix)
 
 
 VALUES = ValueFormat()

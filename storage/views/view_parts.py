@@ -51,29 +51,22 @@ class SkippedBatch(NamedTuple):
 
 
 class ViewParts:
-    """The parts of one view, which are only added at the end."""
+    """A view as its parts, which are only added at the end. A subclass adds them."""
 
     def __init__(self, view_format: ViewFormat, shows: VisibilityFilter) -> None:
-        self._view_format = view_format
+        self.view_format = view_format
         self._shows = shows
         self._parts: list[ViewPart] = []
         self._starts: list[int] = []
         self._numbers: dict[int, int] = {}  # by the base offset of the segment
         self.is_refuted = False  # a line index does not match its segment, so the starts of the parts are wrong
 
-    def __len__(self) -> int:
-        return len(self._parts)
-
-    def all(self) -> list[ViewPart]:
-        """Return the parts, oldest first."""
-        return list(self._parts)
-
     @property
     def last(self) -> ViewPart | None:
         return self._parts[-1] if self._parts else None
 
     @property
-    def size(self) -> int:
+    def parts_size(self) -> int:
         """The output size of all parts in bytes."""
         last = self.last
         return 0 if last is None else last.start + last.line_index.size
@@ -83,15 +76,15 @@ class ViewParts:
         """The log bytes that the line indexes cover."""
         return sum(part.line_index.log_bytes - part.line_index.begin for part in self._parts)
 
-    def add(self, segment: Segment, index: LineIndex) -> ViewPart:
+    def _add_part(self, segment: Segment, index: LineIndex) -> ViewPart:
         """Add a segment at the end."""
-        part = ViewPart(segment, index, self.size)
+        part = ViewPart(segment, index, self.parts_size)
         self._numbers[segment.base_offset] = len(self._parts)
         self._starts.append(part.start)
         self._parts.append(part)
         return part
 
-    def cut_head(self, skipped: int) -> None:
+    def _cut_head(self, skipped: int) -> None:
         """Start the view `skipped` bytes inside the output of the first and only part."""
         assert len(self._parts) == 1
         # A negative start, so that the line index of the whole segment can be used unchanged.
@@ -112,7 +105,7 @@ class ViewParts:
         With `nowait`, `WouldBlock` if the segment must be measured again because its stored index was damaged. OSError
         ESTALE if the index does not match the segment: then the view is refuted.
         """
-        if byte >= self.size:
+        if byte >= self.parts_size:
             return None
         part = self._parts[bisect_right(self._starts, byte) - 1]
         try:
@@ -151,7 +144,7 @@ class ViewParts:
         # A long block would hold the event loop even if the page cache has all of it.
         if nowait and block.position_end - block.position > 2 * NOWAIT_BYTES_MAX:
             raise WouldBlock("a long block", path=segment.log_path, position=block.position)
-        return join_block(segment, block, view_format=self._view_format, shows=self._shows, nowait=nowait)
+        return join_block(segment, block, view_format=self.view_format, shows=self._shows, nowait=nowait)
 
     def hold(self, located: LocatedBlock) -> object:
         """Return an object that keeps the segment of a located block readable while it is referenced."""

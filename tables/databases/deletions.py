@@ -45,7 +45,7 @@ class RowDeletions:
         if start != self._log_start:
             deleted += table.delete_below(partition, min(start, stop))
             self._log_start = start
-        segments = tuple((each.base_offset, each.size) for each in log.snapshot().values()[:-1])
+        segments = tuple((each.base_offset, each.size) for each in list(log.snapshot())[:-1])
         if segments == self._compared:
             return deleted
 

@@ -95,7 +95,7 @@ async def test_a_change_is_durable_and_has_an_effect_at_once(guarded: Authorized
         (guarded.revoke, 0, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
     ):
         await change(read)
-        assert len(SecurityStore.open(str(tmp_path), read_only=True).image.acls) == kept
+        assert len(SecurityStore(str(tmp_path), read_only=True).image.acls) == kept
         response = await guarded.ask("Fetch", 12, asked, ALICE)
         assert response.responses[0].partitions[0].error_code == code
 

@@ -53,7 +53,7 @@ async def describe(running: Running, *names: str) -> list[tuple[str, int, list[t
 async def test_a_user_is_added_and_is_there_after_a_restart(running: Running, tmp_path: Path) -> None:
     assert await alter(running, upsertion("alice"), upsertion("alice", SHA_512, 8192)) == [("alice", 0, None)]
     assert await describe(running) == [("alice", 0, [(SHA_256, 4096), (SHA_512, 8192)])]
-    stored = SecurityStore.open(str(tmp_path)).image.credentials
+    stored = SecurityStore(str(tmp_path)).image.credentials
     assert is_password(ScramMechanism.SHA_256, PASSWORD.encode(), stored["alice", SHA_256])
     salted = upsertion("alice").salted_password
     (file,) = tmp_path.glob("*security*")

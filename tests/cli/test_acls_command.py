@@ -40,7 +40,7 @@ def said(logs: Path, capsys: pytest.CaptureFixture[str]) -> Said:
 
 
 def stored(logs: Path) -> set[Acl]:
-    return set(SecurityStore.open(str(logs), read_only=True).image.acls.values())
+    return set(SecurityStore(str(logs), read_only=True).image.acls.values())
 
 
 def acl(operation: Operation, kind: Resource, name: str, user: str = ALICE, pattern: Pattern = Pattern.LITERAL) -> Acl:
@@ -113,7 +113,7 @@ def test_acls_are_added_once(logs: Path, said: Said, words: str, acls: list[Acl]
     for _ in range(2):
         assert said("add", *words.split()) == (exit_codes.DONE, "", "")
         assert stored(logs) == set(acls)
-        assert len(SecurityStore.open(str(logs), read_only=True).image.acls) == len(acls)
+        assert len(SecurityStore(str(logs), read_only=True).image.acls) == len(acls)
 
 
 @pytest.fixture

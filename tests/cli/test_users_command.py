@@ -59,7 +59,7 @@ def listed(logs: Path, capsys: pytest.CaptureFixture[str]) -> object:
 
 
 def has_password(logs: Path, name: str, mechanism: ScramMechanism, password: bytes) -> bool:
-    found = SecurityStore.open(str(logs), read_only=True).image.credentials
+    found = SecurityStore(str(logs), read_only=True).image.credentials
     return is_password(mechanism, password, found[name, mechanism.value])
 
 

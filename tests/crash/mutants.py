@@ -38,7 +38,7 @@ MUTANTS = (
         "a flush does not sync the log file",
         "storage/segments/segment.py",
         _SYNC + "test_what_was_flushed_is_there_after_a_power_cut",
-        (("        opened.log.sync()\n        opened.index.flush()\n", "        opened.index.flush()\n"),),
+        (("        opened.log.sync()\n        opened.index.file.sync()\n", "        opened.index.file.sync()\n"),),
     ),
     Mutant(
         "a flush does not sync the log files that rolled",
@@ -145,7 +145,7 @@ MUTANTS = (
         _SYNC + "test_no_mark_of_a_clean_end_is_left_where_a_log_has_failed",
         (
             (
-                "                errors += [log.failure for log in self._logs.all() if log.failure is not None]\n",
+                "                errors += [log.failure for log in self.open_logs() if log.failure is not None]\n",
                 "",
             ),
         ),
@@ -156,8 +156,8 @@ MUTANTS = (
         _SYNC + "test_a_mark_of_a_clean_end_is_never_on_disk_before_what_was_appended",
         (
             (
-                "                errors += self._logs.close()\n",
-                "                self._mark.restore()\n                errors += self._logs.close()\n",
+                "                errors += self._close_logs()\n",
+                "                self._mark.restore()\n                errors += self._close_logs()\n",
             ),
         ),
     ),
@@ -209,7 +209,7 @@ MUTANTS = (
         "files go before the log start is in the checkpoint",
         "storage/directory/directory.py",
         "tests/storage/test_retention.py::test_the_new_start_is_on_disk_before_any_file_goes",
-        (("        self._checkpoints.raise_log_starts(starts)\n", ""),),
+        (("        self.checkpoints.raise_log_starts(starts)\n", ""),),
     ),
     Mutant(
         "retention takes the active segment without a roll",

@@ -407,7 +407,7 @@ class _Before:
     """A log before a retention pass."""
 
     def __init__(self, log: Log) -> None:
-        self.segments = log.snapshot().values()
+        self.segments = list(log.snapshot())
         self.sizes = [segment.size for segment in self.segments]
         self.records = present(log)
 

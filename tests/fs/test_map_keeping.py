@@ -93,7 +93,7 @@ async def test_a_segment_that_is_rolled_gets_its_maps(world: World) -> None:
     third = world.roll()
     world.keeper.check(PARTITION)
     assert await world.kept(first, second, third)
-    for segment in world.log.snapshot().values()[1:-1]:
+    for segment in list(world.log.snapshot())[1:-1]:
         for growing in world.growing:
             assert LineIndex.load(segment, world.mount.caches.line_indexes, growing.view_format) is not None
 

@@ -153,7 +153,7 @@ async def test_a_range_is_forgotten_when_the_kernel_forgets_it(world: World) -> 
 async def test_records_removed_by_retention_are_estale_for_open_handles_and_enoent_for_others(world: World) -> None:
     old = await world.look("range/2..8")
     opened = await world.operations.open(old.st_ino, 0, CTX)
-    first, second = world.log.snapshot().values()[:2]
+    first, second = list(world.log.snapshot())[:2]
     world.log.flush()
     replace_segments_of(world.log, world.log.snapshot().without([first]))
     begin_log_at(world.log, second.base_offset)

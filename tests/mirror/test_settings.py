@@ -298,7 +298,7 @@ async def test_gaps_of_a_mirror_that_an_earlier_version_made_without_the_setting
 ) -> None:
     with_gaps(source)
     await mirrored(running, directory)
-    assert not directory.is_cleaned(ORDERS)
+    assert not directory.checkpoints.is_cleaned(ORDERS)
     refuse(True)
     assert await mirrored(running, directory) == [REFUSED]
     assert findings_of(directory) == []

@@ -200,7 +200,7 @@ def test_a_partition_that_has_failed_or_cannot_be_opened_is_deleted_too(
         log.append(record(1))
     directory.delete_partition(ORDERS)
     directory.pending_recoveries.add(OTHER, OSError(errno.EIO, "broken"))
-    directory._logs.forget(OTHER)
+    directory._forget(OTHER)
     directory.delete_partition(OTHER)
     assert (directory.partitions(), directory.failed) == ([], {})
 

@@ -33,6 +33,7 @@ from offsetfs.storage.errors import (
     StorageError,
     UnknownPartition,
 )
+from offsetfs.storage.lock import writer_of
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.compression.compression import Compression
 from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
@@ -273,10 +274,10 @@ def test_a_second_writer_is_refused_with_the_pid_of_the_first(tmp_path: Path) ->
         assert other.stdout is not None and other.stdout.readline() == b"open\n"
         with pytest.raises(LogDirectoryLocked, match=f"process {other.pid}") as caught:
             LogDirectory.open(str(tmp_path))
-        assert caught.value.pid == other.pid == LogDirectory.holder(str(tmp_path))
+        assert caught.value.pid == other.pid == writer_of(str(tmp_path))
         LogDirectory.open(str(tmp_path), read_only=True)
         other.communicate(b"")
-    assert LogDirectory.holder(str(tmp_path)) is None
+    assert writer_of(str(tmp_path)) is None
     LogDirectory.open(str(tmp_path)).close()
 
 

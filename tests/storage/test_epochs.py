@@ -112,8 +112,6 @@ def test_nothing_is_written_before_the_first_change(make_cache: MakeCache) -> No
     cache.truncate_from_start(9)
     cache.clear()
     assert not Path(cache.path).exists()
-    cache.flush()
-    assert Path(cache.path).read_bytes() == b"0\n0\n"
 
 
 def test_a_change_that_cannot_be_written_is_not_made(make_cache: MakeCache, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ def test_retention_moves_the_start_and_open_files_stay_readable(writer: Log, rea
     for number in range(100):
         writer.append(sealed(b"%d" % number))
     assert len(values_of(reader)) == 100
-    first, second = reader.snapshot().values()[:2]
+    first, second = list(reader.snapshot())[:2]
     assert first.find(0) is not None  # the reader has it open
     for suffix in (".log", ".index", ".timeindex"):
         path = Path(first.log_path).with_suffix(suffix)
@@ -111,7 +111,7 @@ def test_a_swap_replaces_segments_and_never_mixes_old_and_new(writer: Log, reade
     for number in range(60):
         writer.append(sealed(b"%d" % number))
     reader.refresh()
-    old, untouched = reader.snapshot().values()[:2]
+    old, untouched = list(reader.snapshot())[:2]
     path = Path(old.log_path)
     shutil.copy(path, f"{path}.swap")
     path.rename(f"{path}.deleted")
@@ -120,7 +120,7 @@ def test_a_swap_replaces_segments_and_never_mixes_old_and_new(writer: Log, reade
     Path(f"{path}.swap").rename(path)
     reader.refresh()
     new = reader.snapshot().first
-    assert new is not old and new.base_offset == old.base_offset and untouched in reader.snapshot().values()
+    assert new is not old and new.base_offset == old.base_offset and untouched in list(reader.snapshot())
     old.pool.clear()
     held = old.find(0)
     assert held is not None and held.path == f"{path}.deleted", "as long as the broker leaves it"

@@ -104,7 +104,7 @@ def test_every_record_is_a_line_with_all_its_fields(log: Log) -> None:
 
 def test_line_indexes_of_sealed_segments_are_kept_and_used(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = whole(log)
-    assert maps(log) == [f"{segment.base_offset:020d}.records-map" for segment in log.snapshot().values()[:-1]]
+    assert maps(log) == [f"{segment.base_offset:020d}.records-map" for segment in list(log.snapshot())[:-1]]
     measured: list[Segment] = []
     extend = LineIndex.extend
     monkeypatch.setattr(LineIndex, "extend", spy(measured, lambda self, s, *a, **k: s, extend))
@@ -147,7 +147,7 @@ def test_a_map_goes_with_its_segment(log: Log) -> None:
 
 def test_a_truncation_drops_the_map_of_what_it_cuts(log: Log) -> None:
     whole(log)
-    second = log.snapshot().values()[1]
+    second = list(log.snapshot())[1]
     log.truncate_to(second.base_offset + 3)
     assert [name for name in maps(log) if not name.startswith("0" * 20)] == []
     assert [json.loads(line)["offset"] for line in whole(log).splitlines()] == list(range(second.base_offset))

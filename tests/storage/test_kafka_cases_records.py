@@ -74,7 +74,7 @@ def test_an_empty_header_keeps_the_fields_of_its_batch(
 
 
 def test_the_last_sequence_of_an_emptied_batch_is_that_of_its_last_offset() -> None:
-    state = ProducerState.empty()
+    state = ProducerState()
     state.replay(header(0))
     entry = state.entries[23423]
     assert (entry.last_sequence, entry.last_offset, entry.producer_epoch) == (983 + 22, 37, 145)
@@ -109,7 +109,7 @@ def test_a_leader_change_is_a_control_batch_without_a_producer() -> None:
     leader_change = read_batch(control(2, b"\0\0\0\0\0\1\1\1\0"))
     assert leader_change.header.is_control and not leader_change.header.is_transactional
     assert leader_change.header.producer_id == -1
-    state = ProducerState.empty()
+    state = ProducerState()
     state.replay(leader_change.header, end_marker(leader_change))
     assert state.entries == {}
 

@@ -203,7 +203,7 @@ def test_the_segment_map_answers_for_offsets_between_its_keys(tmp_path: Path) ->
     pool: FilePool[SegmentFiles] = FilePool(2)
     first, second, third = (Segment.create(str(tmp_path), base, DEFAULTS, pool) for base in (10, 20, 30))
     segments = Segments([second, third, first])
-    assert segments.values() == list(segments) == [first, second, third]
+    assert list(segments) == [first, second, third]
     assert [segments.floor(offset) for offset in (9, 10, 19, 20, 99)] == [None, first, first, second, third]
     assert list(segments.from_floor(25)) == [second, third] and list(segments.from_floor(5)) == [first, second, third]
     assert (segments.first, segments.active, len(segments.without([second]))) == (first, third, 2)

@@ -225,7 +225,7 @@ def test_line_indexes_of_sealed_segments_are_kept_and_used(
 ) -> None:
     expected = fill(log, 60)
     assert view.refresh()
-    sealed_segments = log.snapshot().values()[:-1]
+    sealed_segments = list(log.snapshot())[:-1]
     assert map_files(log) == [f"{segment.base_offset:020d}{SUFFIX}" for segment in sealed_segments]
 
     scanned: list[Segment] = []
@@ -474,7 +474,7 @@ def remove_from_log(log: Log, segments: Sequence[Segment]) -> None:
 
 def test_a_segment_that_a_reader_holds_is_read_to_its_end_though_it_is_gone(log: Log, view: PartitionView) -> None:
     expected = fill(log, 60)
-    first, second = log.snapshot().values()[:2]
+    first, second = list(log.snapshot())[:2]
     assert view.refresh()
     located = view.locate(0)
     assert located is not None
@@ -495,12 +495,12 @@ def test_a_view_goes_on_behind_a_segment_that_was_removed_and_never_skips_one(lo
     old = log.snapshot()
     log.roll()
     expected += fill(log, 1)
-    remove_from_log(log, old.values())
+    remove_from_log(log, list(old))
     assert view.refresh() and view.size == len(expected), "the next segment is there"
     log.roll()
     fill(log, 1)
     log.roll()
-    remove_from_log(log, log.snapshot().values()[:-1])
+    remove_from_log(log, list(log.snapshot())[:-1])
     with pytest.raises(OSError, match="the next segment was removed"):
         view.refresh()
 
@@ -508,7 +508,7 @@ def test_a_view_goes_on_behind_a_segment_that_was_removed_and_never_skips_one(lo
 def test_a_view_of_replaced_segments_is_not_current_though_its_reader_goes_on(log: Log, view: PartitionView) -> None:
     fill(log, 60)
     log.roll()
-    expected = log.snapshot().values()
+    expected = list(log.snapshot())
     assert view.refresh() and view.is_current
     first = expected[0]
     again = Segment(first.directory, first.base_offset, first.config, first.pool)
@@ -520,7 +520,7 @@ def test_a_view_of_replaced_segments_is_not_current_though_its_reader_goes_on(lo
 def test_an_old_view_keeps_its_numbering_and_a_new_one_begins_at_the_new_start(log: Log, view: PartitionView) -> None:
     expected = fill(log, 60)
     assert view.refresh() and view.is_current
-    first, second = log.snapshot().values()[:2]
+    first, second = list(log.snapshot())[:2]
     remove_from_log(log, [first])
     begin_log_at(log, second.base_offset)
     assert not view.is_current

@@ -13,7 +13,7 @@ import pytest
 import offsetfs
 from offsetfs.cli import run
 from offsetfs.storage.errors import LogDirectoryLocked
-from offsetfs.storage.lock import NAME, DirectoryLock, holder
+from offsetfs.storage.lock import NAME, DirectoryLock, writer_of
 
 pytestmark = pytest.mark.unit
 
@@ -117,7 +117,7 @@ def test_a_second_opening_in_the_same_process_leaves_the_lock_against_a_broker(t
 def test_asking_for_the_holder_in_its_own_process_leaves_the_lock_against_a_broker(tmp_path: Path) -> None:
     lock = DirectoryLock(str(tmp_path))
     lock.acquire()
-    assert holder(str(tmp_path)) == os.getpid()
+    assert writer_of(str(tmp_path)) == os.getpid()
     assert not a_broker_gets(tmp_path / NAME)
     lock.release()
-    assert holder(str(tmp_path)) is None
+    assert writer_of(str(tmp_path)) is None

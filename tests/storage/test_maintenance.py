@@ -265,7 +265,7 @@ def test_a_log_of_which_nothing_can_go_is_not_opened(
     world = make()
     world.segment(world.partition(ORDERS, **settings), b"a", b"b", age_ms=age_ms)
     world.reopen()
-    monkeypatch.setattr(world.directory._logs, "_open", lambda partition: pytest.fail("opened"))
+    monkeypatch.setattr(world.directory, "_open_log", lambda partition: pytest.fail("opened"))
     for _ in range(100):
         world.pass_time(15 * SECOND)
     assert world.done == []
@@ -307,8 +307,8 @@ def test_a_segment_that_only_its_last_record_keeps_is_asked_for_once(
     world.fill(log, b"a", age_ms=2 * HOUR)
     world.segment(log, b"b")
     world.reopen()
-    opened, open_log = list[object](), world.directory._logs._open
-    monkeypatch.setattr(world.directory._logs, "_open", spy(opened, lambda p: p, open_log))
+    opened, open_log = list[object](), world.directory._open_log
+    monkeypatch.setattr(world.directory, "_open_log", spy(opened, lambda p: p, open_log))
     for _ in range(11):
         world.pass_time(5 * MINUTE)
     assert opened == [ORDERS] and world.done == []
@@ -518,7 +518,7 @@ def test_a_borrowed_log_stays_open_for_later_borrowers(make: Make) -> None:
         assert world.directory.log(ORDERS) is log
     assert world.opened() == [], "the thread that borrowed it is no other user"
     with world.directory.borrowed(ORDERS) as log:
-        world.directory._logs._borrowed[ORDERS] = -1  # as if another thread had borrowed it
+        world.directory._borrowed[ORDERS] = -1  # as if another thread had borrowed it
         assert world.directory.log(ORDERS) is log
     assert world.opened() == [ORDERS]
 

@@ -49,4 +49,4 @@ def test_it_is_refused_by_name(tmp_path: Path, name: str, plant: str) -> None:
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_query_for_the_holder_of_the_lock_does_not_wait_for_it(tmp_path: Path, plant: str) -> None:
     PLANTS[plant](tmp_path / lock.NAME, tmp_path)
-    assert lock.holder(str(tmp_path)) is None
+    assert lock.writer_of(str(tmp_path)) is None

@@ -43,7 +43,7 @@ def batch(
 
 @pytest.fixture
 def checks() -> ProducerChecks:
-    return ProducerChecks(ProducerState.empty())
+    return ProducerChecks(ProducerState())
 
 
 def take(checks: ProducerChecks, header: BatchHeader, control: tuple[int, int] | None = None) -> None:

@@ -25,14 +25,14 @@ PARTITION = TopicPartition("orders", 0)
 
 
 def one_by_one(file: files.File) -> ProducerState:
-    state = ProducerState.empty()
+    state = ProducerState()
     for each in batch_chain.batches(file, 0, file.size()):
         state.replay(each.header, end_marker(each) if each.header.is_control else None)
     return state
 
 
 def by_rows(file: files.File) -> ProducerState:
-    state = ProducerState.empty()
+    state = ProducerState()
     for rows in row_walk.sound_rows(file, 0, file.size()):
         producer_loading.replay(state, rows, file)
     return state

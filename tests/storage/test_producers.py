@@ -71,9 +71,9 @@ def test_a_known_snapshot_has_its_meaning() -> None:
 
 
 def test_no_producers_make_a_snapshot_of_ten_bytes() -> None:
-    assert ProducerState.empty().dump() == (GOLDEN / "codec-none-0" / "00000000000000000400.snapshot").read_bytes()
-    assert len(ProducerState.empty().dump()) == 10
-    assert ProducerState.load(ProducerState.empty().dump()).entries == {}
+    assert ProducerState().dump() == (GOLDEN / "codec-none-0" / "00000000000000000400.snapshot").read_bytes()
+    assert len(ProducerState().dump()) == 10
+    assert ProducerState.load(ProducerState().dump()).entries == {}
 
 
 def sealed(body: bytes, version: int = 1) -> bytes:
@@ -150,7 +150,7 @@ def marker(data: bytes, position: int) -> tuple[int, int] | None:
 
 @pytest.mark.parametrize("path", REPLAYED, ids=name)
 def test_replaying_the_log_up_to_a_snapshot_gives_its_bytes(path: Path) -> None:
-    assert replay(path.parent, ProducerState.empty(), 0, int(path.stem)).dump() == path.read_bytes()
+    assert replay(path.parent, ProducerState(), 0, int(path.stem)).dump() == path.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_replaying_from_one_snapshot_on_gives_the_next(older: Path, newer: Path)
 def test_replaying_a_compacted_log_gives_the_last_batch_of_each_producer() -> None:
     for topic in ("compacted-tx-0", "compacted-tx2-0"):
         path = max((GOLDEN / topic).glob("*.snapshot"))
-        state = replay(path.parent, ProducerState.empty(), 0, int(path.stem))
+        state = replay(path.parent, ProducerState(), 0, int(path.stem))
         expected = ProducerState.load(path.read_bytes())
         assert state.entries.keys() == expected.entries.keys()
         assert {pid: e.last_offset for pid, e in state.entries.items()} == {
@@ -212,7 +212,7 @@ def marker_batch(base_offset: int, epoch: int = 0, timestamp: int = 2000) -> Bat
 
 
 def after(*steps: BatchHeader | tuple[BatchHeader, tuple[int, int] | None]) -> ProducerEntry | None:
-    state = ProducerState.empty()
+    state = ProducerState()
     for step in steps:
         header, control = (step, None) if isinstance(step, BatchHeader) else step
         state.replay(header, control)
@@ -220,7 +220,7 @@ def after(*steps: BatchHeader | tuple[BatchHeader, tuple[int, int] | None]) -> P
 
 
 def test_a_batch_without_a_producer_changes_nothing() -> None:
-    state = ProducerState.empty()
+    state = ProducerState()
     state.replay(data_batch(0, NONE, producer_id=-1))
     assert state.entries == {}
 
@@ -294,7 +294,7 @@ def test_a_control_batch_that_ends_no_transaction_changes_nothing(control: tuple
 
 
 def test_producers_are_kept_apart_and_written_in_the_order_of_their_ids() -> None:
-    state = ProducerState.empty()
+    state = ProducerState()
     for producer_id in (9, 3, 7):
         state.replay(data_batch(producer_id, 0, producer_id=producer_id))
     loaded = ProducerState.load(state.dump())

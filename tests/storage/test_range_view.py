@@ -127,7 +127,7 @@ def log(directory: LogDirectory) -> Log:
 @every_form
 def test_a_range_is_the_lines_of_its_records(log: Log, form: str) -> None:
     end = log.next_offset
-    edges = [0, 1, 57, *(segment.base_offset for segment in log.snapshot().values()[1:4]), end - 1, end]
+    edges = [0, 1, 57, *(segment.base_offset for segment in list(log.snapshot())[1:4]), end - 1, end]
     for begin in edges:
         for stop in edges:
             view = cut_out(log, begin, stop, FORMS[form])
@@ -244,7 +244,7 @@ def test_whole_segments_leave_their_maps_beside_the_log_and_are_not_measured_aga
     log: Log, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cut_out(log, 1, log.next_offset, FORMS[form]).refresh()
-    sealed = log.snapshot().values()[1:-1]
+    sealed = list(log.snapshot())[1:-1]
     assert kept(log) == {f"{segment.base_offset:020d}{FORMS[form].suffix}" for segment in sealed}
     measured: list[Segment] = []
     extend = LineIndex.extend
@@ -280,7 +280,7 @@ def test_a_range_of_a_log_that_is_only_read_writes_nothing(log: Log, directory: 
 @every_form
 @pytest.mark.parametrize("where", [100, 17, 8, 16], ids=["a record", "the checksum", "the size", "the magic"])
 def test_damage_shows_nothing_and_its_neighbors_stay(log: Log, form: str, where: int) -> None:
-    segment = log.snapshot().values()[1]
+    segment = list(log.snapshot())[1]
     places = [(place, header) for place, header in segment.headers() if not header.is_control]
     place, hit = places[2]
     records = shown(log, 0, log.next_offset)
@@ -302,7 +302,7 @@ def test_what_retention_took_is_stale_and_the_rest_is_read(log: Log) -> None:
     view = cut_out(log, 5, log.next_offset, JSON)
     assert view.refresh()
     whole = content(view)
-    first, second = log.snapshot().values()[:2]
+    first, second = list(log.snapshot())[:2]
     rest = json_lines(shown(log, second.base_offset, log.next_offset))
     log.flush()
     replace_segments_of(log, log.snapshot().without([first]))

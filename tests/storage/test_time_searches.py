@@ -76,7 +76,7 @@ def test_of_a_hundred_segments_a_search_asks_few(tmp_path: Path, monkeypatch: py
 @pytest.mark.damages
 def test_the_latest_time_is_that_of_the_first_batch_that_has_it_also_behind_damage(small: SmallLog) -> None:
     log = small.reopen()
-    path = Path(log.snapshot().values()[1].log_path)
+    path = Path(list(log.snapshot())[1].log_path)
     small.directory.close()
     data = path.read_bytes()
     path.with_suffix(".timeindex").write_bytes(b"")

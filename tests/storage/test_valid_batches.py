@@ -7,6 +7,7 @@ import random
 import shutil
 import struct
 from array import array
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -151,7 +152,7 @@ def test_rows_that_reach_out_of_the_block_are_refused(module: ModuleType) -> Non
 def said_of(path: Path) -> tuple[list[str], dict[str, int]]:
     found: list[str] = []
     tally = Verification(os.fspath(path), report=lambda finding: found.append(str(finding))).run()
-    return found, tally.fields()
+    return found, asdict(tally)
 
 
 def damaged(log: Path, numbers: random.Random) -> None:

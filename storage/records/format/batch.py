@@ -17,7 +17,7 @@ from crc32c import crc32c
 from offsetfs.storage.errors import CorruptBatch, DecompressionLimit, MalformedBatch, StorageError
 from offsetfs.storage.records.compression.compression import Compression, compress, decompress
 from offsetfs.storage.records.format import codec as record_codec
-from offsetfs.storage.records.format import legacy
+from offsetfs.storage.records.format import legacy, message_set
 from offsetfs.storage.records.format.batch_header import (
     APPEND_TIME_FLAG,
     CODEC_MASK,
@@ -227,13 +227,13 @@ class Batch:
     def joined(self) -> bytearray:
         """Return all values, each followed by a newline; a null value is an empty line."""
         if self.header.magic < MAGIC:
-            return self._asked_set(legacy.MessageSet.joined)
+            return self._asked_set(lambda found: message_set.join(found.messages))
         return self._asked(record_codec.join)
 
     def measured(self) -> int:
         """Return `len(joined())` without building it."""
         if self.header.magic < MAGIC:
-            return self._asked_set(legacy.MessageSet.measured)
+            return self._asked_set(lambda found: message_set.measure(found.messages))
         return self._asked(record_codec.measure)
 
     def timestamp_of(self, timestamp_delta: int) -> Timestamp:

@@ -89,14 +89,6 @@ class MessageSet:
         is_append_time = self.header.is_wrapper and bool(self.header.attributes & APPEND_TIME_FLAG)
         return message_set.scan(self.messages, self.reference, self.header.base_timestamp, is_append_time)
 
-    def joined(self) -> bytearray:
-        """Return all values, each followed by a newline; a null value is an empty line."""
-        return message_set.join(self.messages)
-
-    def measured(self) -> int:
-        """Return `len(joined())` without building it."""
-        return message_set.measure(self.messages)
-
     def timestamp_type(self, position: int) -> str:
         """Return the timestamp type of the message at `position`, a row's headers position."""
         return self.header.timestamp_type if self.messages[position + MAGIC_POSITION] else NO_TIMESTAMP_TYPE

@@ -154,19 +154,19 @@ class _Line:
                 name = self.string()
                 if name not in allowed:
                     names.append(name[:_NAME_BYTES_MAX].decode("utf-8", "replace"))
-                self.skip_blanks()
+                self.match(_BLANKS)
                 self.expect(b":", NO_COLON)
-                self.skip_blanks()
+                self.match(_BLANKS)
                 self.skip_value(depth=1)
-                self.skip_blanks()
+                self.match(_BLANKS)
                 self.expect(b",", NO_COMMA)
-                self.skip_blanks()
+                self.match(_BLANKS)
         return names
 
     # --- what a record is made of ----------------------------------------------------------------------------------
 
     def record(self, needs_key: bool, partitions: int, values_as_text: bool) -> JsonRecord | None:
-        self.skip_blanks()
+        self.match(_BLANKS)
         if self.at == len(self.data):
             return None
         self.expect(b"{", NOT_AN_OBJECT)
@@ -187,7 +187,7 @@ class _Line:
                 found[field] = self.text(is_base64=name != field)
             else:
                 self.skip_value(depth=1)
-        self.skip_blanks()
+        self.match(_BLANKS)
         if self.at < len(self.data):
             self.fail(SURPLUS, self.at)
         if needs_key and found.get(b"key") is None:
@@ -263,7 +263,7 @@ class _Line:
         Yields the name, and which of the `known` fields it stands for, put into `found`; empty for none of them. With
         `allowed` a field of another name is wrong.
         """
-        self.skip_blanks()
+        self.match(_BLANKS)
         if self.takes(b"}"):
             return
         while True:
@@ -271,9 +271,9 @@ class _Line:
             if self.next != b'"':
                 self.fail_here(NO_NAME)
             name = self.string()
-            self.skip_blanks()
+            self.match(_BLANKS)
             self.expect(b":", NO_COLON)
-            self.skip_blanks()
+            self.match(_BLANKS)
             if allowed is not None and name not in allowed:
                 self.fail(unknown_fields(self.data, start, allowed), start)
             field = name[: -len(b"_b64")] if name in (b"key_b64", b"value_b64") else name
@@ -284,24 +284,24 @@ class _Line:
             else:
                 found[field] = None
             yield name, field
-            self.skip_blanks()
+            self.match(_BLANKS)
             if self.takes(b"}"):
                 return
             self.expect(b",", NO_COMMA)
-            self.skip_blanks()
+            self.match(_BLANKS)
 
     def items(self) -> Iterator[None]:
         """Stop at each item of the list, which the caller then reads."""
-        self.skip_blanks()
+        self.match(_BLANKS)
         if self.takes(b"]"):
             return
         while True:
             yield
-            self.skip_blanks()
+            self.match(_BLANKS)
             if self.takes(b"]"):
                 return
             self.expect(b",", NO_COMMA_IN_LIST)
-            self.skip_blanks()
+            self.match(_BLANKS)
 
     def skip_value(self, depth: int) -> None:
         """Read a value of any kind; `depth` levels are open around it."""
@@ -367,9 +367,6 @@ class _Line:
     def next(self) -> bytes:
         """The next byte; empty at the end."""
         return self.data[self.at : self.at + 1]
-
-    def skip_blanks(self) -> None:
-        self.match(_BLANKS)
 
     def match(self, pattern: re.Pattern[bytes]) -> bytes:
         """Step over what matches a pattern that always does, and return it."""

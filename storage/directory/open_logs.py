@@ -5,8 +5,8 @@
 
 So a pass over ten thousand partitions leaves no additional logs open.
 
-Locks: `mutex` protects the table. A log that is locked for a change calls the directory, so a thread that needs both
-locks the log first (`held`). Thread-safe.
+Locks: `_mutex` protects the table. A log that is locked for a change calls the directory, so a thread that needs both
+locks the log first (`_held`). Thread-safe.
 """
 
 from __future__ import annotations
@@ -16,32 +16,28 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from offsetfs.storage import files, parallel
+from offsetfs.storage.directory.directory_checkpoints import DirectoryCheckpoints
+from offsetfs.storage.directory.live_settings import LiveSettings
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 
 
-class LogTable:
-    """The open logs of one directory."""
+class OpenLogs:
+    """The open logs of one directory. A subclass opens them, and has the settings and checkpoints of the directory."""
 
-    def __init__(
-        self,
-        open_log: Callable[[TopicPartition], Log],
-        apply: Callable[[Log], None],
-        known_recovery_point: Callable[[TopicPartition], int],
-    ) -> None:
-        """`apply` applies the current settings to a log.
+    settings: LiveSettings
+    checkpoints: DirectoryCheckpoints
 
-        `known_recovery_point` returns the checkpointed recovery point.
-        """
+    def __init__(self) -> None:
         # Reentrant, because closing a borrowed log calls the checkpoints, which ask the table again.
-        self.mutex = threading.RLock()
-        self._open = open_log
-        self._apply = apply
-        self._known_recovery_point = known_recovery_point
+        self._mutex = threading.RLock()
         self._logs: dict[TopicPartition, Log] = {}
         self._borrowed: dict[TopicPartition, int] = {}  # opened for a task only, with the thread of the task
         self._returned: dict[TopicPartition, Log] = {}  # closed since the last checkpoint, which must include them
+
+    def _open_log(self, partition: TopicPartition) -> Log:
+        raise NotImplementedError
 
     # --- one log -----------------------------------------------------------------------------------------------------
 
@@ -50,7 +46,7 @@ class LogTable:
         return self._logs.get(partition)
 
     def ready(self, partition: TopicPartition) -> Log | None:
-        """Return the log if `log` would return it at once; never waits."""
+        """Return the log if `log` would return it at once; never waits. An event loop appends to it."""
         log = self._logs.get(partition)
         # The second look-up detects a task that took the log between the first look-up and the test of `_borrowed`.
         if log is not None and not log.is_gone and partition not in self._borrowed and self._logs.get(partition) is log:
@@ -62,37 +58,40 @@ class LogTable:
         log = self.ready(partition)
         if log is not None:
             return log
-        with self.mutex:
+        with self._mutex:
             # A task that asks again for the log that it has borrowed does not keep it open.
             if self._borrowed.get(partition) != threading.get_ident():
                 self._borrowed.pop(partition, None)  # the task no longer is the only user, so it must not close the log
             log = self._logs.get(partition)
             if log is not None and not log.is_gone:
                 return log
-            log = self._logs[partition] = self._open(partition)
-        self._apply(log)
+            log = self._logs[partition] = self._open_log(partition)
+        self.settings.apply(log)
         return log
 
-    def put(self, log: Log) -> None:
+    def _put(self, log: Log) -> None:
         """Add a log that recovery opened. It supersedes one that was opened read-only."""
-        with self.mutex:
+        with self._mutex:
             old, self._logs[log.partition] = self._logs.get(log.partition), log
         if old is not None:
             old.mark_superseded()
 
     @contextlib.contextmanager
     def borrowed(self, partition: TopicPartition) -> Iterator[Log]:
-        """Lend the log of `partition` to a task, and close it afterwards unless another caller requested it."""
-        with self.mutex:
+        """Lend the log of `partition` to a task, and close it afterwards unless another caller requested it.
+
+        So a pass over ten thousand partitions leaves no additional logs open.
+        """
+        with self._mutex:
             log = self._logs.get(partition)
             is_new = log is None or log.is_gone
             if log is None or is_new:
-                log = self._logs[partition] = self._open(partition)
+                log = self._logs[partition] = self._open_log(partition)
                 self._borrowed[partition] = threading.get_ident()
             elif self._borrowed.get(partition) != threading.get_ident():
                 self._borrowed.pop(partition, None)  # two tasks use it now, so neither may close it
         try:
-            self._apply(log)
+            self.settings.apply(log)
             yield log
         finally:
             if is_new:
@@ -104,12 +103,12 @@ class LogTable:
         A failed log stays in the table, because `close` must report it.
         """
         partition = log.partition
-        with self.mutex:
+        with self._mutex:
             try:
                 if partition in self._borrowed and self._logs.get(partition) is log and log.failure is None:
                     log.close()
                     del self._logs[partition]
-                    if log.recovery_point != self._known_recovery_point(partition):
+                    if log.recovery_point != self.checkpoints.recovery_point(partition):
                         self._returned[partition] = log
             finally:
                 self._borrowed.pop(
@@ -117,48 +116,48 @@ class LogTable:
                 )  # last, because until then `log` does not return it without the mutex
 
     @contextlib.contextmanager
-    def held(self, partition: TopicPartition) -> Iterator[Log | None]:
+    def _held(self, partition: TopicPartition) -> Iterator[Log | None]:
         """Lock a log, if it is open, and the table. In this order, because a log that changes calls the directory."""
         while True:
-            with self.mutex:
+            with self._mutex:
                 self._borrowed.pop(
                     partition, None
                 )  # a task that returns the log takes the table's lock first, and would close the log here
                 log = self._logs.get(partition)
-            with contextlib.nullcontext() if log is None else log.held(), self.mutex:
+            with contextlib.nullcontext() if log is None else log.held(), self._mutex:
                 if self._logs.get(partition) is log:
                     yield log
                     return
 
-    def forget(self, partition: TopicPartition) -> None:
+    def _forget(self, partition: TopicPartition) -> None:
         """Drop the log of a deleted partition."""
         self._logs.pop(partition, None)
         self._returned.pop(partition, None)
 
     # --- all of them -------------------------------------------------------------------------------------------------
 
-    def all(self) -> list[Log]:
+    def open_logs(self) -> list[Log]:
         """Return the open logs."""
         return list(self._logs.values())
 
-    def save(self, write: Callable[[Sequence[Log]], None]) -> None:
+    def _save(self, write: Callable[[Sequence[Log]], None]) -> None:
         """Pass the logs that the checkpoint must include to `write`: open ones, and those closed since the last
         checkpoint.
 
         The position that is on disk of a failed log is unknown, so its entries stay as they are.
         """
-        with self.mutex:
+        with self._mutex:
             logs = [log for log in self._logs.values() if not log.read_only and log.failure is None]
             write([*self._returned.values(), *logs])
             self._returned.clear()
 
-    def close(self) -> list[Exception]:
+    def _close_logs(self) -> list[Exception]:
         """Close all logs in parallel; return the errors. Logs that could not be closed stay in the table.
 
         Threads that close logs hold several descriptors each. At the limit of open files some logs may find none, and
         no idle file to close; these logs are closed one at a time afterwards.
         """
-        logs = self.all()
+        logs = self.open_logs()
         errors: dict[int, Exception] = {}
 
         def close(number: int) -> None:
@@ -172,10 +171,6 @@ class LogTable:
             del errors[number]
             close(number)
         return [errors[number] for number in sorted(errors)]
-
-    def clear(self) -> None:
-        """Drop all logs after they were closed."""
-        self._logs.clear()
 
 
 def _found_no_descriptor(error: Exception) -> bool:
