@@ -154,14 +154,14 @@ def _make_topic(path: str, topic: str, partitions: int) -> None:
     os.makedirs(path, exist_ok=True)
     directory = open_when_published(path)
     try:
-        if not any(each.topic == topic for each in directory.partitions()):
+        if not directory.partitions_of(topic):
             directory.create_partitions([TopicPartition(topic, number) for number in range(partitions)])
     finally:
         directory.close()
 
 
 def _shape(directory: LogDirectory, topic: str) -> TopicShape:
-    numbers = tuple(each.partition for each in directory.partitions() if each.topic == topic)
+    numbers = tuple(each.partition for each in directory.partitions_of(topic))
     config = directory.config_of(topic)
     limit = BatchLimit.within(config.compression, config.max_message_bytes, config.segment_bytes)
     if numbers != tuple(range(len(numbers))):

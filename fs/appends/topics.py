@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
+from collections.abc import Sequence
 
 from pyfuse3 import EntryAttributes, FUSEError
 
@@ -51,7 +52,7 @@ class TopicsDirectory:
         growing_of: GrowingOf,
     ) -> None:
         self._mount = mount
-        self._listing: list[TopicPartition] | None = None
+        self._listing: Sequence[TopicPartition] | None = None
         self._counts: Counter[str] = Counter()
         self.numbers: PermanentNumbers[str] = PermanentNumbers()
         self.directories = TopicDirectories(mount, self)
@@ -70,7 +71,7 @@ class TopicsDirectory:
     def all_at(self, number: int) -> list[TopicPartition]:
         """Return the existing partitions of the topic with this number, in order."""
         topic = self.numbers.at(number)
-        return [each for each in self._mount.directory.partitions() if each.topic == topic]
+        return self._mount.directory.partitions_of(topic)
 
     def partitions(self, topic: str) -> list[TopicPartition] | None:
         """Return the partitions from 0 on. None if some are missing, or all."""

@@ -70,7 +70,7 @@ class TopicPartitions:
 
     def listed(self) -> list[MountedPartition]:
         """Return the partitions, sorted."""
-        return [self._partitions.of(each) for each in self._directory.partitions() if each.topic == self.name]
+        return [self._partitions.of(each) for each in self._directory.partitions_of(self.name)]
 
 
 class TopicFollow:

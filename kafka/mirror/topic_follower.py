@@ -139,7 +139,7 @@ class TopicFollower:
             return _NOT_PERMITTED
         if topic.error:
             return ""  # no leader, being deleted: it passes
-        if not any(each.topic == topic.name for each in self._state.directory.partitions()):
+        if not self._state.directory.partitions_of(topic.name):
             return ""
         found = known.topics.get(topic.name)
         path = self._state.directory.path

@@ -46,7 +46,7 @@ def partition_of_key(
     is completed at the next call. `NoOffsetsTopic` if the topic does not exist or is incomplete. Waits for the disk.
     """
     made = partitions or PARTITIONS
-    there = {each.partition for each in directory.partitions() if each.topic == topic}
+    there = {each.partition for each in directory.partitions_of(topic)}
     if there != set(range(len(there))) or not there:
         if not may_create or not there <= set(range(made)):
             raise NoOffsetsTopic(f"{topic} is not here, or not all of it", path=directory.path)

@@ -165,7 +165,7 @@ class TopicReplay(Generic[S]):
 
     def _current(self, nowait: bool) -> list[PartitionReplay[S]]:
         """Return the replays of the current partitions; a partition that was deleted or created again starts again."""
-        partitions = [each for each in self._directory.partitions() if each.topic == self._topic]
+        partitions = self._directory.partitions_of(self._topic)
         for gone in self._replays.keys() - set(partitions):
             del self._replays[gone]
         for partition in partitions:

@@ -25,7 +25,14 @@ from offsetfs.storage.cluster import metadata_log
 from offsetfs.storage.directory import partition_creation, partition_deletion, unfinished_files
 from offsetfs.storage.directory.clean_shutdown_marker import CleanShutdownMarker
 from offsetfs.storage.directory.directory_checkpoints import DirectoryCheckpoints
-from offsetfs.storage.directory.directory_listing import FUTURE, check_log_directory, log_bytes_in, partitions_in
+from offsetfs.storage.directory.directory_listing import (
+    FUTURE,
+    check_log_directory,
+    log_bytes_in,
+    partitions_in,
+    partitions_of,
+    sorted_partitions,
+)
 from offsetfs.storage.directory.flusher import Flusher
 from offsetfs.storage.directory.inherited_settings import InheritedSettings
 from offsetfs.storage.directory.live_settings import LiveSettings
@@ -65,6 +72,9 @@ if TYPE_CHECKING:
 OPEN_SEGMENTS_MAX = 128
 """The default for the number of sealed segments that stay open. Each uses three descriptors."""
 
+_UNKNOWN: tuple[int, Sequence[TopicPartition]] = -1, sorted_partitions(())
+"""The listing of a directory that must be listed again: its modification time, and its partitions."""
+
 
 class LogDirectory(OpenLogs):
     """The partitions of one directory. Use `open`; all methods are thread-safe."""
@@ -103,7 +113,7 @@ class LogDirectory(OpenLogs):
         self._change_subscribers: list[OnLogChange] = []
         # One pool for all partitions, so that the limit of open files bounds speed and not the number of partitions.
         self._pool: FilePool[SegmentFiles] = FilePool(open_segments_max, finds_held=True)
-        self._listing: tuple[int, list[TopicPartition]] = (-1, [])
+        self._listing: tuple[int, Sequence[TopicPartition]] = _UNKNOWN
         self._topic_ids: dict[TopicPartition, bytes] = {}
         self.metadata = metadata_log.open_beside(path, metadata_directory, clock)
         """The metadata log of the cluster; None if none lies beside the data and none was given."""
@@ -281,16 +291,20 @@ class LogDirectory(OpenLogs):
 
     # --- partitions --------------------------------------------------------------------------------------------------
 
-    def partitions(self) -> list[TopicPartition]:
+    def partitions(self) -> Sequence[TopicPartition]:
         """Return all partitions, sorted. Costs a listing if the directory has changed."""
         # A listing of ten thousand partitions takes milliseconds, and the mount asks at every look-up of a name.
         changed = files.status(self.path).st_mtime_ns
         if changed != self._listing[0]:
-            found = sorted(partitions_in(self.path), key=lambda each: (each.topic, each.partition))
+            found = sorted_partitions(partitions_in(self.path))
             # Where this process alone changes partitions, the object is the same until they change: checkpoints change
             # the directory as well. Another process may delete a partition and create it again between two calls.
             self._listing = (changed, self._listing[1] if found == self._listing[1] and not self.read_only else found)
         return self._listing[1]
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """Return the partitions of a topic, sorted; costs a search in `partitions`."""
+        return partitions_of(self.partitions(), topic)
 
     def has(self, partition: TopicPartition) -> bool:
         """Whether the partition exists; costs one lstat."""
@@ -518,7 +532,7 @@ class LogDirectory(OpenLogs):
             # the old one.
             self.checkpoints.forget(set(partitions))
             others = self.partitions()
-            self._listing = (-1, [])
+            self._listing = _UNKNOWN
             for each in partitions:  # a reader may have stored the id of a deleted partition after it was deleted
                 self._topic_ids.pop(each, None)
             try:
@@ -557,11 +571,11 @@ class LogDirectory(OpenLogs):
             self._pending.forget(partition)
             self._failed_creations.pop(partition, None)
             self._topic_ids.pop(partition, None)
-            self._listing = (-1, [])
+            self._listing = _UNKNOWN
             files.sync_directory(self.path)  # remove no file while a power cut could still bring the old name back
             self._remove_later(renamed, delay_ms, log)
             self.checkpoints.forget({partition})
-            if not any(other.topic == partition.topic for other in self.partitions()):
+            if not self.partitions_of(partition.topic):
                 self.settings.topics.forget(partition.topic)
         self._publish(partition, LogChange.DELETED)
 

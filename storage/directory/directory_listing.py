@@ -5,6 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from typing import Any, cast
+
+from sortedcontainers import SortedKeyList
 
 from offsetfs.storage import checkpoint, files
 from offsetfs.storage.checkpoint import (
@@ -20,7 +25,7 @@ from offsetfs.storage.checkpoint import (
 from offsetfs.storage.directory import partition_deletion
 from offsetfs.storage.directory.mirror_file import MIRROR_FILE
 from offsetfs.storage.errors import InvalidCheckpoint, NotALogDirectory
-from offsetfs.storage.names import TopicPartition, parse_segment_name
+from offsetfs.storage.names import PARTITION_MAX, TopicPartition, parse_segment_name
 from offsetfs.storage.recovery.log_loader import belongs_to_partition
 from offsetfs.storage.settings.topic_settings import TOPICS
 
@@ -117,6 +122,20 @@ def partitions_in(path: str) -> list[TopicPartition]:
     """Return the partitions, by their names. Directories being deleted or moved (`….<uuid>-delete`) do not count."""
     parsed = (TopicPartition.parse_or_none(name) for name in files.directory_names(path))
     return [partition for partition in parsed if partition is not None]
+
+
+def sorted_partitions(partitions: Iterable[TopicPartition]) -> Sequence[TopicPartition]:
+    """Return partitions by topic, then by number, for any number of readers. The result never changes."""
+    found: Any = SortedKeyList(partitions, key=attrgetter("topic", "partition"))  # their own order takes longer
+    if found:
+        found.index(found[-1])  # makes the list's table of positions: two readers must not make it at once
+    return cast("Sequence[TopicPartition]", found)
+
+
+def partitions_of(partitions: Sequence[TopicPartition], topic: str) -> list[TopicPartition]:
+    """Return those of one topic among `sorted_partitions`; costs a binary search."""
+    found: Any = partitions
+    return list(found.irange_key((topic, 0), (topic, PARTITION_MAX)))
 
 
 def log_bytes_in(path: str) -> int:

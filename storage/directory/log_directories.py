@@ -23,6 +23,7 @@ from types import MappingProxyType
 from offsetfs.storage import files
 from offsetfs.storage.cluster.metadata_log import METADATA_DIRECTORY
 from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.directory.directory_listing import partitions_of, sorted_partitions
 from offsetfs.storage.directory.log_changes import OnLogChange
 from offsetfs.storage.errors import DuplicatePartition, NotALogDirectory, StorageError, UnknownPartition
 from offsetfs.storage.names import TopicPartition
@@ -42,9 +43,9 @@ class LogDirectories:
         self.directories = tuple(directories)
         self.failures = failures
         """The errors of directories that could not be opened, or no longer respond, by path."""
-        self._last: dict[LogDirectory, list[TopicPartition]] = {}
-        self._parts: list[list[TopicPartition]] = []
-        self._listing: list[TopicPartition] = []
+        self._last: dict[LogDirectory, Sequence[TopicPartition]] = {}
+        self._parts: list[Sequence[TopicPartition]] = []
+        self._listing: Sequence[TopicPartition] = ()
 
     @classmethod
     def open(
@@ -119,22 +120,25 @@ class LogDirectories:
 
     # --- partitions --------------------------------------------------------------------------------------------------
 
-    def partitions(self) -> list[TopicPartition]:
-        """Return all partitions, sorted, each once. The list object is the same until a directory changes."""
+    def partitions(self) -> Sequence[TopicPartition]:
+        """Return all partitions, sorted, each once. The object is the same until a directory changes."""
         parts = [self._partitions_in(directory) for directory in self.directories]
         if len(parts) != len(self._parts) or any(new is not old for new, old in zip(parts, self._parts, strict=True)):
-            found = {partition for part in parts for partition in part}
-            self._listing = sorted(found, key=lambda each: (each.topic, each.partition))
+            self._listing = sorted_partitions({partition for part in parts for partition in part})
             self._parts = parts
         return self._listing
 
-    def _partitions_in(self, directory: LogDirectory) -> list[TopicPartition]:
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """Return the partitions of a topic, sorted, each once."""
+        return partitions_of(self.partitions(), topic)
+
+    def _partitions_in(self, directory: LogDirectory) -> Sequence[TopicPartition]:
         """Return the partitions of a directory; if its disk no longer responds, the last known ones."""
         try:
             found = self._last[directory] = directory.partitions()
         except OSError as error:
             self.failures = MappingProxyType({**self.failures, directory.path: error})
-            return self._last.get(directory, [])
+            return self._last.get(directory, sorted_partitions(()))
         return found
 
     def has(self, partition: TopicPartition) -> bool:
@@ -239,7 +243,7 @@ class LogDirectories:
         return self._with_topic(topic).explicit_settings_of(topic)
 
     def _with_topic(self, topic: str) -> LogDirectory:
-        having = (each for each in self.directories if any(p.topic == topic for p in self._partitions_in(each)))
+        having = (each for each in self.directories if partitions_of(self._partitions_in(each), topic))
         return next(having, self.directories[0])
 
     def configure(self, topic: str, changes: Changes) -> None:

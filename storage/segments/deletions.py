@@ -7,10 +7,12 @@ again. Follows Kafka's `kafka-delete-logs` and `delete-file` tasks. Thread-safe.
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import threading
 from collections.abc import Callable
+from operator import itemgetter
+from typing import Any
+
+from sortedcontainers import SortedKeyList
 
 from offsetfs.storage.clock import SYSTEM, Clock
 
@@ -24,23 +26,22 @@ class Deletions:
     def __init__(self, clock: Clock = SYSTEM) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
-        self._numbers = itertools.count()  # removals with the same due time keep their order
+        self._queue: Any = SortedKeyList(key=itemgetter(0))  # removals with the same due time keep their order
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self._queue)
 
     def add(self, remove: Callable[[], None], delay_ms: int) -> None:
         """Call `remove` after `delay_ms` milliseconds, in a call of `run_due`."""
         # The monotonic clock: a step of the time of day must not shorten the time that readers have.
         due = self._clock.monotonic() + delay_ms / 1000
         with self._lock:
-            heapq.heappush(self._heap, (due, next(self._numbers), remove))
+            self._queue.add((due, remove))
 
     def next_due(self) -> float | None:
         """Return when the next removal is due, in seconds of the clock's `monotonic`; None if the queue is empty."""
         with self._lock:
-            return self._heap[0][0] if self._heap else None
+            return self._queue[0][0] if self._queue else None
 
     def run_due(self) -> int:
         """Run the removals that are due; return their number. The first OSError is raised after all were tried."""
@@ -65,8 +66,8 @@ class Deletions:
         return done
 
     def _take(self, now: float) -> list[Callable[[], None]]:
-        taken = []
         with self._lock:
-            while self._heap and self._heap[0][0] <= now:
-                taken.append(heapq.heappop(self._heap)[2])
+            count = self._queue.bisect_key_right(now)
+            taken = [remove for _, remove in self._queue[:count]]
+            del self._queue[:count]
         return taken

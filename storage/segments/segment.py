@@ -254,14 +254,14 @@ class Segment:
         direct = search.find_directly(self, opened, offset, offset_end, nowait, take)
         if direct is not None:
             return direct
-        position = self.floor_position(offset, nowait=nowait)
+        position = self.floor_position(offset, nowait=nowait, opened=opened)
         try:
             return search.walk_to(self, opened.log, position, offset, offset_end, nowait, take)
         except UNREADABLE:
             if nowait:
                 raise WouldBlock("the search must skip damage", path=self.log_path) from None
         entry_offset, _ = opened.index.lookup(offset)
-        position = self.floor_position(entry_offset - 1) if position else 0
+        position = self.floor_position(entry_offset - 1, opened=opened) if position else 0
         found = offset_order.find_over_damage(
             opened.log, position, self.size, offset, offset_min=self.base_offset, offset_end=offset_end
         )
@@ -285,9 +285,12 @@ class Segment:
             self.note_damage()
             raise
 
-    def floor_position(self, offset: int, *, nowait: bool = False) -> int:
-        """Return the position where a scan for `offset` starts: that of the index entry, if the batch there agrees."""
-        opened = self.open_files(nowait=nowait)
+    def floor_position(self, offset: int, *, nowait: bool = False, opened: SegmentFiles | None = None) -> int:
+        """Return the position where a scan for `offset` starts: that of the index entry, if the batch there agrees.
+
+        `opened`: the open files, which costs a microsecond to find again.
+        """
+        opened = opened or self.open_files(nowait=nowait)
         entry_offset, position = opened.index.lookup(offset)
         if position == 0 or offset_search.agrees(self, opened.log, entry_offset, position, offset, nowait):
             return position

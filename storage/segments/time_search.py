@@ -55,7 +55,7 @@ def start_of(
     if known is not None and offset_min <= entry[1]:
         batch_position, header = known
         return (batch_position + header.size, header.last_offset) if entry[0] < timestamp else (batch_position, None)
-    position = segment.floor_position(max(offset_min, segment.base_offset), nowait=nowait)
+    position = segment.floor_position(max(offset_min, segment.base_offset), nowait=nowait, opened=opened)
     return position, None if position else segment.base_offset - 1
 
 
@@ -87,7 +87,7 @@ def _batch_of(
     timestamp, offset = entry
     if timestamp < 0:
         return None
-    position = segment.floor_position(offset, nowait=nowait)
+    position = segment.floor_position(offset, nowait=nowait, opened=opened)
     chain = batch_chain.walk(opened.log, position, segment.size, nowait=nowait, block_bytes=_NEAR_BYTES)
     for batch_position, header, _ in chain:
         if header.last_offset >= offset:

@@ -72,6 +72,16 @@ def test_new_partitions_go_into_the_directory_that_has_the_fewest(disks: list[Pa
     assert [len(directory.partitions()) for directory in both.directories] == [3, 3]
 
 
+def test_the_partitions_of_a_topic_are_sorted_by_number_and_those_of_similar_names_are_left_out(opened: Open) -> None:
+    both = opened()
+    names = [TopicPartition("orders", number) for number in (10, 2, 0, 1)]
+    both.create_partitions([*names, TopicPartition("order", 3), TopicPartition("orders.old", 0)])
+    assert both.partitions_of("orders") == sorted(names)
+    assert both.partitions_of("orders-") == both.partitions_of("a") == both.partitions_of("z") == []
+    found = [directory.partitions_of("orders") for directory in both.directories]
+    assert sorted(each for part in found for each in part) == sorted(names)
+
+
 def test_a_listing_is_the_same_object_until_a_directory_changes(opened: Open) -> None:
     both = opened()
     both.create_partitions(ORDERS)
