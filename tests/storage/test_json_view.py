@@ -164,5 +164,5 @@ def test_lines_that_would_take_too_much_memory_are_left_out_by_name(log: Log, mo
     monkeypatch.setattr(forms, "measured_json", bounded)
     monkeypatch.setattr(json_rows, "measure", lambda block, place, rows, prefix: array("q", [-1]))
     reported: list[StorageError] = []
-    view = PartitionView(log, FilePool(4), reported.append, view_format=JSON)
+    view = PartitionView(log, FilePool(4), reported.append, view_format=JsonFormat(PARTITION))
     assert view.refresh() and [error.offset for error in reported] == [34]

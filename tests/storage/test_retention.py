@@ -470,7 +470,7 @@ def test_an_open_segment_is_readable_until_its_files_are_unlinked(make: Make, cl
     three_days(small)
     small.reopen()
     held = small.log.snapshot()
-    opened, unopened = held.values()[:2]
+    opened, unopened = list(held)[:2]
     assert opened.find(0) is not None
     run(small)
     assert small.bases == [6] and len(small.names(".log.deleted")) == 3
