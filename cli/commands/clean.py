@@ -77,7 +77,7 @@ def _chosen(directory: LogDirectory, wanted: list[TopicPartition]) -> list[Topic
     for partition in wanted:
         if not directory.has(partition):
             raise Failure(f"{directory.path} has no partition {partition}", WRONG_CALL)
-    return wanted or directory.partitions()
+    return wanted or list(directory.partitions())
 
 
 def _report_untouched(directory: LogDirectory, chosen: list[TopicPartition]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
@@ -91,7 +91,7 @@ class CoordinatorLog(ABC, Generic[S, C]):
         self._shards: dict[TopicPartition, Shard[S, C]] = {}
         self._creating = trio.Lock()
         self._appends = trio.CapacityLimiter(_APPENDS_MAX)
-        self._listing: list[TopicPartition] | None = None
+        self._listing: Sequence[TopicPartition] | None = None
         self._count = 0  # of partitions, if the topic is complete
         self._reported: dict[TopicPartition, str] = {}
 

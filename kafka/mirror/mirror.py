@@ -219,7 +219,7 @@ class Mirror:
         self._state.metadata_is_old()
 
     def may_have_gaps(self, partition: MirroredPartition) -> bool:
-        return self._state.directory.is_cleaned(partition.name)
+        return self._state.directory.checkpoints.is_cleaned(partition.name)
 
     def appended(self, partition: MirroredPartition, count: int) -> None:
         self._upkeep.appended(partition, count)

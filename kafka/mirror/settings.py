@@ -196,7 +196,7 @@ class SettingsMirror:
             is_compacted = "compact" in policies or self._directory.config_of(name).is_compacted
             may_have_gaps = is_compacted or not topic.knows_settings
             for each in partitions[name]:
-                is_cleaned = self._directory.is_cleaned(each)
+                is_cleaned = self._directory.checkpoints.is_cleaned(each)
                 if may_have_gaps and not is_cleaned:
                     offsets[each] = 0
                 elif not may_have_gaps and is_cleaned and name in were_unknown:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import trio
@@ -84,7 +84,7 @@ class GroupOffsets:
                         each.error_code = error.code
         return response
 
-    def _left(self, changes: list[CommitChange], listing: list[TopicPartition]) -> list[Change]:
+    def _left(self, changes: list[CommitChange], listing: Sequence[TopicPartition]) -> list[Change]:
         """Return the commits without those of partitions that were deleted since there was `listing`.
 
         Such a partition has taken its commits with it.

@@ -13,7 +13,7 @@ import errno
 import math
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -48,7 +48,7 @@ class Topics:
         self.directory = directory
         self._partitions_default = partitions_default
         self.creates = creates and not directory.read_only
-        self._listing: list[TopicPartition] | None = None
+        self._listing: Sequence[TopicPartition] | None = None
         self._topics: dict[str, ServedTopic] = {}
         self._by_id: dict[bytes, ServedTopic] = {}
         self._has_all_ids = False
