@@ -114,7 +114,7 @@ class ShareGroups:
         self._directory = directory
         self._replay = TopicReplay(directory, SHARE_TOPIC, _ShareStates, on_omission)
         self._topic_ids: dict[str, str] = {}
-        self._listing: list[TopicPartition] | None = None  # from which `_topic_ids` was made
+        self._listing: Sequence[TopicPartition] | None = None  # from which `_topic_ids` was made
 
     def refresh(self, *, nowait: bool = False, bytes_max: int = STEP_BYTES) -> bool:
         """Process records that were appended since, about `bytes_max` of them; return whether all are processed.
