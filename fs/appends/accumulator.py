@@ -476,17 +476,13 @@ class Accumulators:
         """Return the accepted records that are not yet on disk. From any thread."""
         return sum((accumulator.unsynced for accumulator in list(self.by_partition.values())), Unsynced())
 
-    def stop(self) -> None:
-        """Accept no more records, and end waiting writers with ESHUTDOWN. Accepted records are still written."""
-        self.context.memory.close()
-
     async def close(self) -> dict[TopicPartition, OSError]:
         """Stop, write and sync everything but the unfinished lines of open files; return what failed, as `flush_all`.
 
         The unfinished records of files that were closed are written.
         """
         await self.context.files.wait_released()
-        self.stop()
+        self.context.memory.close()  # refuses records, and ends waiting writers; accepted records are still written
         await self.release_all()
         failures = await self.flush_all()
         self._scope.cancel()

@@ -52,6 +52,7 @@ class AppendTarget:
         self._sticky = sticky
         self._touched: set[Accumulator] = set() if self.is_topic else set(accumulators)
         self._full = 0  # the number of the partition without a free buffer
+        self._refusal: OSError | None = None  # of the line at which `split` stopped
         self._kept: int | None = None  # the partition that has a buffer now, for the record that waited
 
     @property
@@ -70,10 +71,20 @@ class AppendTarget:
         check(asked, size, has_key=has_key)
 
     def split(self, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer) -> int:
-        """Append the complete lines of `data[start:end]`, as `Accumulator.split`."""
+        """Append the complete lines of `data[start:end]`, as `Accumulator.split`.
+
+        If a partition refuses lines after those that another one has accepted, `wait_for_space` raises its error.
+        """
+        first, self._refusal = start, None
         while start < end and writer.code is None:
             chosen = self._choose()
-            rest = chosen.split(data, start, end, timestamp, writer, is_one_batch=self.is_topic)
+            try:
+                rest = chosen.split(data, start, end, timestamp, writer, is_one_batch=self.is_topic)
+            except OSError as error:
+                if start == first:
+                    raise
+                self._refusal = error  # raised now, it would hide the accepted lines: the writer would repeat them
+                return start
             if rest == start or not self.is_topic:
                 return rest
             self._touched.add(chosen)
@@ -111,7 +122,12 @@ class AppendTarget:
         return self._accumulators[self._full]
 
     def wait_for_space(self, writer: Writer, size: int = 0) -> Coroutine[Any, Any, None]:
-        """Take a turn at the partition without a free buffer now; return a coroutine that waits for the buffer."""
+        """Take a turn at the partition without a free buffer now; return a coroutine that waits for the buffer.
+
+        Raises the OSError at which `split` stopped, if it did.
+        """
+        if self._refusal is not None:
+            raise self._refusal
         return self._wait(self._full, self._accumulators[self._full].wait_for_space(writer, size))
 
     async def _wait(self, number: int, space: Coroutine[Any, Any, None]) -> None:

@@ -589,7 +589,7 @@ async def test_a_target_that_takes_no_records_fails_at_once(appends: MakeAppends
     world.log().read_only = name == "read-only log"
     world.log().failure = OSError(errno.EIO, "disk") if name == "failed" else None
     if name == "end":
-        world.accumulators.stop()
+        world.accumulators.context.memory.close()
     with pytest.raises(OSError) as caught:
         take(accumulator, b"line\n")
     assert caught.value.errno == code
@@ -624,7 +624,7 @@ async def test_a_writer_that_waits_for_memory_is_sent_away_at_the_end_of_the_mou
 
     nursery.start_soon(wait)
     await wait_all_tasks_blocked()
-    world.accumulators.stop()
+    world.accumulators.context.memory.close()
     await wait_all_tasks_blocked()
     assert codes == [errno.ESHUTDOWN]
 

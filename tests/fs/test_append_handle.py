@@ -611,7 +611,7 @@ async def test_an_unfinished_line_at_the_end_of_the_mount_is_dropped_and_logged(
     world = appends()
     handle = opened(world)
     await write(handle, b"whole\nhal")
-    world.accumulators.stop()
+    world.accumulators.context.memory.close()
     await handle.release()
     assert world.log().values == [b"whole"]
 

@@ -112,6 +112,20 @@ async def test_small_writes_share_a_batch_as_long_as_it_lingers(
     assert sum(bool(world.log(number).values) for number in range(3)) == used
 
 
+async def test_lines_before_those_of_a_failed_partition_are_counted_as_written(
+    appends: MakeAppends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("random.randrange", lambda stop: 0)  # the first batch goes to partition 0
+    world = appends(batch_bytes=KIB)
+    handle, data = opened(world, 2, Lines), b"".join(b"%0100d\n" % number for number in range(40))
+    world.log(1).failure = OSError(errno.EIO, "the disk has failed")
+    taken = await handle.write(data)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        await handle.write(data[taken:])
+    await handle.flush()
+    assert b"".join(value + b"\n" for value in world.log(0).values) == data[:taken] != b""
+
+
 async def test_a_write_waits_for_the_partition_that_has_no_space(appends: MakeAppends, nursery: trio.Nursery) -> None:
     world = appends(batch_bytes=KIB)
     handle, records = opened(world, 2), keyed(300)
