@@ -9,7 +9,10 @@ A new API is in these files:
     tests/fixtures/authorization_table.py      a request, and the ACLs that it needs
     docs/use/kafka-protocol.md                 its versions, and what is special
 
-Tests fail for a row without the others. Lambdas name the classes of requests, because a class loads its module.
+Two tests ask for more: `test_slices` for a large request of an API with arrays, in `tests/fixtures/large_requests.py`,
+and `test_compared_apis` for generated requests, or a reason in `docs/evidence/differences.md`.
+
+Lambdas name the classes of requests, because a class loads its module.
 """
 
 from __future__ import annotations

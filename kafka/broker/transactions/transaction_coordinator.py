@@ -52,8 +52,9 @@ _log = logging.getLogger(__name__)
 COMPLETION_RETRY_S = 1.0
 """The pause before markers that could not be written are tried again."""
 
-_FENCED_SINCE = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "AddOffsetsToTxn": 2, "EndTxn": 2}
-"""The versions whose clients know PRODUCER_FENCED; older ones get INVALID_PRODUCER_EPOCH (KIP-588)."""
+_FENCED_SINCE = 2  # AddPartitionsToTxn, AddOffsetsToTxn, EndTxn
+_INIT_FENCED_SINCE = 4  # InitProducerId
+"""Clients of these versions know PRODUCER_FENCED; older ones get INVALID_PRODUCER_EPOCH (KIP-588)."""
 _BATCHED_SINCE = 4  # AddPartitionsToTxn of brokers, of several transactions (KIP-890)
 _OFFSETS_ABORTABLE_SINCE = 4  # TxnOffsetCommit
 _ADDS_OFFSETS_SINCE = 5  # without AddOffsetsToTxn: a client with transaction.version 2
@@ -114,7 +115,7 @@ class TransactionCoordinator:
                 asked = ProducerEpoch(request.producer_id, request.producer_epoch)
             found = await self._initialize(transactional_id, asked, request.transaction_timeout_ms)
         except TransactionError as error:
-            code = _known(error.code, "InitProducerId", version)
+            code = _known(error.code, version, _INIT_FENCED_SINCE)
             return m.InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER, producer_epoch=NO_PRODUCER)
         return m.InitProducerIdResponse(producer_id=found.producer_id, producer_epoch=found.epoch)
 
@@ -176,7 +177,7 @@ class TransactionCoordinator:
                     await self.extend(asked.transactional_id, producer, wanted, client_version=client_version)
                     codes = dict.fromkeys(codes, ErrorCode.NONE)
             except TransactionError as error:
-                codes = dict.fromkeys(codes, _known(error.code, "AddPartitionsToTxn", version))
+                codes = dict.fromkeys(codes, _known(error.code, version, _FENCED_SINCE))
         results = list[m.AddPartitionsToTxnTopicResult]()
         for topic in asked.topics:
             if not topic.partitions and (version >= _BATCHED_SINCE or has_unknown):
@@ -229,7 +230,7 @@ class TransactionCoordinator:
             home = await self._groups.home(request.group_id)
             await self.extend(request.transactional_id, producer, {home}, client_version=0)
         except TransactionError as error:
-            return m.AddOffsetsToTxnResponse(error_code=_known(error.code, "AddOffsetsToTxn", version))
+            return m.AddOffsetsToTxnResponse(error_code=_known(error.code, version, _FENCED_SINCE))
         except GroupError as error:
             return m.AddOffsetsToTxnResponse(error_code=error.code)
         return m.AddOffsetsToTxnResponse()
@@ -257,7 +258,7 @@ class TransactionCoordinator:
             with self.appending(producer):
                 return await self._groups.offsets.commit_in_transaction(request, version, producer)
         except (TransactionError, GroupError) as error:
-            return await self._failed_offsets(request, version, _known(error.code, "TxnOffsetCommit", version))
+            return await self._failed_offsets(request, version, error.code)
 
     async def _failed_offsets(
         self, request: m.TxnOffsetCommitRequest, version: int, code: ErrorCode
@@ -340,7 +341,7 @@ class TransactionCoordinator:
             if await self._change(transactional_id, change) is not None:
                 await self._complete(transactional_id)
         except TransactionError as error:
-            code = _known(error.code, "EndTxn", version)
+            code = _known(error.code, version, _FENCED_SINCE)
             return m.EndTxnResponse(error_code=code, producer_id=NO_PRODUCER, producer_epoch=NO_PRODUCER)
         return m.EndTxnResponse(producer_id=following.producer_id, producer_epoch=following.epoch)
 
@@ -500,9 +501,9 @@ async def _periodically(seconds: float, work: Callable[[], Awaitable[None]]) -> 
         await trio.sleep(seconds)
 
 
-def _known(code: ErrorCode, api: str, version: int) -> ErrorCode:
+def _known(code: ErrorCode, version: int, fenced_since: int) -> ErrorCode:
     """Return a code that clients of this version know."""
-    if code == ErrorCode.PRODUCER_FENCED and version < _FENCED_SINCE.get(api, 0):
+    if code == ErrorCode.PRODUCER_FENCED and version < fenced_since:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code
 
