@@ -20,13 +20,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from offsetfs.kafka.broker.authorization import cluster_rules, group_rules, topic_rules, transaction_rules
 from offsetfs.kafka.broker.authorization.acl_admin import AclAdmin
-from offsetfs.kafka.broker.authorization.authorizer import Authorizer
 from offsetfs.kafka.broker.authorization.cluster_rules import everyone, on_cluster, on_settings
-from offsetfs.kafka.broker.authorization.rules import Guard, Rule
 from offsetfs.kafka.broker.batches.fetch import Fetching
 from offsetfs.kafka.broker.batches.leader_epochs import LeaderEpochs
 from offsetfs.kafka.broker.batches.offsets import Offsets
@@ -58,6 +56,10 @@ from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.message import ProtocolMessage
 from offsetfs.kafka.protocol.schemas import api_names
 from offsetfs.storage.security import SecurityStore
+
+if TYPE_CHECKING:
+    from offsetfs.kafka.broker.authorization.authorizer import Authorizer
+    from offsetfs.kafka.broker.authorization.rules import Rule
 
 _R = TypeVar("_R", bound=ProtocolMessage)
 
@@ -293,7 +295,12 @@ class Dispatcher:
 
     def __init__(self, topics: Topics, authorizer: Authorizer | None) -> None:
         self._topics = topics
-        self._answer: Dispatch = Api.answer if authorizer is None else Guard(authorizer, topics).answer
+        self._answer: Dispatch = Api.answer
+        if authorizer is not None:
+            # Imported here, because a broker without an authorizer does without.
+            from offsetfs.kafka.broker.authorization.rules import Guard
+
+            self._answer = Guard(authorizer, topics).answer
 
     def answer(self, api: Api, request: ProtocolMessage, version: int, client: Client) -> Awaitable[Answer]:
         """Return the response of the handler to what the client may do."""

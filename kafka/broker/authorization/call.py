@@ -7,10 +7,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from offsetfs.common.threads import in_thread
-from offsetfs.kafka.broker.authorization.authorizer import Authorizer, Identity
 from offsetfs.kafka.broker.connections.api import Api, Client
 from offsetfs.kafka.broker.connections.connection import ProtocolError
 from offsetfs.kafka.broker.connections.response_queue import DelayedResponse
@@ -22,6 +21,9 @@ from offsetfs.kafka.broker.topics.partitions import Topics
 from offsetfs.kafka.protocol import messages
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage.settings import printable
+
+if TYPE_CHECKING:
+    from offsetfs.kafka.broker.authorization.authorizer import Authorizer, Identity
 
 T = TypeVar("T")
 
