@@ -51,6 +51,7 @@ from offsetfs.storage.records.columns.row_walk import Rows
 from offsetfs.storage.records.format import batch_chain, chain
 from offsetfs.storage.records.format.batch import HEADER_SIZE, Batch, set_append_time, stamp
 from offsetfs.storage.records.format.batch_builder import SealedBatch
+from offsetfs.storage.records.format.batch_chain import CheckedBatch
 from offsetfs.storage.records.format.batch_header import Buffer, has_producer
 from offsetfs.storage.segments.segment import FULL, Segment
 from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
@@ -261,17 +262,17 @@ class Log:
         first batch is verified; the range never crosses a segment. Raises as `batch_at`.
         """
         find = partial(self._range_in, offset, bytes_max, offset_end, needs_one, nowait)
-        return with_retry(self, offset, find, nowait=nowait)
+        return find(self._state.segments) if nowait else with_retry(self, offset, find)
 
     def _range_in(
         self, offset: int, bytes_max: int, offset_end: int, needs_one: bool, nowait: bool, segments: Segments
     ) -> BatchRange | None:
         # Batch and file are of one map: compaction can replace a segment by one with the same base offset meanwhile.
-        found = (
-            each.find(offset, offset_end=segments.next_base_offset(each), nowait=nowait, take=each.check_batch)
-            for each in self._segments_from(segments, offset)
-        )
-        first = next((each for each in found if each is not None), None)
+        first: CheckedBatch | None = None
+        for each in self._segments_from(segments, offset):
+            first = each.find(offset, offset_end=segments.next_base_offset(each), nowait=nowait, take=each.check_batch)
+            if first is not None:
+                break
         if first is None or first.header.last_offset >= offset_end or (first.header.size > bytes_max and not needs_one):
             return None
         segment = segments.floor(first.header.base_offset)
