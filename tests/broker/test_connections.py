@@ -19,6 +19,7 @@ from offsetfs.kafka.broker.broker import Broker
 from offsetfs.kafka.broker.cluster import BrokerNode
 from offsetfs.kafka.broker.connections.listeners import open_listeners
 from offsetfs.kafka.broker.failure_responses import failure_response
+from offsetfs.kafka.broker.groups.group_membership import Membership
 from offsetfs.kafka.broker.listener_settings import ListenerSettings
 from offsetfs.kafka.broker.metrics import BrokerMetrics
 from offsetfs.kafka.broker.settings import ServerSettings
@@ -73,6 +74,19 @@ async def test_a_bug_of_any_handler_is_an_error_of_its_client(
     await stream.aclose()
     running.broker.stop()
     running.listener.close()
+
+
+@pytest.mark.expect_log("Request of version .* failed")
+async def test_a_bug_before_a_handler_begins_to_run_is_an_error_of_its_client(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(Membership, "note_lookup", fails)
+    response = await running.send(10, "FindCoordinator", 3, m.FindCoordinatorRequest("g"))
+    assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert running.broker._metrics.apis["FindCoordinator"].errors == {ErrorCode.UNKNOWN_SERVER_ERROR: 1}
 
 
 def test_a_failed_request_names_what_was_asked() -> None:

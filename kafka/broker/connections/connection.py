@@ -18,7 +18,7 @@ import logging
 import math
 import os
 import socket
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -390,7 +390,7 @@ class Connection:
                 begun_s = trio.current_time()
                 self._check_peer()
             call = _Call(api, version, codecs, *await codecs.decoded(data))
-            answer = None if api.may_wait else await self._handled(call, self._handle(call))
+            answer = None if api.may_wait else await self._handled(call)
             if is_large:
                 await self._limits.pause(begun_s)
         except BaseException:
@@ -405,9 +405,9 @@ class Connection:
         # What waits keeps no memory from others: as Kafka, which counts a request until it is decoded.
         self._release(received)
         if api.waits_itself:
-            return _known(await self._handled(call, self._handle(call))) or None
+            return _known(await self._handled(call)) or None
         with self._until_closed():
-            return _known(await self._handled(call, self._handle(call)))
+            return _known(await self._handled(call))
         if not self._is_draining:
             return None
         # Members of a group look for a coordinator and join again.
@@ -439,12 +439,17 @@ class Connection:
         call.begun_s = call.api.counts.begin()
         return self._dispatch(call.api, call.request, call.version, self._client)
 
-    async def _handled(self, call: _Call, response: Awaitable[Answer]) -> list[Any] | DelayedResponse:
-        """Return the buffers of `response`; after a bug of the handler, of one with UNKNOWN_SERVER_ERROR."""
+    async def _handled(
+        self, call: _Call, wait: Callable[[], Awaitable[Answer]] | None = None
+    ) -> list[Any] | DelayedResponse:
+        """Return the buffers of the response, for which `wait` waits if it is delayed.
+
+        After a bug of the handler, they have UNKNOWN_SERVER_ERROR.
+        """
         api, version = call.api, call.version
         try:
             try:
-                found = await response
+                found = await (self._handle(call) if wait is None else wait())
             except Exception:
                 api.counts.fail()
                 raise
@@ -477,7 +482,7 @@ class Connection:
     async def _respond(self, call: _Call, delayed: DelayedResponse, pending: PendingResponse, reserved: int) -> None:
         try:
             try:
-                buffers = _known(await self._handled(call, delayed.wait()))
+                buffers = _known(await self._handled(call, delayed.wait))
             finally:
                 self._limits.end()
             await self._responses.complete(pending, b"".join(buffers))
