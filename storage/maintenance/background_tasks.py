@@ -95,7 +95,10 @@ class TaskQueue:
         self.name = name
         self._schedule = schedule
         self._before = before
-        self.next_due = schedule.next_due
+
+    def next_due(self) -> float:
+        """Return the time on the monotonic clock when a task is due; `NEVER` if there is none."""
+        return self._schedule.next_due()
 
     def run_due(self) -> list[str]:
         """Run the tasks that are due, and return their names."""
