@@ -4,8 +4,7 @@ object_store         objects below a URL: read, put, create, list; one kind of e
 google_objects, azure_objects, webhdfs_objects     requests to Google Cloud Storage, Azure Blob Storage and HDFS; those
                      of S3 are s3fs's
 hadoop_settings      the namenodes of a URL of HDFS
-open_clients         ends connections with the store, or with the process
-store_errors         errors of the libraries as OSError, with the remedy
+store_libraries      errors of the libraries as OSError, with the remedy; the ends of their connections
 urls                 which texts are URLs of object storage
 numbered_documents   documents that are replaced by numbered copies, so that two writers cannot overwrite each other
 archiver             uploads what an archive lacks of a log directory, and publishes the new states
@@ -13,6 +12,7 @@ segment_upload, archived_objects     the upload of one segment; objects that go 
 expiry               deletes what retention allows
 restore_to_directory partitions of an archive into a log directory
 verifying            checks all bytes
+states               the times of the states of each partition
 reading              `attach`: from then on every reader takes the URL of an archive for a path
 remote_tree          an archive as the tree of files that `storage.files` reads
 remote_segment, remote_file     the files of a segment; open files

@@ -12,26 +12,27 @@ import hashlib
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from offsetfs.archive import store_clock
 from offsetfs.archive.manifest import ArchivedObject
-from offsetfs.archive.numbered_documents import running_s
+from offsetfs.archive.numbered_documents import encoded, running_s
 from offsetfs.archive.object_store import ObjectInfo, ObjectStore
 
 UPLOADS_AT_ONCE = 4
 
 GRACE_MS = 24 * 3_600_000
-"""How old an object without a manifest becomes before it is deleted: longer than a run from upload to manifest."""
+"""The age at which an object without a manifest is deleted: longer than a run from upload to manifest."""
 
 _REUSED_MS_MAX = GRACE_MS // 2
-"""How old such an object may be by the clock of the store when it is taken over."""
+"""The largest age, by the clock of the store, at which an object without a manifest is taken over."""
 
 UNPUBLISHED_S_MAX = (GRACE_MS - _REUSED_MS_MAX) / 1000 - 3600.0
-"""How long after `begin` a manifest with its objects may be published; the hour is for the requests that follow."""
+"""The time after `begin` in which a manifest may be published; the hour is for the requests that follow."""
 
 _CLOCK_S = 3600.0
+_CLOCK_NAME = "offsetfs-clock.json"
 _NAME = re.compile(r"(?P<content>.*-[0-9a-f]{16})(?:-[0-9a-f]{8})?(?P<kind>\.part|\.side)")
 
 
@@ -82,13 +83,13 @@ class ArchivedObjects:
 
     def _place(self, partition: str, key: str, size: int) -> tuple[str, bool]:
         """Return the key for a content, and whether it is there. `key`: its key if nothing else has it."""
-        listed = {each.key: each for each in self._listed_like(partition, key)}
+        listed = {stored.key: stored for stored in self._listed_like(partition, key)}
         with self._lock:
             own = self._named.get(partition, {}).get(_content(key))
         if own is not None and own[1] == size:
-            found = listed.get(own[0])
-            return own[0], found is not None and found.size == size  # if it was lost, all states have it again
-        young = [each for each in listed.values() if each.size == size and self._is_young(each)]
+            stored = listed.get(own[0])
+            return own[0], stored is not None and stored.size == size  # if it was lost, all states have it again
+        young = [stored for stored in listed.values() if stored.size == size and self._is_young(stored)]
         if young:
             return young[0].key, True
         if key not in listed:
@@ -101,20 +102,20 @@ class ArchivedObjects:
             listed = self._listed.get(partition)
         if listed is None:
             listed = {}
-            for each in self.store.objects(f"{partition}/segments"):
-                listed.setdefault(_content(each.key), []).append(each)
+            for stored in self.store.objects(f"{partition}/segments"):
+                listed.setdefault(_content(stored.key), []).append(stored)
             with self._lock:
                 listed = self._listed.setdefault(partition, listed)
         return listed.get(_content(key), [])
 
-    def _is_young(self, found: ObjectInfo) -> bool:
-        return found.modified_ms is not None and found.modified_ms > self._now_ms() - _REUSED_MS_MAX
+    def _is_young(self, stored: ObjectInfo) -> bool:
+        return stored.modified_ms is not None and stored.modified_ms > self._now_ms() - _REUSED_MS_MAX
 
     def _now_ms(self) -> int:
         with self._lock:
             known, now_s = self._clock, running_s()
         if known is None or now_s > known[0] + _CLOCK_S:
-            known = now_s, store_clock.now_ms(self.store)
+            known = now_s, store_time_ms(self.store)
             with self._lock:
                 self._clock = known
         return known[1] + int((now_s - known[0]) * 1000)
@@ -125,6 +126,18 @@ class ArchivedObjects:
 
 
 def _content(key: str) -> str:
-    """Return what the keys of one content have in common."""
-    found = _NAME.fullmatch(key)
-    return key if found is None else found["content"] + found["kind"]
+    """Return the part that the keys of one content have in common."""
+    match = _NAME.fullmatch(key)
+    return key if match is None else match["content"] + match["kind"]
+
+
+def store_time_ms(store: ObjectStore) -> int:
+    """Return the time of a store, in ms since 1970; that of this machine if the store does not say. Two requests.
+
+    A small object is written, and its time of modification read; most stores have whole seconds. The age of objects
+    decides what is deleted, and the clock of this machine, or of another archiver, may be wrong. OSError as of the
+    store.
+    """
+    store.put(_CLOCK_NAME, encoded({"kind": "clock"}))
+    modified_ms = store.modified_ms(_CLOCK_NAME)
+    return time.time_ns() // 1_000_000 if modified_ms is None else modified_ms

@@ -42,13 +42,13 @@ from offsetfs.storage.errors import InvalidConfig, StorageError
 
 PARTITIONS_AT_ONCE = 8
 _TRIES_MAX = 5
-"""How often a partition is tried: another archiver may publish first, and retention may remove a segment meanwhile."""
+"""The tries for a partition: another archiver may publish first, and retention may remove a segment meanwhile."""
 
 _STATE_S = 6 * 3600.0
 """After this time a state with the segments that are there is published: an expiry deletes objects without a state."""
 
 _OTHERS_S = 3600.0
-"""How long a partition that another directory archives is not asked for again."""
+"""The pause before a partition that another directory archives is looked at again."""
 
 DEFAULT_SIZES = ObjectSizes()
 
@@ -57,7 +57,7 @@ OnProgress = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class ArchiveRun:
-    """What one run did. `failed`: the partitions whose archive is as it was, with the reason."""
+    """The result of one run. `failed`: the partitions whose archive is as it was, with the reason."""
 
     partitions: int = 0
     published: int = 0
@@ -123,7 +123,9 @@ class Archiver:
             self._is_marked = True
         done, before = ArchiveRun(), self._objects.uploaded
         partitions = [
-            each for each in self._directory.partitions() if each.topic != METADATA_TOPIC and self._takes(each.topic)
+            partition
+            for partition in self._directory.partitions()
+            if partition.topic != METADATA_TOPIC and self._takes(partition.topic)
         ]
         self._done, self._total = 0, sum(map(self._size_of, partitions))
         self._directory.refresh_config()
@@ -143,14 +145,14 @@ class Archiver:
 
             for _ in threads.map(archive, partitions):
                 pass
-        self._publish_topics([each for each in partitions if each in done.starts], replaces=True)
+        self._publish_topics([partition for partition in partitions if partition in done.starts], replaces=True)
         after = self._objects.uploaded
         done.objects, done.bytes = after[0] - before[0], after[1] - before[1]
         return done
 
     def directory_ids(self) -> frozenset[str]:
         """Return the ids of the log directories. `InvalidCheckpoint` for a damaged `meta.properties`."""
-        return frozenset(name for each in self._directory.directories for name in self._ids_of(each))
+        return frozenset(name for directory in self._directory.directories for name in self._ids_of(directory))
 
     def _ids_of(self, directory: LogDirectory) -> tuple[str, ...]:
         if directory.path not in self._ids:
@@ -180,10 +182,11 @@ class Archiver:
 
         Those that are there are replaced with `replaces` only: once it is known that this directory archives them.
         """
-        firsts = {each.topic: each for each in reversed(partitions)}
+        firsts = {partition.topic: partition for partition in reversed(partitions)}
         own = {topic: self._topic(first) for topic, first in sorted(firsts.items())}
         if all(
-            self._topics.get(topic) == each if replaces else topic in self._announced for topic, each in own.items()
+            self._topics.get(topic) == partition if replaces else topic in self._announced
+            for topic, partition in own.items()
         ):
             return
         documents = NumberedDocuments(self.store, "")
@@ -207,8 +210,8 @@ class Archiver:
         return {"topic_id": self._topic_id(partition), "settings": dict(settings)}
 
     def _topic_id(self, partition: TopicPartition) -> str:
-        found = self._directory.directory_of(partition).topic_id(partition)
-        return "" if found is None else base64.urlsafe_b64encode(found).rstrip(b"=").decode()
+        topic_id = self._directory.directory_of(partition).topic_id(partition)
+        return "" if topic_id is None else base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
     # --- one partition -----------------------------------------------------------------------------------------------
 
@@ -279,7 +282,7 @@ class Archiver:
         return newest.number, PartitionManifest.decoded(newest.content, f"{self.store.url}/{partition}", partition)
 
     def _is_ours(self, partition: TopicPartition, previous: PartitionManifest) -> bool:
-        """Whether this directory goes on with a state. OSError EEXIST, ESTALE if it must not, and that is an error."""
+        """Whether this directory continues a state. OSError EEXIST, ESTALE if it must not, and that is an error."""
         ids = self.directory_ids()
         if previous.directory in ids:
             return True
@@ -345,14 +348,14 @@ class Archiver:
         A replica that takes over may begin inside of one, of which the beginning stays.
         """
         first = state.segments.first
-        older = [each for each in previous.segments if _is_before(each, first.base_offset)]
-        for each in previous.segments if is_taken_over else ():
-            if each.base_offset < first.base_offset < each.end:
+        older = [segment for segment in previous.segments if _is_before(segment, first.base_offset)]
+        for segment in previous.segments if is_taken_over else ():
+            if segment.base_offset < first.base_offset < segment.end:
                 with self._cutting:
                     beginning = segment_cut.cut(
                         self._objects,
                         str(partition),
-                        each,
+                        segment,
                         first.base_offset,
                         block_bytes=previous.block_bytes,
                         interval_bytes=first.config.index_interval_bytes,
@@ -370,9 +373,9 @@ class Archiver:
         *,
         checks_all: bool,
     ) -> list[ArchivedSegment]:
-        known = {} if previous is None else {each.base_offset: each for each in previous.segments}
+        known = {} if previous is None else {segment.base_offset: segment for segment in previous.segments}
         segments = list(state.segments)
-        ends = [*(each.base_offset for each in segments[1:]), state.next_offset]
+        ends = [*(segment.base_offset for segment in segments[1:]), state.next_offset]
         done = []
         for segment, end in zip(segments, ends, strict=True):
             is_sealed = segment is not segments[-1]
@@ -386,10 +389,18 @@ class Archiver:
 
 
 def _is_same(previous: PartitionManifest, manifest: PartitionManifest) -> bool:
-    def compared(each: PartitionManifest) -> tuple[object, ...]:
-        settings = dict(each.settings), each.is_policy_known
-        is_partial = each.only_remote is not None  # the range itself moves with the retention in remote storage
-        return each.segments, each.log_start, each.end, each.leader_epochs, settings, each.topic_id, is_partial
+    def compared(manifest: PartitionManifest) -> tuple[object, ...]:
+        settings = dict(manifest.settings), manifest.is_policy_known
+        is_partial = manifest.only_remote is not None  # the range itself moves with the retention in remote storage
+        return (
+            manifest.segments,
+            manifest.log_start,
+            manifest.end,
+            manifest.leader_epochs,
+            settings,
+            manifest.topic_id,
+            is_partial,
+        )
 
     return compared(previous) == compared(manifest) and previous.directory in ("", manifest.directory)
 
@@ -415,7 +426,9 @@ def _is_before(segment: ArchivedSegment, offset: int) -> bool:
 
 def _lost(previous: PartitionManifest, manifest: PartitionManifest, start: int) -> tuple[int, int] | None:
     """Return the offsets before `start` that the source deleted since the previous state, before they were archived."""
-    archived = max((each.end for each in manifest.segments if _is_before(each, start)), default=previous.log_start)
+    archived = max(
+        (segment.end for segment in manifest.segments if _is_before(segment, start)), default=previous.log_start
+    )
     return (archived, start) if archived < start and previous.end <= start else None
 
 
@@ -430,7 +443,7 @@ def _epochs(log: Log, previous: PartitionManifest | None, end: int) -> tuple[tup
     own = [(epoch, start) for epoch, start in log.epochs.entries if start < end]
     older = [] if previous is None else previous.leader_epochs
     first = own[0] if own else (2**31, end)
-    return (*(each for each in older if each[0] < first[0] and each[1] < first[1]), *own)
+    return (*(entry for entry in older if entry[0] < first[0] and entry[1] < first[1]), *own)
 
 
 def _outrun(url: str) -> OSError:

@@ -19,8 +19,7 @@ from azure.storage.blob import BlobProperties
 from azure.storage.blob.aio import BlobServiceClient, ExponentialRetry
 from fsspec.asyn import get_loop
 
-from offsetfs.archive.open_clients import close_with
-from offsetfs.archive.store_errors import RefusedCredentials
+from offsetfs.archive.store_libraries import RefusedCredentials, close_with
 
 logging.getLogger("azure").setLevel(logging.CRITICAL)  # its errors are raised as well
 
@@ -50,8 +49,8 @@ class AzureObjects:
         container, name = path.split("/", 1)
         length = None if end is None else end - (start or 0)
         offset = 0 if length is not None and start is None else start
-        found = await self._client.get_blob_client(container, name).download_blob(offset=offset, length=length)
-        return await found.readall()
+        download = await self._client.get_blob_client(container, name).download_blob(offset=offset, length=length)
+        return await download.readall()
 
     async def _pipe_file(self, path: str, data: bytes, mode: str = "overwrite") -> None:
         container, name = path.split("/", 1)
@@ -65,24 +64,24 @@ class AzureObjects:
     async def _ls(self, path: str, detail: bool = True) -> list[dict[str, Any]]:
         container, _, name = path.partition("/")
         client = self._client.get_container_client(container)
-        found = client.walk_blobs(name_starts_with=f"{name}/" if name else None)
+        blobs = client.walk_blobs(name_starts_with=f"{name}/" if name else None)
         # An account with directories lists one also as an object of its own.
-        entries = [each async for each in found if not _is_folder_marker(each)]
-        return list({each.name.rstrip("/"): _entry(container, each) for each in entries}.values())
+        entries = [blob async for blob in blobs if not _is_folder_marker(blob)]
+        return list({entry.name.rstrip("/"): _entry(container, entry) for entry in entries}.values())
 
     async def _find(self, path: str, detail: bool = True) -> dict[str, dict[str, Any]]:
         container, _, name = path.partition("/")
         client = self._client.get_container_client(container)
-        found = client.list_blobs(name_starts_with=f"{name}/" if name else None, include=["metadata"])
+        blobs = client.list_blobs(name_starts_with=f"{name}/" if name else None, include=["metadata"])
         entries = [
-            _entry(container, each) async for each in found if not (_is_directory(each) or _is_folder_marker(each))
+            _entry(container, blob) async for blob in blobs if not (_is_directory(blob) or _is_folder_marker(blob))
         ]
-        return {each["name"]: each for each in entries}
+        return {entry["name"]: entry for entry in entries}
 
     async def _rm(self, paths: list[str]) -> None:
         for first in range(0, len(paths), _DELETIONS_AT_ONCE):
             chunk = [path.split("/", 1) for path in paths[first : first + _DELETIONS_AT_ONCE]]
-            deletions = (self._client.get_blob_client(*each).delete_blob() for each in chunk)
+            deletions = (self._client.get_blob_client(*place).delete_blob() for place in chunk)
             for done in await asyncio.gather(*deletions, return_exceptions=True):
                 if isinstance(done, BaseException) and not isinstance(done, ResourceNotFoundError):
                     raise done
@@ -94,33 +93,33 @@ class _Credential:
     def __init__(self) -> None:
         from azure.identity.aio import DefaultAzureCredential
 
-        self._found = DefaultAzureCredential()
+        self._default = DefaultAzureCredential()
 
     async def get_token(self, *scopes: str, **named: Any) -> Any:
         try:
-            return await self._found.get_token(*scopes, **named)
+            return await self._default.get_token(*scopes, **named)
         except ClientAuthenticationError as error:
             code = re.search(r"\bAADSTS[0-9]+", str(error))
             raise RefusedCredentials(code[0] if code else "") from error
 
     async def close(self) -> None:
-        await self._found.close()
+        await self._default.close()
 
 
-def _entry(container: str, found: Any) -> dict[str, Any]:
+def _entry(container: str, blob: Any) -> dict[str, Any]:
     return {
-        "name": f"{container}/{found.name.rstrip('/')}",
-        "size": found.get("size"),
-        "last_modified": found.get("last_modified"),
+        "name": f"{container}/{blob.name.rstrip('/')}",
+        "size": blob.get("size"),
+        "last_modified": blob.get("last_modified"),
     }
 
 
-def _is_directory(found: Any) -> bool:
-    return any(name.lower() == "hdi_isfolder" for name in found.metadata or {})
+def _is_directory(blob: Any) -> bool:
+    return any(name.lower() == "hdi_isfolder" for name in blob.metadata or {})
 
 
-def _is_folder_marker(found: Any) -> bool:
-    return isinstance(found, BlobProperties) and found.name.endswith("/")
+def _is_folder_marker(blob: Any) -> bool:
+    return isinstance(blob, BlobProperties) and blob.name.endswith("/")
 
 
 def _client(url: str, timeout_s: float, endpoint: str | None) -> BlobServiceClient:
@@ -139,7 +138,7 @@ def _client(url: str, timeout_s: float, endpoint: str | None) -> BlobServiceClie
     if endpoint is None:
         if account is None:
             raise MissingAccount
-        suffix = next((each for each in _HOSTS if (host or "").endswith(each)), None)
+        suffix = next((known for known in _HOSTS if (host or "").endswith(known)), None)
         endpoint = f"https://{account}{_HOSTS[1]}" if host is None or suffix else f"https://{host}"
     key, token = _of_environment("ACCOUNT_KEY"), _of_environment("SAS_TOKEN")
     credential: Any = token

@@ -1,10 +1,12 @@
 """A directory with blocks of archived logs, shared by the processes of one user, and bounded in bytes.
 
-    <directory>/3f/3f09…e1      a block, or a side object; the name is a hash of what it is a copy of
+    <directory>/.offsetfs-cache     marks the directory; written when it is used first
+    <directory>/3f/3f09…e1          a block, or a side object; the name is a hash of what it is a copy of
 
 A block appears under its name by a rename, so that no process sees a part of one. The least recently used blocks are
 removed: each process counts what it writes, and when that is a share of the bound it lists the directory. The content
-is not trusted: callers verify a block with the checksum of the archive, and discard a damaged one.
+is not trusted: callers verify a block with the checksum of the archive, and discard a damaged one. A directory that has
+other files is refused; only blocks are removed.
 
 An error of the disk costs speed: it is logged once, and the block is fetched from the archive.
 """
@@ -12,9 +14,11 @@ An error of the disk costs speed: it is logged once, and the block is fetched fr
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -28,6 +32,12 @@ SIZE_MAX = 10 << 30
 SHARE = 32
 """A process looks at the size of the directory after it has written this fraction of the bound."""
 
+MARK = ".offsetfs-cache"
+_TEXT = b"Copies of blocks of archives that offsetfs reads. The least recently used ones are removed.\n"
+_FOLDER = re.compile(r"[0-9a-f]{2}")
+_BLOCK = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]{16}\.tmp)?")
+_OTHERS = ("lost+found",)
+
 _USED_AGAIN_S = 60.0
 """A block that is read more often is marked as used only once in this time: a mark is a write of its inode."""
 
@@ -35,16 +45,26 @@ _log = logging.getLogger(__name__)
 
 
 class BlockCache:
-    """The blocks below a directory. Thread-safe; any number of processes may share the directory."""
+    """The blocks below a directory of their own. Thread-safe; any number of processes may share the directory."""
 
     def __init__(self, directory: str, size_max: int = SIZE_MAX) -> None:
-        """Create the directory if it is missing, for its owner only. OSError if that fails; `size_max` in bytes."""
+        """Create the directory if it is missing, for its owner only, and mark it. `size_max` in bytes.
+
+        OSError if that fails; ENOTEMPTY, and nothing is changed, for a directory that has other files.
+        """
+        foreign = _foreign(directory)
+        if foreign is not None:
+            reason = f"is not a cache of offsetfs, and holds {foreign!r}; give an empty or a new directory"
+            raise OSError(errno.ENOTEMPTY, reason, directory)
         self.directory = os.path.abspath(directory)
         self.size_max = size_max
         self._lock = threading.Lock()
         self._written = size_max  # so that what earlier processes have left is bounded with the first block
         self._has_failed = False
         files.make_private_directory(self.directory)
+        mark = os.path.join(self.directory, MARK)
+        if not files.exists(mark):
+            files.put_private(mark, _TEXT)
 
     def begin_child(self) -> None:
         """Take a lock of its own in a forked child: a thread of the parent may have held that of the parent."""
@@ -121,11 +141,13 @@ class BlockCache:
         return os.path.join(self.directory, name[:2], name)
 
     def _blocks(self) -> Iterator[tuple[float, int, str]]:
-        """Yield when each block was used last, its size and its path; also what a killed process left of one."""
+        """Yield the last use, the size and the path of each block; also of parts that a killed process left."""
         for folder in files.directory_names(self.directory):
             directory = os.path.join(self.directory, folder)
             for name in files.names(directory):
                 path = os.path.join(directory, name)
+                if not _is_block(path):
+                    continue
                 with contextlib.suppress(FileNotFoundError):  # another process has removed it
                     status = files.status(path)
                     yield status.st_mtime, status.st_size, path
@@ -135,13 +157,13 @@ class BlockCache:
         bound = self.size_max - self.size_max // SHARE
         try:
             blocks = sorted(self._blocks())
-            size = sum(each for _, each, _ in blocks)
-            for _, each, path in blocks:
+            size = sum(block_size for _, block_size, _ in blocks)
+            for _, block_size, path in blocks:
                 if size <= bound:
                     break
                 with contextlib.suppress(FileNotFoundError):
                     files.remove_file(path)
-                size -= each
+                size -= block_size
         except OSError as error:
             self.failed(error)
 
@@ -156,3 +178,26 @@ def default_directory(environment: dict[str, str]) -> str:
     """Return the directory of the cache of this user, of the XDG rules."""
     home = environment.get("XDG_CACHE_HOME") or os.path.join(environment.get("HOME", "/"), ".cache")
     return os.path.join(home, "offsetfs", "archive")
+
+
+def _is_block(path: str) -> bool:
+    folder, name = os.path.split(path)
+    return bool(_FOLDER.fullmatch(os.path.basename(folder)) and _BLOCK.fullmatch(name))
+
+
+def _foreign(directory: str) -> str | None:
+    """Return a name in the directory that is not of a cache; None if all are, or the directory is missing or marked."""
+    try:
+        names = files.names(directory)
+    except FileNotFoundError:
+        return None
+    if MARK in names:
+        return None
+    for name in sorted(name for name in names if name not in _OTHERS and not name.startswith(f"{MARK}.")):
+        folder = os.path.join(directory, name)
+        if not _FOLDER.fullmatch(name) or not files.is_directory(folder):
+            return name
+        for block in files.names(folder):
+            if not _BLOCK.fullmatch(block):
+                return os.path.join(name, block)
+    return None

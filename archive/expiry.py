@@ -11,9 +11,9 @@
 Each state that stays is read once, because what it names must stay: a state for each run that found something new. If
 one cannot be read, or a deletion is refused, the steps that follow are left out for this partition.
 
-Killed anywhere, it goes on with the next run: step 4 begins with a new listing. An archiver uploads before it
+An expiry that is killed continues with the next run: step 4 begins with a new listing. An archiver uploads before it
 publishes; its new objects are younger than the grace, and those that it takes over are named by the manifest that it
-has read. The age of objects is that by the clock of the store (`store_clock`).
+has read. The age of objects is that by the clock of the store (`store_time_ms`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from offsetfs.archive import store_clock
-from offsetfs.archive.archived_objects import GRACE_MS
+from offsetfs.archive.archived_objects import GRACE_MS, store_time_ms
 from offsetfs.archive.manifest import ArchivedSegment, PartitionManifest
 from offsetfs.archive.numbered_documents import Numbered, NumberedDocuments
 from offsetfs.archive.object_store import ObjectInfo, ObjectStore
@@ -37,7 +36,7 @@ KEEP_STATES_MS_MIN = 24 * 3_600_000
 
 @dataclass(slots=True)
 class Expired:
-    """What was deleted, and how many offsets are no longer in the newest states."""
+    """The result of an expiry: deleted objects, and offsets that are no longer in the newest states."""
 
     objects: int = 0
     bytes: int = 0
@@ -71,7 +70,7 @@ def expire(
     """
     if keep_states_ms < KEEP_STATES_MS_MIN:
         raise OSError(errno.EINVAL, "states are kept for a day at least, because running readers use them", store.url)
-    now = store_clock.now_ms(store) if now_ms is None else now_ms
+    now = store_time_ms(store) if now_ms is None else now_ms
     done = Expired()
     for name in list(store.children()):
         partition = TopicPartition.parse_or_none(name)
@@ -106,10 +105,12 @@ class _Newest:
     @classmethod
     def of(cls, store: ObjectStore, partition: TopicPartition) -> _Newest | None:
         documents = NumberedDocuments(store, str(partition))
-        found = documents.newest()
-        if found is None:
+        document = documents.newest()
+        if document is None:
             return None
-        return cls(documents, found, PartitionManifest.decoded(found.content, f"{store.url}/{partition}", partition))
+        return cls(
+            documents, document, PartitionManifest.decoded(document.content, f"{store.url}/{partition}", partition)
+        )
 
 
 def _expire_partition(
@@ -141,19 +142,19 @@ def _expire_partition(
         done.objects += 1
     named: set[str] = set()
     for number in documents.numbers():
-        found = documents.at(number)
-        if found is not None:
-            named |= PartitionManifest.decoded(found.content, url, partition).objects().keys()
+        document = documents.at(number)
+        if document is not None:
+            named |= PartitionManifest.decoded(document.content, url, partition).objects().keys()
     # Listed after the states were: an object of a state that is published meanwhile is young, or named already.
-    listed = [each for each in store.objects(f"{partition}/segments") if each.key not in named]
+    listed = [stored for stored in store.objects(f"{partition}/segments") if stored.key not in named]
     _delete_old(store, listed, done, now - grace_ms)
 
 
 def _delete_old(store: ObjectStore, objects: list[ObjectInfo], done: Expired, before_ms: int) -> None:
-    old = [each for each in objects if each.modified_ms is not None and each.modified_ms < before_ms]
-    store.delete([each.key for each in old])
+    old = [stored for stored in objects if stored.modified_ms is not None and stored.modified_ms < before_ms]
+    store.delete([stored.key for stored in old])
     done.objects += len(old)
-    done.bytes += sum(each.size for each in old)
+    done.bytes += sum(stored.size for stored in old)
 
 
 def _retained(manifest: PartitionManifest, now: int, start: int | None) -> tuple[ArchivedSegment, ...]:
@@ -161,7 +162,7 @@ def _retained(manifest: PartitionManifest, now: int, start: int | None) -> tuple
     if not manifest.is_policy_known:
         return manifest.segments
     config = LogConfig.from_properties(dict(manifest.settings))
-    segments = [each for each in manifest.segments if start is None or each.base_offset < start]
+    segments = [segment for segment in manifest.segments if start is None or segment.base_offset < start]
     others = manifest.segments[len(segments) :]
     if not config.is_deleted:
         return manifest.segments
@@ -173,7 +174,7 @@ def _retained(manifest: PartitionManifest, now: int, start: int | None) -> tuple
         while segments and now - _time_of(segments[0]) > config.retention_ms:
             segments.pop(0)
     if config.retention_bytes >= 0:
-        excess = sum(each.size for each in (*segments, *others)) - config.retention_bytes
+        excess = sum(segment.size for segment in (*segments, *others)) - config.retention_bytes
         while segments and excess >= segments[0].size:
             excess -= segments.pop(0).size
     return (*segments, *others)

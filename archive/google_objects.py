@@ -23,7 +23,7 @@ from gcsfs.core import GCSFileSystem, quote
 from gcsfs.retry import HttpError, is_retriable, validate_response
 from google.auth.exceptions import GoogleAuthError
 
-from offsetfs.archive.store_errors import MissingBucket
+from offsetfs.archive.store_libraries import MissingBucket
 from offsetfs.common.backoff import Attempts, Backoff
 
 logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # its errors are raised as well
@@ -32,7 +32,7 @@ _BACKOFF = Backoff(0.25, 8.0, jitter=0.25)
 _DELETIONS_AT_ONCE = 16
 
 
-class GoogleObjects(GCSFileSystem):
+class GoogleObjects(GCSFileSystem):  # type: ignore[misc]  # gcsfs has no types
     """The objects of Google Cloud Storage. Paths are BUCKET/NAME; arguments and results are those of gcsfs."""
 
     cachable = False  # another store may have other credentials
@@ -79,22 +79,22 @@ class GoogleObjects(GCSFileSystem):
 
     async def _info(self, path: str, generation: str | None = None, **named: Any) -> dict[str, Any]:
         bucket, key, _ = self.split_path(path)
-        found = await self._of_object(path, "GET", "b/{}/o/{}", bucket, key, json_out=True)
-        return dict(self._process_object(bucket, found))
+        resource = await self._of_object(path, "GET", "b/{}/o/{}", bucket, key, json_out=True)
+        return dict(self._process_object(bucket, resource))
 
     async def _ls(self, path: str, detail: bool = True, **named: Any) -> list[dict[str, Any]]:
         items, prefixes = await self._listed(path, "/")
         bucket = self.split_path(path)[0]
-        names = {f"{bucket}/{each.rstrip('/')}" for each in prefixes}  # a prefix may be in several pages
-        return items + [{"name": each, "size": 0, "type": "directory"} for each in names]
+        names = {f"{bucket}/{prefix.rstrip('/')}" for prefix in prefixes}  # a prefix may be in several pages
+        return items + [{"name": name, "size": 0, "type": "directory"} for name in names]
 
     async def _find(self, path: str, detail: bool = True, **named: Any) -> dict[str, dict[str, Any]]:
-        return {each["name"]: each for each in (await self._listed(path, ""))[0]}
+        return {entry["name"]: entry for entry in (await self._listed(path, ""))[0]}
 
     async def _rm(self, path: list[str], **named: Any) -> None:
         for first in range(0, len(path), _DELETIONS_AT_ONCE):
             chunk = path[first : first + _DELETIONS_AT_ONCE]
-            for done in await asyncio.gather(*(self._rm_file(each) for each in chunk), return_exceptions=True):
+            for done in await asyncio.gather(*(self._rm_file(name) for name in chunk), return_exceptions=True):
                 if isinstance(done, BaseException) and not isinstance(done, FileNotFoundError):
                     raise done
 

@@ -1,4 +1,4 @@
-"""Which namenodes a URL of HDFS names: their WebHDFS addresses, from the URL or the settings of Hadoop.
+"""The namenodes of a URL of HDFS: their WebHDFS addresses, from the URL or the settings of Hadoop.
 
 `webhdfs://HOST:PORT` and `swebhdfs://HOST:PORT` name one by its HTTP or HTTPS address. `hdfs://HOST:PORT` has the
 address of its protocol for Java clients; the HTTP address of the same namenode is looked up in core-site.xml and
@@ -36,26 +36,26 @@ def namenodes(url: str) -> list[str]:
     is_tls = scheme == "swebhdfs" or (scheme == "hdfs" and settings.get("dfs.http.policy") == "HTTPS_ONLY")
     kind = "https" if is_tls else "http"
     if not port and host in _words(settings.get("dfs.nameservices", "")):
-        found = _of_service(settings, host, kind)
-        if not found:
+        addresses = _of_service(settings, host, kind)
+        if not addresses:
             reason = f"hdfs-site.xml has no dfs.namenode.{kind}-address for the name service {host}; add it"
             raise OSError(errno.EINVAL, reason, url)
     elif scheme == "hdfs":
-        found = _of_rpc_address(settings, host, port or _RPC_PORT, kind)
-        if not found:
+        addresses = _of_rpc_address(settings, host, port or _RPC_PORT, kind)
+        if not addresses:
             reason = (
                 f"the HTTP address of this namenode is not known, which offsetfs needs; write webhdfs://{host}"
                 ":9870/PATH, or set HADOOP_CONF_DIR to the directory of its hdfs-site.xml"
             )
             raise OSError(errno.ENOTSUP, reason, url)
     else:
-        found = [authority if port else f"{authority}:{_PORTS[scheme]}"]
-    return [f"{kind}://{each}" for each in found]
+        addresses = [authority if port else f"{authority}:{_PORTS[scheme]}"]
+    return [f"{kind}://{address}" for address in addresses]
 
 
 def _of_service(settings: Mapping[str, str], service: str, kind: str) -> list[str]:
     ids = _words(settings.get(f"dfs.ha.namenodes.{service}", ""))
-    names = [f".{service}.{each}" for each in ids] or [f".{service}", ""]
+    names = [f".{service}.{namenode_id}" for namenode_id in ids] or [f".{service}", ""]
     return [_address(settings, kind, name, "") for name in names if _address(settings, kind, name, "")]
 
 
@@ -63,21 +63,21 @@ def _of_rpc_address(settings: Mapping[str, str], host: str, port: str, kind: str
     begin = "dfs.namenode.rpc-address"
     for name, value in settings.items():
         if name.startswith(begin) and _with_port(value) == f"{host}:{port}":
-            found = _address(settings, kind, name.removeprefix(begin), host)
-            if found:
-                return [found]
+            address = _address(settings, kind, name.removeprefix(begin), host)
+            if address:
+                return [address]
     default = settings.get("fs.defaultFS", "").rstrip("/")
     if default.startswith("hdfs://") and _with_port(default.removeprefix("hdfs://")) == f"{host}:{port}":
-        found = _address(settings, kind, "", host)
-        return [found] if found else []
+        address = _address(settings, kind, "", host)
+        return [address] if address else []
     return []
 
 
 def _address(settings: Mapping[str, str], kind: str, suffix: str, host: str) -> str:
-    found = settings.get(f"dfs.namenode.{kind}-address{suffix}", "")
-    if host and found.startswith(f"{_ANY_HOST}:"):  # the namenode listens on all addresses
-        return host + found.removeprefix(_ANY_HOST)
-    return found
+    address = settings.get(f"dfs.namenode.{kind}-address{suffix}", "")
+    if host and address.startswith(f"{_ANY_HOST}:"):  # the namenode listens on all addresses
+        return host + address.removeprefix(_ANY_HOST)
+    return address
 
 
 def _with_port(address: str) -> str:
@@ -85,7 +85,7 @@ def _with_port(address: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _settings(url: str) -> dict[str, str]:
@@ -94,7 +94,7 @@ def _settings(url: str) -> dict[str, str]:
     home = os.environ.get("HADOOP_HOME")
     if not folder and home:
         folder = os.path.join(home, "etc", "hadoop")
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for name in _FILES if folder else ():
         path = os.path.join(str(folder), name)
         try:
@@ -104,6 +104,6 @@ def _settings(url: str) -> dict[str, str]:
         except (OSError, ElementTree.ParseError) as error:
             reason = f"{path}: cannot be read as settings of Hadoop: {error}; correct it, or unset HADOOP_CONF_DIR"
             raise OSError(errno.EINVAL, reason, url) from error
-        for each in root.iter("property"):
-            found[(each.findtext("name") or "").strip()] = (each.findtext("value") or "").strip()
-    return found
+        for element in root.iter("property"):
+            settings[(element.findtext("name") or "").strip()] = (element.findtext("value") or "").strip()
+    return settings

@@ -1,4 +1,4 @@
-"""What an archive holds of one partition: the content of its manifest.
+"""The manifest of a partition: its segments in the archive, and the state of its log.
 
     number, time_ms, topic, partition, topic_id, settings
     policy_known                        false: a broker knows the retention of the topic, and the directory does not
@@ -73,11 +73,11 @@ class SideObject:
             ".snapshot": self.snapshot,
             "crc": self.checksums,
         }
-        position, found = 0, {}
+        position, ranges = 0, {}
         for suffix, size in sizes.items():
-            found[suffix] = position, position + size
+            ranges[suffix] = position, position + size
             position += size
-        return found
+        return ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,9 @@ class PartitionManifest:
 
     def objects(self) -> dict[str, int]:
         """Return the sizes of all objects that the state needs, by key."""
-        return {each.key: each.size for segment in self.segments for each in (*segment.parts, segment.side.stored)}
+        return {
+            stored.key: stored.size for segment in self.segments for stored in (*segment.parts, segment.side.stored)
+        }
 
     def encoded(self) -> dict[str, Any]:
         """Return the state as the content of a numbered document."""
@@ -146,9 +148,9 @@ class PartitionManifest:
             "settings": dict(self.settings),
             "log_start": self.log_start,
             "end": self.end,
-            "leader_epochs": [list(each) for each in self.leader_epochs],
+            "leader_epochs": [list(entry) for entry in self.leader_epochs],
             "block_bytes": self.block_bytes,
-            "segments": [_encoded_segment(each) for each in self.segments],
+            "segments": [_encoded_segment(segment) for segment in self.segments],
         }
 
     @classmethod
@@ -171,7 +173,7 @@ class PartitionManifest:
                     (_number(epoch, I32_MAX), _number(start)) for epoch, start in content["leader_epochs"]
                 ),
                 block_bytes=_number(content["block_bytes"], 16 << 20, low=64 << 10),
-                segments=tuple(_decoded_segment(each) for each in content["segments"]),
+                segments=tuple(_decoded_segment(segment) for segment in content["segments"]),
                 directory=_text(content.get("directory", "")),
                 is_policy_known=content.get("policy_known", True) is True,
                 only_remote=_decoded_range(content.get("only_remote")),
@@ -199,13 +201,15 @@ class PartitionManifest:
             if not previous <= segment.base_offset <= segment.end or segment.base_offset == base:
                 raise ValueError(f"segment {segment.base_offset} begins before offset {previous}")
             if sum(part.size for part in segment.parts) != segment.size:
-                raise ValueError(f"the parts of segment {segment.base_offset} are not {segment.size} bytes")
+                raise ValueError(f"the parts of segment {segment.base_offset} do not have {segment.size} bytes")
             blocks = -(-segment.size // self.block_bytes)
             if segment.side.checksums != 4 * blocks:
-                raise ValueError(f"segment {segment.base_offset} has not {blocks} checksums of blocks")
-            for each in (*segment.parts, segment.side.stored):
-                if not each.key.startswith(folder):  # an expiry of that partition would not know that it is named here
-                    raise ValueError(f"object {each.key} is of another partition")
+                raise ValueError(f"segment {segment.base_offset} does not have {blocks} checksums of blocks")
+            for stored in (*segment.parts, segment.side.stored):
+                if not stored.key.startswith(
+                    folder
+                ):  # an expiry of that partition would not know that it is named here
+                    raise ValueError(f"object {stored.key} is of another partition")
             previous, base = segment.end, segment.base_offset
         if self.log_start > self.end or self.segments[-1].end != self.end:
             raise ValueError(f"offsets {self.log_start} to {self.end} do not fit the segments")
@@ -220,7 +224,7 @@ def _encoded_segment(segment: ArchivedSegment) -> dict[str, Any]:
         "max_time_ms": segment.max_time_ms,
         "modified_ms": segment.modified_ms,
         "is_sealed": segment.is_sealed,
-        "parts": [[each.key, each.size, each.sha256] for each in segment.parts],
+        "parts": [[part.key, part.size, part.sha256] for part in segment.parts],
         "side": [
             [side.stored.key, side.stored.size, side.stored.sha256],
             [side.index, side.time_index, side.transaction_index, side.snapshot, side.checksums],
@@ -233,7 +237,7 @@ def _decoded_segment(content: Mapping[str, Any]) -> ArchivedSegment:
     stored, sizes = content["side"]
     side = SideObject(_decoded_object(stored), *(_number(size, I32_MAX) for size in sizes))
     if sum(sizes) != side.stored.size:
-        raise ValueError(f"the sections of {side.stored.key} are not {side.stored.size} bytes")
+        raise ValueError(f"the sections of {side.stored.key} do not have {side.stored.size} bytes")
     return ArchivedSegment(
         base_offset=_number(content["base_offset"]),
         end=_number(content["end"]),
@@ -241,9 +245,9 @@ def _decoded_segment(content: Mapping[str, Any]) -> ArchivedSegment:
         max_time_ms=_number(content["max_time_ms"], low=-1),
         modified_ms=_number(content["modified_ms"]),
         is_sealed=bool(content["is_sealed"]),
-        parts=tuple(_decoded_object(each) for each in content["parts"]),
+        parts=tuple(_decoded_object(part) for part in content["parts"]),
         side=side,
-        source=SourceFile(*(_number(each, 2**64) for each in content["source"])),
+        source=SourceFile(*(_number(number, 2**64) for number in content["source"])),
     )
 
 

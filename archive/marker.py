@@ -44,9 +44,9 @@ def put(store: ObjectStore) -> None:
     OSError ENOTSUP if the store replaces objects where it is asked to create one. Errors as of `check`.
     """
     if not store.exists(NAME):
-        found = next(iter(store.children()), None)
-        if found is not None and found != NAME:
-            reason = f"is not an archive, and holds {found!r}; give an empty prefix, or the URL of an archive"
+        name = next(iter(store.children()), None)
+        if name is not None and name != NAME:
+            reason = f"is not an archive, and holds {name!r}; give an empty prefix, or the URL of an archive"
             raise OSError(errno.ENOTEMPTY, reason, store.url)
         # Of two archivers that begin at the same moment one creates it, and both find it.
         store.create(NAME, _content())

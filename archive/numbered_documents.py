@@ -56,7 +56,7 @@ def encoded(content: dict[str, Any]) -> bytes:
 
 
 def decoded(data: bytes, url: str) -> dict[str, Any]:
-    """Return the document of an object. OSError EINVAL if it is none, EPROTO for a newer version, EIO for damage."""
+    """Return the document of an object. OSError: EINVAL for none, EPROTO for a newer version, EIO for damage."""
     head = _HEAD.match(data[:_HEAD_BYTES_MAX])
     if head is None:
         raise OSError(errno.EINVAL, "is not a document of an archive of offsetfs", url)
@@ -127,21 +127,21 @@ class NumberedDocuments:
 
         `known`: a number that exists, from which the search begins.
         """
-        found = None
+        newest = None
         try:
-            found = self.copy() if known is None else self.at(known)
+            newest = self.copy() if known is None else self.at(known)
         except OSError as error:
             # The copy is damaged, or belongs to something else: the numbered ones decide.
             if error.errno != errno.EIO:
                 raise
         if known is None:
-            self._copied = 0 if found is None else found.number
-        if found is None:
+            self._copied = 0 if newest is None else newest.number
+        if newest is None:
             numbers = self.numbers()
             return self.at(numbers[-1]) if numbers else None
-        while following := self.at(found.number + 1):
-            found = following
-        return found
+        while following := self.at(newest.number + 1):
+            newest = following
+        return newest
 
     def numbers(self) -> list[int]:
         """Return the numbers that exist, rising. A request for each 1,000."""
@@ -149,17 +149,17 @@ class NumberedDocuments:
 
     def listed(self) -> dict[int, int | None]:
         """Return the numbers that exist, rising, with the time when each was written, in ms; None if not known."""
-        found = self.store.objects(urls.join(self.prefix, FOLDER).lstrip("/"))
-        named = ((each.key.rsplit("/", 1)[-1], each.modified_ms) for each in found)
+        objects = self.store.objects(urls.join(self.prefix, FOLDER).lstrip("/"))
+        named = ((stored.key.rsplit("/", 1)[-1], stored.modified_ms) for stored in objects)
         return {int(name[:20]): time_ms for name, time_ms in named if re.fullmatch(r"[0-9]{20}\.json", name)}
 
     def at(self, number: int) -> Numbered | None:
         """Return the document with a number; None if there is none. One request."""
-        found = self._read(self._key(number))
-        if found is not None and found.number != number:
-            reason = f"is a copy of number {found.number}; delete it"
+        numbered = self._read(self._key(number))
+        if numbered is not None and numbered.number != number:
+            reason = f"is a copy of number {numbered.number}; delete it"
             raise OSError(errno.EINVAL, reason, urls.join(self.store.url, self._key(number)))
-        return found
+        return numbered
 
     def publish(self, number: int, content: dict[str, Any]) -> bool:
         """Create the document with a number; durable and visible on return. False if it is not the newest one.
@@ -184,12 +184,12 @@ class NumberedDocuments:
         self.store.put(self._copy_key, data)
         # Another writer may have copied a higher number between our creation and our copy.
         following = number + 1
-        while (later := self._bytes(self._key(following))) is not None:
+        while (later := bounded(self.store, self._key(following))) is not None:
             self.store.put(self._copy_key, later)
             following += 1
         if running_s() - begun_s > _LONG_S:
             last = self.numbers()[-1]
-            if (newest := self._bytes(self._key(last))) is not None:
+            if (newest := bounded(self.store, self._key(last))) is not None:
                 self.store.put(self._copy_key, newest)
             return last == number
         return following == number + 1
@@ -208,13 +208,13 @@ class NumberedDocuments:
             if error.errno != errno.EIO:
                 raise
             try:
-                found = self._bytes(key)
+                stored = bounded(self.store, key)
             except OSError:
                 raise error from None
-            if found is None:
+            if stored is None:
                 raise
-            return found == data
-        return self._bytes(key) == data
+            return stored == data
+        return bounded(self.store, key) == data
 
     def _is_next(self, number: int) -> bool:
         """Whether a document that was created continues those that exist."""
@@ -233,9 +233,6 @@ class NumberedDocuments:
             self.store.put(self._copy_key, encoded(newest.content))
             self._copied = newest.number
 
-    def _bytes(self, key: str) -> bytes | None:
-        return bounded(self.store, key)
-
     def _read(self, key: str) -> Numbered | None:
         content = document(self.store, key)
         if content is None:
@@ -247,5 +244,5 @@ class NumberedDocuments:
 
 
 def running_s() -> float:
-    """Return a time in seconds that goes on while the machine sleeps, and that cannot be set."""
+    """Return a time in seconds that continues while the machine sleeps, and that cannot be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -9,28 +9,35 @@ Thread-safe; several calls may be in flight. Not inherited by a forked child, wh
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import hashlib
 import importlib
 import os
 import selectors
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from offsetfs.archive import s3_deletions, urls
-from offsetfs.archive.store_errors import MissingBucket, ShortObject, StoreError, as_os_error, is_wrong_checksum
+from offsetfs.archive import urls
+from offsetfs.archive.store_libraries import MissingBucket, ShortObject, StoreError, as_os_error, is_wrong_checksum
+from offsetfs.common.backoff import Backoff
+from offsetfs.common.extras import install_command
 
 TIMEOUT_S = 30.0
 """The default for the longest time that one call takes, retries included."""
 
 _LISTED_AT_ONCE = 1000  # keys, by the rule of S3
 
+_REFUSED_FOR_A_MOMENT = ("InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout", "OperationAborted")
+_DELETIONS_MAX = 4
+_DELETION_BACKOFF = Backoff(0.2, 0.8)
+
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """How a store is opened. Credentials come from the library of the scheme: environment, files, roles."""
+    """The settings of a store. Credentials come from the library of the scheme: environment, files, roles."""
 
     timeout_s: float = TIMEOUT_S
     """The longest time of one call, more than 0."""
@@ -142,7 +149,7 @@ class ObjectStore:
             return None
 
     def modified_ms(self, key: str) -> int | None:
-        """Return when an object was written, in ms since 1970; None if the store does not say; one request.
+        """Return the time of modification of an object, in ms since 1970; None if the store has none; one request.
 
         OSError ENOENT for a missing object.
         """
@@ -167,15 +174,15 @@ class ObjectStore:
 
     def _listed(self, method: str, prefix: str) -> list[dict[str, Any]]:
         try:
-            found = self._call(method, prefix, detail=True)
+            listing = self._call(method, prefix, detail=True)
         except MissingBucket:
             raise
         except FileNotFoundError:
             return []
-        entries = list(found.values()) if isinstance(found, dict) else found
+        entries = list(listing.values()) if isinstance(listing, dict) else listing
         own = self._path(prefix)
-        wanted = (each for each in entries if each["name"] != own and not _is_folder_marker(each))
-        return sorted(wanted, key=lambda each: each["name"])
+        wanted = (entry for entry in entries if entry["name"] != own and not _is_folder_marker(entry))
+        return sorted(wanted, key=lambda entry: entry["name"])
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -203,7 +210,7 @@ class ObjectStore:
             paths = [self._path(key) for key in keys[first : first + _LISTED_AT_ONCE]]
             try:
                 if self._is_s3:
-                    self._call_with(s3_deletions.delete, "rm", self.url, self._file_system, paths)
+                    self._call_with(_delete_from_s3, "rm", self.url, self._file_system, paths)
                 else:
                     self._run("_rm", "rm", self.url, paths)
             except MissingBucket:
@@ -242,7 +249,7 @@ class ObjectStore:
         try:
             return sync(self._file_system.loop, call, *arguments, timeout=self.settings.timeout_s, **named)
         except Exception as error:
-            if isinstance(error, s3_deletions.RefusedDeletion):
+            if isinstance(error, RefusedDeletion):
                 url = f"{url.split('://', 1)[0]}://{self._root.split('/', 1)[0]}/{error.key}"
             raise as_os_error(error, url, synchronous, self.settings.timeout_s) from error
 
@@ -270,8 +277,8 @@ _MODIFIED = ("LastModified", "last_modified", "mtime")
 
 
 def _modified_ms(entry: dict[str, Any]) -> int | None:
-    found = next((entry[name] for name in _MODIFIED if entry.get(name) is not None), None)
-    return int(found.timestamp() * 1000) if isinstance(found, datetime) else None
+    modified = next((entry[name] for name in _MODIFIED if entry.get(name) is not None), None)
+    return int(modified.timestamp() * 1000) if isinstance(modified, datetime) else None
 
 
 def _is_folder_marker(entry: dict[str, Any]) -> bool:
@@ -281,7 +288,7 @@ def _is_folder_marker(entry: dict[str, Any]) -> bool:
 def _check(scheme: str, url: str, settings: StoreSettings) -> None:
     names = url.split("://", 1)[1].split("/")
     # fsspec takes *, ? and [ in the path of an object to delete for a pattern; # and ? begin versions.
-    if any(each in ("", ".", "..") or set(each) & set("*?[]#\\") for each in names):
+    if any(name in ("", ".", "..") or set(name) & set("*?[]#\\") for name in names):
         reason = "an archive cannot have this URL: its names must not be empty, . or .., or have one of *?[]#\\"
         raise OSError(errno.EINVAL, reason, url)
     if not scheme.startswith("s3") and (settings.storage_class or settings.encryption or settings.kms_key):
@@ -298,9 +305,7 @@ def _file_system(scheme: str, url: str, settings: StoreSettings) -> Any:
         fsspec = importlib.import_module("fsspec")
         importlib.import_module(package)
     except ImportError:
-        reason = (
-            f"{scheme}:// needs the package {package.replace('.', '-')}: pip install 'offsetfs[{urls.EXTRAS[package]}]'"
-        )
+        reason = f"{scheme}:// needs the package {package.replace('.', '-')}: {install_command(urls.EXTRAS[package])}"
         raise OSError(errno.ENOPKG, reason, url) from None
     if package == "azure.storage.blob":
         return _azure(url, settings)
@@ -339,3 +344,39 @@ def _azure(url: str, settings: StoreSettings) -> Any:
         raise OSError(errno.EACCES, reason, url) from None
     except ValueError as error:
         raise OSError(errno.EACCES, f"the settings of the storage account are wrong: {error}", url) from error
+
+
+class RefusedDeletion(Exception):
+    """S3 did not delete a key; `code` is its reason, `key` is below the bucket."""
+
+    operation_name = "DeleteObject"
+
+    def __init__(self, code: str, key: str, message: str) -> None:
+        super().__init__(f"{code}: {message}" if message else code)
+        self.code = code
+        self.key = key
+
+
+async def _delete_from_s3(file_system: Any, paths: Sequence[str]) -> None:
+    """Delete objects of one bucket, at most 1,000. `paths`: BUCKET/KEY. A key without an object is no error.
+
+    S3 answers a DeleteObjects request with the status 200 also if it refused some keys, and names them in the body.
+    s3fs leaves them out of its result, without an error.
+
+    Keys that S3 refuses for a moment are sent again. `RefusedDeletion` for the first of those that stay; the others are
+    deleted.
+    """
+    bucket = file_system.split_path(paths[0])[0]
+    keys = [str(file_system.split_path(path)[1]) for path in paths]
+    for tried in range(1, _DELETIONS_MAX + 1):
+        request = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        answer = await file_system._call_s3("delete_objects", Bucket=bucket, Delete=request)
+        refused = [error for error in answer.get("Errors", []) if error.get("Code") != "NoSuchKey"]
+        if not refused:
+            return
+        lasting = [error for error in refused if error.get("Code") not in _REFUSED_FOR_A_MOMENT]
+        if lasting or tried == _DELETIONS_MAX:
+            first = (lasting or refused)[0]
+            raise RefusedDeletion(*(str(first.get(name) or "") for name in ("Code", "Key", "Message")))
+        keys = [str(error["Key"]) for error in refused]
+        await asyncio.sleep(_DELETION_BACKOFF.pause_s(tried))

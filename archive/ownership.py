@@ -1,12 +1,12 @@
-"""Which log directory archives a partition: the one that the newest state names.
+"""The owner of an archived partition: the log directory that the newest state names.
 
 Several log directories may have one archive, such as those of the brokers of a cluster, which have replicas of the same
 partitions. The segments of replicas begin at different offsets, so two directories that archived a partition in turn
 would upload all of it each time, and lose the segments that only the archive has.
 
     the newest state names                    a run for a log directory
-    this directory, or there is no state      goes on, also after truncation, or with another topic id
-    no directory: an early state              goes on; refuses another topic id
+    this directory, or there is no state      continues, also after truncation, or with another topic id
+    no directory: an early state              continues; refuses another topic id
     another directory, same topic id          leaves the partition out: it has a replica
     another directory, other or unknown id    refuses the partition: topics are not mixed
 
@@ -24,7 +24,7 @@ from offsetfs.archive.object_store import ObjectStore
 from offsetfs.storage import Log
 
 SILENT_MS = 48 * 3_600_000
-"""How old the newest state is when a replica with further records, as old as that, reports it. Backups run daily."""
+"""The age of the newest state at which a replica with further records of this age reports it. Backups run daily."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Replica:
     log: Log
 
     def is_owner_of(self, previous: PartitionManifest) -> bool:
-        """Whether a directory that a state does not name goes on with it. OSError EEXIST for another topic."""
+        """Whether a directory that a state does not name continues it. OSError EEXIST for another topic."""
         if not previous.directory and (not previous.topic_id or self.topic_id in ("", previous.topic_id)):
             return True
         if not self.topic_id or self.topic_id != previous.topic_id:
@@ -84,8 +84,8 @@ class Replica:
         if not previous.leader_epochs:
             return
         epoch = previous.leader_epochs[-1][0]
-        found = self.log.epochs.end_of(epoch, self.log.next_offset)
-        if found is None or found[0] != epoch or found[1] < previous.end:
+        epoch_end = self.log.epochs.end_of(epoch, self.log.next_offset)
+        if epoch_end is None or epoch_end[0] != epoch or epoch_end[1] < previous.end:
             reason = f"has no leader epoch {epoch} up to offset {previous.end - 1}"
             raise self._diverged(previous, reason)
 

@@ -9,18 +9,17 @@ from dataclasses import dataclass
 
 from offsetfs.archive import block_cache, urls
 from offsetfs.archive.block_cache import BlockCache
-from offsetfs.archive.cache_directory import CacheDirectory
 from offsetfs.archive.object_store import TIMEOUT_S, StoreSettings
 from offsetfs.archive.remote_tree import REFRESH_S, RemoteTree
 from offsetfs.storage import files
 
 _BELOW_MAX = 2
-"""How many names of a path are below the URL of an archive: a partition, and a file of it."""
+"""Names of a path below the URL of an archive, at most: a partition, and a file of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """How an archive is read."""
+    """The settings of a reader of an archive."""
 
     cache: str | None = None
     """The directory of the cache; None: one in the user cache (XDG)."""
@@ -29,7 +28,7 @@ class ReadSettings:
     timeout_s: float = TIMEOUT_S
     """The longest time of one request, retries included, more than 0."""
     refresh_s: float = REFRESH_S
-    """How old a listing or a manifest becomes before it is read again."""
+    """The age at which a listing or a manifest is read again."""
     endpoint: str | None = None
     """The URL of the service, if it is not that of the provider or of the environment."""
 
@@ -92,7 +91,7 @@ def _cache(settings: ReadSettings) -> BlockCache | None:
     if settings.cache_size <= 0:
         return None
     try:
-        return CacheDirectory(settings.cache or block_cache.default_directory(dict(os.environ)), settings.cache_size)
+        return BlockCache(settings.cache or block_cache.default_directory(dict(os.environ)), settings.cache_size)
     except OSError as error:
         if settings.cache is None:  # a home that cannot be written: reading works without it
             return None

@@ -8,12 +8,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NoReturn
 
-from offsetfs.archive.block_fetcher import REQUEST_BYTES_MAX, BlockFetcher, DamagedBlock, LogBytes
+from offsetfs.archive.block_fetcher import REQUEST_BYTES_MAX, BlockFetcher, DamagedBlock
+from offsetfs.archive.log_bytes import LogBytes
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.files import Buffer, File
 
 AHEAD_BLOCKS_MAX = 16
-"""How many blocks are fetched ahead of a sequential reader at most."""
+"""Blocks that are fetched ahead of a sequential reader, at most."""
 
 _STREAMS_MAX = 8  # readers of one open file whose positions are remembered
 
@@ -144,9 +145,9 @@ class RemoteLogFile(ReadOnlyFile):
         if missing and nowait:
             raise WouldBlock("not in memory", path=self.path, position=position)
         if missing:
-            found = self._blocks(log, *self._needed(log, position, missing[0], missing[-1], last))
+            blocks = self._blocks(log, *self._needed(log, position, missing[0], missing[-1], last))
             for block in missing:
-                _copy(log, block, found[block], buffer, position, stop)
+                _copy(log, block, blocks[block], buffer, position, stop)
         if nowait:
             self._read_ahead(log, first, last, nowait=True)
         elif is_in_place and last not in self._streams:
@@ -159,7 +160,8 @@ class RemoteLogFile(ReadOnlyFile):
         start, end = log.range_of(block)
         low, high = max(position, start), min(stop, end)
         wanted = buffer[low - position : high - position]
-        return self._fetcher.read_in_place(log, block, low - start, wanted, nowait=nowait)
+        cached = self._fetcher.cached
+        return cached is not None and cached.read_in_place(log, block, low - start, wanted, nowait=nowait)
 
     def _blocks(self, log: LogBytes, first: int, last: int) -> dict[int, bytes]:
         try:
@@ -171,7 +173,7 @@ class RemoteLogFile(ReadOnlyFile):
         """Return the first and the last block to fetch for a read: of a reader at a new place, all that it reads next.
 
         The read misses the blocks `first` to `missing`, and reaches to `last`. One request for all of it, instead of
-        one for each block. A reader that goes on behind it is a sequential one.
+        one for each block. A reader that continues behind it is sequential.
         """
         if last in self._streams:
             return first, missing
@@ -186,7 +188,7 @@ class RemoteLogFile(ReadOnlyFile):
 
         The only reader of a range is sequential from its first read on.
         """
-        previous = next((each for each in (first, first - 1) if each in self._streams), None)
+        previous = next((block for block in (first, first - 1) if block in self._streams), None)
         if nowait and not self._streams.get(-1 if previous is None else previous):
             return  # only a read that may wait begins a stream: look-ups try without waiting first
         if previous is None:

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from offsetfs.archive.block_cache import BlockCache
-from offsetfs.archive.block_fetcher import BlockFetcher, DamagedBlock, LogBytes
+from offsetfs.archive.block_fetcher import BlockFetcher, DamagedBlock
+from offsetfs.archive.log_bytes import LogBytes
 from offsetfs.archive.manifest import ArchivedSegment, PartitionManifest, SideObject
 from offsetfs.archive.object_store import ObjectStore
 from offsetfs.archive.remote_file import BytesFile, ReadOnlyFile, RemoteLogFile
@@ -148,9 +149,9 @@ class RemoteSegment:
                 raise WouldBlock("not in memory", path=path, position=0)
             data = loaded(side) if data is None else data
             start, stop = side.sections()["crc"]
-            found = LogBytes(state.archived.parts, state.archived.size, state.block_bytes, checksums(data[start:stop]))
-            made = state, found
-            return found
+            log = LogBytes(state.archived.parts, state.archived.size, state.block_bytes, checksums(data[start:stop]))
+            made = state, log
+            return log
 
         def loaded(side: SideObject) -> bytes:
             try:
@@ -237,8 +238,8 @@ class _OffsetIndex:
 
 def checksums(data: bytes) -> array[int]:
     """Return the checksums of blocks, from their section of a side object."""
-    found = array("I")
-    found.frombytes(data)
+    values = array("I")
+    values.frombytes(data)
     if sys.byteorder == "big":
-        found.byteswap()
-    return found
+        values.byteswap()
+    return values

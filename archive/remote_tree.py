@@ -20,7 +20,6 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from offsetfs.archive import marker
@@ -36,7 +35,7 @@ from offsetfs.storage import TopicPartition
 from offsetfs.storage.files import File
 
 REFRESH_S = 10.0
-"""How old a listing or a manifest becomes before it is read again."""
+"""The age at which a listing or a manifest is read again."""
 
 _REFRESH_THREADS = 2
 _CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -58,8 +57,8 @@ class RemoteTree:
         self._store = ObjectStore(url, settings)
         self.url = self._store.url
         marker.check(self._store)
-        self._refresh_s = refresh_s
-        self._threads = WorkerThreads(_REFRESH_THREADS)
+        self.refresh_s = refresh_s
+        self.threads = WorkerThreads(_REFRESH_THREADS)
         self.fetcher = BlockFetcher(self.store, cache)
         self.sides = SideObjects(self.store, cache)
         self._lock = threading.Lock()
@@ -81,30 +80,30 @@ class RemoteTree:
     # --- the root ----------------------------------------------------------------------------------------------------
 
     def _list(self) -> None:
-        found = {name for name in self.store().children() if TopicPartition.parse_or_none(name)}
+        names = {name for name in self.store().children() if TopicPartition.parse_or_none(name)}
         document = NumberedDocuments(self.store(), "").copy()
         with self._lock:
             self._checked = time.monotonic()
-            if found != self._names:
-                self._names = found
+            if names != self._names:
+                self._names = names
                 self._changed_ns = max(self._changed_ns + 1, time.time_ns())
             if document is not None and document.number > self._number:
                 self._number = document.number
                 self._files = _root_files(document.content)
             elif not self._files:
                 self._files = _root_files({})
-        for name in self._partitions.keys() - found:
+        for name in self._partitions.keys() - names:
             self._partitions.pop(name, None)
 
     def _refreshed(self) -> None:
         """Begin to list the archive again if that is due."""
-        if time.monotonic() < self._checked + self._refresh_s:
+        if time.monotonic() < self._checked + self.refresh_s:
             return
         with self._lock:
             if self._is_refreshing:
                 return
             self._is_refreshing = True
-        if not self._threads.submit(self._list_again):
+        if not self.threads.submit(self._list_again):
             self._is_refreshing = False
 
     def _list_again(self) -> None:
@@ -112,22 +111,14 @@ class RemoteTree:
             self._list()
         except OSError as error:
             self._checked = time.monotonic()
-            _log.warning("%s: %s; the names are those of before", error.filename or self.url, error.strerror)
+            _log.warning("%s: %s; readers see the earlier names", error.filename or self.url, error.strerror)
         finally:
             self._is_refreshing = False
-
-    def begin(self, task: Callable[[], None]) -> bool:
-        """Run a refresh in a thread."""
-        return self._threads.submit(task)
-
-    @property
-    def refresh_s(self) -> float:
-        return self._refresh_s
 
     # --- names -------------------------------------------------------------------------------------------------------
 
     def _parts(self, path: str) -> list[str]:
-        return [each for each in path[len(self.url) :].split("/") if each]
+        return [name for name in path[len(self.url) :].split("/") if name]
 
     def _partition(self, path: str, name: str) -> _RemotePartition:
         if name not in self._names:
@@ -177,11 +168,22 @@ class RemoteTree:
 
     def log_start(self, path: str) -> int | None:
         parts = self._parts(path)
-        return self._partition(path, parts[0]).manifest.log_start if len(parts) == 1 else None
+        return _log_start(self._partition(path, parts[0]).manifest) if len(parts) == 1 else None
 
     def end_offset(self, path: str, size: int) -> int | None:
         parts = self._parts(path)
         return self._partition(path, parts[0]).end_offset(parts[1], size) if len(parts) == 2 else None
+
+
+def _log_start(manifest: PartitionManifest) -> int:
+    """Return the log start of a partition, as its broker's checkpoint has it: below the first segment if older records
+    are only in remote storage.
+    """
+    if manifest.only_remote is not None and all(
+        segment.base_offset >= manifest.log_start for segment in manifest.segments
+    ):
+        return manifest.only_remote[0]
+    return manifest.log_start
 
 
 class _RemotePartition:
@@ -207,14 +209,14 @@ class _RemotePartition:
     @property
     def manifest(self) -> PartitionManifest:
         """The state; read with the first use, which waits for it."""
-        found = self._manifest
-        if found is None:
+        manifest = self._manifest
+        if manifest is None:
             with self._loading:
                 if self._manifest is None:
                     self._read()
-                found = self._manifest
-        assert found is not None
-        return found
+                manifest = self._manifest
+        assert manifest is not None
+        return manifest
 
     def _read(self) -> None:
         document = NumberedDocuments(self._tree.store(), self._name).copy()
@@ -247,7 +249,7 @@ class _RemotePartition:
         if self._manifest is None or time.monotonic() < self._checked + self._tree.refresh_s or self._is_refreshing:
             return
         self._is_refreshing = True
-        if not self._tree.begin(self._read_again):
+        if not self._tree.threads.submit(self._read_again):
             self._is_refreshing = False
 
     def _read_again(self) -> None:
@@ -256,7 +258,7 @@ class _RemotePartition:
                 self._read()
         except OSError as error:
             self._checked = time.monotonic()
-            _log.warning("%s: %s; readers see the state of before", error.filename or self.url, error.strerror)
+            _log.warning("%s: %s; readers see the earlier state", error.filename or self.url, error.strerror)
         finally:
             self._is_refreshing = False
 
@@ -265,11 +267,11 @@ class _RemotePartition:
     def names(self) -> dict[str, int]:
         manifest = self.manifest
         self._refreshed()
-        found = {name: inode_of(manifest.topic_id, name) for name in self._files}
+        inodes = {name: inode_of(manifest.topic_id, name) for name in self._files}
         for segment in list(self._segments.values()):
             for suffix in segment.suffixes():
-                found[f"{segment.archived.base_offset:020d}{suffix}"] = segment.status(suffix).st_ino
-        return found
+                inodes[f"{segment.archived.base_offset:020d}{suffix}"] = segment.status(suffix).st_ino
+        return inodes
 
     def status(self) -> os.stat_result:
         manifest = self.manifest
@@ -332,22 +334,22 @@ class _RemotePartition:
 
 def _root_files(content: dict[str, Any]) -> dict[str, bytes]:
     """Return the files in the root; `content`: of the document of the archive."""
-    found = {_CLEAN_SHUTDOWN: b'{"version":0,"brokerEpoch":-1}'}
+    files = {_CLEAN_SHUTDOWN: b'{"version":0,"brokerEpoch":-1}'}
     topics = content.get("topics")
     if isinstance(topics, dict):
-        settings = {name: each.get("settings") for name, each in topics.items() if isinstance(each, dict)}
-        named = {name: each for name, each in settings.items() if isinstance(each, dict) and each}
+        settings = {name: topic.get("settings") for name, topic in topics.items() if isinstance(topic, dict)}
+        named = {name: setting for name, setting in settings.items() if isinstance(setting, dict) and setting}
         if named:
-            found[_TOPICS] = json.dumps({"version": 0, "topics": named}, indent=1, sort_keys=True).encode() + b"\n"
-    return found
+            files[_TOPICS] = json.dumps({"version": 0, "topics": named}, indent=1, sort_keys=True).encode() + b"\n"
+    return files
 
 
 def _partition_files(manifest: PartitionManifest) -> dict[str, bytes]:
     """Return the files of a partition that are not of a segment, as a broker writes them."""
-    found = {}
+    contents = {}
     if manifest.leader_epochs:
         lines = [f"{epoch} {start}" for epoch, start in manifest.leader_epochs]
-        found[_EPOCHS] = "\n".join(("0", str(len(lines)), *lines, "")).encode()
+        contents[_EPOCHS] = "\n".join(("0", str(len(lines)), *lines, "")).encode()
     if manifest.topic_id:
-        found[_METADATA] = f"version: 0\ntopic_id: {manifest.topic_id}".encode()
-    return found
+        contents[_METADATA] = f"version: 0\ntopic_id: {manifest.topic_id}".encode()
+    return contents

@@ -6,7 +6,7 @@
     orders-0/                       complete: renamed once all its files are on disk
 
 Every object is compared with its SHA-256 before a partition gets its name, and nothing is cut or replaced under a name
-that the directory has. A restore that is killed or fails goes on when it is started again: the partitions that are
+that the directory has. A restore that is killed or fails continues when it is started again: the partitions that are
 complete stay, the others begin again, and all are of the states that the first start has chosen. A partition is known
 as restored by the inode of its directory, because another process may have created it meanwhile.
 
@@ -30,6 +30,7 @@ from offsetfs.archive import marker
 from offsetfs.archive.manifest import ArchivedObject, ArchivedSegment, PartitionManifest
 from offsetfs.archive.numbered_documents import Numbered, NumberedDocuments
 from offsetfs.archive.object_store import ObjectStore
+from offsetfs.common.formatting import utc_time
 from offsetfs.storage import LogDirectory, TopicPartition, files, remote_note
 from offsetfs.storage.directory import (
     CLEAN_SHUTDOWN,
@@ -53,11 +54,11 @@ Warn = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class RestoreSelection:
-    """What is restored."""
+    """The selection of what to restore: partitions, times, a state."""
 
     takes: Callable[[str], bool] = lambda topic: True
     names: tuple[str, ...] = ()
-    """What `takes` was made of: a restore goes on with the same ones only."""
+    """The options that `takes` was made of: a restore is only continued with the same options."""
     as_of_ms: int | None = None
     """The states that were the newest ones at this time; None for the newest."""
     from_ms: int | None = None
@@ -68,7 +69,7 @@ class RestoreSelection:
 
 @dataclass(slots=True)
 class RestoredLogs:
-    """What was restored: offsets [start, end) by partition, and the bytes that were downloaded."""
+    """The result of a restore: offsets [start, end) by partition, and the bytes that were downloaded."""
 
     partitions: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     bytes: int = 0
@@ -94,20 +95,20 @@ class ArchiveRestore:
         self._on_progress = on_progress
         self._on_warning = on_warning
         self._done = RestoredLogs()
+        self._first_states_ms: list[int] = []  # of partitions that have none at the time
 
     def run(self, open_directory: Callable[[str], LogDirectory] = LogDirectory.open) -> RestoredLogs:
         """Restore all partitions; everything is on disk on return, and the directory is cleanly closed.
 
         OSError EEXIST, and nothing is changed, if a partition is there already, or a restore of something else is
         incomplete; EINVAL for a damaged journal; OSError of the store and the disk, `StorageError`. What is complete by
-        then stays, and the next call goes on.
+        then stays, and the next call continues.
         """
         marker.check(self._store)
         begun = self._journal()
         manifests = self._chosen() if begun is None else self._pinned(begun.states)
         if not manifests:
-            when = "" if self._selection.as_of_ms is None else " at that time"
-            raise OSError(errno.ENOENT, f"has no partition of these topics{when}", self._store.url)
+            raise OSError(errno.ENOENT, f"has no partition of these topics{self._nearest_state()}", self._store.url)
         self._check_free(manifests, begun)
         if not files.exists(self._path):
             files.make_directory(self._path)
@@ -122,10 +123,10 @@ class ArchiveRestore:
                 reason = "another restore has begun meanwhile; run the command again"
                 raise FileExistsError(errno.EEXIST, reason, self._journal_path)
             self._check_free(manifests, begun)
-            _check_ids(directory, [each for _, each in manifests.values()])
+            _check_ids(directory, [manifest for _, manifest in manifests.values()])
             if begun is None:
                 self._begin({name: number for name, (number, _) in manifests.items()})
-            self._restore(directory, {name: each for name, (_, each) in manifests.items()}, begun)
+            self._restore(directory, {name: manifest for name, (_, manifest) in manifests.items()}, begun)
             directory.checkpoint()
             files.remove_file(self._journal_path)
             files.sync_directory(self._path)
@@ -136,8 +137,8 @@ class ArchiveRestore:
     def _chosen(self) -> dict[str, tuple[int, PartitionManifest]]:
         named = ((name, TopicPartition.parse_or_none(name)) for name in self._store.children())
         names = [name for name, partition in named if partition and self._selection.takes(partition.topic)]
-        found = {name: self._state(NumberedDocuments(self._store, name)) for name in names}
-        return {name: (each.number, self._decoded(name, each)) for name, each in found.items() if each is not None}
+        states = {name: self._state(NumberedDocuments(self._store, name)) for name in names}
+        return {name: (state.number, self._decoded(name, state)) for name, state in states.items() if state is not None}
 
     def _state(self, documents: NumberedDocuments) -> Numbered | None:
         if self._selection.as_of_ms is None:
@@ -149,16 +150,26 @@ class ArchiveRestore:
             return -1 if document is None else self._decoded(documents.prefix, document).time_ms
 
         place = bisect.bisect_right(numbers, wanted, key=time_ms)
+        if place == 0 and numbers and (first_ms := time_ms(numbers[0])) >= 0:
+            self._first_states_ms.append(first_ms)
         if place == 0 and numbers and numbers[0] > 1:
             self._on_warning(f"{documents.prefix}: left out: states before number {numbers[0]} have expired")
-        found = documents.at(numbers[place - 1]) if place else None
-        if place and found is None:
+        state = documents.at(numbers[place - 1]) if place else None
+        if place and state is None:
             reason = f"state {numbers[place - 1]} was deleted meanwhile; run the command again"
             raise OSError(errno.ENOENT, reason, f"{self._store.url}/{documents.prefix}")
-        return found
+        return state
+
+    def _nearest_state(self) -> str:
+        """Return the end of a message about a time without states: the nearest time that has one."""
+        if self._selection.as_of_ms is None:
+            return ""
+        if not self._first_states_ms:
+            return " at that time"
+        return f" at that time; the first state is of {utc_time(min(self._first_states_ms))}"
 
     def _pinned(self, numbers: Mapping[str, int]) -> dict[str, tuple[int, PartitionManifest]]:
-        found = {}
+        states = {}
         for name, number in numbers.items():
             if TopicPartition.parse_or_none(name) is None:
                 raise OSError(errno.EINVAL, f"the journal names {name!r}, which is not a partition", self._journal_path)
@@ -166,8 +177,8 @@ class ArchiveRestore:
             if document is None:
                 reason = f"state {number} was deleted meanwhile; remove the incomplete {self._path}, and begin again"
                 raise OSError(errno.ENOENT, reason, f"{self._store.url}/{name}")
-            found[name] = number, self._decoded(name, document)
-        return found
+            states[name] = number, self._decoded(name, document)
+        return states
 
     def _decoded(self, name: str, document: Numbered) -> PartitionManifest:
         return PartitionManifest.decoded(document.content, f"{self._store.url}/{name}", TopicPartition.parse(name))
@@ -193,30 +204,30 @@ class ArchiveRestore:
         return os.path.join(self._path, RESTORE_JOURNAL)
 
     def _journal(self) -> _Journal | None:
-        """Return what a restore has noted that has begun; None if none has."""
+        """Return the journal of a restore that has begun; None if there is none."""
         path = self._journal_path
         try:
             data = files.read_file(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         try:
-            found = _Journal.decoded(data)
+            journal = _Journal.decoded(data)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             reason = "the journal of an incomplete restore is damaged; remove it with the partitions that were restored"
             raise OSError(errno.EINVAL, reason, path) from error
-        if found.version != _VERSION:
-            kind = "a newer" if found.version > _VERSION else "an earlier"
+        if journal.version != _VERSION:
+            kind = "a newer" if journal.version > _VERSION else "an earlier"
             reason = (
                 f"an incomplete restore of {kind} version of offsetfs: finish it with that, or remove the directory"
             )
             raise FileExistsError(errno.EEXIST, reason, path)
-        if found.url != self._store.url:
-            reason = f"an incomplete restore of {found.url}: finish it, or remove the directory"
+        if journal.url != self._store.url:
+            reason = f"an incomplete restore of {journal.url}: finish it, or remove the directory"
             raise FileExistsError(errno.EEXIST, reason, path)
-        if found.selection != self._key():
+        if journal.selection != self._key():
             reason = "an incomplete restore with other options: repeat it with the same ones, or remove the directory"
             raise FileExistsError(errno.EEXIST, reason, path)
-        return found
+        return journal
 
     def _key(self) -> list[object]:
         chosen = self._selection
@@ -244,12 +255,14 @@ class ArchiveRestore:
         self, directory: LogDirectory, manifests: Mapping[str, PartitionManifest], begun: _Journal | None
     ) -> None:
         missing = {
-            name: _segments(each, self._selection)
-            for name, each in manifests.items()
+            name: _segments(manifest, self._selection)
+            for name, manifest in manifests.items()
             if not self._is_restored(name, begun)
         }
-        self._done.bytes_total = sum(each.size + each.side.stored.size for some in missing.values() for each in some)
-        present = {each.topic for each in directory.partitions() if str(each) not in manifests}
+        self._done.bytes_total = sum(
+            segment.size + segment.side.stored.size for some in missing.values() for segment in some
+        )
+        present = {partition.topic for partition in directory.partitions() if str(partition) not in manifests}
         configured: set[str] = set()
         saved_s = time.monotonic()
         for name, manifest in manifests.items():
@@ -268,7 +281,7 @@ class ArchiveRestore:
             self._finish(directory, manifest.partition, restored)
             self._report_remote(manifest, restored)
             if time.monotonic() - saved_s > _CHECKPOINT_S:
-                directory.checkpoint()  # so that a restore which goes on after a kill recovers little
+                directory.checkpoint()  # so that a restore that continues after a kill recovers little
                 saved_s = time.monotonic()
 
     def _report_remote(self, manifest: PartitionManifest, restored: _Restored) -> None:
@@ -307,8 +320,8 @@ class ArchiveRestore:
         self._note(name, restored)
         files.rename(path, os.path.join(self._path, name))
         files.sync_directory(self._path)
-        for each in files.names(staging):
-            files.remove_file(os.path.join(staging, each))
+        for leftover in files.names(staging):
+            files.remove_file(os.path.join(staging, leftover))
         files.remove_directory(staging)
         return restored
 
@@ -318,13 +331,13 @@ class ArchiveRestore:
         if chosen.to_ms is None and log.next_offset != manifest.end:
             raise StorageError(f"ends at offset {log.next_offset}, its manifest at {manifest.end}", path=log.path)
         if chosen.to_ms is not None:
-            found = log.find_timestamp(chosen.to_ms)
-            if found is not None:
-                log.truncate_to(found[0])
+            place = log.find_timestamp(chosen.to_ms)
+            if place is not None:
+                log.truncate_to(place[0])
         start = manifest.log_start
         if chosen.from_ms is not None:
-            found = log.find_timestamp(chosen.from_ms)
-            start = max(start, log.next_offset if found is None else found[0])
+            place = log.find_timestamp(chosen.from_ms)
+            start = max(start, log.next_offset if place is None else place[0])
         log.flush()
         return min(max(start, log.snapshot().first.base_offset), log.next_offset), log.next_offset
 
@@ -414,11 +427,11 @@ def _whole(value: object) -> int:
 
 def _check_ids(directory: LogDirectory, manifests: Sequence[PartitionManifest]) -> None:
     """Raise OSError EEXIST if a topic of the directory has another id in the archive."""
-    wanted = {each.partition.topic: each.topic_id for each in manifests if each.topic_id}
+    wanted = {manifest.partition.topic: manifest.topic_id for manifest in manifests if manifest.topic_id}
     for partition in directory.partitions():
-        found = directory.topic_id(partition)
+        known = directory.topic_id(partition)
         topic_id = wanted.get(partition.topic)
-        if found is not None and topic_id is not None and base64.urlsafe_b64decode(topic_id + "==") != found:
+        if known is not None and topic_id is not None and base64.urlsafe_b64decode(topic_id + "==") != known:
             reason = (
                 f"is of another topic {partition.topic}; restore into an empty directory, or delete that topic first"
             )
@@ -429,10 +442,10 @@ def _segments(manifest: PartitionManifest, selection: RestoreSelection) -> tuple
     """Return the segments that can have records of the selection, at least one."""
     segments = manifest.segments
     if selection.to_ms is not None:
-        reaching = (number for number, each in enumerate(segments) if each.max_time_ms >= selection.to_ms)
+        reaching = (number for number, segment in enumerate(segments) if segment.max_time_ms >= selection.to_ms)
         segments = segments[: next(reaching, len(segments) - 1) + 1]
     if selection.from_ms is not None:
-        reaching = (number for number, each in enumerate(segments) if each.max_time_ms >= selection.from_ms)
+        reaching = (number for number, segment in enumerate(segments) if segment.max_time_ms >= selection.from_ms)
         segments = segments[next(reaching, len(segments) - 1) :]
     return segments
 

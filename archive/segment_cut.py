@@ -31,7 +31,7 @@ from offsetfs.storage.errors import StorageError
 from offsetfs.storage.segments import TRANSACTION_ENTRY, measure_prefix
 
 _PARTS_MAX = 2
-"""How many parts are in memory: a batch may begin in one and end in the next."""
+"""Parts in memory: a batch may begin in a part and end in the next."""
 
 
 def cut(
@@ -74,8 +74,8 @@ def cut(
     checksums = section("crc")[: whole * CHECKSUM_BYTES]
     if rest := prefix.size % block_bytes:
         checksums += struct.pack("<I", crc32c(log.read(whole * block_bytes, rest)))
-    aborted = [each for each in TRANSACTION_ENTRY.iter_unpack(section(".txnindex")) if each[3] < end]
-    transactions = b"".join(TRANSACTION_ENTRY.pack(*each) for each in aborted)
+    aborted = [entry for entry in TRANSACTION_ENTRY.iter_unpack(section(".txnindex")) if entry[3] < end]
+    transactions = b"".join(TRANSACTION_ENTRY.pack(*entry) for entry in aborted)
     # The snapshot is of the producers at the base offset, and stays.
     contents = [prefix.offset_index, prefix.time_index, transactions, section(".snapshot"), checksums]
     joined = b"".join(contents)

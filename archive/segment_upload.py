@@ -32,7 +32,7 @@ from offsetfs.storage.segments import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTR
 
 CHECKSUM_BYTES = 4
 MERGED = 8
-"""How many parts in a row of one class of sizes are merged."""
+"""Successive parts of one class of sizes that are merged."""
 
 _CLASS_BYTES = 4 << 10
 _HASHED_BYTES = 1 << 20
@@ -40,7 +40,7 @@ _HASHED_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ObjectSizes:
-    """How a log is divided. `block_bytes` stays the same for a partition, because checksums are taken over."""
+    """The sizes of parts and blocks. `block_bytes` stays the same for a partition, because checksums are taken over."""
 
     part_bytes_max: int = PART_BYTES_MAX
     block_bytes: int = BLOCK_BYTES
@@ -85,8 +85,8 @@ class SegmentUpload:
             self._on_bytes(self._size)
             return known
         kept = () if known is None or checks_all else self._kept(known)
-        kept = kept[: _first_to_merge([each.size for each in kept], self._size, self._sizes.part_bytes_max)]
-        begin = sum(each.size for each in kept)
+        kept = kept[: _first_to_merge([part.size for part in kept], self._size, self._sizes.part_bytes_max)]
+        begin = sum(part.size for part in kept)
         self._on_bytes(begin)
         self._take_checksums(known if kept else None, begin)
         waiting: list[Future[ArchivedObject]] = []
@@ -171,21 +171,21 @@ class SegmentUpload:
 
     def _side(self) -> SideObject:
         opened, base = self._opened, self._segment.base_offset
-        index = [each for each in opened.index.entries() if each[1] < self._size]
-        times = [each for each in opened.time_index.entries() if each[1] < self._end]
+        index = [entry for entry in opened.index.entries() if entry[1] < self._size]
+        times = [entry for entry in opened.time_index.entries() if entry[1] < self._end]
         transactions = _content(self._segment.path(".txnindex"))
         transactions = transactions[: len(transactions) // TRANSACTION_ENTRY.size * TRANSACTION_ENTRY.size]
-        aborted = [each for each in TRANSACTION_ENTRY.iter_unpack(transactions) if each[3] < self._end]
+        aborted = [entry for entry in TRANSACTION_ENTRY.iter_unpack(transactions) if entry[3] < self._end]
         sections = [
             b"".join(OFFSET_ENTRY.pack(offset - base, position) for offset, position in index),
             b"".join(TIME_ENTRY.pack(timestamp, offset - base) for timestamp, offset in times),
-            b"".join(TRANSACTION_ENTRY.pack(*each) for each in aborted),
+            b"".join(TRANSACTION_ENTRY.pack(*entry) for entry in aborted),
             _content(self._segment.path(".snapshot")),
             b"".join(self._crcs[number] for number in range(-(-self._size // self._sizes.block_bytes))),
         ]
         data = b"".join(sections)
         stored = self._objects.put(self._partition, f"{base:020d}-{{}}.side", lambda: data).result()
-        return SideObject(stored, *(len(each) for each in sections))
+        return SideObject(stored, *(len(section) for section in sections))
 
 
 def _first_to_merge(sizes: list[int], end: int, bytes_max: int) -> int:
@@ -196,7 +196,7 @@ def _first_to_merge(sizes: list[int], end: int, bytes_max: int) -> int:
     sizes = [*sizes, end - sum(sizes)]
     while len(sizes) >= MERGED:
         last, total = sizes[-MERGED:], sum(sizes[-MERGED:])
-        if total > bytes_max or any(_size_class(each) > _size_class(last[-1]) for each in last):
+        if total > bytes_max or any(_size_class(size) > _size_class(last[-1]) for size in last):
             break
         sizes[-MERGED:] = [total]
     return len(sizes) - 1

@@ -1,4 +1,4 @@
-"""Which texts are URLs of object storage or HDFS, and which package each needs."""
+"""URLs of object storage and HDFS, and the package that each scheme needs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ EXTRAS = {"s3fs": "s3", "gcsfs": "gcs", "azure.storage.blob": "azure", "aiohttp"
 
 def scheme(text: str) -> str | None:
     """Return the scheme of a URL of object storage or HDFS; None for a path, or another URL such as `kafka://`."""
-    found = _SCHEME.match(text)
-    return found["scheme"] if found and found["scheme"] in PACKAGES else None
+    match = _SCHEME.match(text)
+    return match["scheme"] if match and match["scheme"] in PACKAGES else None
 
 
 def is_remote(text: str) -> bool:

@@ -11,7 +11,7 @@ import functools
 import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crc32c import crc32c
 
@@ -19,7 +19,7 @@ from offsetfs.archive import marker
 from offsetfs.archive.manifest import ArchivedObject, ArchivedSegment, PartitionManifest
 from offsetfs.archive.numbered_documents import COPY, NumberedDocuments
 from offsetfs.archive.object_store import ObjectStore
-from offsetfs.storage import TopicPartition
+from offsetfs.storage import TopicPartition, remote_note
 from offsetfs.storage.errors import sentence
 
 _AT_ONCE = 4
@@ -42,12 +42,14 @@ class ArchiveFinding:
 
 @dataclass(slots=True)
 class VerifiedArchive:
-    """What was checked."""
+    """The result of a check."""
 
     partitions: int = 0
     segments: int = 0
     objects: int = 0
     bytes: int = 0
+    remote_storage: dict[str, str] = field(default_factory=dict)
+    """By partition, a sentence on the records that were only in the remote storage of its broker."""
 
 
 def verify_archive(
@@ -57,7 +59,7 @@ def verify_archive(
     on_bytes: Callable[[int], None] = lambda count: None,
     done: VerifiedArchive,
 ) -> Iterator[ArchiveFinding]:
-    """Yield what is wrong with an archive, and count in `done` what was checked. OSError if it cannot be listed.
+    """Yield the damage of an archive, and count checked objects in `done`. OSError if it cannot be listed.
 
     Nothing is yielded for a place without partitions.
     """
@@ -81,19 +83,22 @@ def verify_archive(
             yield ArchiveFinding(str(error.filename or url), str(error.strerror))
             continue
         done.partitions += 1
+        note = None if manifest.only_remote is None else remote_note(*manifest.only_remote)
+        if note is not None:
+            done.remote_storage[str(partition)] = note
         with ThreadPoolExecutor(_AT_ONCE) as threads:
             check = functools.partial(_segment, store, manifest, on_bytes)
-            for found in threads.map(check, manifest.segments):
+            for result in threads.map(check, manifest.segments):
                 done.segments += 1
-                done.objects += found[0]
-                done.bytes += found[1]
-                yield from found[2]
+                done.objects += result[0]
+                done.bytes += result[1]
+                yield from result[2]
 
 
 def _check_copy(store: ObjectStore, partition: TopicPartition) -> None:
-    found = NumberedDocuments(store, str(partition)).copy()
-    if found is not None:
-        PartitionManifest.decoded(found.content, f"{store.url}/{partition}/{COPY}", partition)
+    document = NumberedDocuments(store, str(partition)).copy()
+    if document is not None:
+        PartitionManifest.decoded(document.content, f"{store.url}/{partition}/{COPY}", partition)
 
 
 def _refused(store: ObjectStore, check: Callable[[], object]) -> list[ArchiveFinding]:
@@ -114,7 +119,7 @@ def _segment(
     checksums = None
     if side is not None:
         start, stop = segment.side.sections()["crc"]
-        checksums = [each for (each,) in _CHECKSUM.iter_unpack(side[start:stop])]
+        checksums = [checksum for (checksum,) in _CHECKSUM.iter_unpack(side[start:stop])]
     count, size, position, kept = 1, segment.side.stored.size, 0, b""
     for part in segment.parts:
         data = _read(store, part, whole, findings)

@@ -34,8 +34,7 @@ from fsspec.asyn import get_loop
 from yarl import URL
 
 from offsetfs.archive import hadoop_settings
-from offsetfs.archive.open_clients import close_with
-from offsetfs.archive.store_errors import StoreError
+from offsetfs.archive.store_libraries import StoreError, close_with
 from offsetfs.common.backoff import Attempts, Backoff
 
 UNFINISHED = ".offsetfs-unfinished"
@@ -116,54 +115,54 @@ class WebHdfsObjects:
                 await asyncio.sleep(tries.pause_s(error))
 
     async def _info(self, path: str) -> dict[str, Any]:
-        found = await self._status(path, self._tries())
-        if found is None:
+        status = await self._status(path, self._tries())
+        if status is None:
             raise FileNotFoundError(path)
-        return _entry(path, found)
+        return _entry(path, status)
 
     async def _status(self, path: str, tries: Attempts) -> dict[str, Any] | None:
-        """Return what the namenode has of a file; None if there is none."""
+        """Return the status of a file at the namenode; None if there is no file."""
         try:
             answer = await self._ask("GET", "GETFILESTATUS", path, tries)
         except FileNotFoundError:
             return None
-        found: dict[str, Any] = _document(answer)["FileStatus"]
-        return found if found["type"] == "FILE" else None
+        status: dict[str, Any] = _document(answer)["FileStatus"]
+        return status if status["type"] == "FILE" else None
 
     async def _ls(self, path: str, detail: bool = True) -> list[dict[str, Any]]:
-        return [_entry(*each) for each in await self._children(path, self._tries())]
+        return [_entry(*child) for child in await self._children(path, self._tries())]
 
     async def _find(self, path: str, detail: bool = True) -> dict[str, dict[str, Any]]:
-        tries, found, directories = self._tries(), dict[str, dict[str, Any]](), [path]
+        tries, entries, directories = self._tries(), dict[str, dict[str, Any]](), [path]
         while directories:
             chunk, directories = directories[:_AT_ONCE], directories[_AT_ONCE:]
-            for children in await asyncio.gather(*(self._children(each, tries) for each in chunk)):
+            for children in await asyncio.gather(*(self._children(directory, tries) for directory in chunk)):
                 for name, status in children:
                     if status["type"] == "FILE":
-                        found[name] = _entry(name, status)
+                        entries[name] = _entry(name, status)
                     else:
                         directories.append(name)
-        return found
+        return entries
 
     async def _children(self, path: str, tries: Attempts) -> list[tuple[str, dict[str, Any]]]:
         """Return the paths below a directory, with what the namenode has of them; none if it is missing."""
-        found: list[tuple[str, dict[str, Any]]] = []
+        children: list[tuple[str, dict[str, Any]]] = []
         after: dict[str, str] = {}
         while True:
             try:
                 answer = await self._ask("GET", "LISTSTATUS_BATCH", path, tries, **after)
             except FileNotFoundError:
-                return found
+                return children
             listing = _document(answer)["DirectoryListing"]
             statuses = listing["partialListing"]["FileStatuses"]["FileStatus"]
             # A file that is listed itself has no suffix.
-            paths = [(f"{path}/{each['pathSuffix']}", each) for each in statuses if each["pathSuffix"]]
-            found += [each for each in paths if each[0] != self._unfinished]
+            paths = [(f"{path}/{status['pathSuffix']}", status) for status in statuses if status["pathSuffix"]]
+            children += [path for path in paths if path[0] != self._unfinished]
             if not listing["remainingEntries"] or not statuses:
-                return found
+                return children
             last = statuses[-1]["pathSuffix"]
             if after.get("startafter") == last:
-                raise StoreError(errno.EIO, "the listing does not go on; WebHDFS of Hadoop 3 is needed")
+                raise StoreError(errno.EIO, "the listing has no further pages; use WebHDFS of Hadoop 3")
             after = {"startafter": last, "startAfter": last}  # as the namenode and as HttpFS name it
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -181,7 +180,7 @@ class WebHdfsObjects:
         """Write a file with a new name, and return its path; it is whole and closed."""
         failed = _Datanodes()
         while True:
-            # A name is used once: an upload without an answer may still go on.
+            # A name is used once: an upload without an answer may still continue.
             temporary = f"{self._unfinished}/{secrets.token_hex(16)}"
             asked = {"overwrite": "false", "createflag": _FLAGS}
             location = ""
@@ -192,7 +191,7 @@ class WebHdfsObjects:
                 status = await self._status(temporary, tries)
                 if status is not None and status["length"] == len(data):
                     return temporary
-                raise _Passing("a file has another length than what was written")
+                raise _Passing("the length of a file is not that of the written bytes")
             except (_Passing, FileExistsError) as error:
                 await failed.note(location)
                 await self._discard(temporary)
@@ -229,7 +228,7 @@ class WebHdfsObjects:
         tries = self._tries()
         for first in range(0, len(paths), _AT_ONCE):
             chunk = paths[first : first + _AT_ONCE]
-            deletions = (self._ask("DELETE", "DELETE", each, tries) for each in chunk)
+            deletions = (self._ask("DELETE", "DELETE", path, tries) for path in chunk)
             for done in await asyncio.gather(*deletions, return_exceptions=True):
                 if isinstance(done, BaseException) and not isinstance(done, FileNotFoundError):
                     raise done
@@ -289,9 +288,9 @@ class WebHdfsObjects:
         try:
             async with self._session().request(
                 method, URL(url, encoded=True), allow_redirects=False, timeout=limits, **named
-            ) as found:
-                answer = _Answer(found.status, found.headers.get("Location"), await found.read())
-                asks_for_kerberos = "negotiate" in found.headers.get("WWW-Authenticate", "").lower()
+            ) as response:
+                answer = _Answer(response.status, response.headers.get("Location"), await response.read())
+                asks_for_kerberos = "negotiate" in response.headers.get("WWW-Authenticate", "").lower()
         except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError) as error:
             reason = f"no TLS connection to {where}: {error}; SSL_CERT_FILE names the certificates that are trusted"
             raise StoreError(errno.EIO, reason) from error
@@ -331,8 +330,8 @@ class _Datanodes:
             return
         self._failed.add(urlsplit(location).netloc)
         with contextlib.suppress(OSError):
-            found = await asyncio.get_running_loop().getaddrinfo(host, None)
-            self._addresses |= {str(each[4][0]) for each in found}
+            resolved = await asyncio.get_running_loop().getaddrinfo(host, None)
+            self._addresses |= {str(entry[4][0]) for entry in resolved}
 
     def forget(self) -> None:
         self._failed.clear()
@@ -350,7 +349,7 @@ def _login_name() -> str:
 
 
 def _error(answer: _Answer, where: str, user: str, *, asks_for_kerberos: bool) -> Exception:
-    """Return what an answer means that is no success."""
+    """Return the error for an answer that is not a success."""
     name, said = _remote_error(answer.content)
     if answer.status == 401 and asks_for_kerberos:
         reason = f"{where} asks for Kerberos, which offsetfs does not have; use an archive in s3://, gs:// or abfs://"
@@ -384,18 +383,18 @@ def _error(answer: _Answer, where: str, user: str, *, asks_for_kerberos: bool) -
 def _remote_error(content: bytes) -> tuple[str, str]:
     """Return the name of a Java exception and the first line of its message; empty texts if it is something else."""
     try:
-        found = json.loads(content)["RemoteException"]
-        said = str(found.get("message") or "").strip()
-        return str(found["exception"]), said.splitlines()[0][:_SAID_MAX] if said else ""
+        remote_error = json.loads(content)["RemoteException"]
+        said = str(remote_error.get("message") or "").strip()
+        return str(remote_error["exception"]), said.splitlines()[0][:_SAID_MAX] if said else ""
     except (ValueError, KeyError, TypeError, AttributeError):
         return "", ""
 
 
 def _document(answer: _Answer) -> dict[str, Any]:
     try:
-        found = json.loads(answer.content)
-        if isinstance(found, dict) and ("FileStatus" in found or "DirectoryListing" in found):
-            return found
+        document = json.loads(answer.content)
+        if isinstance(document, dict) and ("FileStatus" in document or "DirectoryListing" in document):
+            return document
     except ValueError:
         pass
     raise StoreError(errno.EIO, "the answer is none of WebHDFS; the port is that of dfs.namenode.http-address")
@@ -411,8 +410,8 @@ def _entry(path: str, status: dict[str, Any]) -> dict[str, Any]:
 
 def _closing(sessions: list[aiohttp.ClientSession]) -> Callable[[], Any]:
     async def close() -> None:
-        for each in sessions:
-            await each.close()
+        for session in sessions:
+            await session.close()
 
     return close
 

@@ -39,6 +39,7 @@ VERBS = {
     "cat": "Print files of the tree, without a mount.",
     "follow": "Print new records as they arrive, without a mount.",
     "sql": "Query topics with SQL.",
+    "schemas": "List schemas, and print one, without a registry.",
     "append": "Append standard input, without a mount.",
     "serve": "Serve a log directory over the Kafka protocol.",
     "mirror": "Keep topics of a running cluster in a log directory.",
@@ -49,6 +50,7 @@ VERBS = {
     "acls": "List, add and remove ACLs.",
     "clean": "Run retention and compaction once.",
     "delete-records": "Delete the records below an offset.",
+    "rename": "Rename a topic, while nothing has it open.",
     "truncate": "Remove the records from an offset to the end.",
     "delete": "Remove topics or partitions.",
     "convert": "Rewrite old message formats as v2.",
@@ -64,6 +66,44 @@ VERBS = {
     "install-helper": "Install files for mount(8), systemd, man and the shells.",
 }
 """The verbs, with their line in `offsetfs --help`. They are listed here because --help must not import them all."""
+
+_SYNONYMS = {
+    "append": ("produce", "put", "write", "publish", "send", "echo"),
+    "archive": ("backup", "upload"),
+    "cat": ("get", "read", "show", "head", "print", "less"),
+    "config": ("configs", "set", "alter", "settings"),
+    "create": ("mkdir", "new", "add", "touch"),
+    "delete": ("rm", "rmdir", "remove", "drop"),
+    "follow": ("tail", "consume", "watch", "subscribe", "listen"),
+    "ls": ("list", "dir", "tree", "topic", "topics", "partition", "partitions", "group", "groups"),
+    "rename": ("mv", "move"),
+    "restore": ("download", "replay", "load", "import"),
+    "schemas": ("schema", "registry", "subjects", "avro", "protobuf"),
+    "serve": ("server", "broker", "start", "run"),
+    "sql": ("query", "select", "grep", "search", "duckdb"),
+    "status": ("info", "describe", "stat", "df", "du", "ps"),
+    "umount": ("unmount", "stop", "eject"),
+    "verify": ("check", "fsck", "validate"),
+}
+"""Names that other tools have for a verb."""
+_VERB_OF_SYNONYM = {synonym: verb for verb, synonyms in _SYNONYMS.items() for synonym in synonyms}
+
+_OPTION_HINTS = {
+    **{
+        (f"offsetfs {verb}", option): f"write {name} after LOGDIR"
+        for verb in ("append", "cat", "delete", "delete-records", "dump", "follow", "ls", "truncate", "verify")
+        for option, name in (("--topic", "the topic"), ("--partition", "TOPIC-PARTITION"))
+    },
+    ("offsetfs config", "--topic"): "write the topic after LOGDIR",
+    ("offsetfs create", "--topic"): "write the topic after LOGDIR",
+    ("offsetfs mirror", "--retention.ms"): "write -o retention.ms=7d",
+    ("offsetfs create", "--config"): "-o NAME=VALUE sets a topic setting",
+    ("offsetfs config", "--add-config"): "write NAME=VALUE",
+    ("offsetfs config", "--delete-config"): "write NAME=",
+    ("offsetfs append", "--create"): "write -o create",
+    ("offsetfs append", "--key"): "append.ndjson takes keys",
+}
+"""The remedy of a command for an option of another tool or command."""
 
 _GROUPS = ("spark", "table")
 """The verbs that have verbs of their own."""
@@ -94,6 +134,8 @@ class _Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
+        if name in _VERB_OF_SYNONYM and not ctx.resilient_parsing:
+            raise click.UsageError(f"no such command {name!r}; did you mean {_VERB_OF_SYNONYM[name]}?", ctx)
         near = difflib.get_close_matches(name, VERBS, n=1, cutoff=0.7)
         if name not in VERBS and near and not name.startswith("-") and not ctx.resilient_parsing:
             raise click.UsageError(f"no such command {name!r}; did you mean {near[0]}?", ctx)
@@ -161,6 +203,8 @@ def _open_standard_files() -> None:
 
 def run(arguments: Sequence[str], program: click.Command = root_command, name: str = "offsetfs") -> int:
     """Run a command line of `program` and return its exit code. Errors are printed on stderr, prefixed with `name`."""
+    if program is root_command:
+        arguments = _without_help_verb(arguments)
     verb = _verb(arguments) if program is root_command else ""
 
     def failed(sentence: str, code: int, ctx: click.Context | None = None) -> int:
@@ -194,6 +238,16 @@ def run(arguments: Sequence[str], program: click.Command = root_command, name: s
 _OUT_OF_MEMORY = "out of memory: raise the limit of this process (ulimit -v, a container's memory), or ask for less"
 
 
+def _without_help_verb(arguments: Sequence[str]) -> Sequence[str]:
+    """Return `version` as `--version`, and `help VERB` as `VERB --help`, as git has them."""
+    match [*arguments]:
+        case ["version"]:
+            return ["--version"]
+        case ["help", *verbs]:
+            return [*verbs, "--help"]
+    return arguments
+
+
 def _verb(arguments: Sequence[str]) -> str:
     """Return the verb of a command line for messages, such as " mount" or " table sync"; "" without a verb."""
     named = [argument for argument in arguments if not argument.startswith("-")]
@@ -208,6 +262,8 @@ def _sentence(error: click.UsageError) -> str:
     for pattern, replacement in _CLICK_MESSAGES:
         message = pattern.sub(replacement, message)
     path = error.ctx.command_path if error.ctx is not None else "offsetfs"
+    if isinstance(error, click.NoSuchOption) and (path, error.option_name) in _OPTION_HINTS:
+        message += f"; {_OPTION_HINTS[path, error.option_name]}"
     return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
 
 
@@ -225,4 +281,19 @@ def _os_sentence(error: OSError) -> str:
     text = error.strerror or str(error)
     if error.errno == errno.EROFS:
         text += "; offsetfs mount -o ro, ls, cat and verify only read"
+    if error.errno == errno.EACCES and error.filename:
+        text += _owner_remedy(error.filename)
     return f"{error.filename}: {text}" if error.filename else text
+
+
+def _owner_remedy(path: str) -> str:
+    """Return to whom a file or its directory belongs; "" if that is this user."""
+    from offsetfs.cli.mounts.serving_daemon import owner_remedy
+
+    for place in (path, os.path.dirname(path) or os.curdir):
+        try:
+            owner = os.stat(place).st_uid
+        except OSError:
+            continue
+        return "" if owner == os.geteuid() else f"; {owner_remedy(owner)}"
+    return ""

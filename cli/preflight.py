@@ -5,6 +5,9 @@ The checks change nothing. A mount may still fail afterwards, because the daemon
 
 from __future__ import annotations
 
+import errno
+import grp
+import importlib.util
 import os
 import shutil
 import stat
@@ -15,7 +18,8 @@ from typing import TYPE_CHECKING
 from offsetfs.cli.arguments.archives import READ_ONLY, attached, is_archive
 from offsetfs.cli.exit_codes import SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.mounts import daemon_registry, retention_warnings
-from offsetfs.cli.mounts.serving_daemon import daemon_of, user_name
+from offsetfs.cli.mounts.serving_daemon import daemon_of, owner_remedy
+from offsetfs.common.extras import install_command
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mount_at, mount_holding, resolved
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.directory import (
@@ -35,10 +39,10 @@ FUSE_DEVICE = "/dev/fuse"
 FUSE_CONFIG = "/etc/fuse.conf"
 CAPABILITIES = "/proc/self/status"
 CAP_SYS_ADMIN = 1 << 21
+WITHOUT_MOUNT = "work without a mount: offsetfs ls, cat, follow and append show the same tree"
 NOT_PERMITTED = (
     "this process may not mount: CAP_SYS_ADMIN is missing; start the container with --cap-add SYS_ADMIN (and "
-    "--security-opt apparmor=unconfined if AppArmor is in use), or work without a mount: offsetfs ls, cat, follow and "
-    "append show the same tree"
+    f"--security-opt apparmor=unconfined if AppArmor is in use), or {WITHOUT_MOUNT}"
 )
 AUTOMOUNT_TYPE = "autofs"
 """The type of a mount point that systemd's x-systemd.automount or automount(8) mounts at its first use."""
@@ -61,9 +65,7 @@ class CheckedDirectories:
 
 def check(log_directories: Sequence[str], mount_point: str, options: MountOptions) -> CheckedDirectories:
     """Check everything that a mount needs; return the directories that can be mounted, with warnings. Or `Failure`."""
-    warnings = check_mount(mount_point, options)
-    for path in log_directories:
-        check_not_nested(path, mount_point)
+    warnings = check_mount(mount_point, options, log_directories)
     if options.listeners and len(log_directories) > 1:
         raise Failure("-o listen= serves one log directory; leave it out, or mount one of them", WRONG_CALL)
     may_be_empty = options.create or (bool(options.listeners) and not options.read_only)
@@ -75,14 +77,17 @@ def check(log_directories: Sequence[str], mount_point: str, options: MountOption
     return checked
 
 
-def check_mount(mount_point: str, options: MountOptions) -> list[str]:
-    """Check the mount point and the permission to mount; return warnings. Or `Failure`."""
+def check_mount(mount_point: str, options: MountOptions, log_directories: Sequence[str] = ()) -> list[str]:
+    """Check the mount point, for these directories, and the permission to mount; return warnings. Or `Failure`."""
     check_descriptors()
     check_mount_point(mount_point)
+    check_pyfuse3()
     check_fuse(FUSE_DEVICE)
     check_capability(CAPABILITIES)
     if options.allow_other and os.geteuid() != 0:
         check_allow_other(FUSE_CONFIG)
+    for path in log_directories:
+        check_not_nested(path, mount_point)
     return hidden_entries(mount_point)
 
 
@@ -156,14 +161,12 @@ def check_directory(path: str, *, read_only: bool, may_be_empty: bool, may_begin
     if os.path.isdir(path) and not read_only:
         _check_writable(path)
     if os.path.isdir(path) and not os.access(path, needed):
-        owner = user_name(os.stat(path).st_uid)
         wanted = "read" if read_only else "read and write"
-        raise Failure(f"{path}: no permission to {wanted} it; it belongs to user {owner}", WRONG_CALL)
+        raise Failure(f"{path}: no permission to {wanted} it; {owner_remedy(os.stat(path).st_uid)}", WRONG_CALL)
     try:
         check_log_directory(path, read_only=False)
     except NotALogDirectory as error:
-        wanted = "give a log directory" + (", or an empty one" if may_begin else "")
-        raise Failure(f"{error}; {wanted}", WRONG_CALL) from error
+        raise not_a_log_directory(error, may_begin=may_begin) from error
     entries = os.listdir(path)
     if not may_be_empty and all(name in _IGNORED_ENTRIES for name in entries):
         raise Failure(f"{path}: is empty{_empty_directory_hint(path, read_only)}", WRONG_CALL)
@@ -172,6 +175,39 @@ def check_directory(path: str, *, read_only: bool, may_be_empty: bool, may_begin
     if not any(name in MARKER_FILES for name in entries) and not all(name in _IGNORED_ENTRIES for name in entries):
         _check_any_segment(path, [name for name in directories if TopicPartition.parse_or_none(name)])
     return _warnings(path, [name for name in directories if not _is_known(name)])
+
+
+def not_a_log_directory(error: NotALogDirectory, code: int = WRONG_CALL, *, may_begin: bool = False) -> Failure:
+    """Return the failure for a path that is no log directory; `may_begin` as in `check_directory`."""
+    if ";" in str(error):  # the remedy
+        return Failure(str(error), code)
+    return Failure(f"{error}; give a log directory{', or an empty one' if may_begin else ''}", code)
+
+
+def is_empty_or_missing(path: str) -> bool:
+    """Whether `path` has nothing of a log, so that a command may begin one there."""
+    if is_archive(path) or not os.path.isdir(path):
+        return not is_archive(path) and not os.path.lexists(path)
+    return all(name in _IGNORED_ENTRIES for name in os.listdir(path))
+
+
+def make_missing(path: str) -> bool:
+    """Create the log directory of a command that puts topics into it, if it is missing. Return whether it was.
+
+    Parents are not created, because they may be a typing error: `Failure`.
+    """
+    if is_archive(path) or os.path.lexists(path):
+        return False
+    check_parent(path)
+    os.mkdir(path)
+    return True
+
+
+def check_parent(path: str) -> None:
+    """Check that the directory of a log directory that will be created exists. `Failure`."""
+    parent = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(parent):
+        raise Failure(f"{parent}: there is no such directory; create it with mkdir", WRONG_CALL)
 
 
 def check_single(path: str) -> None:
@@ -230,9 +266,15 @@ def _check_writable(path: str) -> None:
 
 
 def hidden_entries(mount_point: str) -> list[str]:
-    """Return a warning if the mount would hide files."""
+    """Return a warning if the mount would hide files. `Failure` if it would hide a log directory."""
     if mount_at(mount_point) is not None:
         return []  # an automounter: listing its directory would trigger the mount
+    if _is_log_directory(mount_point):
+        raise Failure(
+            f"{mount_point}: is a log directory, which the mount would hide; write offsetfs mount LOGDIR MNT, with the "
+            "mount point last",
+            WRONG_CALL,
+        )
     try:
         count = len(os.listdir(mount_point))
     except OSError:
@@ -240,6 +282,18 @@ def hidden_entries(mount_point: str) -> list[str]:
     if not count:
         return []
     return [f"{mount_point}: is not empty; the mount hides {counted(count, 'entry', 'entries')} until it is unmounted"]
+
+
+def _is_log_directory(path: str) -> bool:
+    try:
+        check_log_directory(path, read_only=True)
+        names = os.listdir(path)
+        if any(name in MARKER_FILES for name in names):
+            return True
+        partitions = [name for name in names if TopicPartition.parse_or_none(name) is not None]
+        return any(_is_segment(entry) for name in partitions for entry in os.listdir(os.path.join(path, name)))
+    except (NotALogDirectory, OSError):
+        return False
 
 
 def _empty_directory_hint(path: str, read_only: bool) -> str:
@@ -307,12 +361,23 @@ def check_not_nested(log_directory: str, mount_point: str) -> None:
         raise Failure(f"{mount_point} contains the log directory {log_directory}: mount it elsewhere", WRONG_CALL)
 
 
+def check_pyfuse3() -> None:
+    """Check that the extra `mount` is installed. It is none of the base, since pip compiles it against libfuse."""
+    if importlib.util.find_spec("pyfuse3") is None:
+        raise Failure(
+            "pyfuse3 is not installed, which only mounting needs: apt-get install fuse3 libfuse3-dev pkg-config gcc "
+            f"python3-dev; then {install_command('mount')}; or work without a mount: offsetfs ls, cat, follow and "
+            "append show the same tree",
+            SYSTEM,
+        )
+
+
 def check_fuse(device: str) -> None:
     """Check that the kernel offers FUSE, and that this user may use it: root directly, others with fusermount3."""
     if not os.path.exists(device):
         raise Failure(
             f"{device} does not exist: load the module (modprobe fuse), start the container with --device {device}, or "
-            "work without a mount: offsetfs ls, cat, follow and append show the same tree",
+            f"{WITHOUT_MOUNT}",
             SYSTEM,
         )
     if os.geteuid() != 0 and shutil.which("fusermount3") is None:
@@ -320,7 +385,25 @@ def check_fuse(device: str) -> None:
     try:
         os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
     except OSError as error:
-        raise Failure(f"{device}: {error.strerror}", WRONG_CALL) from error
+        raise Failure(f"{device}: {error.strerror}; {_device_remedy(device, error)}", WRONG_CALL) from error
+
+
+def _device_remedy(device: str, error: OSError) -> str:
+    status = os.stat(device)
+    if error.errno == errno.EPERM:  # of the control group, not of the file
+        remedy = f"start the container with --device {device}"
+    elif status.st_mode & stat.S_IWGRP and status.st_gid != 0:
+        remedy = f"add this user to group {_group_name(status.st_gid)} (usermod -aG)"
+    else:
+        remedy = f"let all users open it (chmod 666 {device})"
+    return f"{remedy}, or {WITHOUT_MOUNT}"
+
+
+def _group_name(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
 
 
 def check_capability(status_file: str) -> None:

@@ -51,7 +51,7 @@ def change(log_directory: str, records: Sequence[ProtocolMessage], command: str)
         server = serving_process(log_directory)
         if server is None:
             raise in_use(error, log_directory, UNMOUNT_FIRST) from error
-        texts = [base64.b64encode(security_record_bytes(each)).decode() for each in records]
+        texts = [base64.b64encode(security_record_bytes(record)).decode() for record in records]
         server.request("change_security", [], records=texts)
         return
     except StorageError as error:

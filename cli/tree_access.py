@@ -20,13 +20,15 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.log_directories import log_directories
-from offsetfs.cli.arguments.named_partitions import partitions_of, shortened
+from offsetfs.cli.arguments.named_partitions import no_such, partitions_of, shortened
 from offsetfs.cli.arguments.settings_file import parsed_options
 from offsetfs.cli.exit_codes import DONE, FAILED, OUTPUT_CLOSED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.terminal.directory_warnings import print_directory_warnings
 from offsetfs.cli.terminal.progress import Line, recovery_progress
 from offsetfs.common.formatting import printable
+from offsetfs.fs.naming.grammar import parse_offset
 from offsetfs.fs.options import MountOptions
+from offsetfs.fs.reporting.errors import OF_MOUNT_README
 from offsetfs.storage import LogDirectories, TopicPartition
 from offsetfs.storage.directory import left_out_message, metadata_directory_among
 from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, NotALogDirectory, StorageError
@@ -52,6 +54,10 @@ class CommandOutput:
         self._verb = verb
         self._line = Line(f"offsetfs {verb}", every_seconds=LINE_SECONDS)
         self.code = DONE
+        self.printed_lines: set[str] = set()
+        """Lines of `.offsetfs/errors` that are printed already, with the path that failed."""
+        self.logged: list[str] = []
+        """The messages of the engine, which are printed already."""
         self.directories: Sequence[str] = ()
         """The log directories whose tree is read or written, for messages."""
 
@@ -71,6 +77,66 @@ class CommandOutput:
         self.print_error(f"{path}: {error.strerror}{_hint(error, path, self.directories, self._verb)}")
         self.code = ABOUT_A_PATH
 
+    async def failed_in(self, tree: Tree, error: OSError, path: str) -> None:
+        """As `failed`, with the cause that a mount writes to `.offsetfs/errors`, or with the offsets of a partition."""
+        if error.errno == errno.ENOENT:  # of a directory that could not be created: `_hint` has the option
+            self.printed_lines.update(
+                line for line in tree.errors() if line.startswith(("EPERM mkdir ", "EPERM create "))
+            )
+        name = errno.errorcode.get(error.errno or 0, "")
+        lines = [line for line in tree.errors() if line.startswith(f"{name} ") and line not in self.printed_lines]
+        if lines:
+            self.printed_lines.add(lines[-1])
+            sentence = _sentence(lines[-1])
+            if any(sentence.partition(": ")[2] in message for message in self.logged):
+                return  # the engine has reported the error already, with what is lost
+            self.print_error(sentence)
+            self.code = ABOUT_A_PATH
+            return
+        self.failed(OSError(error.errno, f"{error.strerror}{await _offsets_hint(tree, error, path)}"), path)
+
+
+def created_by(path: str) -> TopicPartition | None:
+    """Return the partition that `append -o create` creates for `path`: partition 0 of a topic. None if it cannot."""
+    match path.strip("/").split("/"):
+        case [name] if (partition := TopicPartition.parse_or_none(name)) is not None:
+            return partition
+        case [name, "append" | "append.ndjson" | "append.raw"]:
+            return TopicPartition.parse_or_none(name)
+        case [topic] | ["topics", topic] | ["topics", topic, "append" | "append.ndjson"]:
+            return TopicPartition.parse_or_none(f"{topic}-0")
+    return None
+
+
+def _sentence(line: str) -> str:
+    """Return a line of `.offsetfs/errors` as the message of a command: without errno, system call and README."""
+    _, _, sentence = line.split(" ", 2)
+    path, _, cause = sentence.partition(": ")
+    if cause.startswith(f"{path}/"):
+        sentence = cause
+    return sentence.removeprefix("-: ").replace(f"; {OF_MOUNT_README}", "")
+
+
+async def _offsets_hint(tree: Tree, error: OSError, path: str) -> str:
+    folder, _, name = path.strip("/").partition("/")
+    offset = parse_offset(name.encode("utf-8", "surrogateescape"))
+    if error.errno != errno.ENOENT or offset is None:
+        return ""
+    try:
+        start, end = [int(await _text(tree, f"{folder}/{file}")) for file in ("start", "next")]
+    except OSError:  # no partition
+        return ""
+    if start == end:
+        return f"; {folder} has no records, its next offset is {end}"
+    if start <= offset < end:
+        return f"; compaction or a transaction marker left no record at this offset of {start} to {end - 1}"
+    return f"; {folder} has offsets {start} to {end - 1}"
+
+
+async def _text(tree: Tree, path: str) -> str:
+    async with tree.open(path) as file:
+        return bytes(await file.read(0, READ_BYTES)).decode()
+
 
 def _hint(error: OSError, path: str, directories: Sequence[str], verb: str) -> str:
     """Return a remedy for the error message of a path, such as the right name in the tree; "" if none is known."""
@@ -79,8 +145,6 @@ def _hint(error: OSError, path: str, directories: Sequence[str], verb: str) -> s
     is_partition = any(str(partition) == first for partition in present)
     if error.errno == errno.EISDIR and is_partition and not rest:
         return f"; its records are in {first}/values and {first}/records.ndjson"
-    if error.errno == errno.EPERM and is_partition and rest:
-        return f"; {first}/append, append.ndjson and append.raw take records"
     if error.errno != errno.ENOENT or is_partition or first in (".offsetfs", "groups"):
         return ""
     topic = rest.partition("/")[0] if first == "topics" else first
@@ -89,9 +153,8 @@ def _hint(error: OSError, path: str, directories: Sequence[str], verb: str) -> s
         return f"; {topic} is a topic: see topics/{topic}, or one of its partitions: {shortened(of_topic)}"
     if of_topic or not topic:
         return ""
-    is_creatable = verb == "append" and not rest and TopicPartition.parse_or_none(first) is not None
-    remedy = "; -o create creates partitions" if is_creatable else ""
-    return f"; {','.join(directories)} has no such topic or partition{remedy}"
+    remedy = "; -o create creates it" if verb == "append" and created_by(path) is not None else ""
+    return f"; {no_such(directories, topic, present)}{remedy}"
 
 
 class _LogPrinter(logging.Handler):
@@ -102,6 +165,7 @@ class _LogPrinter(logging.Handler):
         self._output = output
 
     def emit(self, record: logging.LogRecord) -> None:
+        self._output.logged.append(record.getMessage())
         self._output.print_error(record.getMessage())
         if record.levelno >= logging.ERROR:
             self._output.code = SYSTEM
@@ -148,7 +212,8 @@ def _run(
             await work(tree)
         finally:
             for line in tree.errors():
-                output.print_error(line)
+                if line not in output.printed_lines:
+                    output.print_error(_sentence(line))
             if tree.has_met_damage:
                 output.code = ABOUT_A_PATH
 
@@ -171,7 +236,7 @@ def _open(checked: preflight.CheckedDirectories, options: MountOptions) -> LogDi
     from offsetfs.cli.mounts.serving_daemon import in_use, locked_directory
     from offsetfs.storage import LogDirectory
 
-    metadata_directory = options.metadata_log_directory or metadata_directory_among(checked.paths)
+    settings = options.of_directory(metadata_directory_among(checked.paths))
 
     def open_one(path: str) -> LogDirectory:
         with recovery_progress() as on_progress:
@@ -179,7 +244,7 @@ def _open(checked: preflight.CheckedDirectories, options: MountOptions) -> LogDi
                 path,
                 read_only=options.read_only,
                 on_progress=on_progress,
-                **options.of_directory(metadata_directory),
+                **settings,
             )
         print_directory_warnings(directory)
         return directory

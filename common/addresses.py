@@ -16,6 +16,8 @@ PLAINTEXT = "PLAINTEXT"
 
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^:\[\]]*))(?::(?P<port>[0-9]{1,5}))?\Z")
 
+_NUMBER_ALONE = re.compile(r"([0-9]{1,5})[0-9A-Za-z-]*\Z")
+
 _NAME = re.compile(r"\w[\w.-]*\Z")
 
 Address = tuple[str, int]
@@ -37,6 +39,8 @@ def parse_address(text: str, default_port: int = PORT) -> Address:
     """Return the address in `HOST:PORT`, `[IPv6]:PORT` or `HOST`; AddressError."""
     match = _ADDRESS.match(text)
     port = int(match["port"] or default_port) if match else -1
+    if number := _NUMBER_ALONE.match(text):  # otherwise the name of a host, whose listener needs authentication
+        raise AddressError(f"{text!r} is not an address; write HOST:PORT, such as 127.0.0.1:{number[1]}")
     if match is None or not 0 <= port <= 65535:
         raise AddressError(f"{text!r} is not an address; write HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092")
     return match["six"] or match["host"] or LOOPBACK, port
@@ -64,14 +68,14 @@ def endpoint_text(endpoint: Endpoint) -> str:
 
 def listeners_text(endpoints: Sequence[Endpoint]) -> str:
     """Return the value of Kafka's `listeners`."""
-    return ",".join(f"{each.name}://{address_text(each.address)}" for each in endpoints)
+    return ",".join(f"{endpoint.name}://{address_text(endpoint.address)}" for endpoint in endpoints)
 
 
 def loopback_addresses() -> list[str]:
-    """Return the addresses of this machine that no other one reaches: without IPv6, 127.0.0.1 alone."""
+    """Return the addresses that other machines do not reach: without IPv6, 127.0.0.1 alone."""
     try:
-        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as found:
-            found.bind((LOOPBACK_6, 0))
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind((LOOPBACK_6, 0))
     except OSError:
         return [LOOPBACK]
     return [LOOPBACK, LOOPBACK_6]

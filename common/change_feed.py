@@ -1,4 +1,4 @@
-"""Delivers the notifications of an open log directory (`storage.directory.log_changes`) on the event loop.
+"""Delivers the notifications of an open log directory (`storage.directory.LogChange`) on the event loop.
 
     Log.append, create, delete ── any thread ──┬─ on the loop: at once ──────────┬→ handlers: blocked readers,
                                                └─ elsewhere: in its next pass ───┘   waiting fetches, caches

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 REQUEST_BYTES_MAX = 16 << 20
 REQUEST_S = 10.0
-"""How long a client may take to send its request."""
+"""The time that a client may take to send its request."""
 
 
 class ControlServer:
@@ -108,8 +108,8 @@ class ControlServer:
         partitions = _partitions(request)
 
         def delete() -> None:
-            for each in partitions:
-                self._directory.delete_partition(each)
+            for partition in partitions:
+                self._directory.delete_partition(partition)
 
         return delete
 
@@ -117,7 +117,7 @@ class ControlServer:
         partitions = _partitions(request)
 
         def bounds() -> list[tuple[int, int]]:
-            logs = [self._directory.log(each) for each in partitions]
+            logs = [self._directory.log(partition) for partition in partitions]
             return [(log.log_start_offset, log.next_offset) for log in logs]
 
         return bounds
@@ -132,7 +132,7 @@ class ControlServer:
         return lambda: rows(self._directory.security.image)
 
     def _change_security(self, request: Mapping[str, Any]) -> Callable[[], None]:
-        records = [security_record_of(base64.b64decode(each, validate=True)) for each in request["records"]]
+        records = [security_record_of(base64.b64decode(text, validate=True)) for text in request["records"]]
 
         def change() -> None:
             self._directory.security.change(records)
@@ -141,12 +141,12 @@ class ControlServer:
 
 
 def _partitions(request: Mapping[str, Any]) -> list[TopicPartition]:
-    return [TopicPartition.parse(each) for each in request["partitions"]]
+    return [TopicPartition.parse(name) for name in request["partitions"]]
 
 
 def _properties(request: Mapping[str, Any]) -> dict[str, str]:
     properties = dict(request["properties"])
-    if not all(isinstance(each, str) for each in properties.values()):
+    if not all(isinstance(value, str) for value in properties.values()):
         raise TypeError("a setting whose value is not text")
     return properties
 

@@ -1,4 +1,4 @@
-"""A cache that evicts what was used longest ago. Not thread-safe: the callers of one cache share a thread or a lock.
+"""A cache that evicts the least recently used values. Not thread-safe: the callers of a cache share a thread or lock.
 
 `OrderedDict` moves and evicts in C; cachetools made the read of a record 12 % slower.
 """
@@ -46,11 +46,11 @@ class Lru(Generic[V]):
         return entry[0]
 
     def values(self) -> Iterator[V]:
-        """Yield the values; this is no use of them."""
+        """Yield the values; this does not count as a use."""
         return (value for value, _ in self._entries.values())
 
     def put(self, key: Hashable, value: V, size: int = 1) -> None:
-        """Add or replace a value of that size, for example in bytes; evict the least recently used ones."""
+        """Add or replace a value of that size, for example in bytes; evict the least recently used values."""
         self.drop(key)
         if size > self.size_max and not self._keeps_newest:
             return

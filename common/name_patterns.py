@@ -7,10 +7,14 @@ included: it goes back and tries again, and it holds the lock of the interpreter
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import Any
 
 import re2
 
+NAME_LENGTH_MAX = 255
+"""The characters of a pattern that are compared with names, because difflib takes quadratic time."""
 STEPS_MAX = 20_000
 """The steps of a compiled pattern: a list of 500 topics has 15,000. It bounds the time that one name takes."""
 
@@ -25,16 +29,16 @@ def compiled(pattern: str, *, has_groups: bool = True) -> Any:
     options.log_errors = False
     options.never_capture = not has_groups
     try:
-        found = re2.compile(pattern, options)
+        program = re2.compile(pattern, options)
     except UnicodeEncodeError:
         raise PatternError("it is not Unicode text") from None
     except re2.error as error:
         raise PatternError(_reason(error.args[0].decode(errors="replace"))) from None
     finally:
         re2.purge()  # its cache keeps 128 patterns, each of up to 8 MiB
-    if found.programsize > STEPS_MAX:
+    if program.programsize > STEPS_MAX:
         raise PatternError(f"it has more than {STEPS_MAX} steps")
-    return found
+    return program
 
 
 def _reason(message: str) -> str:
@@ -54,3 +58,12 @@ class NamePattern:
     def fullmatch(self, name: str) -> bool:
         """Whether the whole name matches."""
         return self._compiled.fullmatch(name.encode(errors="surrogateescape")) is not None
+
+
+def suggestion(patterns: Iterable[str], names: Iterable[str]) -> str:
+    """Return the question whether a name like one of the patterns was meant; "" if there is none."""
+    known = sorted(names)
+    for pattern in patterns:
+        if near := difflib.get_close_matches(pattern[:NAME_LENGTH_MAX], known, n=1):
+            return f"did you mean {near[0]}?"
+    return ""

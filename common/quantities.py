@@ -4,7 +4,8 @@ All times are UTC, unless they have a zone. No signs, no spaces, no digits of ot
 
     time     2026-11-21[T13:05[:07[.123]][Z|±hh:mm]] | @1795253676[.123] | -15m | -1h30m | now
              (a space may replace the T; units after a minus: s m h d w)
-    size     500 | 500k | 20M | 10g                 units of 1024
+    size     500 | 500k | 20M | 10g                 units of 1024, also as 20MB or 20MiB
+    duration 30s | 15m | 1h30m | 7d | 2weeks        units: ms s m h d w, or their words
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import time
 from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EXAMPLE_TIMES = "2026-11-20T18:40:01, @1795253676, -15m, -1h30m, -1w or now"
+"""For messages: each form of a time."""
 MINUTE_MS = 60_000
 _UNIT_MS = {"s": 1000, "m": MINUTE_MS, "h": 60 * MINUTE_MS, "d": 24 * 60 * MINUTE_MS, "w": 7 * 24 * 60 * MINUTE_MS}
 _DATE = re.compile(
@@ -23,16 +26,54 @@ _DATE = re.compile(
 _EPOCH = re.compile(r"@(\d{1,15})(?:\.(\d{1,3}))?", re.ASCII)
 _AGO = re.compile(r"-((?:\d{1,9}[smhdw]){1,5})", re.ASCII)
 _AGO_PART = re.compile(r"(\d+)([smhdw])", re.ASCII)
-_SIZE = re.compile(r"([0-9]{1,19})([a-z]?)")
+_SIZE = re.compile(r"([0-9]{1,19})(?:([a-z])(?:i?b)?)?")
+_DURATION_UNIT = "ms|s(?:ecs?|econds?)?|m(?:in(?:ute)?s?)?|h(?:(?:ou)?rs?)?|d(?:ays?)?|w(?:eeks?)?"
+_DURATION = re.compile(rf"(?:[0-9]{{1,12}}(?:{_DURATION_UNIT})){{1,6}}")
+_DURATION_PART = re.compile(r"([0-9]+)(ms|[smhdw])")  # of a duration: the letters after the unit complete its word
+_DURATION_UNIT_MS = {"ms": 1, **_UNIT_MS}
+_SETTING_UNIT_MS = {"ms": 1, "seconds": _UNIT_MS["s"], "minutes": _UNIT_MS["m"], "hours": _UNIT_MS["h"]}
+_SETTING_SIZE_WORDS = frozenset(("bytes", "size"))
 _UNIT_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def parse_size(text: str, units: str = "kmg") -> int | None:
     """Return the bytes of a size; None if the text is no size. `units`: those that are permitted."""
     match = _SIZE.fullmatch(text.lower())
-    if match is None or match[2] not in ("", *units):
+    if match is None or (match[2] is not None and match[2] not in units):
         return None
-    return int(match[1]) * _UNIT_BYTES[match[2]]
+    return int(match[1]) * _UNIT_BYTES[match[2] or ""]
+
+
+def parse_duration_ms(text: str) -> int | None:
+    """Return the milliseconds of a duration with units; None if the text is not a duration."""
+    if _DURATION.fullmatch(text.lower()) is None:
+        return None
+    return sum(int(number) * _DURATION_UNIT_MS[unit] for number, unit in _DURATION_PART.findall(text.lower()))
+
+
+def plain_number(name: str, text: str) -> str:
+    """Return the value of the setting `name` as Kafka takes it: `604800000` for the text `7d` of `retention.ms`.
+
+    The name of a setting contains its unit: `.ms`, `.minutes` or `.hours` is a duration, `.bytes` or `.size` a size.
+    Any other text, and a duration that is not a whole number of the unit, is returned unchanged.
+    """
+    words = re.split(r"[.-]", name)
+    unit_ms = _SETTING_UNIT_MS.get(words[-1])
+    if unit_ms is not None:
+        duration_ms = parse_duration_ms(text.strip())
+        return text if duration_ms is None or duration_ms % unit_ms else str(duration_ms // unit_ms)
+    if _SETTING_SIZE_WORDS.isdisjoint(words):
+        return text
+    size = parse_size(text.strip(), "kmgt")
+    return text if size is None else str(size)
+
+
+def unit_hint(name: str) -> str:
+    """Return the end of a message about the setting `name`: the units that `plain_number` takes; "" if none."""
+    words = re.split(r"[.-]", name)
+    if words[-1] in _SETTING_UNIT_MS:
+        return ", or a duration such as 7d"
+    return "" if _SETTING_SIZE_WORDS.isdisjoint(words) else ", or a size such as 64m"
 
 
 def parse_time(name: bytes, now: int) -> int | None:
@@ -61,9 +102,7 @@ def time_ms(text: str) -> int | None:
 def unreadable_time(name: bytes) -> OSError:
     """Return the error for a name that should be a time and is not."""
     shown = name.decode("utf-8", "backslashreplace")
-    return OSError(
-        errno.EINVAL, f"{shown!r} is not a time; write 2026-11-20T18:40:01, @1795253676, -15m, -1h30m, -1w or now"
-    )
+    return OSError(errno.EINVAL, f"{shown!r} is not a time; write {EXAMPLE_TIMES}")
 
 
 def _date_ms(match: re.Match[str]) -> int | None:

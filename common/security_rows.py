@@ -1,4 +1,4 @@
-"""What commands list of credentials and ACLs: rows that JSON can carry, from the process that serves the directory."""
+"""Rows of credentials and ACLs for commands, in values of JSON, from the process that serves the directory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Row = tuple[str | int, ...]
 
 def _credentials(image: SecurityImage) -> list[Row]:
     """Return name, mechanism and iterations of each credential, and no secret."""
-    return [(*key, each.iterations) for key, each in sorted(image.credentials.items())]
+    return [(*key, credential.iterations) for key, credential in sorted(image.credentials.items())]
 
 
 def _acls(image: SecurityImage) -> list[Row]:

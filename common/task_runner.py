@@ -24,11 +24,11 @@ from offsetfs.storage.maintenance import BackgroundTasks, TaskQueue, TaskResult
 _log = logging.getLogger(__name__)
 
 POSTPONED_S = 10
-"""How long background tasks wait after they could not be run."""
+"""The time that background tasks wait after they could not be run."""
 
 
 class TaskObserver:
-    """What a process does with background tasks besides the log. This one does nothing. On the event loop."""
+    """Observes the background tasks of a process, besides the log. This class does nothing. On the event loop."""
 
     def begin(self) -> None:
         """Called before due tasks are run. An error postpones them."""

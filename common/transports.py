@@ -1,4 +1,4 @@
-"""How a connection of the Kafka protocol receives and sends: over a plain socket, or over TLS. For both ends.
+"""Receives and sends the bytes of a connection of the Kafka protocol, over a plain socket or TLS. For both ends.
 
 Calls do not block: they raise BlockingIOError when they have to wait for the peer, and the connection waits with
 `wait_readable` or `wait_writable`.
@@ -57,17 +57,17 @@ class TlsTransport:
 
     def recv(self, size: int) -> bytes:
         """Return the records that have arrived, at most `size` bytes; b"" at the end of the connection."""
-        found = self._read(size)
-        if len(found) < _LARGE_RECORD_BYTES:
-            return found
-        parts, left = [found], size - len(found)
-        while left and len(found) >= _LARGE_RECORD_BYTES:
+        data = self._read(size)
+        if len(data) < _LARGE_RECORD_BYTES:
+            return data
+        parts, left = [data], size - len(data)
+        while left and len(data) >= _LARGE_RECORD_BYTES:
             try:
-                found = self._read(left)
+                data = self._read(left)
             except BlockingIOError:
                 break
-            parts.append(found)
-            left -= len(found)
+            parts.append(data)
+            left -= len(data)
         return b"".join(parts)
 
     def recv_into(self, buffer: memoryview) -> int:
@@ -147,7 +147,7 @@ class _Step(enum.Enum):
 
 
 def _step(tls: ssl.SSLSocket) -> _Step:
-    """Do what is possible of a handshake now; return what it waits for."""
+    """Continue a handshake without waiting; return the event that it waits for."""
     try:
         tls.do_handshake()
     except ssl.SSLWantReadError:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import stat
 
-from pyfuse3 import EntryAttributes
+from offsetfs.fs.fuse_types import EntryAttributes
 
 FOREVER_S = 1e9  # 31 years; the kernel adds it to its clock without overflow
 NEVER_S = 0.0
 DIRECTORY_S = 1.0  # every path leads through directories: without a cache each open costs two more requests
 REMOVABLE_S = 1.0
-"""How long the kernel caches the name of a record or a sealed segment. The file never changes, but retention,
+"""The time that the kernel caches the name of a record or a sealed segment. The file never changes, but retention,
 compaction or a running broker may remove it. After this time at most no process finds the name. The limit costs a `cat`
 at most one request, a twentieth of its duration."""
 

@@ -1,4 +1,4 @@
-"""What a mount knows of a broker (`offsetfs mount -o listen=`) or of a mirror (`kafka://…`) in its process."""
+"""The interface between a mount and a broker (`offsetfs mount -o listen=`) or mirror (`kafka://…`) in its process."""
 
 from __future__ import annotations
 

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 import trio
 
 from offsetfs.fs.attributes import Attributes
-from offsetfs.fs.caches.mount_caches import MountCaches, mount_caches
+from offsetfs.fs.caches import MountCaches, mount_caches
 from offsetfs.fs.companion import MountCompanion
-from offsetfs.fs.config_refresh import ConfigRefresh
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.reporting.counters import Counters
-from offsetfs.fs.reporting.damage_reports import DamageReports, report_opening
-from offsetfs.fs.reporting.error_log import ErrorLog
-from offsetfs.fs.reporting.refusals import Refusals
+from offsetfs.fs.reporting.directory_reports import ConfigRefresh, DamageReports, report_opening
+from offsetfs.fs.reporting.error_log import ErrorLog, Refusals
 from offsetfs.fs.requests.events import MountEvents
 from offsetfs.fs.requests.read_executor import ReadExecutor
 from offsetfs.fs.requests.waiting import Waiting
@@ -24,7 +22,7 @@ from offsetfs.storage import AnyLogDirectory
 
 @dataclass(frozen=True, slots=True)
 class MountContext:
-    """What every node of one mount gets. It has no behavior of its own: each collaborator does one thing."""
+    """The collaborators that every node of one mount gets. The context has no behavior of its own."""
 
     directory: AnyLogDirectory
     options: MountOptions
@@ -57,7 +55,7 @@ def mount_context(
     mount_point: str = "",
     companion: MountCompanion | None = None,
 ) -> MountContext:
-    """Return the collaborators of a new mount, and record what was found when its directory was opened."""
+    """Return the collaborators of a new mount, and record the findings at the opening of its directory."""
     is_read_only = options.read_only or directory.read_only
     error_log, events = ErrorLog(), MountEvents()
     report_opening(directory, error_log)

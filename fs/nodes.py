@@ -6,15 +6,15 @@ mounting  directories         /, orders-0          appends  append_file      app
 files     record_listing      the records in `ls`           start_file       start
           records             <offset>                      topics           topics/*, topics/*/append*
           record_parts        <offset>.json, …     groups   groups           groups, groups/*, lag, state
-          links               first, latest                 group_commits    groups/*/<partition>
-          by_time             by-time/**           control  control          .offsetfs/*
+          links               first, latest,                group_commits    groups/*/<partition>
+                              by-time/**           control  control          .offsetfs/*
           growing_file        values, records.ndjson
           ranges              range/*, last/*
           follow              follow*
-          by_key              by-key/*
+          by_key              by-key/*, topics/*/by-key/*
           segment_files       segments/*
           texts               README, next, info, errors, version
-          topic_follow, topic_keys, topic_snapshots: the same for a whole topic
+          topic_follow, topic_snapshots, topic_ranges, topic_times: follow*, snapshots, ranges and links of a topic
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeGuard, runtime_checkable
 
-from pyfuse3 import EntryAttributes, PollHandle
+from offsetfs.fs.fuse_types import EntryAttributes, PollHandle
 
 Reply = Callable[[bytes, EntryAttributes, int], bool]
 """Called with name, attributes, and the position after the entry. False: the reply is full; resume with this entry."""
@@ -182,7 +182,7 @@ class DirectoryNode(Node, Protocol):
     """A directory."""
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
-        """Return the entry with that name, None if there is none."""
+        """Return the entry with that name; None if no file has the name."""
 
     async def listing(self, number: int) -> Listing:
         """Open the directory for readdir(3). Files that exist by name only are left out."""

@@ -28,9 +28,9 @@ from offsetfs.common.addresses import (
     parse_address,
     parse_endpoint,
 )
-from offsetfs.common.quantities import parse_size
+from offsetfs.common.quantities import parse_size, plain_number
 from offsetfs.storage import I32_MAX, I64_MAX, JSON_VALUES, READ_COMMITTED, READ_UNCOMMITTED, LogConfig
-from offsetfs.storage.directory import holds_metadata_log
+from offsetfs.storage.directory import BrokerContext, DirectoryAccess, holds_metadata_log
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.records import REFUSE
 from offsetfs.storage.settings import (
@@ -87,12 +87,17 @@ _IGNORED_PREFIXES = ("x-", "X-", "comment=", "user=")
 
 
 _CLUSTER, _ARCHIVE = "kafka://HOST:PORT/", "an archive, such as s3://BUCKET/PREFIX"
+_SYNONYMS = {"readonly": "ro", "read-only": "ro", "read_only": "ro", "readwrite": "rw", "read-write": "rw"}
+"""Names of options elsewhere, which are not similar to those here."""
 _OF_URLS = {
     **dict.fromkeys(("topic", "groups", "from", "keep", "on-gap", "rate"), _CLUSTER),
     **dict.fromkeys(("cache-size", "timeout"), _ARCHIVE),
     "cache": f"{_CLUSTER} or {_ARCHIVE}",
 }
 """Options that are taken from the list before it is parsed here, where LOGDIR is a URL; what that URL is."""
+
+TEXT, BASE64 = "text", "base64"
+"""The values of `-o json-bytes`."""
 
 EIO, SKIP = "eio", "skip"
 """The values of `-o damage`."""
@@ -114,16 +119,13 @@ class OfDirectory(TypedDict):
 
     defaults: Mapping[str, str]
     config: DirectoryConfig
-    broker: Mapping[str, str]
-    is_broker_known: bool
-    metadata_directory: str | None
-    shows_log_end: bool
-    flushes: bool
+    broker: BrokerContext
+    access: DirectoryAccess
 
 
 @dataclass(frozen=True, slots=True)
 class MountOptions:
-    """How one log directory is mounted. Sizes in bytes, times in milliseconds; None switches a limit off."""
+    """The options of one mount. Sizes in bytes, times in milliseconds; None switches a limit off."""
 
     read_only: bool = False
     create: bool = False
@@ -133,9 +135,9 @@ class MountOptions:
     delete_records: bool = False
     """An offset written to `start` deletes the records below it."""
     listed_max: int | None = LISTED_MAX
-    """How many of the newest records `ls` of a partition shows; None: all of them."""
+    """The number of newest records that `ls` of a partition shows; None: all of them."""
     linger_ms: int = 5
-    """How long an open batch waits for more records."""
+    """The time that an open batch waits for more records."""
     batch_bytes: int = 1 << 20
     """Size at which a batch is written, before compression; `max.message.bytes` of the topic limits it."""
     buffer_bytes: int = 32 << 20
@@ -151,11 +153,13 @@ class MountOptions:
     isolation: str = READ_UNCOMMITTED
     """Whether records of open and aborted transactions are shown: read_uncommitted, or read_committed."""
     high_watermark: str = CHECKPOINT
-    """Where a partition ends beside a broker with followers: at the checkpointed high watermark, or at the log end."""
+    """The end of a partition beside a broker with followers: the checkpointed high watermark, or the log end."""
     damage: str = EIO
-    """What reading `values` and `records.ndjson` does at a batch that cannot be read: fails (eio), or skips it."""
+    """The reaction of `values` and `records.ndjson` to a batch that cannot be read: fail (eio), or skip the batch."""
+    json_bytes: str = TEXT
+    """The bytes of keys, values and headers in lines of JSON: text if they are UTF-8 (text), or always base64."""
     json_values: str = REFUSE
-    """How a JSON `value` that is no string is handled: the line is refused (refuse), or its text is stored (text)."""
+    """The treatment of a JSON `value` that is no string: refuse the line (refuse), or store its text (text)."""
     log_level: str = "info"
     """The lowest level that is logged: debug, info, warning or error."""
     log_file: str | None = None
@@ -167,17 +171,17 @@ class MountOptions:
     broker_settings: Mapping[str, str] = field(default_factory=dict)
     """Kafka's settings of a broker by Kafka's names, as far as they are defaults of topics."""
     config_file: str | None = None
-    """The `server.properties` that settings were read from: what it does not set has Kafka's default."""
+    """The `server.properties` that settings were read from. Settings that are not in it have Kafka's defaults."""
     without_effect: tuple[str, ...] = ()
     """Names of settings that Kafka has and that change nothing here. Their values may be secrets: they are not kept."""
     metadata_log_directory: str | None = None
-    """Where the cluster's metadata log is, when it is not beside the data: Kafka's `metadata.log.dir`."""
+    """The directory of the cluster's metadata log if it is not beside the data: Kafka's `metadata.log.dir`."""
     cache_directory: str | None = field(default_factory=lambda: own_cache_directory(os.environ))
-    """Where a mount that may not write to its log directory keeps what it worked out; None: nowhere. No option."""
+    """The directory for the indexes of a mount that may not write to its log directory; None: none. Not an option."""
     threads_max: int = 16
-    """How many threads may append or sync at a time: fewer where few files may be open. Not an option."""
+    """The number of threads that may append or sync at a time: fewer where few files may be open. Not an option."""
     listeners: tuple[Endpoint, ...] = ()
-    """Where clients of the Kafka protocol connect; none: nowhere."""
+    """The addresses at which clients of the Kafka protocol connect; empty: none."""
     advertised: tuple[Address, ...] = ()
     """The addresses that these clients are given: one for each listener, or one for all; none: the listener's own."""
     server_settings: Mapping[str, str] = field(default_factory=dict)
@@ -189,19 +193,25 @@ class MountOptions:
     of_url: Mapping[str, str] = field(default_factory=dict)
     """The options of a LOGDIR that is a URL, which are taken from the list before it is parsed here."""
     request_timeout_s: float | None = None
-    """How long the kernel lets a request wait before it ends the mount; not an option, the mount reads it."""
+    """The time after which the kernel ends a mount with an unanswered request; not an option, the mount reads it."""
 
     def of_directory(self, metadata_directory: str | None = None) -> OfDirectory:
         """Return the settings as `LogDirectory.open` takes them; `metadata_directory` where the options have none."""
         return {
             "defaults": self.topic_defaults,
             "config": DirectoryConfig.from_properties(self.directory_settings),
-            "broker": self.all_broker_settings,
-            "is_broker_known": self.config_file is not None,
-            "metadata_directory": self.metadata_log_directory or metadata_directory,
-            "shows_log_end": self.high_watermark == LOG_END,
-            "flushes": False,  # the mount does, with its own limits
+            "broker": self.broker_context(metadata_directory),
+            # The mount syncs logs itself, with its own limits.
+            "access": DirectoryAccess(shows_log_end=self.high_watermark == LOG_END, flushes=False),
         }
+
+    def broker_context(self, metadata_directory: str | None = None) -> BrokerContext:
+        """Return what the options say of the broker; `metadata_directory` where they have none."""
+        return BrokerContext(
+            self.all_broker_settings,
+            is_complete=self.config_file is not None,
+            metadata_directory=self.metadata_log_directory or metadata_directory,
+        )
 
     @property
     def all_broker_settings(self) -> dict[str, str]:
@@ -224,9 +234,9 @@ class MountOptions:
     ) -> MountOptions:
         """Read option lists such as `ro,linger-ms=10`; a value with commas stands in double quotes. Last one wins.
 
-        Sizes take a suffix k, m or g (powers of 1024). With `sloppy` unknown options are ignored, as mount(8) -s
-        requires. Several `listen` or `advertise` add up; with `listen`, the broker settings in `server_names`, and
-        those that are security settings, have an effect. Raises `MountOptionError`.
+        Sizes take a suffix k, m, g or t (powers of 1024), durations ms, s, m, h, d or w. With `sloppy` unknown options
+        are ignored, as mount(8) -s requires. Several `listen` or `advertise` add up; with `listen`, the broker settings
+        in `server_names`, and those that are security settings, have an effect. Raises `MountOptionError`.
         """
         items = list(option_items(texts))
         values: dict[str, Any] = {}
@@ -270,7 +280,7 @@ class MountOptions:
             )
         for name in ("create", "delete", "delete-records"):
             if self.read_only and getattr(self, name.replace("-", "_")):
-                raise MountOptionError(f"ro and {name} exclude each other")
+                raise MountOptionError(f"ro and {name} exclude each other; remove one of them")
         if not self.listeners and (self.advertised or self.allow_anonymous):
             raise MountOptionError("advertise and allow-anonymous need an address to listen on: add listen=HOST:PORT")
         try:
@@ -304,6 +314,7 @@ class MountOptions:
             "isolation": self.isolation,
             "high-watermark": self.high_watermark,
             "damage": self.damage,
+            "json-bytes": self.json_bytes,
             "json-values": self.json_values,
             "log-level": self.log_level,
             **({} if self.log_file is None else {"log-file": self.log_file}),
@@ -354,10 +365,10 @@ class _Broker:
         for name, value in properties.items():
             if name != METADATA_LOG_DIR:
                 self.take(name, value)
-        found = metadata_log_directory_of(properties)
-        if found is None or (not properties.get(METADATA_LOG_DIR) and not holds_metadata_log(found)):
+        directory = metadata_log_directory_of(properties)
+        if directory is None or (not properties.get(METADATA_LOG_DIR) and not holds_metadata_log(directory)):
             return {}
-        return {"metadata_log_directory": found}
+        return {"metadata_log_directory": directory}
 
 
 # --- reading one value -----------------------------------------------------------------------------------------------
@@ -373,7 +384,7 @@ def _required(name: str, value: str | None) -> str:
 
 def _setting(name: str, value: str | None) -> str:
     """Return the value of a setting of a topic or a broker. It may be empty if the setting accepts that, as a list."""
-    return "" if value == "" and _accepts_empty(name) else _required(name, value)
+    return "" if value == "" and _accepts_empty(name) else plain_number(name, _required(name, value))
 
 
 def _accepts_empty(name: str) -> bool:
@@ -395,7 +406,7 @@ def _flag(name: str, value: str | None) -> bool:
 
 def _number(low: int, high: int) -> _Reader:
     def read(name: str, value: str | None) -> int:
-        return _in_range(name, _required(name, value), "", low, high)
+        return _in_range(name, plain_number(name, _required(name, value)), "", low, high)
 
     return read
 
@@ -409,7 +420,7 @@ def _size(low: int, high: int) -> _Reader:
 
 def size_of(name: str, value: str, low: int, high: int) -> int:
     """Return the bytes in the value of an option, such as 10g; `MountOptionError` outside of [low, high]."""
-    return _in_range(name, value, "kmg", low, high)
+    return _in_range(name, value, "kmgt", low, high)
 
 
 def _in_range(name: str, value: str, units: str, low: int, high: int) -> int:
@@ -441,7 +452,7 @@ def _umask(name: str, value: str | None) -> int:
 def _one_of(*words: str) -> _Reader:
     def read(name: str, value: str | None) -> str:
         if _required(name, value) not in words:
-            raise MountOptionError(f"{name}={value} is none of {', '.join(words)}")
+            raise MountOptionError(f"{name}={value} must be one of {', '.join(words)}")
         return value or ""
 
     return read
@@ -475,6 +486,7 @@ _WORDS = {
     "isolation": (READ_UNCOMMITTED, READ_COMMITTED),
     "high-watermark": (CHECKPOINT, LOG_END),
     "damage": (EIO, SKIP),
+    "json-bytes": (TEXT, BASE64),
     "json-values": JSON_VALUES,
     "log-level": LOG_LEVELS,
 }
@@ -499,6 +511,7 @@ _OPTIONS: dict[str, tuple[str, _Reader]] = {
     "isolation": ("isolation", _one_of(*_WORDS["isolation"])),
     "high-watermark": ("high_watermark", _one_of(*_WORDS["high-watermark"])),
     "damage": ("damage", _one_of(*_WORDS["damage"])),
+    "json-bytes": ("json_bytes", _one_of(*_WORDS["json-bytes"])),
     "json-values": ("json_values", _one_of(*_WORDS["json-values"])),
     "log-level": ("log_level", _one_of(*LOG_LEVELS)),
     "log-file": ("log_file", _absolute_path),
@@ -551,5 +564,6 @@ def _is_ignored(name: str, value: str | None) -> bool:
 def _unknown(name: str) -> str:
     if name in _OF_URLS:
         return f"option {name!r} is only for a mount of {_OF_URLS[name]}"
-    near = difflib.get_close_matches(name, [*_OPTIONS, *TOPIC_SETTING_NAMES, *BROKER_SETTING_NAMES], n=1)
+    synonym = [_SYNONYMS[name]] if name in _SYNONYMS else []
+    near = synonym or difflib.get_close_matches(name, [*_OPTIONS, *TOPIC_SETTING_NAMES, *BROKER_SETTING_NAMES], n=1)
     return f"unknown option {name!r}" + (f", did you mean {near[0]}?" if near else "")

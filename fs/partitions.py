@@ -11,14 +11,21 @@ from dataclasses import dataclass
 import trio
 
 from offsetfs.fs.mount_context import MountContext
-from offsetfs.fs.naming.inodes import NUMBER_MAX, pack
-from offsetfs.fs.naming.tree_table import Kind
+from offsetfs.fs.naming.inodes import NUMBER_MAX, pack, unpack
+from offsetfs.fs.naming.tree_table import IN_PARTITION, Kind
 from offsetfs.storage import Log, LogView, TopicPartition
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.segments import Segments
 from offsetfs.storage.views import LineIndexCache
 
 _log = logging.getLogger(__name__)
+
+
+_OFFSET = "<offset>"
+_PATTERNS: dict[int, str] = {
+    kind: kind.spec.paths[-1].removeprefix(IN_PARTITION).partition("/<")[0].strip("/") for kind in Kind
+}
+"""The last path of each kind up to its first part that varies, below the directory of the partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,7 @@ class MountedPartition:
         self.listed: tuple[Bounds, int] | None = None
         """The offset at which the last listing began. Finding it reads batch headers and skips damage."""
         self.named_at = -math.inf
-        """When the kernel last got the name of a record, on trio's clock."""
+        """The time at which the kernel last got the name of a record, on trio's clock."""
         self._mount = mount
         self._log: Log | None = None
         self._was_removed = False
@@ -62,7 +69,7 @@ class MountedPartition:
         """
         if self._log is not None:
             return self._log.path
-        having = (each for each in self._mount.directory.directories if each.has(self.name))
+        having = (directory for directory in self._mount.directory.directories if directory.has(self.name))
         directory = next(having, None)
         if directory is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.name))
@@ -196,3 +203,23 @@ class Partitions:
     def refresh(self) -> list[MountedPartition]:
         """Read the log directory; return its partitions, ordered by number."""
         return sorted(map(self.of, self._mount.directory.partitions()), key=lambda partition: partition.number)
+
+    def path_of(self, inode: int, name: bytes = b"") -> str:
+        """Return the path of an inode below the mount point, for messages; with `name` appended. A minus for the root.
+
+        An inode number does not contain a whole name. For files that are found by a time, a key or a range the result
+        is only the directory, for a segment's file `segments`.
+        """
+        kind, partition, number = unpack(inode)
+        known = self.numbered(partition)
+        parts = ["" if known is None else str(known.name), _path_within(kind, number, known)]
+        parts.append(name.decode("utf-8", "backslashreplace"))
+        return "/".join(part for part in parts if part) or "-"
+
+
+def _path_within(kind: int, number: int, partition: MountedPartition | None) -> str:
+    """Return the path below the mount point or the directory of the partition."""
+    pattern = _PATTERNS.get(kind, "")
+    if _OFFSET not in pattern:
+        return pattern
+    return "" if partition is None else pattern.replace(_OFFSET, str(partition.anchor + number))

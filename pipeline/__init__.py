@@ -4,6 +4,6 @@ Knows the engine's public names and PySpark, nothing of the mount. Importing thi
 modules do.
 """
 
-from offsetfs.pipeline.registration import register
+from offsetfs.pipeline.session import register
 
 __all__ = ["register"]

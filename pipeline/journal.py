@@ -46,10 +46,13 @@ class Published:
     records: int
     partitions: Mapping[str, tuple[int, int]]
     is_repeated: bool = False
-    """Whether it had been published before, and nothing was done."""
+    """Whether the job had been published before, so that this call published nothing."""
 
     def fields(self) -> dict[str, Any]:
-        return {"records": self.records, "partitions": {name: list(each) for name, each in self.partitions.items()}}
+        return {
+            "records": self.records,
+            "partitions": {name: list(offsets) for name, offsets in self.partitions.items()},
+        }
 
 
 class PublicationFailed(StorageError):
@@ -64,14 +67,14 @@ def find_published(path: str, job: Job) -> Published | None:
 
     Of a version below the latest one only the fact of its publication is known.
     """
-    found = _read(os.path.join(path, JOURNAL)).get(job.application)
-    if not isinstance(found, dict) or job.version > found["version"]:
+    entry = _read(os.path.join(path, JOURNAL)).get(job.application)
+    if not isinstance(entry, dict) or job.version > entry["version"]:
         return None
     # Spark repeats the last micro-batch after a failure and never an older one, so only its latest result is kept.
-    if job.version < found["version"]:
+    if job.version < entry["version"]:
         return Published(0, {}, is_repeated=True)
-    partitions = {name: (start, end) for name, (start, end) in found["partitions"].items()}
-    return Published(found["records"], partitions, is_repeated=True)
+    partitions = {name: (start, end) for name, (start, end) in entry["partitions"].items()}
+    return Published(entry["records"], partitions, is_repeated=True)
 
 
 def note_published(path: str, job: Job, published: Published) -> None:
@@ -87,7 +90,7 @@ def note_published(path: str, job: Job, published: Published) -> None:
 def intent_of(directory: LogDirectory, job: Job, staged: Iterable[Staged]) -> dict[str, Any]:
     """Return the intent to append the staged batches, in the order of splits, at the current ends of the logs."""
     by_partition: dict[TopicPartition, list[tuple[str, StagedBatch]]] = {}
-    for piece in sorted(staged, key=lambda each: each.split):
+    for piece in sorted(staged, key=lambda part: part.split):
         for partition, batches in piece.batches.items():
             assert piece.path is not None
             name = os.path.basename(piece.path)
@@ -109,7 +112,7 @@ def intent_of(directory: LogDirectory, job: Job, staged: Iterable[Staged]) -> di
 
 
 def read_intent(path: str) -> dict[str, Any]:
-    """Return the intent, {} if there is none. `PublicationFailed` if the file is not one of ours."""
+    """Return the intent, {} if there is none. `PublicationFailed` for a file of another program."""
     intent = _read(os.path.join(path, INTENT))
     try:
         if intent:
@@ -147,11 +150,11 @@ def put_down(path: str, intent: dict[str, Any]) -> None:
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        found = json.loads(files.read_file(path, _BYTES_MAX))
+        journal = json.loads(files.read_file(path, _BYTES_MAX))
     except FileNotFoundError:
         return {}
     except ValueError:
         raise PublicationFailed("is not JSON", path=path) from None
-    if not isinstance(found, dict):
+    if not isinstance(journal, dict):
         raise PublicationFailed("is not a JSON object", path=path)
-    return found
+    return journal

@@ -33,7 +33,7 @@ class ScanDirectories:
     @property
     def path(self) -> str:
         """The paths of the directories, for messages."""
-        return ",".join(each.path for each in self._directories)
+        return ",".join(directory.path for directory in self._directories)
 
     def partitions(self) -> list[TopicPartition]:
         """Return the partitions that the directories held when they were opened, sorted."""
@@ -45,8 +45,8 @@ class ScanDirectories:
 
     def topic_id(self, partition: TopicPartition) -> str | None:
         """Return the topic id of a partition, as Kafka prints it; None if there is none. Raises as `log`."""
-        found = self._holder(partition).topic_id(partition)
-        return None if found is None else base64.urlsafe_b64encode(found).decode().rstrip("=")
+        topic_id = self._holder(partition).topic_id(partition)
+        return None if topic_id is None else base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
     def _holder(self, partition: TopicPartition) -> LogDirectory:
         holders = self._holders.get(partition, self._directories[:1])
@@ -103,4 +103,6 @@ def _has(path: str, ends: Mapping[TopicPartition, int]) -> bool:
     """Whether an attached archive has all records before these offsets; partitions that it does not have count not."""
     with contextlib.closing(LogDirectory.open(path, read_only=True)) as directory:
         present = set(directory.partitions())
-        return all(directory.log(each).next_offset >= end for each, end in ends.items() if each in present)
+        return all(
+            directory.log(partition).next_offset >= end for partition, end in ends.items() if partition in present
+        )

@@ -44,11 +44,11 @@ from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 SWEEP_SECONDS = 7 * 24 * 3600
 """The age at which no job refers to a staged file any more."""
 WAIT_SECONDS = 120.0
-"""How long a publication waits for another publication to end."""
+"""The time that a publication waits for another publication to end."""
 GRACE_SECONDS = 2.0
-"""How long a publication may hold the directory before its intent exists, and after its removal."""
+"""The time that a publication may hold the directory before its intent exists, and after its removal."""
 THREADS_MAX = 4
-"""How many partitions are processed in parallel. More threads would only wait for the disk."""
+"""The number of partitions that are processed in parallel. More threads would only wait for the disk."""
 _WHAT_NOW = "the next write from Spark finishes what was begun; run this job again only by its txnAppId"
 
 _Wanted = TypeVar("_Wanted")
@@ -179,12 +179,12 @@ def _append(path: str, log: Log, wanted: dict[str, Any]) -> tuple[int, int]:
     return wanted["start"], log.next_offset
 
 
-def _side_by_side(work: Callable[[_Wanted], _Done], each: Iterable[_Wanted]) -> Iterator[_Done]:
+def _side_by_side(work: Callable[[_Wanted], _Done], wanted: Iterable[_Wanted]) -> Iterator[_Done]:
     """Yield the results of `work` in order; runs it in threads, so that one partition is copied while another waits for
     the disk.
     """
     with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), THREADS_MAX)) as pool:
-        yield from pool.map(work, each)
+        yield from pool.map(work, wanted)
 
 
 def _already_there(log: Log, start: int, batches: list[tuple[str, StagedBatch]], staging: _Staging) -> int:
@@ -196,20 +196,20 @@ def _already_there(log: Log, start: int, batches: list[tuple[str, StagedBatch]],
     # From the end: the batches were appended in order, so the last one that is there decides.
     for number in range(len(batches) - 1, -1, -1):
         if log.log_start_offset <= offsets[number] < log.next_offset:
-            found = log.batch_at(offsets[number])
-            if found is not None and _is_same(found, offsets[number], staging.batch(*batches[number])):
+            present = log.batch_at(offsets[number])
+            if present is not None and _is_same(present, offsets[number], staging.batch(*batches[number])):
                 return number + 1
     return 0
 
 
-def _is_same(found: Batch, offset: int, staged: Batch) -> bool:
+def _is_same(present: Batch, offset: int, staged: Batch) -> bool:
     """Whether a batch of the log is the staged one, apart from the header fields that the log stamps."""
     return (
         # Offset, count, time and bytes. Leader epoch and append time are not compared, because the log stamps them.
-        found.header.base_offset == offset
-        and found.header.count == staged.header.count
-        and found.header.base_timestamp == staged.header.base_timestamp
-        and found.data[BatchBuilder.OVERHEAD_BYTES :] == staged.data[BatchBuilder.OVERHEAD_BYTES :]
+        present.header.base_offset == offset
+        and present.header.count == staged.header.count
+        and present.header.base_timestamp == staged.header.base_timestamp
+        and present.data[BatchBuilder.OVERHEAD_BYTES :] == staged.data[BatchBuilder.OVERHEAD_BYTES :]
     )
 
 
@@ -236,12 +236,12 @@ class _Staging:
         data = memoryview(self._buffer)[: where.size]
         try:
             count = file.read_into(data, where.position)
-            found = read_batch(data[:count], path=file.path, file_position=where.position)
+            batch = read_batch(data[:count], path=file.path, file_position=where.position)
         except StorageError as error:
             raise PublicationFailed(error.reason, path=error.path, position=error.position) from None
-        if found.header.count != where.count or found.header.size != where.size:
+        if batch.header.count != where.count or batch.header.size != where.size:
             raise PublicationFailed("another batch than was staged", path=file.path, position=where.position)
-        return found
+        return batch
 
     def close(self) -> None:
         for file in self._opened.values():

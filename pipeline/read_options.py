@@ -23,17 +23,17 @@ EARLIEST, LATEST = -2, -1
 """The offsets that stand for the two ends of a partition, in JSON and in this module."""
 
 TOPIC_IDS = "~topicIds"
-"""The name in the offsets of a checkpoint that has the ids of the topics. No topic has such a name."""
+"""The name in the offsets of a checkpoint that has the ids of the topics. No topic has this name."""
 
 FAILFAST, PERMISSIVE, DROPMALFORMED = "FAILFAST", "PERMISSIVE", "DROPMALFORMED"
 
 NEAREST, NULL, FAIL = "nearest", "null", "fail"
 
 SPLIT_BYTES = 128 << 20
-"""How many bytes of segments one task reads, unless `partitionBytes` says otherwise."""
+"""Bytes of segments that one task reads, unless `partitionBytes` says otherwise."""
 
 TRIGGER_DELAY_MAX_MS = 15 * 60_000
-"""How long a micro-batch waits for `minOffsetsPerTrigger`, unless `maxTriggerDelay` says otherwise."""
+"""The time that a micro-batch waits for `minOffsetsPerTrigger`, unless `maxTriggerDelay` says otherwise."""
 
 CACHE_BYTES_MAX = 2 << 30
 """The bound of the cache of an executor, unless `cacheSize` says otherwise."""
@@ -92,7 +92,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where reading begins or ends. Precedence as in Spark's Kafka source: global time, times, offsets."""
+    """The place at which reading begins or ends. Precedence as in Spark's Kafka source: global time, times, offsets."""
 
     default: int
     """`EARLIEST` or `LATEST`."""
@@ -103,7 +103,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveAccess:
-    """How archives in object storage are read; without effect on directories."""
+    """The settings for reading archives in object storage; without effect on directories."""
 
     cache: str | None
     """A directory on each executor for blocks that are read again; None: blocks are in memory only."""
@@ -133,13 +133,13 @@ class ReadOptions:
     records_per_trigger_max: int | None
     records_per_trigger_min: int | None
     trigger_delay_max_ms: int
-    """How long a micro-batch waits for that many, in all."""
+    """The time that a micro-batch waits for so many records, in all."""
     fails_on_data_loss: bool
     has_headers: bool
     is_committed_only: bool
     mode: str
     times_beyond: str
-    """What becomes of times that Spark cannot hold: NEAREST, NULL or FAIL."""
+    """The treatment of times that Spark cannot hold: NEAREST, NULL or FAIL."""
     access: ArchiveAccess
 
     @property
@@ -209,14 +209,14 @@ class _Given:
         value = self.text(name)
         if value is None:
             return default
-        found = next((each for each in allowed if str(each).lower() == value.strip().lower()), None)
-        if found is None:
-            raise OptionError(f"option {name}: {value!r} is none of {', '.join(map(str, allowed))}")
-        return found
+        chosen = next((choice for choice in allowed if str(choice).lower() == value.strip().lower()), None)
+        if chosen is None:
+            raise OptionError(f"option {name}: {value!r} must be one of {', '.join(map(str, allowed))}")
+        return chosen
 
 
 _OF_TABLES = frozenset({"location", "owner", "provider", "external", "is_managed_location", "comment", "collation"})
-"""What Spark hands over for a table of its catalog, instead of the options that the table was given."""
+"""The properties that Spark passes for a table of its catalog, instead of the options that the table was given."""
 
 WITHOUT_TABLES = (
     "CREATE TABLE, saveAsTable and INSERT INTO do not work, because Spark does not hand a table's options to a Python"
@@ -233,9 +233,9 @@ def is_of_a_table(options: Mapping[str, str]) -> bool:
 def _hint(name: str) -> str:
     if name.lower() == "kafka.bootstrap.servers":
         return ": there is no broker here; pass the log directory to load()"
-    if name.lower() in (each.lower() for each in _BATCH_ONLY):
+    if name.lower() in (option.lower() for option in _BATCH_ONLY):
         return " in a stream, which has no end"
-    if name.lower() in (each.lower() for each in _STREAM_ONLY):
+    if name.lower() in (option.lower() for option in _STREAM_ONLY):
         return " outside of a stream"
     return ""
 
@@ -243,18 +243,18 @@ def _hint(name: str) -> str:
 def _paths(given: _Given) -> tuple[str, ...]:
     """Return what load() was given: a path or URL, several, or several in one text, as Kafka's `log.dirs` has them."""
     single = given.text("path")
-    texts = [str(each) for each in json.loads(given.text("paths") or "[]")] or ([single] if single else [])
-    found = [location(each) for text in texts for each in _split(text)]
-    if not found:
+    texts = [str(path) for path in json.loads(given.text("paths") or "[]")] or ([single] if single else [])
+    locations = [location(path) for text in texts for path in _split(text)]
+    if not locations:
         raise OptionError(f"no log directory: pass its path to load(). {WITHOUT_TABLES}")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(locations))
 
 
 def _split(text: str) -> list[str]:
-    """Return the paths of a list with commas; one that exists, comma and all, is one path."""
+    """Return the paths of a list with commas. An existing path that contains commas is one path."""
     if "://" not in text and os.path.exists(location(text)):
         return [text]
-    return [each.strip() for each in text.split(",") if each.strip()]
+    return [path.strip() for path in text.split(",") if path.strip()]
 
 
 def location(text: str) -> str:
@@ -294,22 +294,22 @@ def _selection(given: _Given) -> Selection:
         return Selection(pattern=pattern)
     topics = tuple(topic.strip() for topic in (given.text("subscribe") or "").split(",") if topic.strip())
     if not topics and given.text("subscribe") is not None:
-        raise OptionError("option subscribe: no topic is named")
+        raise OptionError("option subscribe: no topic is named; write topics such as orders,users")
     return Selection(topics=topics)
 
 
 def _assigned(given: _Given) -> list[tuple[str, int]]:
-    found = _json_object(given, "assign")
-    pairs = [(topic, number) for topic, numbers in found.items() if isinstance(numbers, list) for number in numbers]
+    assigned = _json_object(given, "assign")
+    pairs = [(topic, number) for topic, numbers in assigned.items() if isinstance(numbers, list) for number in numbers]
     if not pairs or not all(isinstance(number, int) and number >= 0 for _, number in pairs):
-        raise OptionError('option assign: a JSON object is wanted, such as {"orders":[0,1]}')
+        raise OptionError('option assign must be a JSON object such as {"orders":[0,1]}')
     return pairs
 
 
 def _start(given: _Given, is_stream: bool | None) -> Bound:
     bound = _bound(given, "starting", EARLIEST)
     if is_stream is False and (bound.default == LATEST or LATEST in (bound.offsets or {}).values()):
-        raise OptionError("option startingOffsets: latest leaves nothing to read, except in a stream")
+        raise OptionError("option startingOffsets: latest leaves nothing to read, except in a stream; use earliest")
     return bound
 
 
@@ -322,7 +322,7 @@ def _bound(given: _Given, which: Ends, default: int) -> Bound:
     elif text is not None:
         offsets = _by_partition(given, name, EARLIEST)
     if which == "ending" and (default == EARLIEST or EARLIEST in (offsets or {}).values()):
-        raise OptionError("option endingOffsets: earliest leaves nothing to read")
+        raise OptionError("option endingOffsets: earliest leaves nothing to read; use latest")
     timestamps = f"{which}OffsetsByTimestamp"
     return Bound(
         default,
@@ -342,8 +342,8 @@ def _timestamp(given: _Given, name: str) -> int | None:
 
 
 def _by_partition(given: _Given, name: str, lowest: int) -> ByPartition:
-    wrong = f'option {name}: a JSON object is wanted, such as {{"orders":{{"0":23,"1":7}}}}'
-    found: ByPartition = {}
+    wrong = f'option {name}: the value must be a JSON object such as {{"orders":{{"0":23,"1":7}}}}'
+    bounds: ByPartition = {}
     for topic, numbers in _json_object(given, name).items():
         if topic == TOPIC_IDS:
             continue  # of a checkpoint
@@ -353,19 +353,19 @@ def _by_partition(given: _Given, name: str, lowest: int) -> ByPartition:
             is_number = isinstance(number, int) and not isinstance(number, bool) and number >= lowest
             if not is_number or not partition.isdigit():
                 raise OptionError(wrong)
-            found[topic, int(partition)] = number
-    return found
+            bounds[topic, int(partition)] = number
+    return bounds
 
 
 def _json_object(given: _Given, name: str) -> dict[str, Any]:
     text = given.text(name) or ""
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        value = None
+    if not isinstance(value, dict):
         raise OptionError(f"option {name}: {text!r} is not a JSON object")
-    return found
+    return value
 
 
 def _trigger_min(given: _Given) -> int | None:
@@ -384,20 +384,20 @@ def _trigger_delay_ms(given: _Given) -> int:
     try:
         return duration_ms(text)
     except ValueError:
-        raise OptionError(f"option maxTriggerDelay: {text!r} is not a time such as 30s or 15m") from None
+        raise OptionError(f"option maxTriggerDelay: {text!r} is not a time; write 30s or 15m") from None
 
 
 def duration_ms(text: str) -> int:
     """Return the milliseconds of a text such as `30s`, `15m`, or `500`; ValueError."""
-    found = re.fullmatch(r"([0-9]{1,12})\s*([a-z]*)", text.strip().lower())
-    if found is None or found[2] not in _UNITS_MS:
+    match = re.fullmatch(r"([0-9]{1,12})\s*([a-z]*)", text.strip().lower())
+    if match is None or match[2] not in _UNITS_MS:
         raise ValueError(text)
-    return int(found[1]) * _UNITS_MS[found[2]]
+    return int(match[1]) * _UNITS_MS[match[2]]
 
 
 def _without_blank(size: str) -> str:
     """Return a size such as `500 M` without the blank before its unit, as Spark's users write it."""
-    return re.sub(r"\s+(?=[a-zA-Z]\Z)", "", size.strip())
+    return re.sub(r"\s+(?=[a-zA-Z]+\Z)", "", size.strip())
 
 
 def _access(given: _Given) -> ArchiveAccess:
@@ -409,7 +409,7 @@ def _access(given: _Given) -> ArchiveAccess:
     size = given.text("cacheSize")
     size_bytes = CACHE_BYTES_MAX if size is None else parse_size(_without_blank(size), "kmgt")
     if not size_bytes:
-        raise OptionError(f"option cacheSize: {size!r} is no size such as 500M or 2G")
+        raise OptionError(f"option cacheSize: {size!r} is not a size; write 500M or 2G")
     return ArchiveAccess(
         cache=cache and cache.removeprefix("file://"),
         cache_bytes_max=size_bytes,
@@ -424,5 +424,5 @@ def _is_committed_only(given: _Given) -> bool:
         if given.text(name) is not None
     }
     if len(set(levels.values())) > 1:
-        raise OptionError("options isolation and kafka.isolation.level contradict each other")
+        raise OptionError("options isolation and kafka.isolation.level contradict each other; give one of them")
     return READ_COMMITTED in levels.values()

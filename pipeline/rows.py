@@ -20,7 +20,7 @@ from offsetfs.storage.errors import PolicyViolation, UnknownPartition
 from offsetfs.storage.records import Column, HeaderColumns, RecordColumns, encode_columns, spread_keys
 
 NO_TIMESTAMP = -1
-"""What stands for a record without a timestamp, as in Kafka; a frame that was read from old messages has it."""
+"""The value for a record without a timestamp, as in Kafka; a frame that was read from old messages has it."""
 
 
 def stage(batches: Iterable[pa.RecordBatch], target: Target, split: int, attempt: int) -> Staged:
@@ -74,7 +74,7 @@ def _by_topic(batch: pa.RecordBatch, target: Target) -> Iterator[tuple[str, np.n
         return
     column = batch.column("topic")
     if column.null_count:
-        raise ValueError("a record without a topic: neither the option topic nor its column says one")
+        raise ValueError("a record has no topic; give the option topic, or fill the column topic")
     encoded = column.dictionary_encode()
     indices = encoded.indices.to_numpy(zero_copy_only=False)
     for number, topic in enumerate(encoded.dictionary.to_pylist()):

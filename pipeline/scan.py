@@ -4,26 +4,35 @@ Checksums are verified. An unreadable batch ends the query (FAILFAST), is left o
 reported in a row of its own (PERMISSIVE), as in Spark's file readers. Damage that is left out without a row is logged
 as a warning in the standard error of the executor. If retention removed records after the query was planned, that is a
 loss, which `failOnDataLoss=false` permits.
+
+Kafka takes any number as the time of a record. Spark cannot hold times before or beyond the microseconds of 64 bits,
+which end in the year 294247: Arrow batches have the nearest time, or what the option `timesBeyondSpark` asks for.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from offsetfs.pipeline.log_directories import ScanDirectories, opened
-from offsetfs.pipeline.read_options import DROPMALFORMED, FAILFAST, PERMISSIVE, ReadOptions
-from offsetfs.pipeline.scan_range import DataLoss, Range, ends_of, is_another
-from offsetfs.pipeline.times import with_times
+from offsetfs.pipeline.read_options import DROPMALFORMED, FAIL, FAILFAST, NULL, PERMISSIVE, ReadOptions
+from offsetfs.pipeline.scan_range import DataLoss, Range, ends_of, is_another, lose_topic
 from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED, LogReader, TopicPartition
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, UnknownPartition
-from offsetfs.tables.arrow.record_batches import record_batches
-from offsetfs.tables.arrow.schema import CORRUPT
+from offsetfs.tables.arrow import CORRUPT, TIME_MAX_MS, TIME_MIN_MS, record_batches
+
+TIMESTAMP = "timestamp"
+_LIMITS_US = TIME_MIN_MS * 1000, TIME_MAX_MS * 1000
 
 _log = logging.getLogger(__name__)
+
+
+class TimeBeyondSpark(ValueError):
+    """A record has a time that Spark cannot hold, and `timesBeyondSpark` is `fail`."""
 
 
 def scan(ranges: tuple[Range, ...], options: ReadOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -33,11 +42,11 @@ def scan(ranges: tuple[Range, ...], options: ReadOptions, schema: pa.Schema) -> 
     `UnsupportedFormat`, `DecompressionLimit`.
     """
     with opened(options.paths, options.access, ends=ends_of(ranges)) as directory:
-        for each in ranges:
-            if is_another(directory.topic_id(each.name), each.topic_id):
-                lose_topic(each.name, options)
+        for part in ranges:
+            if is_another(directory.topic_id(part.name), part.topic_id):
+                lose_topic(part.name, options)
                 continue
-            yield from _RangeScan(each, options, schema).record_batches(directory)
+            yield from _RangeScan(part, options, schema).record_batches(directory)
 
 
 def reader_of(
@@ -56,12 +65,6 @@ def reader_of(
         on_damage=on_damage,
         on_lost=lambda error: _lost(wanted, error, options),
     )
-
-
-def lose_topic(name: TopicPartition, options: ReadOptions) -> None:
-    """Raise `DataLoss` for a partition of a topic that was created again, unless the query permits losses."""
-    if options.fails_on_data_loss:
-        raise DataLoss(f"{name}: the topic was deleted and created again; failOnDataLoss=false goes on")
 
 
 def log_left_out(name: TopicPartition, error: StorageError) -> None:
@@ -99,8 +102,8 @@ class _RangeScan:
         except UnknownPartition as error:
             _lost(self.range, error, self.options)
             return
-        found = record_batches(reader.slices(), self.range.name, self.schema, on_fault)
-        yield from with_times(found, self.range.name, self.options.times_beyond)
+        batches = record_batches(reader.slices(), self.range.name, self.schema, on_fault)
+        yield from _with_times(batches, self.range.name, self.options.times_beyond)
         if self.faults and self._has_corrupt_rows:
             yield self._corrupt_rows()
 
@@ -126,3 +129,39 @@ class _RangeScan:
         }
         arrays = [pa.array(made.get(field.name, [None] * count), field.type) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _with_times(batches: Iterable[pa.RecordBatch], name: TopicPartition, wanted: str) -> Iterator[pa.RecordBatch]:
+    """Yield the batches with times as the option wants them; log a warning with their number at the end."""
+    count = 0
+    for batch in batches:
+        beyond = _beyond(batch)
+        if beyond is not None:
+            if wanted == FAIL:
+                raise TimeBeyondSpark(
+                    f"{name}: {pc.sum(beyond)} of {batch.num_rows} records have times that Spark cannot hold;"
+                    " timesBeyondSpark=null makes them null"
+                )
+            count += pc.sum(beyond).as_py()
+            batch = _with_nulls(batch, beyond) if wanted == NULL else batch
+        yield batch
+    if count:
+        fate = "are null" if wanted == NULL else "are the nearest time that there is (timesBeyondSpark=null or fail)"
+        _log.warning("offsetfs: %s: times of %d records that Spark cannot hold %s", name, count, fate)
+
+
+def _beyond(batch: pa.RecordBatch) -> pa.Array | None:
+    """Return which times are beyond the limits; None if there are none."""
+    if TIMESTAMP not in batch.schema.names:
+        return None
+    times = batch.column(TIMESTAMP).cast(pa.int64())
+    ends = pc.min_max(times).as_py()
+    if ends["min"] is None or (ends["min"] > _LIMITS_US[0] and ends["max"] < _LIMITS_US[1]):
+        return None
+    return pc.or_(pc.less_equal(times, _LIMITS_US[0]), pc.greater_equal(times, _LIMITS_US[1]))
+
+
+def _with_nulls(batch: pa.RecordBatch, beyond: pa.Array) -> pa.RecordBatch:
+    place = batch.schema.names.index(TIMESTAMP)
+    times = pc.if_else(beyond, pa.scalar(None, batch.schema.field(place).type), batch.column(place))
+    return batch.set_column(place, batch.schema.field(place), times)

@@ -1,4 +1,4 @@
-"""Which partitions a query reads, and from where to where: resolved once, then frozen.
+"""The ranges of partitions that a query reads: resolved once, then frozen.
 
 An offset is resolved as Spark's Kafka source resolves it: a time for the whole query before times of partitions before
 offsets. A user who names offsets or times partition by partition names every partition that is read.
@@ -40,35 +40,41 @@ class Range:
 
 def ends_of(ranges: Iterable[Range]) -> dict[TopicPartition, int]:
     """Return the offset before which each partition of some ranges is read."""
-    found: dict[TopicPartition, int] = {}
-    for each in ranges:
-        found[each.name] = max(each.end, found.get(each.name, 0))
-    return found
+    ends: dict[TopicPartition, int] = {}
+    for part in ranges:
+        ends[part.name] = max(part.end, ends.get(part.name, 0))
+    return ends
 
 
 def selected(directory: ScanDirectories, selection: Selection) -> list[TopicPartition]:
-    """Return the selected partitions, sorted. `OptionError` for a named one that does not exist."""
+    """Return the selected partitions, sorted. `OptionError` if a named partition does not exist."""
     present = directory.partitions()
     if selection.partitions:
-        wanted = sorted(TopicPartition(*each) for each in selection.partitions)
-        missing = [each for each in wanted if each not in present]
+        wanted = sorted(TopicPartition(*pair) for pair in selection.partitions)
+        missing = [partition for partition in wanted if partition not in present]
         if missing:
             raise OptionError(f"option assign: {directory.path} has no partition {missing[0]}")
         return wanted
     if selection.topics:
-        missing_topics = set(selection.topics) - {each.topic for each in present}
+        missing_topics = set(selection.topics) - {partition.topic for partition in present}
         if missing_topics:
             raise OptionError(f"option subscribe: {directory.path} has no topic {min(missing_topics)}")
-        return [each for each in present if each.topic in selection.topics]
+        return [partition for partition in present if partition.topic in selection.topics]
     if selection.pattern is not None:
         pattern = NamePattern(selection.pattern)
-        return [each for each in present if pattern.fullmatch(each.topic)]
-    return [each for each in present if each.topic not in INTERNAL_TOPICS]
+        return [partition for partition in present if pattern.fullmatch(partition.topic)]
+    return [partition for partition in present if partition.topic not in INTERNAL_TOPICS]
 
 
-def is_another(found: str | None, known: str | None) -> bool:
+def is_another(present: str | None, known: str | None) -> bool:
     """Whether two topic ids are those of different topics; None: unknown."""
-    return found is not None and known is not None and found != known
+    return present is not None and known is not None and present != known
+
+
+def lose_topic(name: TopicPartition, options: ReadOptions) -> None:
+    """Raise `DataLoss` for a partition of a topic that was created again, unless the query permits losses."""
+    if options.fails_on_data_loss:
+        raise DataLoss(f"{name}: the topic was deleted and created again; failOnDataLoss=false goes on")
 
 
 def view_of(directory: ScanDirectories, partition: TopicPartition, options: ReadOptions) -> LogView:
@@ -86,7 +92,10 @@ def resolve(directory: ScanDirectories, options: ReadOptions) -> list[Range]:
         view = view_of(directory, partition, options)
         start, end = start_of(view, options), end_of(view, options)
         if start > end and options.fails_on_data_loss:
-            raise DataLoss(f"{partition}: reading from offset {start} to {end} is asked for")
+            raise DataLoss(
+                f"{partition}: the range ends at offset {end}, before its start {start};"
+                " failOnDataLoss=false reads nothing there"
+            )
         if start < end:
             ranges.append(Range(partition.topic, partition.partition, start, end, directory.topic_id(partition)))
     return ranges
@@ -94,7 +103,7 @@ def resolve(directory: ScanDirectories, options: ReadOptions) -> list[Range]:
 
 def check_named(partitions: list[TopicPartition], bound: Bound, which: str) -> None:
     """Raise `OptionError` if partitions are named one by one, and they are not exactly those that are read."""
-    read = {(each.topic, each.partition) for each in partitions}
+    read = {(partition.topic, partition.partition) for partition in partitions}
     for name, named in ("Offsets", bound.offsets), ("OffsetsByTimestamp", bound.timestamps_ms):
         if named is None:
             continue
@@ -125,13 +134,13 @@ def _start_of(view: LogView, options: ReadOptions) -> int:
     log, bound = view.log, options.start
     timestamp = _timestamp_of(view, bound)
     if timestamp is not None:
-        found = view.find_timestamp(timestamp)
-        if found is None and options.without_time == "error":
+        first = view.find_timestamp(timestamp)
+        if first is None and options.without_time == "error":
             raise OptionError(
                 f"{log.partition} has no record at or after {timestamp}; startingOffsetsByTimestampStrategy=latest"
                 " begins at its end then"
             )
-        return view.end_offset() if found is None else max(found[0], log.log_start_offset)
+        return view.end_offset() if first is None else max(first[0], log.log_start_offset)
     return _within(view, _offset_of(view, bound), options)
 
 
@@ -139,8 +148,8 @@ def end_of(view: LogView, options: ReadOptions) -> int:
     """Return the offset before which reading the partition ends."""
     timestamp = _timestamp_of(view, options.end)
     if timestamp is not None:
-        found = view.find_timestamp(timestamp)
-        return view.end_offset() if found is None else found[0]
+        first = view.find_timestamp(timestamp)
+        return view.end_offset() if first is None else first[0]
     return _within(view, _offset_of(view, options.end), options)
 
 

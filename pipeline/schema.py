@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 )
 
 from offsetfs.pipeline.read_options import PERMISSIVE, OptionError, ReadOptions
-from offsetfs.tables.arrow.schema import CORRUPT, HEADERS
+from offsetfs.tables.arrow import CORRUPT, HEADERS
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 

@@ -1,4 +1,10 @@
-"""The Spark session of a job: the active one, or a local one with the settings that Python tasks need."""
+"""Spark sessions: that of a job, and the registration of the data source `offsetfs` with one.
+
+`session` returns the active session, or a local one with the settings that Python tasks need. `register` is for
+sessions in which Spark cannot find the data source: Spark looks for data sources with the Python that it starts workers
+with: `PYSPARK_PYTHON`, or the `python3` of the PATH. Without an activated virtual environment that is another Python,
+which does not know offsetfs.
+"""
 
 from __future__ import annotations
 
@@ -55,3 +61,21 @@ def _configured(builder: SparkSession.Builder, conf: Mapping[str, str]) -> Spark
     for key, value in conf.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def register(spark: SparkSession) -> None:
+    """Register the data source with `spark`; without PYSPARK_PYTHON let its workers use this Python.
+
+    On a cluster this Python has to be under the same path on every node, or PYSPARK_PYTHON has to be set. A Spark
+    Connect session gets the registration only: its server has its own Python, where offsetfs has to be installed.
+    """
+    from offsetfs.pipeline.source import OffsetfsDataSource
+
+    if "PYSPARK_PYTHON" not in os.environ and not _is_remote(spark):
+        # Otherwise the planner starts the `python3` of the PATH, which does not find offsetfs.
+        spark.sparkContext.pythonExec = sys.executable
+    spark.dataSource.register(OffsetfsDataSource)
+
+
+def _is_remote(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")

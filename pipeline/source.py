@@ -18,7 +18,9 @@ try:
     )
     from pyspark.sql.types import StructType
 except ModuleNotFoundError as error:
-    raise ImportError("the Spark data source needs PySpark 4.2 or later: pip install 'offsetfs[spark]'") from error
+    from offsetfs.common.extras import install_command
+
+    raise ImportError(f"the Spark data source needs PySpark 4.2 or later: {install_command('spark')}") from error
 
 if TYPE_CHECKING:
     from offsetfs.pipeline.read_options import ReadOptions
@@ -40,15 +42,17 @@ class OffsetfsDataSource(DataSource):
         from offsetfs.pipeline.reader import Reader
         from offsetfs.pipeline.schema import check_schema
 
+        options = self._read_options()  # first: a query of a table has none, and the table's own schema
         check_schema(schema)
-        return Reader(self._read_options(), schema)
+        return Reader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from offsetfs.pipeline.reader import StreamReader
         from offsetfs.pipeline.schema import check_schema
-        from offsetfs.pipeline.stream_reader import StreamReader
 
+        options = self._read_options(is_stream=True)
         check_schema(schema)
-        return StreamReader(self._read_options(is_stream=True), schema)
+        return StreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from offsetfs.pipeline.writer import batch_writer

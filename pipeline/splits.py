@@ -33,15 +33,15 @@ def cut(
     records_per_split_max: int | None = None,
 ) -> list[tuple[Range, ...]]:
     """Return the ranges of each task, in the order of partitions and offsets."""
-    whole = [Piece(each, _range_reader(directory, each).size_bytes()) for each in ranges]
+    whole = [Piece(part, _range_reader(directory, part).size_bytes()) for part in ranges]
     total = sum(piece.bytes for piece in whole)
     size = max(min(bytes_per_split, -(-total // splits_min)), 1)
-    pieces = [piece for each in whole for piece in _pieces(directory, each, size)]
+    pieces = [piece for large in whole for piece in _pieces(directory, large, size)]
     if records_per_split_max is not None:
         parts = [part for piece in pieces for part in _cut_by_records(piece.range, records_per_split_max)]
-        return [(each,) for each in _cut_evenly(parts, splits_min)]
+        return [(part,) for part in _cut_evenly(parts, splits_min)]
     if len(pieces) < splits_min:
-        return [(each,) for each in _cut_evenly([piece.range for piece in pieces], splits_min)]
+        return [(part,) for part in _cut_evenly([piece.range for piece in pieces], splits_min)]
     return _packed(pieces, size, splits_min)
 
 
@@ -67,7 +67,7 @@ def _cut_by_records(whole: Range, records_max: int) -> Iterator[Range]:
 def _cut_evenly(ranges: list[Range], count_min: int) -> list[Range]:
     """Cut the largest ranges by offsets, until there are `count_min`, or none has more than one offset."""
     parts = [1] * len(ranges)
-    largest = [(-(each.end - each.start), number) for number, each in enumerate(ranges)]
+    largest = [(-(whole.end - whole.start), number) for number, whole in enumerate(ranges)]
     heapq.heapify(largest)
     missing = count_min - len(ranges)
     while missing > 0 and largest and largest[0][0] < -1:
@@ -76,7 +76,7 @@ def _cut_evenly(ranges: list[Range], count_min: int) -> list[Range]:
         size = ranges[number].end - ranges[number].start
         heapq.heapreplace(largest, (-math.ceil(size / parts[number]), number))
         missing -= 1
-    return [part for each, count in zip(ranges, parts, strict=True) for part in _in_parts(each, count)]
+    return [part for whole, count in zip(ranges, parts, strict=True) for part in _in_parts(whole, count)]
 
 
 def _in_parts(whole: Range, count: int) -> Iterator[Range]:

@@ -20,7 +20,7 @@ NONCE_PREFIX = ".offsetfs-nonce-"
 """The prefix of the file that a job creates to check that its executors see the directory."""
 BATCH_BYTES = 1 << 20
 BUILDERS_BYTES = 256 << 20
-"""What the open batches of a task may take together: with very many partitions each gets a smaller one."""
+"""The memory of all open batches of a task: with very many partitions each batch is smaller."""
 _BATCH_BYTES_MIN = 16 << 10
 
 
@@ -62,7 +62,7 @@ class Staged:
             "split": self.split,
             "path": self.path,
             "batches": {
-                str(partition): [[each.position, each.size, each.count] for each in batches]
+                str(partition): [[batch.position, batch.size, batch.count] for batch in batches]
                 for partition, batches in self.batches.items()
             },
         }
@@ -70,7 +70,7 @@ class Staged:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Staged:
         batches = {
-            TopicPartition.parse(name): tuple(StagedBatch(*each) for each in batches)
+            TopicPartition.parse(name): tuple(StagedBatch(*row) for row in batches)
             for name, batches in fields["batches"].items()
         }
         return cls(fields["job"], fields["split"], fields["path"], batches)
@@ -127,7 +127,7 @@ class StagingFile:
     def _writer(self, partition: TopicPartition, shape: TopicShape) -> BatchWriter:
         writer = self._writers.get(partition)
         if writer is None:
-            partitions = sum(len(each.partitions) for each in self.target.topics.values())
+            partitions = sum(len(topic.partitions) for topic in self.target.topics.values())
             size = min(BATCH_BYTES, max(BUILDERS_BYTES // partitions, _BATCH_BYTES_MIN))
             writer = self._writers[partition] = BatchWriter(
                 lambda: shape.limit,
@@ -149,7 +149,7 @@ class StagingFile:
         """Write the open batches; durable on return."""
         for writer in self._writers.values():
             writer.write()
-        batches = {partition: tuple(each) for partition, each in self._batches.items()}
+        batches = {partition: tuple(staged) for partition, staged in self._batches.items()}
         if self._file is None:
             return Staged(self.target.job, self._split, None, batches)
         self._file.sync()

@@ -63,9 +63,9 @@ class WriteOptions:
         if not path:
             raise OptionError(f"no log directory: pass its path to save(). {WITHOUT_TABLES}")
         if is_stream and "txnVersion" in values:
-            raise OptionError("option txnVersion in a stream, which numbers its batches itself")
+            raise OptionError("option txnVersion has no effect in a stream, which numbers its batches; remove it")
         if not is_stream and ("txnAppId" in values) != ("txnVersion" in values):
-            raise OptionError("options txnAppId and txnVersion go together")
+            raise OptionError("options txnAppId and txnVersion go together; give both or none")
         return cls(
             path=local_path(path, "a write"),
             topic=values.get("topic"),
@@ -100,11 +100,11 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
             raise OptionError(f"column {field.name} cannot be written, only {', '.join(_COLUMNS)}")
         if not isinstance(field.dataType, allowed) or (field.name == "headers" and not _are_headers(field.dataType)):
             kinds = "array<struct<key:string,value:binary>>" if field.name == "headers" else _names_of(allowed)
-            raise OptionError(f"column {field.name} is {field.dataType.simpleString()}; {kinds} is wanted")
+            raise OptionError(f"column {field.name} is {field.dataType.simpleString()}; cast it to {kinds}")
     if "value" not in names:
-        raise OptionError("there is no column value")
+        raise OptionError("there is no column value; select one, such as CAST(… AS BINARY) AS value")
     if options.topic is None and "topic" not in names:
-        raise OptionError("neither an option nor a column topic says where the records go")
+        raise OptionError("the records have no topic; give the option topic, or a column topic")
 
 
 def _are_headers(kind: DataType) -> bool:
@@ -130,7 +130,7 @@ def topic_shapes(options: WriteOptions) -> dict[str, TopicShape]:
         _make_topic(options.path, options.topic, options.partitions)
     directory = LogDirectory.open(options.path, read_only=True)
     try:
-        names = {each.topic for each in directory.partitions()} - INTERNAL_TOPICS
+        names = {partition.topic for partition in directory.partitions()} - INTERNAL_TOPICS
         if options.topic is not None and options.topic not in names:
             raise OptionError(f"option topic: there is no topic {options.topic}; the option partitions creates it")
         wanted = names if options.topic is None else {options.topic}
@@ -161,7 +161,7 @@ def _make_topic(path: str, topic: str, partitions: int) -> None:
 
 
 def _shape(directory: LogDirectory, topic: str) -> TopicShape:
-    numbers = tuple(each.partition for each in directory.partitions_of(topic))
+    numbers = tuple(partition.partition for partition in directory.partitions_of(topic))
     config = directory.config_of(topic)
     limit = BatchLimit.within(config.compression, config.max_message_bytes, config.segment_bytes)
     if numbers != tuple(range(len(numbers))):

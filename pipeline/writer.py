@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from offsetfs.pipeline.journal import Job, Published
+from offsetfs.pipeline.journal import Job
 from offsetfs.pipeline.publication import publish, withdraw
 from offsetfs.pipeline.read_options import OptionError
 from offsetfs.pipeline.rows import stage
@@ -35,7 +35,7 @@ class Written(WriterCommitMessage):
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> SparkBatchWriter:
     """Return the writer of a batch query. `OptionError`, `LogDirectoryLocked`."""
     if overwrite:
-        raise OptionError("mode overwrite: a log is appended to; mode append is what there is")
+        raise OptionError("mode overwrite is not supported, because logs are only appended to; use mode append")
     wanted = WriteOptions.parse(options)
     return SparkBatchWriter(_target(wanted, schema), wanted)
 
@@ -52,52 +52,56 @@ def _target(options: WriteOptions, schema: StructType) -> Target:
     return Target(options.path, uuid.uuid4().hex, topic_shapes(options), options.topic)
 
 
-class SparkBatchWriter(DataSourceArrowWriter):
-    """Writes a DataFrame once."""
+class _StagedWriter:
+    """The part of both writers that does not differ: tasks stage, the driver publishes a job or withdraws it."""
 
-    def __init__(self, target: Target, options: WriteOptions) -> None:
+    def __init__(self, target: Target) -> None:
         self._target = target
-        # Without a name of its own a job is not to be known again.
-        self._job = Job(target.job, options.application or f"job {target.job}", options.version or 0)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _write(iterator, self._target)
+        context = TaskContext.get()
+        assert context is not None
+        settle()
+        return Written(stage(iterator, self._target, context.partitionId(), context.taskAttemptId()))
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        _publish(self._target, self._job, messages)
+    def _publish(self, job: Job, messages: list[WriterCommitMessage | None]) -> None:
+        staged = _staged(messages)
+        publish(self._target.path, _as_staged(job, staged), staged)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        withdraw(self._target.path, _as_staged(self._job, _staged(messages)))
-
-
-class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes micro-batches."""
-
-    def __init__(self, target: Target, application: str) -> None:
-        self._target = target
-        self._application = application
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _write(iterator, self._target)
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        _publish(self._target, Job(self._target.job, self._application, batchId), messages)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        job = Job(self._target.job, self._application, batchId)
+    def _withdraw(self, job: Job, messages: list[WriterCommitMessage | None]) -> None:
         withdraw(self._target.path, _as_staged(job, _staged(messages)))
 
 
-def _write(iterator: Iterator[pa.RecordBatch], target: Target) -> Written:
-    context = TaskContext.get()
-    assert context is not None
-    settle()
-    return Written(stage(iterator, target, context.partitionId(), context.taskAttemptId()))
+class SparkBatchWriter(_StagedWriter, DataSourceArrowWriter):
+    """Writes a DataFrame once."""
+
+    def __init__(self, target: Target, options: WriteOptions) -> None:
+        super().__init__(target)
+        # Without a name of its own a job is not to be known again.
+        self._job = Job(target.job, options.application or f"job {target.job}", options.version or 0)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._publish(self._job, messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._withdraw(self._job, messages)
 
 
-def _publish(target: Target, job: Job, messages: list[WriterCommitMessage | None]) -> Published:
-    staged = _staged(messages)
-    return publish(target.path, _as_staged(job, staged), staged)
+class StreamWriter(_StagedWriter, DataSourceStreamArrowWriter):
+    """Writes micro-batches."""
+
+    def __init__(self, target: Target, application: str) -> None:
+        super().__init__(target)
+        self._application = application
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._publish(self._job_of(batchId), messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._withdraw(self._job_of(batchId), messages)
+
+    def _job_of(self, batch: int) -> Job:
+        return Job(self._target.job, self._application, batch)
 
 
 def _staged(messages: list[WriterCommitMessage | None]) -> list[Staged]:

@@ -152,7 +152,7 @@ class RecordTooLarge(StorageError):
 
 
 class ReadOnlyLog(StorageError):
-    """The directory was opened for reading. Cure: mount without `-o ro`."""
+    """The directory was opened for reading, or is closed. Cure: mount without `-o ro`."""
 
 
 class UnreadableLog(StorageError):

@@ -113,12 +113,12 @@ def reclaim_with(reclaim: Callable[[], bool]) -> None:
     `reclaim` is a bound method and returns whether it closed any. It is called in any thread, which may hold any lock,
     as long as its object exists.
     """
-    _reclaimers[:] = [each for each in _reclaimers if each() is not None]
+    _reclaimers[:] = [reference for reference in _reclaimers if reference() is not None]
     _reclaimers.append(weakref.WeakMethod(reclaim))
 
 
 def _reclaim() -> bool:
-    closed = [reclaim() for each in list(_reclaimers) if (reclaim := each()) is not None]
+    closed = [reclaim() for reference in list(_reclaimers) if (reclaim := reference()) is not None]
     return any(closed)
 
 
@@ -202,8 +202,8 @@ class File:
         """Whether the page cache probably holds a range: a byte in each `_PROBE_BYTES`, and the last one."""
         probe, end = [bytearray(1)], position + size
         try:
-            for each in (*range(position, end, _PROBE_BYTES), end - 1):
-                if not os.preadv(self.fd, probe, each, os.RWF_NOWAIT):
+            for probed in (*range(position, end, _PROBE_BYTES), end - 1):
+                if not os.preadv(self.fd, probe, probed, os.RWF_NOWAIT):
                     return False
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):

@@ -115,7 +115,7 @@ def _run(argument: _Argument) -> None:
 
 
 def _has_addresses() -> bool:
-    """Whether the stack of a thread can be mapped. A block from malloc proves nothing: it may be one that is free."""
+    """Whether the stack of a thread can be mapped. A block from malloc proves nothing: it may be a free block."""
     if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
         return True
     try:

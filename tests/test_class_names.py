@@ -14,7 +14,19 @@ pytestmark = pytest.mark.unit
 ROOT = Path(__file__).parents[1]
 KAFKAS = ("kafka/protocol/messages/*.py", "kafka/protocol/metadata_records.py", "kafka/protocol/records.py")
 """Classes that are generated, with the names that Kafka gives its messages."""
-PACKAGES = ("archive", "cli", "common", "fs", "kafka", "pipeline", "scripts", "src/offsetfs", "storage", "tables")
+PACKAGES = (
+    "archive",
+    "cli",
+    "common",
+    "fs",
+    "kafka",
+    "pipeline",
+    "schemas",
+    "scripts",
+    "src/offsetfs",
+    "storage",
+    "tables",
+)
 
 
 @functools.cache

@@ -8,11 +8,11 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-import free_ports
-import left_logs
 import pytest
-from fake_clock import FakeClock
-from order_of_tests import group_by_session, longest_first
+from fixtures.logs import left_logs
+from fixtures.machine import free_ports
+from fixtures.plugins.order_of_tests import group_by_session, longest_first
+from fixtures.simulation.fake_clock import FakeClock
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
@@ -124,8 +124,7 @@ OUTCOMES = {
 def inner(pytester: pytest.Pytester) -> pytest.Pytester:
     """An empty project with this project's conftest."""
     pytester.makeconftest(CONFTEST.read_text())
-    fixtures = CONFTEST.with_name("fixtures")
-    pytester.makeini(f"[pytest]\npythonpath = {fixtures}\nmarkers =\n  unit: u\n  mount: m\n")
+    pytester.makeini(f"[pytest]\npythonpath = {CONFTEST.parent}\nmarkers =\n  unit: u\n  mount: m\n")
     return pytester
 
 
@@ -227,7 +226,7 @@ def test_the_unclean_copy_keeps_the_holes_of_preallocated_indexes(unclean_copy: 
 
 
 def test_a_port_that_a_process_has_chosen_for_a_server_is_given_to_no_other() -> None:
-    program = f"import sys; sys.path.insert(0, {str(CONFTEST.parent / 'fixtures')!r}); import free_ports; "
+    program = f"import sys; sys.path.insert(0, {str(CONFTEST.parent)!r}); from fixtures.machine import free_ports; "
     (port,) = free_ports.free_ports(1)
     refused = subprocess.run([sys.executable, "-c", f"{program}print(free_ports._reserve([{port}]))"], stdout=-1)
     assert refused.stdout == b"False\n"

@@ -6,6 +6,7 @@ environment; its commands run in another directory. All packages come in the ver
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -50,7 +51,8 @@ def run(*command: str | Path, cwd: Path, text: str | None = None, **more: str) -
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the source distribution of this checkout and the wheel that was built from it."""
     place = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--outdir", place, ROOT, cwd=place)
+    as_released = {"CFLAGS": "-g0", "LDFLAGS": "-s"}  # without debug information, see scripts/release
+    run(sys.executable, "-m", "build", "--outdir", place, ROOT, cwd=place, **as_released)
     return place
 
 
@@ -103,12 +105,29 @@ class Installed:
         return self("python", "-I", "-c", program)
 
 
+def environment_with(what: str, place: Path, *options: str) -> Path:
+    """Return the folder of commands of a new virtual environment in `place` with `what` in it, without pip."""
+    run(sys.executable, "-m", "venv", "--without-pip", place, cwd=place.parent)
+    run(sys.executable, "-m", "pip", "--python", place, "install", "-q", *options, what, cwd=place.parent)
+    return place / "bin"
+
+
 @pytest.fixture(scope="module")
 def environment_of_the_wheel(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("installed") / "venv"
-    run(sys.executable, "-m", "venv", "--without-pip", place, cwd=built)
-    run(sys.executable, "-m", "pip", "--python", place, "install", "-q", only(built, "*.whl"), cwd=built)
-    return place / "bin"
+    return environment_with(f"{only(built, '*.whl')}[mount]", tmp_path_factory.mktemp("installed") / "venv")
+
+
+@pytest.fixture(scope="module")
+def environment_of_the_base(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel without extras; pip may compile nothing."""
+    return environment_with(
+        str(only(built, "*.whl")), tmp_path_factory.mktemp("base") / "venv", "--only-binary", ":all:"
+    )
+
+
+@pytest.fixture
+def base(environment_of_the_base: Path, tmp_path: Path) -> Installed:
+    return Installed(environment_of_the_base, tmp_path)
 
 
 @pytest.fixture
@@ -151,6 +170,45 @@ def test_a_log_is_mounted_read_appended_to_and_unmounted(installed: Installed, m
     assert installed("offsetfs", "cat", "log", "orders-0/2") == "third"
 
 
+def test_without_pyfuse3_all_works_but_mounting(base: Installed) -> None:
+    assert base.python("import importlib.util as u; print(u.find_spec('pyfuse3'))") == "None\n"
+    (base.work / "log").mkdir()
+    base("offsetfs", "create", "log", "orders")
+    base("offsetfs", "append", "log", "orders-0", text="first\nsecond\n")
+    base("offsetfs", "append", "log", "orders-0/append.raw", text="third")
+    assert base("offsetfs", "cat", "log", "orders-0/values") == "first\nsecond\nthird\n"
+    assert {"0", "1", "2", "values"} <= set(base("offsetfs", "ls", "log", "orders-0").split())
+    records = base("offsetfs", "cat", "log", "orders-0/records.ndjson").splitlines()
+    assert [json.loads(line)["value"] for line in records] == ["first", "second", "third"]
+    base("offsetfs", "verify", "log")
+    base("offsetfs", "status", "log")
+
+
+def test_mounting_without_pyfuse3_says_what_installs_it(base: Installed) -> None:
+    for name in ("log", "mnt"):
+        (base.work / name).mkdir()
+    done = subprocess.run(
+        [base.bin / "offsetfs", "mount", "-o", "create", "log", "mnt"],
+        cwd=base.work,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(
+        "offsetfs mount: pyfuse3 is not installed, which only mounting needs: apt-get install "
+    )
+    assert f"; then {base.bin}/python -m pip install 'pyfuse3>=3.4'; or work " in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_base_is_small(base: Installed) -> None:
+    """At most 55 MB, without pip: zstandard has 24 of them, rich and pygments 12."""
+    files = (Path(folder, name) for folder, _, names in os.walk(base.bin.parent / "lib") for name in names)
+    size = sum(path.stat().st_size for path in files if path.suffix != ".pyc")
+    assert size <= 55_000_000
+
+
 def test_a_program_opens_appends_and_reads(installed: Installed) -> None:
     (installed.work / "log").mkdir()
     program = """
@@ -172,9 +230,9 @@ try:
 except ImportError as error:
     print(error)
 """
-        assert installed.python(program) == (
-            "the Spark data source needs PySpark 4.2 or later: pip install 'offsetfs[spark]'\n"
-        )
+        printed = installed.python(program)
+        assert printed.startswith("the Spark data source needs PySpark 4.2 or later: ")
+        assert " -m pip install 'pyspark>=4.2' " in printed
     installed.python("import offsetfs.pipeline")
 
 

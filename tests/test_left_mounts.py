@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from left_mounts import mounts_below
+from fixtures.mounts.left_mounts import mounts_below
 
 pytestmark = pytest.mark.mount
 
@@ -40,7 +40,7 @@ LEAVES_ONE_IN_A_FOLDER_OF_THE_MODULE = LEAVES_ONE.replace(
 def inner(pytester: pytest.Pytester) -> pytest.Pytester:
     """An empty project with this project's conftest."""
     pytester.makeconftest(CONFTEST.read_text())
-    pytester.makeini(f"[pytest]\npythonpath = {CONFTEST.with_name('fixtures')}\nmarkers =\n  unit: u\n")
+    pytester.makeini(f"[pytest]\npythonpath = {CONFTEST.parent}\nmarkers =\n  unit: u\n")
     return pytester
 
 

@@ -27,6 +27,7 @@ def tracked(*patterns: str) -> list[Path]:
             "fs",
             "kafka",
             "pipeline",
+            "schemas",
             "scripts",
             "src",
             "storage",
@@ -80,3 +81,16 @@ def test_each_page_has_a_shelf_and_an_entry_in_the_table_of_contents() -> None:
 
 def test_the_readme_fits_on_two_screens() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_each_page_has_a_place_in_the_navigation_of_the_site() -> None:
+    navigation = (ROOT / "scripts" / "pages" / "mkdocs.yml").read_text()
+    pages = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
+    by_itself = re.compile(r"README\.md|internals/decisions/\d")  # the page of contents; pages that their folder lists
+    assert [str(page) for page in pages if f": {page}\n" not in navigation and not by_itself.match(str(page))] == []
+
+
+def test_all_pages_together_have_at_most_64_000_words() -> None:
+    pages = [page for page in PAGES if page.parent == ROOT or page.is_relative_to(ROOT / "docs")]
+    words = sum(len([word for word in page.read_text().split() if re.search(r"\w", word)]) for page in pages)
+    assert words <= 64_000, "shorten other pages by what was added"

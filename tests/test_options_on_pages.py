@@ -18,6 +18,7 @@ PAGES = {
     "archive": ("archive.md",),
     "mirror": ("mirror.md",),
     "restore": ("mirror.md", "archive.md"),
+    "schemas": ("schemas.md",),
     "serve": ("kafka-protocol.md",),
     "spark export": ("spark.md",),
     "spark import": ("spark.md",),

@@ -1,1 +1,1 @@
-"""What the arguments of commands mean: log directories, partitions, files, options."""
+"""Parses the arguments of commands: log directories, partitions, files, options."""

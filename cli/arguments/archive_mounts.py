@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from offsetfs.cli.arguments.numbers import SECONDS_MS, parse_duration
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.fs.options import MountOptionError, option_items, option_text, size_of
 
@@ -80,10 +81,7 @@ def _split(texts: Iterable[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _seconds(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = 0.0
-    if not 0 < found <= 86_400:
+    seconds = parse_duration(text, SECONDS_MS)
+    if seconds is None or not 0 < seconds <= 86_400:
         raise Failure(f"timeout={text} must be a number of seconds, greater than 0", WRONG_CALL)
-    return found
+    return seconds

@@ -47,7 +47,7 @@ def exit_code(error: OSError, url: str) -> int:
     or credentials and permissions are missing. Failed: something else is in the way, or a part of the archive is
     missing or damaged. Anything else, such as no answer, is an error of the system.
     """
-    from offsetfs.archive.store_errors import MissingBucket
+    from offsetfs.archive.store_libraries import MissingBucket
 
     if isinstance(error, MissingBucket) or error.errno in (errno.EACCES, errno.EPERM, errno.ENOTEMPTY, errno.ENOTSUP):
         return WRONG_CALL

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from offsetfs.cli.arguments.topic_settings import illegal_setting
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.common.addresses import Address, AddressError, parse_address
 from offsetfs.common.formatting import printable
 from offsetfs.common.quantities import parse_size, time_ms
+from offsetfs.storage import LogConfig
 from offsetfs.storage.errors import InvalidConfig, sentence
 
 if TYPE_CHECKING:
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from offsetfs.kafka.client.properties import ClientProperties
     from offsetfs.kafka.mirror.options import MirrorOptions
 
+
+MIRROR_SETTING = "retention.ms"
+"""The topic setting of a mirror that can differ from that of its cluster."""
 
 topic_option = click.option(
     "--topic",
@@ -38,18 +43,18 @@ def broker_addresses(brokers: str) -> list[Address]:
     """Return the addresses in `HOST:PORT,HOST:PORT`; `Failure`."""
     if brokers.startswith("kafka://"):
         raise Failure(f"{brokers!r}: give HOST:PORT,HOST:PORT without kafka://", WRONG_CALL)
-    texts = [each.strip() for each in brokers.split(",")]
+    texts = [text.strip() for text in brokers.split(",")]
     if not all(texts):  # it would be the broker of this machine
         raise Failure(f"{brokers!r} has an empty address; write HOST:PORT,HOST:PORT", WRONG_CALL)
     try:
-        return [parse_address(each) for each in texts]
+        return [parse_address(text) for text in texts]
     except AddressError as error:
         raise Failure(str(error), WRONG_CALL) from error
 
 
 def name_patterns(option: str, texts: tuple[str, ...]) -> tuple[NamePattern, ...]:
     """Return regular expressions for whole names; `Failure`."""
-    return tuple(_name_pattern(option, each) for each in texts)
+    return tuple(_name_pattern(option, text) for text in texts)
 
 
 def _name_pattern(option: str, text: str) -> NamePattern:
@@ -106,17 +111,30 @@ def mirror_options(
     )
 
 
+def mirror_settings(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the topic settings of a mirror that can differ from those of its cluster; `Failure` for others."""
+    for name in given:
+        if name != MIRROR_SETTING:
+            remedy = "the other settings are those of the cluster; change them there"
+            raise Failure(f"-o {name}: of a mirror only {MIRROR_SETTING} can be set; {remedy}", WRONG_CALL)
+    try:
+        LogConfig.from_properties(given)
+    except InvalidConfig as error:
+        raise illegal_setting(error, given) from error
+    return {**given}
+
+
 def client_properties(path: str | None) -> ClientProperties:
     """Return the settings of --config, and print what has no effect; `Failure`."""
     from offsetfs.kafka.client.properties import ClientProperties
 
     try:
-        found = ClientProperties() if path is None else ClientProperties.read(path)
+        properties = ClientProperties() if path is None else ClientProperties.read(path)
     except OSError as error:
         remedy = "give --config a file of properties that this user can read"
         raise Failure(f"{sentence(error)}; {remedy}", WRONG_CALL) from error
     except InvalidConfig as error:
         raise Failure(sentence(error), WRONG_CALL) from error
-    for each in found.warnings:
-        click.echo(f"{path}: {printable(each)}", err=True)
-    return found
+    for warning in properties.warnings:
+        click.echo(f"{path}: {printable(warning)}", err=True)
+    return properties

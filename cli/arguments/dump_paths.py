@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from offsetfs.cli.arguments import archives
-from offsetfs.cli.arguments.named_partitions import partitions_of
+from offsetfs.cli.arguments.named_partitions import no_such, partitions_of
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.cli.preflight import check_not_mounted, check_single
 from offsetfs.fs.mounting.mount_table import mount_holding, resolved
@@ -43,7 +43,8 @@ def expanded(arguments: Sequence[str], suffixes: Sequence[str]) -> list[str]:
         elif groups and (of_topic := _of_topic(groups[-1][0], argument)):
             groups[-1][1].extend(of_topic)
         elif groups and _is_missing_name(argument) and archives.is_directory(groups[-1][0]):
-            raise Failure(f"{argument}: {groups[-1][0]} has no such topic or partition", WRONG_CALL)
+            directory = groups[-1][0]
+            raise Failure(f"{argument}: {no_such([directory], argument, partitions_of(directory))}", WRONG_CALL)
         else:
             groups.append((argument, []))
     return [file for path, chosen in groups for file in _files(path, chosen, suffixes)]
@@ -62,7 +63,7 @@ def _of_topic(directory: str, name: str) -> list[str]:
 def _files(path: str, chosen: list[str], suffixes: Sequence[str]) -> list[str]:
     if not archives.exists(path):
         check_single(path)
-        raise Failure(f"{path}: no such file or directory")
+        raise Failure(f"{path}: no such file or directory", WRONG_CALL)
     if not archives.is_directory(path):
         return [path]
     mount = None if archives.is_archive(path) else mount_holding(path)
@@ -71,7 +72,9 @@ def _files(path: str, chosen: list[str], suffixes: Sequence[str]) -> list[str]:
     names = files.names(path)
     if not chosen and any(parse_segment_name(name) for name in names):
         return _partition_files(path, suffixes)
-    partitions = chosen or [str(each) for each in sorted(filter(None, map(TopicPartition.parse_or_none, names)))]
+    partitions = chosen or [
+        str(partition) for partition in sorted(filter(None, map(TopicPartition.parse_or_none, names)))
+    ]
     if not partitions:
         raise Failure(f"{path}: contains neither segments nor partitions (such as orders-0)", WRONG_CALL)
     return [file for name in partitions for file in _partition_files(os.path.join(path, name), suffixes)]

@@ -7,8 +7,15 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offsetfs.cli.arguments.clusters import broker_addresses, bytes_per_second, client_properties, mirror_options
+from offsetfs.cli.arguments.clusters import (
+    broker_addresses,
+    bytes_per_second,
+    client_properties,
+    mirror_options,
+    mirror_settings,
+)
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
+from offsetfs.common.quantities import plain_number
 from offsetfs.fs.options import MountOptionError, option_items, option_text
 
 if TYPE_CHECKING:
@@ -24,7 +31,7 @@ _EXCLUDED = ("listen", "advertise", "allow-anonymous", "create", "delete", "dele
 
 @dataclass(frozen=True, slots=True)
 class KafkaMount:
-    """What is mirrored, where to, and the options of the mount itself."""
+    """The source and the cache of a mirror, and the options of its mount."""
 
     source: MirrorSource
     cache: str | None
@@ -55,7 +62,6 @@ def kafka_mount(
             raise Failure(f"{name}={given[name]} is not an absolute path", WRONG_CALL)
     if given.get("on-gap", "fail") not in ("fail", "skip"):
         raise Failure(f"on-gap={given['on-gap']} is neither fail nor skip", WRONG_CALL)
-    retention = given.get("retention.ms")
     options = mirror_options(
         patterns,
         given.get("from", "earliest"),
@@ -63,7 +69,7 @@ def kafka_mount(
         keep="keep" in given,
         on_gap=given.get("on-gap", "fail"),
         bytes_per_s=bytes_per_second("rate", given.get("rate")),
-        settings={} if retention is None else {"retention.ms": _milliseconds(retention)},
+        settings=mirror_settings({name: plain_number(name, value) for name, value in values if name == "retention.ms"}),
         needs_topic=True,
         groups=tuple(value for name, value in values if name == "groups"),
     )
@@ -104,13 +110,3 @@ def _split(texts: Iterable[str], ignored: Collection[str]) -> tuple[list[tuple[s
     except MountOptionError as error:
         raise Failure(str(error), WRONG_CALL) from error
     return values, rest
-
-
-def _milliseconds(text: str) -> str:
-    try:
-        number = int(text)
-    except ValueError:
-        number = -2
-    if number < -1:
-        raise Failure(f"retention.ms={text} must be a whole number, -1 or greater", WRONG_CALL)
-    return str(number)

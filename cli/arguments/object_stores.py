@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetfs.cli.arguments.archives import is_archive
+from offsetfs.cli.arguments.numbers import SECONDS_MS, duration_type
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
+from offsetfs.storage import TopicPartition
 
 if TYPE_CHECKING:
     from offsetfs.archive.object_store import ObjectStore, StoreSettings
@@ -23,7 +25,7 @@ def store_options(function: Callable[..., int]) -> Callable[..., int]:
         "--timeout",
         "timeout_s",
         metavar="SECONDS",
-        type=click.FloatRange(min=0, min_open=True),
+        type=duration_type(SECONDS_MS, 0.001),
         default=30.0,
         show_default=True,
         help="The longest time of one request to object storage, retries included.",
@@ -43,11 +45,16 @@ def opened_store(url: str, settings: StoreSettings | None = None) -> ObjectStore
     return ObjectStore(url, settings)
 
 
+def partitions_in(store: ObjectStore) -> list[TopicPartition]:
+    """Return the partitions of an archive, by the names in its listing; OSError. Empty if there is no archive."""
+    return [partition for name in store.children() if (partition := TopicPartition.parse_or_none(name)) is not None]
+
+
 def check_whole(url: str, settings: StoreSettings | None = None) -> None:
     """Explain that a URL without an archive is inside of one, such as that of a partition: `Failure`."""
     from offsetfs.archive import marker
 
     with contextlib.suppress(OSError):
-        if (found := marker.above(opened_store(url, settings))) is not None:
-            reason = f"is inside of the archive {found}; give that URL, and the topics or partitions by name"
+        if (archive_url := marker.above(opened_store(url, settings))) is not None:
+            reason = f"is inside of the archive {archive_url}; give that URL, and the topics or partitions by name"
             raise Failure(f"{url}: {reason}", WRONG_CALL)

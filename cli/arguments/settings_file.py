@@ -42,8 +42,8 @@ def with_file(texts: tuple[str, ...], log_directory: str = "") -> tuple[str, ...
 def settings_path() -> str | None:
     """Return the path that --config of the current command has."""
     context = click.get_current_context(silent=True)
-    found: str | None = None if context is None else context.meta.get(_KEY)
-    return found
+    path: str | None = None if context is None else context.meta.get(_KEY)
+    return path
 
 
 def settings_options(command: Command) -> Command:

@@ -16,7 +16,7 @@ import click
 from offsetfs.cli import preflight, stored_security
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.common.formatting import printable
-from offsetfs.kafka.broker.authorization.acl_filter import AclFilter, refusal
+from offsetfs.kafka.broker.authorization.acls import AclFilter, refusal
 from offsetfs.kafka.broker.operations import (
     CLUSTER_NAME,
     SUPPORTED,
@@ -35,13 +35,13 @@ _Resource = tuple[Resource, str]
 
 
 def _pascal(name: str) -> str:
-    return "".join(each.capitalize() for each in name.split("_"))
+    return "".join(word.capitalize() for word in name.split("_"))
 
 
-OPERATIONS = {_pascal(each.name): each for each in Operation if each is not Operation.ANY}
+OPERATIONS = {_pascal(operation.name): operation for operation in Operation if operation is not Operation.ANY}
 """By Kafka's names on command lines."""
-RESOURCES = {each.name.lower().replace("_", "-"): each for each in Resource if each is not Resource.ANY}
-_PATTERNS = {each.name.lower(): each for each in Pattern}
+RESOURCES = {resource.name.lower().replace("_", "-"): resource for resource in Resource if resource is not Resource.ANY}
+_PATTERNS = {pattern.name.lower(): pattern for pattern in Pattern}
 _PERMISSIONS = {"allow": Permission.ALLOW, "deny": Permission.DENY}
 
 _PRODUCER = (
@@ -49,12 +49,12 @@ _PRODUCER = (
     (Resource.TRANSACTIONAL_ID, (Operation.WRITE, Operation.DESCRIBE)),
 )
 _CONSUMER = ((Resource.TOPIC, (Operation.READ, Operation.DESCRIBE)), (Resource.GROUP, (Operation.READ,)))
-"""What kafka-acls.sh adds for --producer and --consumer."""
+"""The operations that kafka-acls.sh allows with --producer and --consumer."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What the options name."""
+    """The values of the options."""
 
     resources: tuple[_Resource, ...]
     pattern: Pattern | None
@@ -152,7 +152,7 @@ def command(
     wanted = _Wanted(
         tuple((kind, name) for kind, names in named for name in names),
         None if pattern is None else _PATTERNS[pattern],
-        tuple(OPERATIONS[each] for each in operations),
+        tuple(OPERATIONS[name] for name in operations),
         principals,
         allowed,
         allowed_hosts,
@@ -182,7 +182,11 @@ def _selected(log_directory: str, wanted: _Wanted) -> dict[bytes, Acl]:
     if wanted.roles:
         raise Failure("--producer and --consumer are for add", WRONG_CALL)
     filters = list(_filters(wanted))
-    return {acl_id: acl for acl_id, acl in _stored(log_directory).items() if any(each.matches(acl) for each in filters)}
+    return {
+        acl_id: acl
+        for acl_id, acl in _stored(log_directory).items()
+        if any(acl_filter.matches(acl) for acl_filter in filters)
+    }
 
 
 def _filters(wanted: _Wanted) -> Iterator[AclFilter]:
@@ -193,7 +197,7 @@ def _filters(wanted: _Wanted) -> Iterator[AclFilter]:
         (Permission.ALLOW, wanted.allowed, wanted.allowed_hosts),
         (Permission.DENY, wanted.denied, wanted.denied_hosts),
     ]
-    chosen = [each for each in clients if each[1] or each[2]] or clients[:1]
+    chosen = [client for client in clients if client[1] or client[2]] or clients[:1]
     for permission, principals, hosts in chosen:
         users: Sequence[str | None] = principals or (None,)
         addresses: Sequence[str | None] = hosts or (None,)
@@ -206,9 +210,9 @@ def _filters(wanted: _Wanted) -> Iterator[AclFilter]:
 def _show(acls: list[Acl], as_json: bool) -> None:
     acls.sort(key=_order)
     if as_json:
-        click.echo(json.dumps([_as_json(each) for each in acls], indent=1))
+        click.echo(json.dumps([_as_json(acl) for acl in acls], indent=1))
         return
-    rows = [_cells(each) for each in acls]
+    rows = [_cells(acl) for acl in acls]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         click.echo("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -252,7 +256,7 @@ def _as_json(acl: Acl) -> dict[str, str]:
 
 
 def _word(words: Mapping[str, int], number: int) -> str:
-    return next((word for word, each in words.items() if each == number), str(number))
+    return next((word for word, value in words.items() if value == number), str(number))
 
 
 # --- changing --------------------------------------------------------------------------------------------------------
@@ -261,7 +265,7 @@ def _word(words: Mapping[str, int], number: int) -> str:
 def _add(log_directory: str, wanted: _Wanted) -> None:
     acls = dict.fromkeys(_new(wanted))
     known = set(_stored(log_directory).values())
-    records = [acl_record(os.urandom(16), each) for each in acls if each not in known]
+    records = [acl_record(os.urandom(16), acl) for acl in acls if acl not in known]
     if records:
         stored_security.change(log_directory, records, "acls")
 
@@ -281,23 +285,29 @@ def _new(wanted: _Wanted) -> list[Acl]:
         (Permission.ALLOW, wanted.allowed, wanted.allowed_hosts),
         (Permission.DENY, wanted.denied, wanted.denied_hosts),
     ]
-    found = []
+    acls = []
     for (kind, name), (permission, principals, hosts) in itertools.product(wanted.resources, clients):
         for operation, principal, host in itertools.product(_operations(wanted, kind), principals, hosts or [WILDCARD]):
-            found.append(Acl(kind, name, pattern, principal, host, operation, permission))
-    for acl in found:
+            acls.append(Acl(kind, name, pattern, principal, host, operation, permission))
+    for acl in acls:
         reason = refusal(acl)
         if reason is not None:
             raise Failure(reason, WRONG_CALL)
-    return found
+    return acls
 
 
 def _operations(wanted: _Wanted, kind: Resource) -> list[Operation]:
     """Return what is to be allowed or denied on a type of resources; `Failure` for what it does not have."""
-    of_roles = [each for role in wanted.roles for found, operations in role if found == kind for each in operations]
-    for each in wanted.operations:
-        if each != Operation.ALL and each not in SUPPORTED[kind]:
-            names = ", ".join(_pascal(found.name) for found in (*SUPPORTED[kind], Operation.ALL))
+    of_roles = [
+        operation
+        for role in wanted.roles
+        for role_kind, operations in role
+        if role_kind == kind
+        for operation in operations
+    ]
+    for operation in wanted.operations:
+        if operation != Operation.ALL and operation not in SUPPORTED[kind]:
+            names = ", ".join(_pascal(supported.name) for supported in (*SUPPORTED[kind], Operation.ALL))
             raise Failure(f"a {kind.name.lower().replace('_', '-')} has the operations {names}", WRONG_CALL)
     if wanted.roles and not of_roles and not wanted.operations:
         raise Failure(f"--producer and --consumer say nothing of a {kind.name.lower()}; give --operation", WRONG_CALL)
@@ -307,8 +317,8 @@ def _operations(wanted: _Wanted, kind: Resource) -> list[Operation]:
 def _remove(log_directory: str, wanted: _Wanted) -> None:
     if list(_filters(wanted)) == [AclFilter()]:
         raise Failure("give what to remove, such as --principal User:alice or --topic orders", WRONG_CALL)
-    found = _selected(log_directory, wanted)
-    if not found:
-        raise Failure(f"{log_directory} has no such ACL")
-    stored_security.change(log_directory, [RemoveAccessControlEntryRecord(each) for each in found], "acls")
-    _show(list(found.values()), False)
+    acls = _selected(log_directory, wanted)
+    if not acls:
+        raise Failure(f"{log_directory} has no such ACL; offsetfs acls {log_directory} lists them", WRONG_CALL)
+    stored_security.change(log_directory, [RemoveAccessControlEntryRecord(acl_id) for acl_id in acls], "acls")
+    _show(list(acls.values()), False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -14,33 +14,39 @@ from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import exit_code
 from offsetfs.cli.arguments.clusters import name_patterns, topic_option
 from offsetfs.cli.arguments.named_partitions import no_topic
-from offsetfs.cli.arguments.object_stores import opened_store, store_options
+from offsetfs.cli.arguments.numbers import DAYS_MS, SECONDS_MS, duration_type
+from offsetfs.cli.arguments.object_stores import opened_store, partitions_in, store_options
 from offsetfs.cli.ending import until_signal
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
-from offsetfs.common.formatting import printable
+from offsetfs.common.formatting import printable, utc_time
 from offsetfs.storage import remote_note
 from offsetfs.storage.errors import StorageError, counted, sentence
 
 if TYPE_CHECKING:
     from offsetfs.archive.archiver import Archiver, ArchiveRun
     from offsetfs.archive.expiry import Expired
+    from offsetfs.archive.object_store import StoreSettings
+    from offsetfs.common.name_patterns import NamePattern
 
 _DAY_MS = 86_400_000
 _KEEP_STATES_MAX = 36_500
 _NAMED_MAX = 5
+_STATES_SHOWN = 20
+"""The newest states of a partition that --list prints, beside the oldest."""
 _EXPIRY_S = 86_400.0
 """The time between two expiries of --follow --expire, which read every state that stays."""
 
 
 @click.command("archive", short_help="Keep a log directory in object storage or HDFS.")
 @click.argument("log_directory", metavar="LOGDIR")
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="URL", required=False)
 @topic_option
+@click.option("--list", "lists", is_flag=True, help="Print the states of the archive URL and change nothing.")
 @click.option("--follow", is_flag=True, help="Go on until SIGTERM or Ctrl-C.")
 @click.option(
     "--interval",
     metavar="SECONDS",
-    type=click.FloatRange(min=0.1, max=86_400),
+    type=duration_type(SECONDS_MS, 0.1, 86_400),
     default=10.0,
     show_default=True,
     help="With --follow: the pause between two runs.",
@@ -49,7 +55,7 @@ _EXPIRY_S = 86_400.0
 @click.option(
     "--keep-states",
     metavar="DAYS",
-    type=float,
+    type=duration_type(DAYS_MS),
     default=7.0,
     show_default=True,
     help="With --expire: how long earlier states stay, for running readers and restore --as-of; at least 1.",
@@ -68,8 +74,9 @@ _EXPIRY_S = 86_400.0
 @store_options
 def command(
     log_directory: str,
-    url: str,
+    url: str | None,
     names: tuple[str, ...],
+    lists: bool,
     follow: bool,
     interval: float,
     expire: bool,
@@ -95,12 +102,13 @@ def command(
     With --follow, an archive that cannot be reached is tried again after the interval.
 
     The archive keeps what retention, compaction and deletion remove from LOGDIR, until --expire. offsetfs restore
-    brings any state back, --as-of TIME.
+    brings any state back, --as-of TIME. --list URL prints the times of the states of each partition, the newest last.
 
     \b
     offsetfs archive /var/lib/kafka/data s3://backup/kafka
     offsetfs archive ~/mirror s3://backup/kafka --topic 'orders|users.*' --follow
     offsetfs archive /var/lib/kafka/data s3://backup/kafka --expire --keep-states 30
+    offsetfs archive --list s3://backup/kafka --topic orders
     offsetfs mount s3://backup/kafka /mnt
     offsetfs restore s3://backup/kafka ~/restored --as-of 2026-11-20T14:00
 
@@ -121,16 +129,21 @@ def command(
             "--take-over: run it once without --follow, so that two directories do not take turns", WRONG_CALL
         )
     patterns = name_patterns("--topic", names or (".*",))
+    if lists:
+        settings = StoreSettings(timeout_s, endpoint)
+        return _list(url or log_directory, settings, patterns, names)
+    if url is None:
+        raise click.UsageError("missing argument 'URL'")
     settings = StoreSettings(timeout_s, endpoint, storage_class, encryption, kms_key)
     preflight.check_directory(log_directory, read_only=True, may_be_empty=False)
 
     def takes(topic: str) -> bool:
-        return any(each.fullmatch(topic) for each in patterns)
+        return any(pattern.fullmatch(topic) for pattern in patterns)
 
     with _reported(url), bytes_progress("Archiving") as show:
         directory = LogDirectory.open(log_directory, read_only=True)
-        if names and not any(takes(each.topic) for each in directory.partitions()):
-            raise no_topic(directory, names)
+        if names and not any(takes(partition.topic) for partition in directory.partitions()):
+            raise no_topic(log_directory, directory.partitions(), names)
         archiver = Archiver(
             directory,
             opened_store(url, settings),
@@ -146,6 +159,33 @@ def command(
             while follow and not is_ending.wait(interval):
                 is_complete = runs.again(is_ending)
             return DONE if runs.finish() and is_complete else FAILED
+
+
+def _list(url: str, settings: StoreSettings, patterns: Sequence[NamePattern], names: tuple[str, ...]) -> int:
+    """Print the times of the states of each partition: the oldest and the newest ones."""
+    from offsetfs.archive import marker
+    from offsetfs.archive.states import states_of
+
+    with _reported(url):
+        store = opened_store(url, settings)
+        marker.check(store)
+        is_empty = True
+        for states in states_of(
+            store, lambda topic: any(pattern.fullmatch(topic) for pattern in patterns), _STATES_SHOWN
+        ):
+            is_empty = False
+            click.echo(f"{states.partition}: {counted(states.count, 'state')}")
+            if states.oldest_ms is not None:
+                click.echo(f"  {utc_time(states.oldest_ms)}")
+            if states.count > len(states.newest_ms) + 1:
+                click.echo(f"  … {states.count - len(states.newest_ms) - 1} more")
+            for time_ms in states.newest_ms:
+                click.echo(f"  {utc_time(time_ms)}")
+        if is_empty and names:
+            raise no_topic(url, partitions_in(store), names)
+    if is_empty:
+        raise Failure(f"{url}: has no partition", FAILED)
+    return DONE
 
 
 class _Expiries:
@@ -222,7 +262,9 @@ class _Runs:
     def once(self, is_ending: threading.Event) -> bool:
         """Archive, and expire if that is due; print what changed. False if a partition failed, or lost records."""
         run = self._archiver.run(is_ending.is_set)
-        _report(run)
+        is_idle = not _report(run) and not is_ending.is_set() and not run.failed
+        if is_idle and run.partitions and not self._is_background:  # those that are left out are named elsewhere
+            click.echo(f"nothing to upload: the archive has all of {counted(run.partitions, 'partition')}")
         failed = {str(partition): sentence(error) for partition, error in run.failed.items()}
         for partition, (first, end) in run.lost.items():
             missed = f"offsets {first} to {end - 1} were deleted before they were archived; run more often"
@@ -261,7 +303,7 @@ class _Runs:
             return True
         if done is None:
             return False
-        self._not_expired = {f"{each} expiry": sentence(error) for each, error in done.failed.items()}
+        self._not_expired = {f"{partition} expiry": sentence(error) for partition, error in done.failed.items()}
         if done.segments or done.objects:
             left_out = f"{counted(done.segments, 'segment')} left the newest states"
             click.echo(f"{left_out}, {counted(done.objects, 'object')} deleted, {size(done.bytes)}")
@@ -291,12 +333,15 @@ def _only_remote(run: ArchiveRun) -> dict[str, str]:
     }
 
 
-def _report(run: ArchiveRun) -> None:
+def _report(run: ArchiveRun) -> bool:
+    """Print what a run has changed; return whether it has."""
     from offsetfs.common.formatting import size
 
-    if run.published or run.objects:
-        changed = f"{counted(run.published, 'partition')} of {run.partitions} changed"
-        click.echo(f"{changed}, {counted(run.objects, 'object')} uploaded, {size(run.bytes)}")
+    if not run.published and not run.objects:
+        return False
+    changed = f"{counted(run.published, 'partition')} of {run.partitions} changed"
+    click.echo(f"{changed}, {counted(run.objects, 'object')} uploaded, {size(run.bytes)}")
+    return True
 
 
 @contextlib.contextmanager

@@ -41,6 +41,6 @@ def command(log_directory: str, paths: tuple[str, ...], texts: tuple[str, ...]) 
                 async with tree.open(path) as file:
                     await copy_to_output(file)
             except OSError as error:
-                output.failed(error, path)
+                await output.failed_in(tree, error, path)
 
     return read_tree(log_directory, texts, output, work)

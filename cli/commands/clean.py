@@ -115,10 +115,10 @@ def _clean(log_directory: str, wanted: list[TopicPartition], options: MountOptio
     done: list[TaskResult] = []
     line = Line("offsetfs clean", every_seconds=PROGRESS_S)
 
-    def report(each: TaskResult) -> None:
-        done.append(each)
+    def report(result: TaskResult) -> None:
+        done.append(result)
         line.clear()
-        click.echo(str(each), err=each.error is not None)
+        click.echo(str(result), err=result.error is not None)
 
     def show(partition: TopicPartition | None, part: int, total: int) -> None:
         if partition is None:
@@ -139,7 +139,7 @@ def _clean(log_directory: str, wanted: list[TopicPartition], options: MountOptio
         directory.close()
     if not done:
         click.echo("nothing is due" if not now else "nothing to do")
-    return FAILED if any(each.error is not None for each in done) else DONE
+    return FAILED if any(result.error is not None for result in done) else DONE
 
 
 def _plan(log_directory: str, wanted: list[TopicPartition], options: MountOptions, now: bool) -> int:
@@ -154,10 +154,10 @@ def _plan(log_directory: str, wanted: list[TopicPartition], options: MountOption
         _report_remote(directory, chosen)
     finally:
         directory.close()
-    for each in planned:
-        why = f"{each.task}: {', '.join(each.because)}" if each.because else each.task
-        verb = "would rewrite" if each.task == "compaction" else "would remove"
-        click.echo(f"{each.name}: {verb} {counted(each.segments, 'segment')}, {counted(each.bytes, 'byte')} ({why})")
+    for plan in planned:
+        why = f"{plan.task}: {', '.join(plan.because)}" if plan.because else plan.task
+        verb = "would rewrite" if plan.task == "compaction" else "would remove"
+        click.echo(f"{plan.name}: {verb} {counted(plan.segments, 'segment')}, {counted(plan.bytes, 'byte')} ({why})")
     if not planned:
         click.echo("nothing is due")
     return DONE

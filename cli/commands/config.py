@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,17 +12,20 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.log_directories import log_directories
-from offsetfs.cli.arguments.named_partitions import partitions_of
+from offsetfs.cli.arguments.named_partitions import NAME_LENGTH_MAX, no_such, partitions_of
 from offsetfs.cli.arguments.settings_file import parsed_options, settings_options
-from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
-from offsetfs.cli.mounts.serving_daemon import daemon_of
+from offsetfs.cli.arguments.topic_settings import illegal_setting
+from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
+from offsetfs.cli.mounts.serving_daemon import daemon_of, is_offsetfs
 from offsetfs.common.formatting import printable
+from offsetfs.common.quantities import plain_number
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.directory import (
     SettingLayers,
     has_meta_properties,
     metadata_directory_among,
     setting_layers,
+    writer_of,
 )
 from offsetfs.storage.errors import InvalidConfig, StorageError
 from offsetfs.storage.settings import (
@@ -43,7 +47,7 @@ EMPTY_LIST = "[]"
 @click.command("config", short_help="Show and change the settings of topics.")
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("topic", metavar="[TOPIC]", required=False)
-@click.argument("changes", metavar="[NAME=VALUE|NAME=]...", nargs=-1)
+@click.argument("changes", metavar="[NAME|NAME=VALUE|NAME=]...", nargs=-1)
 @settings_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
 def command(
@@ -51,28 +55,32 @@ def command(
 ) -> int:
     """Show the settings of TOPIC, or the settings that were set for each topic; or change them.
 
-    Names and values are those of Kafka. NAME=VALUE sets a value for the topic, NAME= removes it, so that the default
-    applies again; cleanup.policy=[] keeps all records. The name of a broker setting (log.retention.hours=24) sets the
-    topic setting of which it is the default. Either all changes of a call are made, or none. They are on disk when the
-    command returns, and a mount applies them from its next append or background task on. A broker does not read these
-    settings.
+    Names and values are those of Kafka; durations (7d) and sizes (64m) may have units. NAME=VALUE sets a value for the
+    topic, NAME= removes it, so that the default applies again; cleanup.policy=[] keeps all records. The name of a
+    broker setting (log.retention.hours=24) sets the topic setting of which it is the default. Either all changes of a
+    call are made, or none. They are on disk when the command returns, and a mount applies them from its next append or
+    background task on. A broker does not read these settings: beside a running one, nothing is changed.
 
     The settings of TOPIC are shown with their origin: topic (set here), cluster (the topic's settings in the metadata
     log), mount (topic settings in -o, or in the options of the mount that serves LOGDIR), broker (server.properties, a
     broker's names in -o, and the broker's settings in the metadata log), or Kafka's default. Earlier origins have
-    precedence.
+    precedence. With NAME, only this setting is shown.
 
     \b
     offsetfs config ~/logs
     offsetfs config ~/logs orders
-    offsetfs config ~/logs orders retention.ms=86400000 segment.bytes=268435456
+    offsetfs config ~/logs orders retention.ms
+    offsetfs config ~/logs orders retention.ms=7d segment.bytes=256m
     offsetfs config ~/logs orders cleanup.policy=compact,delete retention.ms=
     offsetfs config /disk1/kafka,/disk2/kafka orders
     offsetfs config /var/lib/kafka/data orders --config /etc/kafka/server.properties
 
-    Exit codes: 1 wrong call or permissions, an unknown setting or an illegal value; 2 system error.
+    Exit codes: 1 wrong call or permissions, an unknown setting or an illegal value; 2 system error, 32 a
+    broker is running.
     """
     paths = log_directories(log_directory)
+    shown = _shown_names(changes)
+    changes = () if shown else changes
     for path in paths:
         preflight.check_directory(path, read_only=not changes, may_be_empty=True)
     try:
@@ -82,11 +90,12 @@ def command(
             return DONE
         having = _having(log_directory, paths, topic)
         if changes:
+            _check_no_broker(having, topic, changes)
             _change([settings[path].topics for path in having], topic, changes)
             _warn_of_brokers(having)
         else:
             # As in a mount of several directories, the first directory that has the topic says how it is set.
-            _show_topic(settings[having[0]], topic, as_json)
+            _show_topic(settings[having[0]], topic, shown, as_json)
     except StorageError as error:
         raise Failure(str(error), WRONG_CALL) from error
     return DONE
@@ -114,15 +123,31 @@ def _change(directories: Sequence[TopicSettings], topic: str, changes: tuple[str
     """Change the topic in each directory that has it; what is illegal is refused in the first one."""
     wanted: dict[str, str | None] = {}
     for change in changes:
-        name, equals, value = change.partition("=")
-        if not equals:
-            raise Failure(f"{change}: give NAME=VALUE, or NAME= to remove a setting", WRONG_CALL)
+        name, _, value = change.partition("=")
         _want(wanted, name, value)
     for settings in directories:
         try:
             settings.change(topic, wanted)
         except InvalidConfig as error:  # its message names the settings file, but the value is of this command line
-            raise Failure(error.reason, WRONG_CALL) from error
+            raise illegal_setting(error, wanted) from error
+
+
+def _check_no_broker(paths: Sequence[str], topic: str, changes: Sequence[str]) -> None:
+    """`Failure` if a broker is running in one of the directories: its topics have their settings in the cluster."""
+    for path in filter(has_meta_properties, paths):
+        holder = writer_of(path)
+        if holder is None or is_offsetfs(path, holder):
+            continue
+        named = [(name, plain_number(name, value)) for name, _, value in (change.partition("=") for change in changes)]
+        added = ",".join(f"{name}={value}" for name, value in named if value)
+        removed = ",".join(name for name, value in named if not value)
+        words = [f"--add-config {added}"] * bool(added) + [f"--delete-config {removed}"] * bool(removed)
+        tool = "kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics --entity-name"
+        raise Failure(
+            f"{path}: a broker is running there (process {holder}), which does not read settings from its directory; "
+            f"change them in the cluster: {tool} {topic} {' '.join(words)}",
+            FAILED,
+        )
 
 
 def _warn_of_brokers(paths: Sequence[str]) -> None:
@@ -137,19 +162,19 @@ def _warn_of_brokers(paths: Sequence[str]) -> None:
 def _want(wanted: dict[str, str | None], name: str, value: str) -> None:
     """Add one change. The name of a broker setting stands for the topic setting of which it is the default."""
     if name in TOPIC_SETTING_NAMES or not is_broker_setting(name):
-        wanted[name] = "" if value == EMPTY_LIST else value or None
+        wanted[name] = "" if value == EMPTY_LIST else plain_number(name, value) or None
         _report_without_effect(TOPIC_SETTINGS_WITHOUT_EFFECT.intersection([name]))
         return
     if not has_effect(name):
         _report_without_effect([name])
     if name not in BROKER_SETTING_NAMES:
         return
-    found = topic_setting_of(name, value or "1")
-    if found is None:
+    topic_setting = topic_setting_of(name, plain_number(name, value) or "1")
+    if topic_setting is None:
         raise Failure(
             f"{name} applies to the whole directory: give it to mount or clean, with -o or --config", WRONG_CALL
         )
-    wanted[found[0]] = found[1] if value else None
+    wanted[topic_setting[0]] = topic_setting[1] if value else None
 
 
 def _report_without_effect(names: Iterable[str]) -> None:
@@ -174,9 +199,7 @@ def _options(path: str, texts: tuple[str, ...], log_directory: str) -> MountOpti
 def _layers(path: str, paths: Sequence[str], options: MountOptions) -> SettingLayers:
     return setting_layers(
         os.path.realpath(path),
-        options.metadata_log_directory or metadata_directory_among(paths),
-        broker=options.all_broker_settings,
-        is_broker_known=options.config_file is not None,
+        broker=options.broker_context(metadata_directory_among(paths)),
         given=options.topic_defaults,
     )
 
@@ -187,12 +210,13 @@ def _having(log_directory: str, paths: Sequence[str], topic: str) -> list[str]:
     having = [path for path in paths if topic in topics[path]]
     if having:
         return having
-    if "=" in topic:
+    if "=" in topic or topic in TOPIC_SETTING_NAMES:
         raise Failure(f"{topic}: give the topic first: offsetfs config {log_directory} TOPIC {topic}", WRONG_CALL)
     of_partition = topic.rpartition("-")[0]
     if any(of_partition in topics[path] and os.path.isdir(os.path.join(path, topic)) for path in paths):
         raise Failure(f"{topic} is a partition; settings belong to its topic, {of_partition}", WRONG_CALL)
-    raise Failure(f"{topic}: {log_directory} has no such topic", WRONG_CALL)
+    present = [partition for path in paths for partition in partitions_of(path)]
+    raise Failure(f"{topic}: {no_such([log_directory], topic, present, is_topic=True)}", WRONG_CALL)
 
 
 def _topics(log_directory: str) -> set[str]:
@@ -202,10 +226,32 @@ def _topics(log_directory: str) -> set[str]:
 # --- showing ---------------------------------------------------------------------------------------------------------
 
 
-def _show_topic(settings: _Settings, topic: str, as_json: bool) -> None:
+def _shown_names(words: Sequence[str]) -> Sequence[str]:
+    """Return the names of settings to show: all words if none has an equals sign; none if each has. `Failure`."""
+    names = [word for word in words if "=" not in word]
+    if names and len(names) < len(words):
+        raise Failure(f"{names[0]}: give NAME=VALUE, or NAME= to remove a setting", WRONG_CALL)
+    return names
+
+
+def _show_topic(settings: _Settings, topic: str, names: Sequence[str], as_json: bool) -> None:
+    """Print the settings of a topic, all of them or `names`; `Failure` for an unknown one."""
     _warn_of_problem(settings.topics)
-    _show(_with_origins(settings, topic), as_json)
+    values = _with_origins(settings, topic)
+    for name in names:
+        if name not in values:
+            raise Failure(_reason_not_shown(name, values), WRONG_CALL)
+    _show({name: values[name] for name in names} if names else values, as_json)
     _report_without_effect([*settings.options.without_effect, *settings.layers.problems])
+
+
+def _reason_not_shown(name: str, names: Iterable[str]) -> str:
+    """Return why a setting is not among the `names` of topic settings, with the name that is probably meant."""
+    topic_setting = topic_setting_of(name, "1") if name in BROKER_SETTING_NAMES else None
+    if topic_setting is not None:
+        return f"{name} is a setting of brokers; that of topics is {topic_setting[0]}"
+    near = difflib.get_close_matches(name[:NAME_LENGTH_MAX].replace("_", "."), names, n=1)
+    return f"unknown setting {name!r}" + (f"; did you mean {near[0]}?" if near else "")
 
 
 def _warn_of_problem(settings: TopicSettings) -> None:
@@ -229,12 +275,14 @@ def _with_origins(settings: _Settings, topic: str) -> dict[str, tuple[str, str]]
     return {name: (values[name], origin(name)) for name in sorted(values)}
 
 
-def _show(found: Mapping[str, tuple[str, str]], as_json: bool) -> None:
+def _show(settings: Mapping[str, tuple[str, str]], as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps({name: {"value": v, "origin": origin} for name, (v, origin) in found.items()}, indent=1))
+        click.echo(
+            json.dumps({name: {"value": v, "origin": origin} for name, (v, origin) in settings.items()}, indent=1)
+        )
         return
-    widths = max(map(len, found)), max(len(value) for value, _ in found.values())
-    for name, (value, origin) in found.items():
+    widths = max(map(len, settings)), max(len(value) for value, _ in settings.values())
+    for name, (value, origin) in settings.items():
         click.echo(f"{name:{widths[0]}}  {value:{widths[1]}}  {origin}")
 
 

@@ -81,18 +81,18 @@ def _plan(log_directory: str, wanted: list[TopicPartition]) -> int:
     from offsetfs.storage import LogDirectory
     from offsetfs.storage.maintenance import has_old_format
 
-    found = 0
+    old_segments = 0
     directory = LogDirectory.open(log_directory, read_only=True)
     try:
         for partition in wanted or directory.partitions():
             old = [segment for segment in directory.log(partition).snapshot() if has_old_format(segment)]
-            found += len(old)
+            old_segments += len(old)
             if old:
                 size = sum(segment.size for segment in old)
                 click.echo(f"{partition}: would convert {counted(len(old), 'segment')}, {counted(size, 'byte')}")
             elif wanted:
                 click.echo(f"{partition}: nothing to convert")
-        if not wanted and not found:
+        if not wanted and not old_segments:
             click.echo("nothing to convert")
     finally:
         directory.close()

@@ -46,25 +46,30 @@ def command(log_directory: str, names: tuple[str, ...], yes: bool) -> int:
     """
     preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
     partitions = resolve_names(log_directory, names)
-    for partition in partitions:
-        click.echo(f"{partition}: deletes {_content(os.path.join(log_directory, str(partition)))}")
     try:
         _in_directory(log_directory, partitions, yes)
     except LogDirectoryLocked as error:
         server = serving_process(log_directory)
         if server is not None:
-            confirmation.require("Delete them?", is_given=yes)
+            _confirm(log_directory, partitions, yes)
             server.request("delete", partitions)
             return DONE
         daemon = daemon_of(log_directory)
         if daemon is None or "delete" not in daemon.options:
             raise in_use(error, log_directory, _REMEDY_WHILE_MOUNTED) from error
-        confirmation.require("Delete them?", is_given=yes)
+        _confirm(log_directory, partitions, yes)
         for partition in partitions:
             os.rmdir(os.path.join(daemon.mount_point, str(partition)))
     except StorageError as error:
         raise Failure(str(error)) from error
     return DONE
+
+
+def _confirm(log_directory: str, partitions: list[TopicPartition], yes: bool) -> None:
+    """Print what will be deleted, once nothing else can refuse it, and ask; `Failure` without a yes."""
+    for partition in partitions:
+        click.echo(f"{partition}: deletes {_content(os.path.join(log_directory, str(partition)))}")
+    confirmation.require("Delete them?", is_given=yes)
 
 
 def _content(path: str) -> str:
@@ -77,7 +82,7 @@ def _in_directory(log_directory: str, partitions: list[TopicPartition], yes: boo
 
     directory = open_for_writing(log_directory)
     try:
-        confirmation.require("Delete them?", is_given=yes)
+        _confirm(log_directory, partitions, yes)
         _delete(directory, partitions)
     finally:
         directory.close()

@@ -58,7 +58,7 @@ def command(log_directory: str, requests: tuple[str, ...], yes: bool) -> int:
     Exit codes: 1 wrong call or permissions, 2 system error, 32 refused; the message gives the reason.
     """
     preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
-    wanted = [each for deletion in requests for each in _parse(log_directory, deletion)]
+    wanted = [deletion for text in requests for deletion in _parse(log_directory, text)]
     try:
         _in_directory(log_directory, wanted, yes)
     except LogDirectoryLocked as error:
@@ -99,10 +99,13 @@ def _in_directory(log_directory: str, wanted: list[_Deletion], yes: bool) -> Non
 
 def _through_server(server: ServingProcess, wanted: list[_Deletion], yes: bool) -> None:
     partitions = [deletion.partition for deletion in wanted]
-    found = server.request("bounds", partitions)
-    bounds = {partition: _Bounds(*each) for partition, each in zip(partitions, found, strict=True)}
+    answers = server.request("bounds", partitions)
+    bounds = {partition: _Bounds(*answer) for partition, answer in zip(partitions, answers, strict=True)}
     _delete_after_question(
-        wanted, bounds, yes, lambda each: server.request("delete_records", [each.partition], offset=each.offset)
+        wanted,
+        bounds,
+        yes,
+        lambda deletion: server.request("delete_records", [deletion.partition], offset=deletion.offset),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from offsetfs.cli.arguments.dump_paths import expanded, listed
+from offsetfs.cli.arguments.numbers import size_type
 from offsetfs.cli.exit_codes import DONE, FAILED, OUTPUT_CLOSED, WRONG_CALL, Failure
 from offsetfs.common.quantities import time_ms
 from offsetfs.storage.dump import (
@@ -37,7 +38,7 @@ from offsetfs.version import __version__
 
 STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
 
-_SIZE = click.IntRange(0, BYTES_MAX)
+_SIZE = size_type(BYTES_MAX)
 
 
 class _OutputClosed(Exception):

@@ -45,7 +45,7 @@ def command(log_directory: str, paths: tuple[str, ...], is_long: bool, texts: tu
             try:
                 await _list(tree, path, ("\n" if number else "") if len(paths) > 1 else None, is_long)
             except OSError as error:
-                output.failed(error, path or "/")
+                await output.failed_in(tree, error, path or "/")
 
     return read_tree(log_directory, texts, output, work)
 

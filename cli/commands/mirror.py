@@ -20,21 +20,25 @@ from offsetfs.cli.arguments.clusters import (
     client_properties,
     groups_option,
     mirror_options,
+    mirror_settings,
     topic_option,
 )
+from offsetfs.cli.arguments.topic_settings import parsed_settings, topic_settings_option
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.mounts.mirroring_process import publish, withdraw
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
 from offsetfs.cli.terminal.progress import Line
 from offsetfs.common.addresses import Address, AddressError, address_text, check_loopback, parse_address
-from offsetfs.common.formatting import printable
-from offsetfs.storage.errors import LogDirectoryLocked, StorageError
+from offsetfs.common.formatting import printable, size
+from offsetfs.storage.errors import LogDirectoryLocked, StorageError, counted
 
 if TYPE_CHECKING:
     from offsetfs.kafka.mirror.process import MirrorSource
     from offsetfs.kafka.mirror.status import MirrorStatus
 
 METRICS_PORT = 9309
+_WAITING_S = 10.0
+"""The interval of the lines about a cluster that does not answer."""
 
 
 @click.command("mirror", short_help="Keep a copy of a running cluster's topics.")
@@ -59,13 +63,7 @@ METRICS_PORT = 9309
     show_default=True,
     help="The cluster has deleted records that are not here: stop, or go on.",
 )
-@click.option(
-    "--retention.ms",
-    "retention_ms",
-    metavar="N",
-    type=click.IntRange(-1),
-    help="Remove records of LOGDIR at this age; -1: never.",
-)
+@topic_settings_option("retention.ms=7d: remove records of LOGDIR at this age; -1: never.")
 @click.option("--rate", metavar="BYTES", help="At most so many bytes per second, such as 20M.")
 @click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus over HTTP; default port 9309.")
 @click.option("--allow-anonymous", is_flag=True, help="Also serve metrics on addresses that other machines reach.")
@@ -79,7 +77,7 @@ def command(
     once: bool,
     keep: bool,
     on_gap: str,
-    retention_ms: int | None,
+    settings: tuple[str, ...],
     rate: str | None,
     metrics: str | None,
     allow_anonymous: bool,
@@ -97,7 +95,7 @@ def command(
     LOGDIR yet.
 
     Records that the cluster deletes are deleted in LOGDIR, too, unless --keep is given; later runs without it are then
-    refused. LOGDIR does not remove records by age, unless --retention.ms is given. Changes of other topic settings are
+    refused. LOGDIR does not remove records by age, unless -o retention.ms is given. Changes of other topic settings are
     followed; this needs the permission DESCRIBE_CONFIGS.
 
     With --groups, committed offsets are written to __consumer_offsets in LOGDIR every five seconds: consumers can
@@ -115,7 +113,6 @@ def command(
     from offsetfs.kafka.mirror.process import MirrorSource
 
     addresses = broker_addresses(brokers)
-    settings = {} if retention_ms is None else {"retention.ms": str(retention_ms)}
     options = mirror_options(
         names,
         start,
@@ -124,41 +121,22 @@ def command(
         on_gap=on_gap,
         bytes_per_s=bytes_per_second("--rate", rate),
         groups=groups,
-        settings=settings,
+        settings=mirror_settings(parsed_settings(settings)),
     )
     source = MirrorSource(addresses, client_properties(config), options)
     listener = _metrics_address(metrics, allow_anonymous=allow_anonymous)
     if not log_directory or "://" in log_directory:
         raise Failure(f"{log_directory!r}: a mirror is a local directory; give its path", WRONG_CALL)
-    created = _missing_directories(log_directory)
-    try:
-        os.makedirs(log_directory, exist_ok=True)
-    except FileExistsError as error:
-        raise Failure(
-            f"{log_directory}: is not a directory; give a new one, or that of a mirror", WRONG_CALL
-        ) from error
-    except OSError as error:
-        raise Failure(
-            f"{log_directory}: {error.strerror}; give a path where this user can write", WRONG_CALL
-        ) from error
+    is_new = preflight.make_missing(log_directory)
     preflight.check_mirror(log_directory)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    if created and not _has_answer(source, created):
+    if is_new and not _has_answer(source, log_directory):
         return DONE
     return DONE if _mirror(log_directory, source, listener) else FAILED
 
 
-def _missing_directories(path: str) -> list[str]:
-    """Return a path and those above it that do not exist yet, the innermost first."""
-    missing, path = list[str](), os.path.abspath(path)
-    while not os.path.lexists(path):
-        missing.append(path)
-        path = os.path.dirname(path)
-    return missing
-
-
-def _has_answer(source: MirrorSource, created: list[str]) -> bool:
-    """Wait for the cluster; `Failure`, or False after SIGTERM or Ctrl-C, and the directories `created` are removed.
+def _has_answer(source: MirrorSource, new_directory: str) -> bool:
+    """Wait for the cluster; `Failure`, or False after SIGTERM or Ctrl-C, and the new directory is removed.
 
     No lock is needed: LOGDIR is not open yet, and rmdir(2) refuses one where another process has begun to write.
     """
@@ -168,15 +146,16 @@ def _has_answer(source: MirrorSource, created: list[str]) -> bool:
     from offsetfs.kafka.mirror.process import answers
 
     has_answered = False
+    line = Line("offsetfs mirror", every_seconds=_WAITING_S)
     try:
-        has_answered = trio.run(answers, source)
+        has_answered = trio.run(answers, source, partial(line.show, f"{printable(source.text)}: no answer yet"))
     except ClientError as error:
         raise Failure(str(error)) from error
     finally:
+        line.clear()
         if not has_answered:
             with contextlib.suppress(OSError):
-                for each in created:
-                    os.rmdir(each)
+                os.rmdir(new_directory)
     return has_answered
 
 
@@ -184,12 +163,12 @@ def _metrics_address(text: str | None, *, allow_anonymous: bool) -> Address | No
     if text is None:
         return None
     try:
-        found = parse_address(text, METRICS_PORT)
+        address = parse_address(text, METRICS_PORT)
         if not allow_anonymous:
-            check_loopback([found], "--allow-anonymous")
+            check_loopback([address], "--allow-anonymous")
     except AddressError as error:
         raise Failure(f"--metrics: {error}", WRONG_CALL) from error
-    return found
+    return address
 
 
 def _mirror(log_directory: str, source: MirrorSource, metrics: Address | None) -> bool:
@@ -209,8 +188,10 @@ def _mirror(log_directory: str, source: MirrorSource, metrics: Address | None) -
     except StorageError as error:
         raise Failure(str(error)) from error
     terminal = Terminal()
+    statuses: list[MirrorStatus] = []  # the last one
 
     def progress(status: MirrorStatus) -> None:
+        statuses[:] = [status]
         terminal.show(status)
         with contextlib.suppress(OSError):  # the mirror continues without `offsetfs status`
             publish(log_directory, status)
@@ -222,7 +203,17 @@ def _mirror(log_directory: str, source: MirrorSource, metrics: Address | None) -
     finally:
         terminal.end()
         withdraw()
+    if source.options.once and done and statuses:
+        click.echo(_summary(statuses[0]))
     return done
+
+
+def _summary(status: MirrorStatus) -> str:
+    """Return what a run with --once has done."""
+    partitions = counted(len(status.partitions), "partition")
+    if not status.appended_bytes:
+        return f"nothing new: {partitions} up to date"
+    return f"{partitions} up to date, {size(status.appended_bytes)} received"
 
 
 class Terminal:
@@ -258,13 +249,13 @@ def _served_metrics(address: Address | None, status: Callable[[], MirrorStatus])
         yield
         return
     from offsetfs.common.metrics_server import MetricsServer
-    from offsetfs.kafka.mirror.exporter import families
+    from offsetfs.kafka.mirror.status import MirrorStatus
 
     async def report() -> MirrorStatus:
         return status()
 
     try:
-        server = MetricsServer(report, families, *address)
+        server = MetricsServer(report, MirrorStatus.metrics, *address)
     except OSError as error:
         raise Failure(f"--metrics {address_text(address)}: {error.strerror}") from error
     try:

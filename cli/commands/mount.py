@@ -82,7 +82,7 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
     offsetfs mount ~/logs ~/mnt -o create,linger-ms=20
     offsetfs mount kafka://broker1:9092/ ~/mnt -o topic=orders,from=-1d
     offsetfs mount s3://bucket/kafka ~/mnt -o cache-size=50g
-    offsetfs mount ~/logs ~/mnt -o 'retention.ms=-1,cleanup.policy="compact,delete"' -f
+    offsetfs mount ~/logs ~/mnt -o 'retention.ms=7d,cleanup.policy="compact,delete"' -f
 
     \b
     ro              read only; a broker may be using the directory
@@ -100,6 +100,9 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
                     the directory of __cluster_metadata-0, if not LOGDIR
     damage=skip     values and records.ndjson leave out damaged records
                     (default eio: reading fails there); damage is always reported
+    json-bytes=base64
+                    keys, values and headers in .ndjson and .json are always
+                    base64: key_b64, value_b64 (default text, where UTF-8)
     json-values=text
                     append.ndjson accepts a value that is not a string, and
                     stores its JSON text (default refuse: rejects the line)
@@ -393,17 +396,16 @@ class _Daemon:
             for reporter in reporters:
                 reporter(done)
 
+        settings = self._options.of_directory(metadata_directory_among(self._log_directories))
         open_segments_max = min(self._open_segments_max, OPEN_SEGMENTS_MAX) // len(self._log_directories)
-
-        metadata_directory = self._options.metadata_log_directory or metadata_directory_among(self._log_directories)
+        settings["access"] = dataclasses.replace(settings["access"], open_segments_max=max(1, open_segments_max))
 
         def open_one(path: str) -> LogDirectory:
             return LogDirectory.open(
                 path,
                 read_only=self._is_read_only,
                 on_progress=progress,
-                open_segments_max=max(1, open_segments_max),
-                **self._options.of_directory(metadata_directory),
+                **settings,
             )
 
         try:

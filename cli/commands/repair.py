@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetfs.cli import preflight
-from offsetfs.cli.exit_codes import DONE, SYSTEM, Failure
+from offsetfs.cli.exit_codes import DONE, SYSTEM
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
 from offsetfs.storage.coordinators import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from offsetfs.storage.errors import LogDirectoryLocked, NotALogDirectory
@@ -23,7 +23,7 @@ UNREPAIRED = 1
 
 
 _REFUSED = {OFFSETS_TOPIC: "groups", TRANSACTIONS_TOPIC: "transactional ids"}
-"""What a broker refuses while it cannot read the partition that has their records."""
+"""The requests that a broker refuses while it cannot read the partition that has their records."""
 
 _REMEDY = (
     "its {} are refused until it can be read: restore the segment from a backup, or go back to the records before the "
@@ -71,7 +71,7 @@ def command(log_directory: str, dry_run: bool, as_json: bool) -> int:
     except LogDirectoryLocked as error:
         raise in_use(error, log_directory, UNMOUNT_FIRST) from error
     except NotALogDirectory as error:
-        raise Failure(str(error), SYSTEM) from error
+        raise preflight.not_a_log_directory(error, SYSTEM) from error
     _show_outcome(planned, outcome, as_json)
     return DONE if planned.is_sound and not outcome.failed else UNREPAIRED
 

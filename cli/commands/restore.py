@@ -19,7 +19,9 @@ from offsetfs.cli.arguments.clusters import (
     name_patterns,
     topic_option,
 )
-from offsetfs.cli.arguments.object_stores import check_whole, opened_store, store_options
+from offsetfs.cli.arguments.named_partitions import no_topic, partitions_of
+from offsetfs.cli.arguments.object_stores import check_whole, opened_store, partitions_in, store_options
+from offsetfs.cli.arguments.topic_settings import parsed_settings, topic_settings_option
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.common.formatting import printable
 from offsetfs.common.quantities import time_ms
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
         RestoreResult,
     )
 
+_WAITING_S = 10.0
+"""The interval of the lines about a cluster that does not answer."""
+
 _ADDRESSES = re.compile(r"[^/,]+:[0-9]+(,[^/,]+:[0-9]+)*")
 """Addresses of brokers, where a directory is asked for."""
 
@@ -49,7 +54,7 @@ _ADDRESSES = re.compile(r"[^/,]+:[0-9]+(,[^/,]+:[0-9]+)*")
 @click.option("--to", "end", metavar="TIME", help="End before the first record of this time or later.")
 @click.option("--as-of", metavar="TIME", help="Of an archive: its state at this time; default the newest.")
 @groups_option
-@click.option("-o", "options", metavar="NAME=VALUE", multiple=True, help="A setting of new topics; NAME=: without it.")
+@topic_settings_option("A setting of new topics; NAME=: without it.")
 @click.option(
     "--replication-factor",
     metavar="N",
@@ -70,7 +75,7 @@ def command(
     end: str | None,
     as_of: str | None,
     groups: tuple[str, ...],
-    options: tuple[str, ...],
+    settings: tuple[str, ...],
     replication_factor: int | None,
     into_existing: bool,
     strict_settings: bool,
@@ -113,14 +118,14 @@ def command(
     say how far each partition came.
     """
     if is_archive(source):
-        if groups or options or replication_factor or into_existing or strict_settings or dry_run or rate or config:
+        if groups or settings or replication_factor or into_existing or strict_settings or dry_run or rate or config:
             raise Failure(f"{source}: from an archive only --topic, --from, --to and --as-of apply", WRONG_CALL)
         selection = _selection(names, start, end, as_of)
         return _restore_archive(source, target, selection, timeout_s, endpoint)
     if as_of is not None:
         raise Failure(f"--as-of: {source} is not an archive; write its URL, such as s3://BUCKET/PREFIX", WRONG_CALL)
     log_directory, addresses = source, broker_addresses(target)
-    wanted = _options(names, start, end, groups, options)
+    wanted = _options(names, start, end, groups, settings)
     wanted = replace(
         wanted,
         replication_factor=replication_factor,
@@ -131,6 +136,9 @@ def command(
     )
     properties = client_properties(config)
     preflight.check_directory(log_directory, read_only=True, may_be_empty=False)
+    present = partitions_of(log_directory)
+    if names and not any(pattern.fullmatch(partition.topic) for pattern in wanted.topics for partition in present):
+        raise no_topic(log_directory, present, names)
     result = _restore(log_directory, addresses, properties, wanted)
     return DONE if _report(result, dry_run=dry_run) else FAILED
 
@@ -140,7 +148,7 @@ def _selection(names: tuple[str, ...], start: str | None, end: str | None, as_of
 
     patterns = name_patterns("--topic", names or (".*",))
     return RestoreSelection(
-        lambda topic: any(each.fullmatch(topic) for each in patterns),
+        lambda topic: any(pattern.fullmatch(topic) for pattern in patterns),
         names,
         _time("--as-of", as_of),
         _time("--from", start),
@@ -163,6 +171,8 @@ def _restore_archive(url: str, path: str, selection: RestoreSelection, timeout_s
         advice = "give a directory, and restore that one into the cluster"
         raise Failure(f"{path}: an archive is restored into a log directory, not into a cluster: {advice}", WRONG_CALL)
     settings = StoreSettings(timeout_s, endpoint)
+    if not files.exists(path):
+        preflight.check_parent(path)
     with bytes_progress("Restoring") as show:
         try:
             restored = ArchiveRestore(
@@ -179,8 +189,11 @@ def _restore_archive(url: str, path: str, selection: RestoreSelection, timeout_s
         except OSError as error:
             if error.errno == errno.ENOENT:
                 check_whole(url, settings)
+                present = partitions_in(opened_store(url, settings))
+                if selection.names and not any(selection.takes(partition.topic) for partition in present):
+                    raise no_topic(url, present, selection.names) from error
             raise Failure(printable(sentence(error)), exit_code(error, url)) from error
-    for partition, (start, end) in sorted(restored.partitions.items(), key=lambda each: str(each[0])):
+    for partition, (start, end) in sorted(restored.partitions.items(), key=lambda item: str(item[0])):
         click.echo(f"{partition}: {_offsets(start, end)}")
     return DONE
 
@@ -190,25 +203,22 @@ def _options(
 ) -> RestoreOptions:
     from offsetfs.kafka.restore.restore_to_cluster import RestoreOptions
 
-    for each in settings:
-        if not each.partition("=")[1]:
-            raise Failure(f"-o {each}: write NAME=VALUE, such as retention.ms=-1", WRONG_CALL)
     return RestoreOptions(
         name_patterns("--topic", names),
         name_patterns("--groups", groups),
         _time("--from", start),
         _time("--to", end),
-        {name: value for name, _, value in (each.partition("=") for each in settings)},
+        parsed_settings(settings),
     )
 
 
 def _time(option: str, text: str | None) -> int | None:
     if text is None:
         return None
-    found = time_ms(text)
-    if found is None:
+    instant_ms = time_ms(text)
+    if instant_ms is None:
         raise Failure(f"{option}: {text!r} is not a time; write 2026-11-20T18:40:01 or -1h30m", WRONG_CALL)
-    return found
+    return instant_ms
 
 
 def _restore(
@@ -217,22 +227,30 @@ def _restore(
     """Restore; `Failure` where it cannot begin."""
     import trio
 
-    from offsetfs.cli.terminal.progress import bytes_progress
-    from offsetfs.kafka.client.cluster import ClusterClient
+    from offsetfs.cli.terminal.progress import Line, bytes_progress
+    from offsetfs.kafka.client.cluster import ClusterClient, wait_for_cluster
     from offsetfs.kafka.client.errors import ClientError
+    from offsetfs.kafka.restore.group_plan import GroupNotFound
     from offsetfs.kafka.restore.restore_to_cluster import restore
     from offsetfs.kafka.restore.topic_plan import RestoreRefused
     from offsetfs.storage import LogDirectory
 
+    line = Line("offsetfs restore", every_seconds=_WAITING_S)
     with bytes_progress("Restoring") as show:
 
         async def run() -> RestoreResult:
             async with ClusterClient(brokers, properties) as client:
+                try:
+                    await wait_for_cluster(client, lambda text: line.show(printable(text)))
+                finally:
+                    line.clear()
                 return await restore(client, directory, options, on_progress=show, on_omission=_warn)
 
         try:
             directory = LogDirectory.open(log_directory, read_only=True)
             return trio.run(run)
+        except GroupNotFound as error:
+            raise Failure(str(error), WRONG_CALL) from error
         except (ClientError, RestoreRefused, StorageError) as error:
             raise Failure(str(error)) from error
 
@@ -247,16 +265,16 @@ def _report(result: RestoreResult, *, dry_run: bool) -> bool:
             click.echo(f"{plan.name}: {state}")
         click.echo(f"about {size(result.bytes_total)} would be restored")
     for topic in result.topics:
-        parts = [each for each in result.partitions if each.partition.topic == topic.name]
+        parts = [part for part in result.partitions if part.partition.topic == topic.name]
         if parts:
-            records, total = sum(each.records for each in parts), sum(each.bytes for each in parts)
-            found = f"{counted(len(parts), 'partition')}, {counted(records, 'record')}, {size(total)}"
-            click.echo(f"{topic.name}: {found}")
+            records, total = sum(part.records for part in parts), sum(part.bytes for part in parts)
+            content = f"{counted(len(parts), 'partition')}, {counted(records, 'record')}, {size(total)}"
+            click.echo(f"{topic.name}: {content}")
     for group in result.groups:
         click.echo(_group_text(group), err=group.error is not None)
-    failed = [each for each in result.partitions if each.error is not None]
-    for each in failed:
-        _warn(_failed_text(each))
+    failed = [part for part in result.partitions if part.error is not None]
+    for part in failed:
+        _warn(_failed_text(part))
     for text in result.problems:
         _warn(text)
     return not failed and not result.problems and all(group.error is None for group in result.groups)

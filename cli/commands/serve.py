@@ -15,6 +15,7 @@ from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached, is_archive
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.mounts import daemon_registry, serving_process
+from offsetfs.cli.mounts.service_manager import ServiceManager
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
 from offsetfs.cli.terminal.repeated_messages import RepetitionFilter
 from offsetfs.common.addresses import (
@@ -125,7 +126,7 @@ def command(
         metrics_listener = None if metrics is None else parse_address(metrics, METRICS_PORT)
     except AddressError as error:
         raise Failure(str(error), WRONG_CALL) from error
-    if any(each.startswith("advertised.listeners=") for each in options):
+    if any(option.startswith("advertised.listeners=") for option in options):
         addresses = []
     loaded = _settings(config, (*short, *options), addresses, log_directory)
     loaded = replace(loaded, server=replace(loaded.server, metrics_listener=metrics_listener))
@@ -142,7 +143,7 @@ def command(
         logging.getLogger("offsetfs.kafka.broker").setLevel(logging.DEBUG)
     if loaded.without_effect:
         click.echo(f"settings without effect here: {', '.join(loaded.without_effect)}", err=True)
-    _serve(log_directory, loaded, read_only=read_only, is_broker_known=config is not None)
+    _serve(log_directory, loaded, read_only=read_only)
     return DONE
 
 
@@ -154,7 +155,7 @@ def _settings(
     from offsetfs.kafka.broker.settings import advertised_at
     from offsetfs.kafka.broker.settings_file import load_settings
 
-    for name in filter(is_secret, (each.partition("=")[0] for each in options)):
+    for name in filter(is_secret, (option.partition("=")[0] for option in options)):
         raise Failure(f"-o {name}: other users can read arguments; put it into a file, and give --config", WRONG_CALL)
     try:
         loaded = load_settings(path, options, log_directory)
@@ -165,7 +166,7 @@ def _settings(
         raise Failure(f"{path}: {error.strerror}", WRONG_CALL) from error
 
 
-def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool, is_broker_known: bool) -> None:
+def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool) -> None:
     """Serve until a signal; `Failure` where it cannot begin."""
     import trio
 
@@ -193,9 +194,7 @@ def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool, is_br
                 read_only=read_only,
                 on_progress=on_progress,
                 config=loaded.directory,
-                broker=loaded.of_engine,
-                is_broker_known=is_broker_known,
-                metadata_directory=loaded.metadata_directory,
+                broker=loaded.broker,
             )
         control = None if read_only else _control(directory)
         try:
@@ -213,8 +212,8 @@ def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool, is_br
     except StorageError as error:
         raise Failure(str(error)) from error
     finally:
-        for each in listeners:
-            each.close()
+        for listener in listeners:
+            listener.close()
 
 
 def _check_authentication(settings: ServerSettings) -> None:
@@ -256,5 +255,6 @@ def _ready(
 
 def _report(line: str, metrics: Address | None) -> None:
     click.echo(line)
+    ServiceManager().ready(line)
     if metrics is not None:
         click.echo(f"metrics are at http://{address_text(metrics)}/metrics")

@@ -19,6 +19,7 @@ import click
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached
 from offsetfs.cli.exit_codes import DONE, FAILED, OUTPUT_CLOSED, SYSTEM, WRONG_CALL, Failure, of_output
+from offsetfs.common.extras import install_command
 from offsetfs.common.formatting import printable
 from offsetfs.storage.errors import StorageError, counted, sentence
 
@@ -64,6 +65,13 @@ _FORMATS_OF_ENDINGS = {"jsonl": "ndjson", "txt": _TABLE, "": _TABLE}
     help="A directory or file that statements may read and write; default the working directory.",
 )
 @click.option(
+    "--schema",
+    "schema_words",
+    metavar="NAME=FILE|DIR",
+    multiple=True,
+    help="A schema in a file, or files of a directory, for decoded.TOPIC; may be repeated.",
+)
+@click.option(
     "--isolation",
     type=click.Choice(("read_uncommitted", "read_committed")),
     default="read_uncommitted",
@@ -85,6 +93,7 @@ def command(
     output_format: str | None,
     output: str | None,
     files: tuple[str, ...],
+    schema_words: tuple[str, ...],
     isolation: str,
     damage: str,
 ) -> int:
@@ -93,7 +102,9 @@ def command(
 
     Each topic is a table with the columns key, value, topic, "partition", "offset", "timestamp", "timestampType",
     headers, and key_text, value_text and value_json where key and value are text or JSON. "offset" needs its quotes.
-    The table __consumer_offsets has the committed offsets of groups. The language is that of DuckDB.
+    value->>'FIELD' is a field of a JSON value, header(headers, 'NAME') a header as text. The table all_topics has the
+    records of all topics, __consumer_offsets the committed offsets of groups. decoded.TOPIC has the fields of Avro
+    values as columns, by the schemas in the topic _schemas or in files. The language is that of DuckDB.
 
     Conditions on partition, offset and a lower bound of timestamp are look-ups in the indexes: EXPLAIN SELECT … shows
     what is read.
@@ -101,7 +112,9 @@ def command(
     \b
     offsetfs sql /var/lib/kafka/data "SELECT key, count(*) FROM orders
         WHERE timestamp > now() - INTERVAL 1 HOUR GROUP BY key ORDER BY 2 DESC LIMIT 10"
-    offsetfs sql /var/lib/kafka/data 'SELECT value_json->>'\\''$.id'\\'' FROM orders WHERE "offset" = 42'
+    offsetfs sql /var/lib/kafka/data "SELECT value->>'status' AS status, count(*) FROM orders GROUP BY 1"
+    offsetfs sql /var/lib/kafka/data "SELECT topic, count(*) FROM all_topics GROUP BY 1" -o counts.csv
+    offsetfs sql /var/lib/kafka/data "SELECT status, sum(amount) FROM decoded.payments GROUP BY 1"
     offsetfs sql /var/lib/kafka/data -f report.sql -p day=2026-11-20 -o report.csv
     offsetfs sql /var/lib/kafka/data "SELECT * FROM orders" -o orders.parquet
     offsetfs sql /var/lib/kafka/data
@@ -116,19 +129,32 @@ def command(
     text = _text(statements, file)
     if text is None and (output is not None or output_format not in (None, _TABLE)):
         raise Failure("--format and -o go with a statement; the prompt prints tables", WRONG_CALL)
+    if output == "-":
+        output = None
     output_format = output_format or _format_of(output)
     if output_format == "parquet" and output is None:
         raise Failure("--format parquet needs a file: -o FILE", WRONG_CALL)
+    from offsetfs.schemas.schema_files import SchemaFileError, read_schema_files
     from offsetfs.storage import LogDirectory
     from offsetfs.tables.sql.session import SqlError, SqlSession
 
+    try:
+        schemas = read_schema_files(schema_words)
+    except (SchemaFileError, OSError) as error:
+        raise Failure(f"--schema: {printable(sentence(error))}", WRONG_CALL) from error
     try:
         directory = LogDirectory.open(log_directory, read_only=True)
     except StorageError as error:
         raise Failure(str(error)) from error
     with contextlib.closing(directory):
         try:
-            session = SqlSession(directory, isolation=isolation, skips_damage=damage == "skip", files=files or None)
+            session = SqlSession(
+                directory,
+                isolation=isolation,
+                skips_damage=damage == "skip",
+                files=files or None,
+                schemas=schemas,
+            )
         except SqlError as error:
             raise Failure(str(error), WRONG_CALL) from error
         with session:
@@ -139,8 +165,8 @@ def command(
                     _run_all(session, text, parameters, output_format, output)
             for partition, note in session.notes.items():
                 click.echo(f"offsetfs sql: {partition}: {note}", err=True)
-            for each in session.damage:
-                click.echo(f"offsetfs sql: left out: {printable(sentence(each))}", err=True)
+            for finding in session.damage:
+                click.echo(f"offsetfs sql: left out: {printable(sentence(finding))}", err=True)
             return WRONG_CALL if session.damage else DONE
 
 
@@ -163,7 +189,7 @@ def _check_packages() -> None:
         for name in ("duckdb", "numpy", "pyarrow"):
             importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise Failure(f"{error.name} is missing: pip install 'offsetfs[sql]'", SYSTEM) from error
+        raise Failure(f"{error.name} is missing: {install_command('sql')}", SYSTEM) from error
     except ImportError as error:  # a library that does not fit this machine, or its memory
         reason = str(error).strip().partition("\n")[0]
         raise Failure(f"{name} cannot be loaded: {reason}", SYSTEM) from error
@@ -171,13 +197,13 @@ def _check_packages() -> None:
 
 def _parameters(texts: tuple[str, ...]) -> dict[str, object]:
     """Return the parameters. Each is a text: 001 stays 001, and a statement casts it where it needs a number."""
-    found: dict[str, object] = {}
-    for each in texts:
-        name, equals, value = each.partition("=")
+    parameters: dict[str, object] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
-            raise Failure(f"--param {each!r} is not NAME=VALUE", WRONG_CALL)
-        found[name] = value
-    return found
+            raise Failure(f"--param {text!r} is not NAME=VALUE", WRONG_CALL)
+        parameters[name] = value
+    return parameters
 
 
 def _text(statements: tuple[str, ...], file: str | None) -> str | None:
@@ -200,11 +226,11 @@ def _text(statements: tuple[str, ...], file: str | None) -> str | None:
 
 def _format_of(output: str | None) -> str:
     ending = "" if output is None else os.path.splitext(output)[1].removeprefix(".").lower()
-    found = _FORMATS_OF_ENDINGS.get(ending, ending)
-    if found not in (_TABLE, *_COPY_OPTIONS):
-        known = ", ".join(f".{each}" for each in (*_COPY_OPTIONS, "jsonl", "txt"))
+    output_format = _FORMATS_OF_ENDINGS.get(ending, ending)
+    if output_format not in (_TABLE, *_COPY_OPTIONS):
+        known = ", ".join(f".{name}" for name in (*_COPY_OPTIONS, "jsonl", "txt"))
         raise Failure(f"{output}: no format is known by this ending ({known}); give --format", WRONG_CALL)
-    return found
+    return output_format
 
 
 def _run_all(
@@ -218,10 +244,10 @@ def _run_all(
         if not statements:
             raise Failure("there is no statement", WRONG_CALL)
         lines = _lines_of(text, statements)
-        for number, (each, line) in enumerate(zip(statements, lines, strict=True), 1):
+        for number, (statement, line) in enumerate(zip(statements, lines, strict=True), 1):
             place = f"statement {number}, line {line}: " if len(statements) > 1 else ""
             is_last = number == len(statements)
-            _run(session, each, parameters, output_format if is_last else _TABLE, output if is_last else None)
+            _run(session, statement, parameters, output_format if is_last else _TABLE, output if is_last else None)
     except SqlError as error:
         # The statement with a mark below the wrong word takes several lines.
         first, *others = map(printable, str(error).expandtabs(4).split("\n"))
@@ -234,19 +260,21 @@ def _run_all(
 
 def _lines_of(text: str, statements: list[str]) -> list[int]:
     """Return the line of the text in which each statement begins, counted from 1."""
-    found, reached = [], 0
-    for each in statements:
-        place = text.find(each, reached)
+    lines, reached = [], 0
+    for statement in statements:
+        place = text.find(statement, reached)
         if place >= 0:
-            reached = place + len(each)
-        found.append(text.count("\n", 0, max(place, 0)) + 1)
-    return found
+            reached = place + len(statement)
+        lines.append(text.count("\n", 0, max(place, 0)) + 1)
+    return lines
 
 
 def _run(
     session: SqlSession, statement: str, parameters: Mapping[str, object], output_format: str, output: str | None
 ) -> None:
     used = session.parameters_of(statement, parameters)
+    for warning in session.warnings(statement):
+        click.echo(f"offsetfs sql: warning: {warning}", err=True)
     if output is not None:
         session.check_output(output)
         if _is_special(output):
@@ -365,10 +393,12 @@ def _prompt(session: SqlSession, log_directory: str, parameters: Mapping[str, ob
     try:
         from offsetfs.cli.sql.prompt import SqlPrompt
     except ModuleNotFoundError as error:
-        raise Failure(f"{error.name} is missing: pip install 'offsetfs[sql]'", SYSTEM) from error
+        raise Failure(f"{error.name} is missing: {install_command('sql')}", SYSTEM) from error
 
     def run(statement: str, is_expanded: bool) -> None:
         used = session.parameters_of(statement, parameters)
+        for warning in session.warnings(statement):
+            click.echo(f"warning: {warning}", err=True)
         for line in _lines(session, statement, used, is_expanded=is_expanded):
             click.echo(line)
 

@@ -33,7 +33,7 @@ from offsetfs.storage.errors import StorageError, counted, sentence
 from offsetfs.storage.maintenance import dirty_range, kept_files
 
 ASKED_MAX = 100
-"""How many damaged partitions a mount is asked about: each may take two seconds where it does not answer."""
+"""The damaged partitions that a mount is asked about, at most: each may take two seconds where it does not answer."""
 
 PARTITIONS_SHOWN = 15
 """The partitions of a table; with more, it has a line a topic: a mount and its partitions fit 24 lines."""
@@ -64,15 +64,15 @@ def command(directory: str | None, shows_all: bool, as_json: bool) -> int:
     Exit codes: 0 every mount shown is alive; 1 wrong call, or neither a mount nor a log directory; 32 a mount whose
     daemon is gone.
     """
-    found = [_mount(mount) for mount in mounts() if mount.type == FILE_SYSTEM_TYPE]
-    answer: dict[str, Any] = {"mounts": found}
+    mounted = [_mount(mount) for mount in mounts() if mount.type == FILE_SYSTEM_TYPE]
+    answer: dict[str, Any] = {"mounts": mounted}
     if directory is not None:
         wanted = directory if is_archive(directory) else resolved(directory)
-        at = [mount for mount in found if wanted in (mount["mount_point"], *mount["log_directories"])]
+        at = [mount for mount in mounted if wanted in (mount["mount_point"], *mount["log_directories"])]
         paths = at[0]["log_directories"] if at else log_directories(directory)
         for path in paths:
             attached(path)
-        at = at or [mount for mount in found if set(paths) & set(mount["log_directories"])]
+        at = at or [mount for mount in mounted if set(paths) & set(mount["log_directories"])]
         if not paths:
             raise Failure(f"{directory}: the log directory of this mount is not known")
         if not at:
@@ -84,8 +84,8 @@ def command(directory: str | None, shows_all: bool, as_json: bool) -> int:
         partitions = _partitions(paths, _damage_met(at))
         if mirror is not None:
             answer["mirror"] = {key: mirror[key] for key in ("pid", "source", "failures")}
-            for each in partitions:
-                each["mirror"] = mirror["partitions"].get(f"{each['topic']}-{each['partition']}")
+            for partition in partitions:
+                partition["mirror"] = mirror["partitions"].get(f"{partition['topic']}-{partition['partition']}")
         source = _mirrored_source(paths)
         if source:
             answer["mirrored_from"] = source
@@ -118,10 +118,10 @@ def _mirrored_source(paths: Sequence[str]) -> str:
     if len(paths) != 1 or is_archive(paths[0]):
         return ""
     try:
-        found = MirrorFile.read(files.real_path(paths[0]))
+        mirror_file = MirrorFile.read(files.real_path(paths[0]))
     except (StorageError, OSError):  # opening the directory for writing reports it
         return ""
-    return "" if found is None else found.source
+    return "" if mirror_file is None else mirror_file.source
 
 
 def _server(server: ServingProcess) -> dict[str, Any]:
@@ -138,10 +138,10 @@ def _lag(sample: Sample | None) -> dict[str, Any]:
         unknown = ("unsynced_bytes", "unsynced_age_seconds", "faults", "unrecovered", "damaged_partitions")
         return dict.fromkeys(unknown)
     partitions = sample.partitions.values()
-    damaged = [name for name, each in sample.partitions.items() if each.get("log_damaged_places")]
+    damaged = [name for name, values in sample.partitions.items() if values.get("log_damaged_places")]
     return {
-        "unsynced_bytes": sum(int(each["unsynced_bytes"]) for each in partitions),
-        "unsynced_age_seconds": max((each["unsynced_age_seconds"] for each in partitions), default=0.0),
+        "unsynced_bytes": sum(int(values["unsynced_bytes"]) for values in partitions),
+        "unsynced_age_seconds": max((values["unsynced_age_seconds"] for values in partitions), default=0.0),
         "faults": int(sample.mount["faults"]),
         "unrecovered": int(sample.mount.get("unrecovered_partitions", 0)),  # an older daemon has no such metric
         "damaged_partitions": sorted(damaged),
@@ -178,8 +178,8 @@ def _partition(directory: LogDirectories, partition: TopicPartition, met: list[d
         return {**answer, "error": sentence(error)}
     holder = directory.directory_of(partition)
     compaction = dirty_range(holder, log)
-    places = [(each.path, each.position, each.reason) for each in log.damage]
-    places += [(each["path"], each["position"], each["reason"]) for each in met]
+    places = [(place.path, place.position, place.reason) for place in log.damage]
+    places += [(place["path"], place["position"], place["reason"]) for place in met]
     unique = {(path, position): (path, position, reason) for path, position, reason in places}.values()
     return {
         **answer,
@@ -220,20 +220,22 @@ def _text(answer: dict[str, Any], shows_all: bool) -> str:
 
 def _partition_lines(partitions: list[dict[str, Any]], shows_all: bool) -> list[str]:
     if shows_all or len(partitions) <= PARTITIONS_SHOWN:
-        return _columns([("PARTITION", *_HEADINGS), *(_row(each, shows_all) for each in partitions)])
+        return _columns([("PARTITION", *_HEADINGS), *(_row(partition, shows_all) for partition in partitions)])
     topics: dict[str, list[dict[str, Any]]] = {}
-    for each in partitions:
-        topics.setdefault(each["topic"], []).append(each)
-    rows = [_topic_row(topic, found) for topic, found in topics.items()]
+    for partition in partitions:
+        topics.setdefault(partition["topic"], []).append(partition)
+    rows = [_topic_row(topic, of_topic) for topic, of_topic in topics.items()]
     shown = ("error", "damage", "cut", "remote_storage")
-    damaged = [_row(each) for each in partitions if any(each.get(key) for key in shown)]
+    damaged = [_row(partition) for partition in partitions if any(partition.get(key) for key in shown)]
     lines = _columns([("TOPIC", *_HEADINGS), *rows[:PARTITIONS_SHOWN], *damaged])
     return [*lines, f"{counted(len(partitions), 'partition')} of {counted(len(topics), 'topic')}; --all shows each"]
 
 
 def _topic_row(topic: str, partitions: list[dict[str, Any]]) -> tuple[str, ...]:
     """Return the sums of a topic. Offsets of different partitions have no sum."""
-    size_bytes, segments = (sum(each.get(key, 0) for each in partitions) for key in ("size_bytes", "segments"))
+    size_bytes, segments = (
+        sum(partition.get(key, 0) for partition in partitions) for key in ("size_bytes", "segments")
+    )
     return (topic, "", "", str(size_bytes), str(segments), counted(len(partitions), "partition"))
 
 
@@ -291,11 +293,11 @@ def _row(partition: dict[str, Any], shows_compaction: bool = False) -> tuple[str
     return (name, *numbers, "; ".join(notes))
 
 
-def _compaction_text(found: dict[str, Any]) -> str:
-    dirty, uncleanable = found["first_dirty_offset"], found["first_uncleanable_offset"]
+def _compaction_text(compaction: dict[str, Any]) -> str:
+    dirty, uncleanable = compaction["first_dirty_offset"], compaction["first_uncleanable_offset"]
     if dirty >= uncleanable:
         return f"clean below offset {dirty}"
-    return f"{found['dirty_ratio']:.0%} dirty, offsets {dirty} to {uncleanable - 1}"
+    return f"{compaction['dirty_ratio']:.0%} dirty, offsets {dirty} to {uncleanable - 1}"
 
 
 def _mirror_notes(mirror: dict[str, Any] | None) -> list[str]:

@@ -13,6 +13,7 @@ from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached, is_archive
 from offsetfs.cli.arguments.clusters import name_patterns, topic_option
 from offsetfs.cli.arguments.named_partitions import no_topic
+from offsetfs.cli.arguments.topic_settings import parsed_settings, topic_settings_option
 from offsetfs.cli.ending import until_signal
 from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.common.formatting import printable
@@ -20,9 +21,9 @@ from offsetfs.storage.errors import StorageError, counted, sentence
 
 if TYPE_CHECKING:
     from offsetfs.common.name_patterns import NamePattern
-    from offsetfs.tables.databases.database_urls import DatabaseUrl
     from offsetfs.tables.databases.messages_table import MessagesTable
     from offsetfs.tables.databases.syncing import SyncOptions, TableSync
+    from offsetfs.tables.databases.table_location import DatabaseUrl
 
 _PASSWORD_BYTES_MAX = 4096
 
@@ -149,16 +150,14 @@ def sync(
 @click.argument("log_directory", metavar="LOGDIR")
 @topic_option
 @_table_option
-@click.option(
-    "-o", "options", metavar="NAME=VALUE", multiple=True, help="A setting of the new topics; may be repeated."
-)
+@topic_settings_option("A setting of the new topics; may be repeated.")
 @click.option("--password-file", metavar="FILE", type=click.Path(), help="Its first line is the password.")
 def load(
     url: str,
     log_directory: str,
     names: tuple[str, ...],
     table: str,
-    options: tuple[str, ...],
+    settings: tuple[str, ...],
     password_file: str | None,
 ) -> int:
     """Make topics of the rows of a table that offsetfs table sync has filled: the same partitions, offsets with their
@@ -175,14 +174,14 @@ def load(
     Exit codes: 1 wrong call or permissions, 2 system error, 32 refused; the message gives the reason.
     """
     _check_order(log_directory)
-    settings = _settings(options)
+    properties = parsed_settings(settings)
     patterns = name_patterns("--topic", names or (".*",))
     remedy = "give a file that offsetfs table sync has filled"
     with _reported(), _opened(url, password_file, table, log_directory, may_create=False, remedy=remedy) as opened:
         opened.check_content()
-        os.makedirs(log_directory, exist_ok=True)
+        preflight.make_missing(log_directory)
         preflight.check_directory(log_directory, read_only=False, may_be_empty=True, may_begin=True)
-        return _load(log_directory, opened, patterns, settings)
+        return _load(log_directory, opened, patterns, properties)
 
 
 def _check_order(log_directory: str) -> None:
@@ -191,21 +190,13 @@ def _check_order(log_directory: str) -> None:
         raise Failure("LOGDIR is the URL of a database: write the two arguments the other way round", WRONG_CALL)
 
 
-def _settings(options: tuple[str, ...]) -> dict[str, str]:
-    for each in options:
-        if not each.partition("=")[1]:
-            raise Failure(f"-o {each}: write NAME=VALUE, such as compression.type=zstd", WRONG_CALL)
-    return {name: value for name, _, value in (each.partition("=") for each in options)}
-
-
 def _load(
     log_directory: str, table: MessagesTable, patterns: Sequence[NamePattern], settings: Mapping[str, str]
 ) -> int:
     from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
     from offsetfs.cli.terminal.progress import bytes_progress, open_for_writing
     from offsetfs.storage.errors import LogDirectoryLocked
-    from offsetfs.tables.databases.load_journal import read_journal
-    from offsetfs.tables.databases.loading import load_table, unfinished_topics
+    from offsetfs.tables.databases.loading import load_table, read_journal, unfinished_topics
 
     try:
         directory = open_for_writing(log_directory)
@@ -242,7 +233,7 @@ def _sync(
         else:
             synced.run()
             if not synced.partitions and not synced.has_failed:
-                raise no_topic(directory, names)
+                raise no_topic(directory.path, directory.partitions(), names)
     _report(synced)
     return FAILED if synced.has_failed else DONE
 
@@ -250,12 +241,13 @@ def _sync(
 @contextlib.contextmanager
 def _reported() -> Iterator[None]:
     """Turn what the database, the log directory and the disk refuse into a `Failure`."""
-    from offsetfs.tables.databases.errors import TableError
+    from offsetfs.tables.databases.layout import TableError
 
     try:
         yield
     except (TableError, StorageError) as error:
-        raise Failure(printable(sentence(error)), FAILED) from error
+        is_missing = isinstance(error.__cause__, ImportError)
+        raise Failure(printable(sentence(error)), SYSTEM if is_missing else FAILED) from error
 
 
 @contextlib.contextmanager
@@ -269,11 +261,10 @@ def _opened(
     may_create: bool,
     remedy: str,
 ) -> Iterator[MessagesTable]:
-    from offsetfs.tables.databases.errors import TableError
-    from offsetfs.tables.databases.layout import columns_of_names
+    from offsetfs.tables.databases.database import open_database
+    from offsetfs.tables.databases.layout import TableError, columns_of_names
     from offsetfs.tables.databases.messages_table import MessagesTable
-    from offsetfs.tables.databases.opening import open_database
-    from offsetfs.tables.databases.table_names import parse_table_name
+    from offsetfs.tables.databases.table_location import parse_table_name
 
     try:
         wanted = columns_of_names(columns)
@@ -297,13 +288,13 @@ def _check_file(path: str, log_directory: str) -> None:
 
 
 def _url(text: str, password_file: str | None) -> DatabaseUrl:
-    from offsetfs.tables.databases.database_urls import parse_url
+    from offsetfs.tables.databases.table_location import parse_url
 
     password = None if password_file is None else _password(password_file)
-    found = parse_url(text, password)
-    if found.password is not None and password is None:
+    database_url = parse_url(text, password)
+    if database_url.password is not None and password is None:
         _warn("the password in the URL is visible in ps; --password-file is not")
-    return found
+    return database_url
 
 
 def _password(path: str) -> str:
@@ -316,11 +307,11 @@ def _password(path: str) -> str:
 
 def _report(synced: TableSync) -> None:
     topics: dict[str, list[int]] = {}
-    for each in synced.partitions.values():
-        counts = topics.setdefault(each.partition.topic, [0, 0, 0])
+    for synced_partition in synced.partitions.values():
+        counts = topics.setdefault(synced_partition.partition.topic, [0, 0, 0])
         counts[0] += 1
-        counts[1] += each.rows
-        counts[2] += each.deleted
+        counts[1] += synced_partition.rows
+        counts[2] += synced_partition.deleted
     for topic, (partitions, rows, deleted) in topics.items():
         removed = f", {counted(deleted, 'row')} deleted" if deleted else ""
         click.echo(f"{topic}: {counted(partitions, 'partition')}, {counted(rows, 'row')} added{removed}")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from offsetfs.cli.arguments.numbers import SECONDS_MS, duration_type
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.mounts.broker_samples import BrokerSample
 from offsetfs.cli.mounts.metrics_samples import Sample, Values, read_sample, scrape_sample
@@ -44,7 +45,7 @@ Row = tuple[str, ...]
 @click.option(
     "--interval",
     "interval_s",
-    type=click.FloatRange(min=INTERVAL_S_MIN),
+    type=duration_type(SECONDS_MS, INTERVAL_S_MIN),
     default=1.0,
     show_default=True,
     metavar="SECONDS",
@@ -167,12 +168,12 @@ def _screen(before: Sample, now: Sample) -> RenderableType:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    head, found = list(summary(before, now)), tables(before, now)
+    head, all_tables = list(summary(before, now)), tables(before, now)
     # A blank line, the headings and "and n more" belong to each table.
-    left = shutil.get_terminal_size().lines - len(head) - 3 * len(found)
+    left = shutil.get_terminal_size().lines - len(head) - 3 * len(all_tables)
     parts: list[RenderableType] = [*map(Text, head)]
-    for number, (headings, rows_found) in enumerate(found):
-        shown = max(1, left // (len(found) - number))
+    for number, (headings, rows_found) in enumerate(all_tables):
+        shown = max(1, left // (len(all_tables) - number))
         table = RichTable(box=None, padding=(0, 2, 0, 0))
         for heading in headings:
             table.add_column(heading, justify="left" if heading == headings[0] else "right", no_wrap=True)
@@ -190,8 +191,8 @@ def _screen(before: Sample, now: Sample) -> RenderableType:
 
 def lines(before: Sample, now: Sample) -> list[str]:
     """Return everything as text."""
-    found = [line for headings, rows in tables(before, now) for line in ("", *columns([headings, *rows]))]
-    return [*summary(before, now), *found]
+    table_lines = [line for headings, rows in tables(before, now) for line in ("", *columns([headings, *rows]))]
+    return [*summary(before, now), *table_lines]
 
 
 def summary(before: Sample, now: Sample) -> Iterator[str]:
@@ -204,10 +205,10 @@ def summary(before: Sample, now: Sample) -> Iterator[str]:
 
 def tables(before: Sample, now: Sample) -> list[Table]:
     """Return the tables below the summary: partitions of a mount; APIs, topics and groups of a broker."""
-    found = [Table(HEADINGS, rows(before, now))] if now.mount else []
+    shown_tables = [Table(HEADINGS, rows(before, now))] if now.mount else []
     if now.broker is not None:
-        found += broker_tables(before.broker or BrokerSample(), now.broker, now.taken_s - before.taken_s)
-    return found
+        shown_tables += broker_tables(before.broker or BrokerSample(), now.broker, now.taken_s - before.taken_s)
+    return shown_tables
 
 
 def _summary_of_mount(before: Sample, now: Sample) -> Iterator[str]:
@@ -224,13 +225,13 @@ def _summary_of_mount(before: Sample, now: Sample) -> Iterator[str]:
 def rows(before: Sample, now: Sample) -> list[Row]:
     """Return a row for each partition, the busiest first."""
     seconds = now.taken_s - before.taken_s
-    found = []
+    ranked = []
     for name, values in now.partitions.items():
         changed = rates(before.partitions.get(name, {}), values, seconds)
         if now.labels.get("mode") == "ro":
             changed |= _appended_by_others(before.partitions.get(name, values), values, seconds)
-        found.append((-changed["appended_bytes"] - changed["read_bytes"], name, _row(name, values, changed)))
-    return [row for _, _, row in sorted(found)]
+        ranked.append((-changed["appended_bytes"] - changed["read_bytes"], name, _row(name, values, changed)))
+    return [row for _, _, row in sorted(ranked)]
 
 
 def _appended_by_others(before: Values, now: Values, seconds: float) -> Values:

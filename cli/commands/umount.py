@@ -13,7 +13,7 @@ import click
 
 from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.mounts import daemon_registry
-from offsetfs.cli.mounts.holders import holders
+from offsetfs.cli.mounts.holders import holders, places
 from offsetfs.cli.mounts.serving_daemon import reason_not_a_mount, user_name
 from offsetfs.cli.terminal.progress import Line
 from offsetfs.common.formatting import printable
@@ -66,7 +66,7 @@ def command(mount_point: str, lazy: bool) -> int:
         if daemon is None:
             _print("warning: the daemon of this mount is not known; it may still be writing")
         elif process is not None:
-            was_reported = _wait(process, daemon, registry)
+            was_reported = _wait(process, daemon, registry, mount)
     if daemon is not None:
         _report(daemon, registry)
     if was_reported or sys.stderr.isatty():
@@ -131,9 +131,9 @@ def _busy(mount: Mount) -> Failure:
     before = {holder.pid for holder in holders(mount.path, mount.device)}
     time.sleep(BUSY_PAUSE_SECONDS)
     now = holders(mount.path, mount.device)
-    found = [holder for holder in now if holder.pid in before] or now
-    shown = ", ".join(str(holder) for holder in found[:HOLDERS_SHOWN])
-    more = f" and {len(found) - HOLDERS_SHOWN} more" if len(found) > HOLDERS_SHOWN else ""
+    holding = [holder for holder in now if holder.pid in before] or now
+    shown = ", ".join(str(holder) for holder in holding[:HOLDERS_SHOWN])
+    more = f" and {len(holding) - HOLDERS_SHOWN} more" if len(holding) > HOLDERS_SHOWN else ""
     held_by = f"{shown or 'processes of other users'}{more}"
     return Failure(f"{mount.path} is busy: held by {held_by}: end these processes, or detach it with --lazy")
 
@@ -145,7 +145,7 @@ def _detach(mount: Mount, command: list[str]) -> None:
         raise Failure(" ".join(result.stderr.split()) or f"{mount.path}: {command[0]} {flag} failed", WRONG_CALL)
 
 
-def _wait(process: int, daemon: daemon_registry.Daemon, registry: str) -> bool:
+def _wait(process: int, daemon: daemon_registry.Daemon, registry: str, mount: Mount) -> bool:
     """Wait until the process has ended. Return whether progress was shown."""
     line = Line("offsetfs umount", every_seconds=LINE_SECONDS)
     poll = select.poll()
@@ -153,11 +153,22 @@ def _wait(process: int, daemon: daemon_registry.Daemon, registry: str) -> bool:
     try:
         while not poll.poll(POLL_MS):
             now = daemon_registry.reread(daemon, registry)
-            left = now.ending if now is not None and now.ending else "writing everything to disk"
+            left = (now.ending if now is not None else "") or _still_mounted(mount) or "writing everything to disk"
             line.show(f"waiting for process {daemon.pid}: {printable(left)}")
     finally:
         line.clear()
     return line.was_shown
+
+
+def _still_mounted(mount: Mount) -> str:
+    """Return why the daemon does not end: the file system is mounted elsewhere. Empty if it is not."""
+    mount_points = places(mount.device)
+    more = f" and {len(mount_points) - HOLDERS_SHOWN} more places" if len(mount_points) > HOLDERS_SHOWN else ""
+    return (
+        f"it serves what is still mounted in {', '.join(mount_points[:HOLDERS_SHOWN])}{more}; unmount it there"
+        if mount_points
+        else ""
+    )
 
 
 def _print(sentence: str) -> None:

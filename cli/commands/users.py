@@ -18,7 +18,7 @@ from offsetfs.storage.security import credential_record
 
 ADD, REMOVE = "add", "remove"
 PASSWORD_BYTES_MAX = 1 << 10
-_KNOWN = frozenset(each.value for each in ScramMechanism)
+_KNOWN = frozenset(mechanism.value for mechanism in ScramMechanism)
 
 _Users = dict[str, dict[ScramMechanism, int]]
 """The iterations of each mechanism for which a user has a password, by name."""
@@ -80,7 +80,7 @@ def command(
     if not 0 < len(_encoded(name, "the name")) <= NAME_BYTES_MAX:
         raise Failure(f"the name of a user has 1 to {NAME_BYTES_MAX} bytes in UTF-8", WRONG_CALL)
     preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
-    chosen = [BY_NAME[each] for each in dict.fromkeys(mechanisms)] or list(ScramMechanism)
+    chosen = [BY_NAME[mechanism_name] for mechanism_name in dict.fromkeys(mechanisms)] or list(ScramMechanism)
     if action == ADD:
         _add(log_directory, name, chosen, iterations)
     else:
@@ -101,12 +101,12 @@ def _listed(log_directory: str) -> _Users:
 
 def _show(users: _Users, as_json: bool) -> None:
     if as_json:
-        found = {name: {each.sasl_name: count for each, count in of.items()} for name, of in users.items()}
-        click.echo(json.dumps(found, indent=1))
+        counts = {name: {mechanism.sasl_name: count for mechanism, count in of.items()} for name, of in users.items()}
+        click.echo(json.dumps(counts, indent=1))
         return
     width = max((len(printable(name)) for name in users), default=0)
     for name, of in users.items():
-        text = ", ".join(f"{each.sasl_name} ({count} iterations)" for each, count in of.items())
+        text = ", ".join(f"{mechanism.sasl_name} ({count} iterations)" for mechanism, count in of.items())
         click.echo(f"{printable(name):{width}}  {text}")
 
 
@@ -115,8 +115,11 @@ def _show(users: _Users, as_json: bool) -> None:
 
 def _add(log_directory: str, name: str, mechanisms: list[ScramMechanism], iterations: int) -> None:
     password = _password()
-    others = [each for each in _listed(log_directory).get(name, ()) if each not in mechanisms]
-    records = [credential_record(name, each.value, credential_of(each, password, iterations)) for each in mechanisms]
+    others = [mechanism for mechanism in _listed(log_directory).get(name, ()) if mechanism not in mechanisms]
+    records = [
+        credential_record(name, mechanism.value, credential_of(mechanism, password, iterations))
+        for mechanism in mechanisms
+    ]
     stored_security.change(log_directory, records, "users")
     if others:
         click.echo(
@@ -125,15 +128,20 @@ def _add(log_directory: str, name: str, mechanisms: list[ScramMechanism], iterat
 
 
 def _remove(log_directory: str, name: str, mechanisms: list[ScramMechanism]) -> None:
-    there = [each for each in _listed(log_directory).get(name, ()) if each in mechanisms]
+    users = _listed(log_directory)
+    there = [mechanism for mechanism in users.get(name, ()) if mechanism in mechanisms]
     if not there:
-        raise Failure(f"{log_directory} has no password of {printable(name)} ({_names(mechanisms)})")
-    records = [RemoveUserScramCredentialRecord(name, each.value) for each in there]
+        from offsetfs.common.name_patterns import suggestion
+
+        reason = f"{log_directory} has no password of {printable(name)} ({_names(mechanisms)})"
+        near = printable(suggestion([name], users)) if name not in users else ""
+        raise Failure(f"{reason}; {near or f'offsetfs users {log_directory} lists them'}", WRONG_CALL)
+    records = [RemoveUserScramCredentialRecord(name, mechanism.value) for mechanism in there]
     stored_security.change(log_directory, records, "users")
 
 
 def _names(mechanisms: Iterable[ScramMechanism]) -> str:
-    return ", ".join(each.sasl_name for each in mechanisms)
+    return ", ".join(mechanism.sasl_name for mechanism in mechanisms)
 
 
 # --- the password ----------------------------------------------------------------------------------------------------

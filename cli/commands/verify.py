@@ -16,7 +16,7 @@ import click
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import is_archive
 from offsetfs.cli.arguments.log_directories import log_directories
-from offsetfs.cli.arguments.named_partitions import partitions_of
+from offsetfs.cli.arguments.named_partitions import no_such, partitions_of
 from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.terminal.findings import found
 from offsetfs.common.formatting import printable
@@ -27,13 +27,14 @@ from offsetfs.storage.segments import parse_segment_name
 from offsetfs.storage.verify import DAMAGE, NOTICE, Finding
 
 if TYPE_CHECKING:
+    from offsetfs.archive.object_store import ObjectStore
     from offsetfs.storage.verify import VerificationCounts
 
 FINDINGS = 1
 """The exit code for findings. It equals `WRONG_CALL`; only a wrong call prints a message on stderr."""
 
 Selection = dict[str, list[TopicPartition] | None]
-"""What to verify: partitions by log directory, None for all of them."""
+"""The partitions to verify, by log directory, None for all of them."""
 
 
 @click.command("verify", short_help="Check logs, indexes and checkpoints; change nothing.")
@@ -82,7 +83,9 @@ def command(paths: tuple[str, ...], as_json: bool, strict: bool, inflate_max: in
     begun = time.monotonic()
     try:
         tally = _verify(wanted, report, inflate_max << 20)
-    except (NotALogDirectory, UnknownPartition) as error:
+    except NotALogDirectory as error:
+        raise preflight.not_a_log_directory(error, SYSTEM) from error
+    except UnknownPartition as error:
         raise Failure(str(error), SYSTEM) from error
     except OSError as error:  # 1, the code of a missing permission elsewhere, means damage here
         raise Failure(printable(sentence(error)), SYSTEM) from error
@@ -118,6 +121,7 @@ def _verify_archive(paths: tuple[str, ...], *, as_json: bool) -> int:
 
     try:
         store = opened_store(url)
+        _check_archived(url, store, names)
         with bytes_progress("Verifying") as show:
             for finding in verify_archive(store, takes=takes, on_bytes=on_bytes, done=done):
                 damage += 1
@@ -128,12 +132,25 @@ def _verify_archive(paths: tuple[str, ...], *, as_json: bool) -> int:
         check_whole(url)
         remedy = "give the URL of an archive, and after it the names of topics or partitions"
         raise Failure(f"{url}: no partition of an archive is there; {remedy}", SYSTEM)
+    for name, note in ({} if as_json else done.remote_storage).items():
+        click.echo(f"{name}: {note}")
     counts = f"{counted(done.partitions, 'partition')}, {counted(done.segments, 'segment')}"
     seconds = time.monotonic() - begun
     text = f"{counts}, {counted(done.objects, 'object')}, {size(done.bytes)} in {seconds:.1f} s: {found(damage)}"
     fields = {"kind": "summary", "damage": damage, "notices": 0, "seconds": round(seconds, 3)}
     click.echo(json.dumps({**fields, **dataclasses.asdict(done)}) if as_json else text)
     return FINDINGS if damage else DONE
+
+
+def _check_archived(url: str, store: ObjectStore, names: Sequence[str]) -> None:
+    """`Failure` for a name of which an archive has no topic or partition. A place without partitions passes."""
+    from offsetfs.cli.arguments.object_stores import partitions_in
+
+    present = partitions_in(store) if names else []
+    known = {name for partition in present for name in (partition.topic, str(partition))}
+    for name in names if present else ():
+        if name not in known:
+            raise Failure(f"{name}: {no_such([url], name, present)}", WRONG_CALL)
 
 
 def _verify(wanted: Selection, report: Callable[[Finding], None], inflated_bytes_max: int) -> VerificationCounts:
@@ -182,25 +199,25 @@ def selection(paths: tuple[str, ...]) -> Selection:
             parent = _same(named, os.path.dirname(path.rstrip(os.sep)) or os.curdir)
             named.setdefault(parent, []).append(partition)
         elif directories and not os.path.exists(path) and len(split_paths(path)) == 1:
-            raise Failure(f"{path}: {','.join(directories)} has no such topic or partition", WRONG_CALL)
+            present = [known for directory in directories for known in partitions_of(directory)]
+            raise Failure(f"{path}: {no_such(directories, path, present)}", WRONG_CALL)
         else:
-            directories = [_same(named, each) for each in log_directories(path)]
+            directories = [_same(named, directory) for directory in log_directories(path)]
             for directory in directories:
                 named.setdefault(directory, [])
                 whole.setdefault(directory, True)
-    found = {path: None if whole.get(path) else list(dict.fromkeys(wanted)) for path, wanted in named.items()}
-    return {path: wanted for path, wanted in found.items() if wanted is None or wanted}
+    selected = {path: None if whole.get(path) else list(dict.fromkeys(wanted)) for path, wanted in named.items()}
+    return {path: wanted for path, wanted in selected.items() if wanted is None or wanted}
 
 
 def _chosen(
     directories: Sequence[str], name: str, partition: TopicPartition | None
 ) -> Mapping[str, list[TopicPartition]]:
-    """Return the partitions that `name` selects in each directory; a partition that is nowhere, in the first one."""
+    """Return the partitions that `name` selects in each directory that has some of them."""
     of_topic = {directory: _of_topic(directory, name) for directory in directories}
     if any(of_topic.values()) or partition is None:
-        return {directory: found for directory, found in of_topic.items() if found}
-    having = [each for each in directories if os.path.isdir(os.path.join(each, name))] or directories[:1]
-    return {directory: [partition] for directory in having}
+        return {directory: partitions for directory, partitions in of_topic.items() if partitions}
+    return {directory: [partition] for directory in directories if os.path.isdir(os.path.join(directory, name))}
 
 
 def _of_topic(directory: str, name: str) -> list[TopicPartition]:
@@ -212,7 +229,7 @@ def _of_topic(directory: str, name: str) -> list[TopicPartition]:
 
 def _same(known: Iterable[str], path: str) -> str:
     """Return the spelling of `path` among the known paths, `path` itself if it is new."""
-    return next((each for each in known if os.path.abspath(each) == os.path.abspath(path)), path)
+    return next((spelling for spelling in known if os.path.abspath(spelling) == os.path.abspath(path)), path)
 
 
 def _is_partition(path: str) -> bool:
@@ -221,7 +238,7 @@ def _is_partition(path: str) -> bool:
     except OSError:
         return False
     parsed = (parse_segment_name(name) for name in names)
-    return any(each is not None and each[1].startswith(".log") for each in parsed)
+    return any(segment is not None and segment[1].startswith(".log") for segment in parsed)
 
 
 @dataclass(frozen=True, slots=True)

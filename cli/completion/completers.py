@@ -62,11 +62,13 @@ def _partitions(ctx: click.Context, incomplete: str) -> Items:
 
 
 def _partitions_with_equals(ctx: click.Context, incomplete: str) -> Items:
-    return _beginning(incomplete, (f"{each}=" for each in _in_log_directory(_log_directory(ctx))), PART)
+    return _beginning(incomplete, (f"{partition}=" for partition in _in_log_directory(_log_directory(ctx))), PART)
 
 
 def _topics(ctx: click.Context, incomplete: str) -> Items:
-    return _beginning(incomplete, dict.fromkeys(each.topic for each in _in_log_directory(_log_directory(ctx))))
+    return _beginning(
+        incomplete, dict.fromkeys(partition.topic for partition in _in_log_directory(_log_directory(ctx)))
+    )
 
 
 def _topics_and_partitions(ctx: click.Context, incomplete: str) -> Items:
@@ -94,17 +96,17 @@ def _tree_paths(ctx: click.Context, incomplete: str) -> Items:
     topics_path = f"{Kind.TOPICS.file_name.decode()}/"
     if incomplete.startswith(topics_path):
         topic, slash, _ = incomplete.removeprefix(topics_path).partition("/")
-        topics = dict.fromkeys(each.topic for each in _in_log_directory(_log_directory(ctx)))
+        topics = dict.fromkeys(partition.topic for partition in _in_log_directory(_log_directory(ctx)))
         below = (
             [f"{topic}/{name}" for name in _names_in(IN_TOPIC) if topic in topics]
             if slash
-            else [f"{each}/" for each in topics]
+            else [f"{topic}/" for topic in topics]
         )
         return _steps(incomplete, [topics_path + path for path in below])
     partition, slash, _ = incomplete.partition("/")
     partitions = list(map(str, _in_log_directory(_log_directory(ctx))))
     if not slash:
-        return _steps(incomplete, [*(f"{each}/" for each in partitions), *_names_in(IN_MOUNT)])
+        return _steps(incomplete, [*(f"{partition}/" for partition in partitions), *_names_in(IN_MOUNT)])
     names = _names_in(IN_PARTITION) if partition in partitions else []
     return _steps(incomplete, [f"{partition}/{name}" for name in names])
 
@@ -121,6 +123,18 @@ def _topic_settings(ctx: click.Context, incomplete: str) -> Items:
     from offsetfs.storage.settings import TOPIC_SETTING_NAMES
 
     return _beginning(incomplete, (f"{name}=" for name in sorted(TOPIC_SETTING_NAMES)), PART)
+
+
+def _broker_settings(ctx: click.Context, incomplete: str) -> Items:
+    from offsetfs.storage.settings import BROKER_SETTING_NAMES
+
+    return _beginning(incomplete, (f"{name}=" for name in sorted(BROKER_SETTING_NAMES)), PART)
+
+
+def _mirror_settings(ctx: click.Context, incomplete: str) -> Items:
+    from offsetfs.cli.arguments.clusters import MIRROR_SETTING
+
+    return _beginning(incomplete, [f"{MIRROR_SETTING}="], PART)
 
 
 def _mount_options(ctx: click.Context, incomplete: str) -> Items:
@@ -153,8 +167,7 @@ _BY_METAVAR: dict[str, Completer] = {
     "TOPIC[-PARTITION]=OFFSET...": _partitions_with_equals,
     "TOPIC[-PARTITION]...": _topics_and_partitions,
     "[TOPIC]": _topics,
-    "NAME=VALUE": _topic_settings,
-    "[NAME=VALUE|NAME=]...": _topic_settings,
+    "[NAME|NAME=VALUE|NAME=]...": _topic_settings,
     "OPT[,OPT=...]": _mount_options,
     "[PATH]...": _paths_and_partitions(FILE),
     "LOGDIR [TOPIC[-PARTITION] …] | PARTITION_DIRECTORY …": _paths_and_partitions(DIRECTORY),
@@ -162,7 +175,14 @@ _BY_METAVAR: dict[str, Completer] = {
     "DIR": _directories,
     "FILE": _files,
 }
-_OF_VERB: dict[tuple[str, str], Completer] = {("umount", "MNT"): _mount_points}
+_OF_VERB: dict[tuple[str, str], Completer] = {
+    ("create", "NAME=VALUE"): _topic_settings,
+    ("mirror", "NAME=VALUE"): _mirror_settings,
+    ("restore", "NAME=VALUE"): _topic_settings,
+    ("serve", "NAME=VALUE"): _broker_settings,
+    ("schemas", "TOPIC"): _topics,
+    ("umount", "MNT"): _mount_points,
+}
 
 
 # --- sources of names ------------------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ class Bash(BashComplete):
     def complete(self) -> str:
         args, incomplete = self.get_completion_args()
         breaks = os.environ.get("COMP_WORDBREAKS", "=:")
-        kept = max((incomplete.rfind(each) + 1 for each in "=:" if each in breaks), default=0)
+        kept = max((incomplete.rfind(sign) + 1 for sign in "=:" if sign in breaks), default=0)
         items = self.get_completions(args, incomplete)
         return "\n".join(self.format_completion(_cut(item, kept)) for item in items)
 
@@ -129,11 +129,11 @@ class Fish(FishComplete):
 
 def register() -> None:
     """Register these scripts in click, in place of its own."""
-    for each in (Bash, Zsh, Fish):
-        add_completion_class(each)
+    for completion in (Bash, Zsh, Fish):
+        add_completion_class(completion)
 
 
 def script(shell: str, command: click.Command) -> str:
     """Return the completion script of `command` for a shell: bash, zsh or fish."""
-    classes = {each.name: each for each in (Bash, Zsh, Fish)}
+    classes = {completion.name: completion for completion in (Bash, Zsh, Fish)}
     return classes[shell](command, {}, "offsetfs", VARIABLE).source()

@@ -1,4 +1,4 @@
-"""What `offsetfs install-helper` puts into a system: a script for mount(8), manual pages, completion, units.
+"""The files that `offsetfs install-helper` installs: a script for mount(8), manual pages, completion, units.
 
 All texts are generated at installation from the click commands that print --help, so that they agree with it.
 """

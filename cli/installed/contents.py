@@ -67,7 +67,11 @@ def _manual(share: str) -> Iterator[Installed]:
 def _units(prefix: str, interpreter: str) -> Iterator[Installed]:
     command = " ".join(map(units.word, [interpreter, *_ISOLATED, "-m", "offsetfs"]))
     for whose, unit in (("system", units.system_unit), ("user", units.user_unit)):
-        yield Installed(f"{prefix}/lib/systemd/{whose}/offsetfs@.service", f"# {MARK}\n{unit(command)}")
+        folder = f"{prefix}/lib/systemd/{whose}"
+        yield Installed(f"{folder}/offsetfs@.service", f"# {MARK}\n{unit(command)}")
+        for service in units.SERVICES:
+            content = units.service_unit(service, command, whose=whose)
+            yield Installed(f"{folder}/offsetfs-{service.verb}@.service", f"# {MARK}\n{content}")
 
 
 def _marked(script: str) -> str:

@@ -33,16 +33,16 @@ class Installation:
 
     def install(self, wanted: Sequence[Installed]) -> None:
         """Write all files, and remove those of an earlier version. `Failure` before anything when one is not ours."""
-        foreign = [each.path for each in wanted if not self._may_write(each)]
+        foreign = [file.path for file in wanted if not self._may_write(file)]
         if foreign:
             raise Failure(
                 f"{', '.join(foreign)}: there already, and not as we wrote it (--force overwrites it)", FAILED
             )
-        paths = {each.path for each in wanted}
+        paths = {file.path for file in wanted}
         for path in [path for path in self._ledger.files if path not in paths]:
             self._remove(path)
-        for each in wanted:
-            self._write(each)
+        for file in wanted:
+            self._write(file)
         self._save()
 
     def remove(self) -> None:
@@ -65,24 +65,24 @@ class Installation:
 
     # --- one file ----------------------------------------------------------------------------------------------------
 
-    def _may_write(self, each: Installed) -> bool:
-        there = self._read(each.path)
-        return self._force or there is None or there == each.content.encode() or self._is_as_written(each.path, there)
+    def _may_write(self, file: Installed) -> bool:
+        there = self._read(file.path)
+        return self._force or there is None or there == file.content.encode() or self._is_as_written(file.path, there)
 
     def _is_as_written(self, path: str, content: bytes) -> bool:
         known = self._ledger.files.get(path)
         return digest(content) == known if known is not None else MARK.encode() in content
 
-    def _write(self, each: Installed) -> None:
-        content = each.content.encode()
-        is_there = self._read(each.path) == content
-        self._report("unchanged" if is_there else "would write" if self._dry_run else "wrote", each.path)
+    def _write(self, file: Installed) -> None:
+        content = file.content.encode()
+        is_there = self._read(file.path) == content
+        self._report("unchanged" if is_there else "would write" if self._dry_run else "wrote", file.path)
         if self._dry_run:
             return
         if not is_there:
-            self._make_directories(os.path.dirname(each.path))
-            _replace(self._root + each.path, content, each.mode)
-        self._ledger.files[each.path] = digest(content)
+            self._make_directories(os.path.dirname(file.path))
+            _replace(self._root + file.path, content, file.mode)
+        self._ledger.files[file.path] = digest(content)
 
     def _remove(self, path: str) -> None:
         content = self._read(path)

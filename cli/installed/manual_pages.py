@@ -183,7 +183,7 @@ def _files(page: Page, files: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """What stands between two empty lines of a help text."""
+    """A paragraph of a help text."""
 
     lines: tuple[str, ...]
     is_verbatim: bool
@@ -198,12 +198,12 @@ class _Block:
 
 
 def _blocks(command: click.Command) -> list[_Block]:
-    found = []
+    blocks = []
     for text in re.split(r"\n\s*\n", inspect.cleandoc(command.help or "")):
         lines = text.strip("\n").split("\n")
         is_verbatim = lines[0].strip() == "\b"
-        found.append(_Block(tuple(lines[1:] if is_verbatim else lines), is_verbatim))
-    return found
+        blocks.append(_Block(tuple(lines[1:] if is_verbatim else lines), is_verbatim))
+    return blocks
 
 
 def _rows(lines: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -1,17 +1,22 @@
-"""The systemd units: `offsetfs@NAME.service`, one for the system, one for users, `NAME.conf` says what to mount.
+"""The systemd units: of mounts, and of the commands that run for years. Each for the system and for users.
 
-The name of an instance can hold one path only; a mount has two, and options. So an administrator writes
+The name of an instance can hold one path only; a command has several, and options. So an administrator writes
 
-    /etc/offsetfs/kafka.conf        LOGDIR=/var/lib/kafka/data
-                                    MNT=/mnt/kafka
-                                    OPTIONS=ro
+    /etc/offsetfs/kafka.conf            LOGDIR=/var/lib/kafka/data
+                                        MNT=/mnt/kafka
+                                        OPTIONS=ro
+    /etc/offsetfs/archive-kafka.conf    LOGDIR=/var/lib/kafka/data
+                                        URL=s3://bucket/kafka
+                                        OPTIONS=--interval 10 --topic orders
 
-and enables `offsetfs@kafka`. systemd expands the three as whole words, so that blanks in paths need no quotes.
+and enables `offsetfs@kafka` and `offsetfs-archive@kafka`. systemd expands paths and URLs as whole words, so that blanks
+in them need no quotes, and OPTIONS of a command into words.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 _UNIT = """\
 [Unit]
@@ -46,7 +51,8 @@ _HARDENING = """
 # and clear the lines below it, which would set it again.
 NoNewPrivileges=yes
 CapabilityBoundingSet=CAP_SYS_ADMIN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_CHOWN CAP_FOWNER
-RestrictAddressFamilies=AF_UNIX
+# The network is for -o listen=, kafka:// and archives in object storage.
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
 RestrictNamespaces=yes
 RestrictRealtime=yes
 RestrictSUIDSGID=yes
@@ -54,6 +60,71 @@ LockPersonality=yes
 MemoryDenyWriteExecute=yes
 SystemCallArchitectures=native
 SystemCallFilter=@system-service @mount
+SystemCallErrorNumber=EPERM
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A command that runs until it is stopped, beside mounts. `words`: its arguments, as systemd expands them."""
+
+    verb: str
+    description: str
+    words: str
+    type: str
+    """Of systemd.service(5): notify where the command reports that it is ready."""
+
+
+SERVICES = (
+    Service("serve", "Kafka log directory, served over the Kafka protocol", "serve $OPTIONS -- ${LOGDIR}", "notify"),
+    Service("mirror", "Topics of a Kafka cluster, copied", "mirror $OPTIONS -- ${BROKERS} ${LOGDIR}", "exec"),
+    Service("archive", "Kafka log directory, archived", "archive --follow $OPTIONS -- ${LOGDIR} ${URL}", "exec"),
+    Service("table", "Topics as rows of a database", "table sync --follow $OPTIONS -- ${LOGDIR} ${URL}", "exec"),
+)
+
+_COMMAND_UNIT = """\
+[Unit]
+Description={description} as %E/offsetfs/{verb}-%i.conf says
+Documentation=man:offsetfs-{verb}(1)
+ConditionPathExists=%E/offsetfs/{verb}-%i.conf
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+Type={type}
+Environment=OPTIONS=
+EnvironmentFile=%E/offsetfs/{verb}-%i.conf
+ExecStart={command} {words}
+# A recovery may take long before the start, and the last records before the end.
+TimeoutStartSec=infinity
+TimeoutStopSec=2min
+# The unit goes on after an outage for which the command has given up.
+Restart=on-failure
+RestartSec=5s
+UMask=0077
+"""
+
+_COMMAND_HARDENING = """
+# Only the log directory has to be writable, whose place only the file above knows: ProtectSystem=strict with
+# ReadWritePaths=, and User=, are for `systemctl edit`.
+NoNewPrivileges=yes
+CapabilityBoundingSet=CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_CHOWN CAP_FOWNER
+ProtectSystem=full
+PrivateDevices=yes
+PrivateTmp=yes
+ProtectClock=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
 SystemCallErrorNumber=EPERM
 """
 
@@ -71,6 +142,17 @@ def system_unit(command: str) -> str:
 def user_unit(command: str) -> str:
     """Return the unit for `systemctl --user`. It mounts through fusermount3, which must be able to become root."""
     return _UNIT + _SERVICE.format(command=command) + _INSTALL.format(target="default.target")
+
+
+def service_unit(service: Service, command: str, *, whose: str) -> str:
+    """Return the unit of a command that runs until it is stopped. `whose`: system, or user for `systemctl --user`."""
+    unit = _COMMAND_UNIT.format(
+        description=service.description, verb=service.verb, words=service.words, type=service.type, command=command
+    )
+    if whose == "user":  # whose manager knows no target of the network
+        unit = re.sub("(Wants|After)=network-online.target\n", "", unit)
+        return unit + _INSTALL.format(target="default.target")
+    return unit + _COMMAND_HARDENING + _INSTALL.format(target="multi-user.target")
 
 
 def word(text: str) -> str:

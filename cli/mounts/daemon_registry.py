@@ -46,7 +46,7 @@ class Daemon:
 
     @property
     def since_s(self) -> float:
-        """When the process started, in seconds since 1970, accurate to a second."""
+        """The time at which the process started, in seconds since 1970, accurate to a second."""
         import psutil  # here, because only `offsetfs status` needs it
 
         return psutil.boot_time() + self.started / os.sysconf("SC_CLK_TCK")
@@ -187,9 +187,9 @@ def _read(path: str) -> Daemon | None:
             str(content["mount_point"]),
             str(content["directory"]),
             {str(name): str(value) for name, value in content["options"].items()},
-            tuple(str(each) for each in content["failures"]),
+            tuple(str(failure) for failure in content["failures"]),
             str(content.get("ending", "")),
-            tuple(str(each) for each in content.get("directories", ())),
+            tuple(str(path) for path in content.get("directories", ())),
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None

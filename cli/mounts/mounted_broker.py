@@ -38,8 +38,8 @@ class MountedBroker:
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Where it listens: port 0 is replaced by the one that the system has chosen."""
-        return tuple(Endpoint(each.settings.name, each.address) for each in self._listeners)
+        """The addresses at which the broker listens: port 0 is replaced by the one that the system has chosen."""
+        return tuple(Endpoint(listener.settings.name, listener.address) for listener in self._listeners)
 
     name = "the broker"
 
@@ -80,9 +80,9 @@ def mounted_broker(options: MountOptions, log_directory: str) -> Iterator[Mounte
     with contextlib.ExitStack() as opened:
         try:
             listeners = open_listeners(settings.listeners, "-o listen=HOST:PORT")
-            for each in listeners:
-                opened.callback(each.close)
-                each.listen()
+            for listener in listeners:
+                opened.callback(listener.close)
+                listener.listen()
         except ListenError as error:
             raise Failure(f"listen={error}") from error
         yield MountedBroker(settings, listeners)
@@ -103,10 +103,10 @@ def _settings(options: MountOptions, log_directory: str) -> ServerSettings:
     try:
         settings = {**options.server_settings, **options.security_settings}
         given = [f"{name}={value}" for name, value in settings.items()]
-        found = load_settings(None, [*given, f"listeners={listeners_text(options.listeners)}"], log_directory).server
+        server = load_settings(None, [*given, f"listeners={listeners_text(options.listeners)}"], log_directory).server
         if not options.allow_anonymous:
-            check_authentication(found.listeners, "the option allow-anonymous")
-        return advertised_at(found, options.advertised, "advertise")
+            check_authentication(server.listeners, "the option allow-anonymous")
+        return advertised_at(server, options.advertised, "advertise")
     except AddressError as error:
         raise Failure(f"listen={error}", WRONG_CALL) from error
     except InvalidConfig as error:

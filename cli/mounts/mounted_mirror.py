@@ -7,9 +7,8 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -26,9 +25,6 @@ from offsetfs.kafka.mirror.process import MirrorBeside, cluster_id
 from offsetfs.kafka.mirror.status import MirrorStatus
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import StorageError, sentence
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +51,7 @@ class MountedMirror:
         except (ClientError, MirrorError, StorageError, OSError) as error:
             raise Failure(sentence(error)) from error
         mirrored = directory.mirror.topics if directory.mirror is not None else ()
-        others = [each for each in mirrored if not any(pattern.fullmatch(each) for pattern in self._chosen)]
+        others = [topic for topic in mirrored if not any(pattern.fullmatch(topic) for pattern in self._chosen)]
         if others:
             listed = ", ".join(sorted(others))
             self._on_event(f"{listed}: in the cache, and not chosen by topic=; shown as of an earlier mount")
@@ -80,15 +76,7 @@ class MountedMirror:
     async def report(self) -> CompanionReport | None:
         """Return the state of the mirror; None before it runs."""
         status = self._mirror.status
-        if status is None:
-            return None
-
-        def families() -> Iterator[Metric]:
-            from offsetfs.kafka.mirror import exporter  # when metrics are read
-
-            return exporter.families(status)
-
-        return CompanionReport(status.lines, families)
+        return None if status is None else CompanionReport(status.lines, status.metrics)
 
     def _event(self, text: str) -> None:
         self._on_event(text)
@@ -106,10 +94,10 @@ def cache_directory(mount: KafkaMount, mount_point: str) -> str:
         if base is None:
             raise Failure("there is no home directory for a cache; name one with -o cache=DIR", WRONG_CALL)
         try:
-            found = trio.run(partial(cluster_id, mount.source))
+            cluster = trio.run(partial(cluster_id, mount.source))
         except ClientError as error:
             raise Failure(sentence(error)) from error
-        path = os.path.join(base, "kafka", _file_name(found or mount.source.text))
+        path = os.path.join(base, "kafka", _file_name(cluster or mount.source.text))
     path = os.path.realpath(path)
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)

@@ -13,6 +13,9 @@ from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mount_hold
 from offsetfs.storage import files
 from offsetfs.storage.errors import LogDirectoryLocked
 
+COMMAND_LINE_BYTES_MAX = 4096
+COMMAND_WORDS_MAX = 4
+"""The name of the program is among these words: `python -m offsetfs VERB`, or `python …/bin/offsetfs VERB`."""
 UNMOUNT_FIRST = "unmount it first: offsetfs umount {mount}"
 """The remedy of commands that need the directory exclusively, for `in_use`."""
 
@@ -21,7 +24,7 @@ def daemon_of(log_directory: str) -> daemon_registry.Daemon | None:
     """Return the daemon that serves this log directory for writing; None if there is none, or it is another user's."""
     directory = files.real_path(log_directory)
     served = (daemon_registry.serving(mount) for mount in mounts() if mount.type == FILE_SYSTEM_TYPE)
-    daemons = (found[0] for found in served if found is not None)
+    daemons = (registered[0] for registered in served if registered is not None)
     return next((d for d in daemons if directory in d.directories and d.is_alive and _writes(d)), None)
 
 
@@ -58,7 +61,32 @@ def in_use(error: LogDirectoryLocked, log_directory: str, instead: str) -> Failu
         remedy = f"stop it first (kill {mirror['pid']}), or read beside it (-o ro, --read-only)"
         source = mirror["source"]
         return Failure(f"{log_directory} is mirrored from {source} by process {mirror['pid']}: {remedy}")
+    command = _offsetfs_command(error.pid)
+    if command is not None:
+        remedy = f"wait until it ends, or stop it (kill {error.pid})"
+        return Failure(f"{log_directory} is in use by process {error.pid} ({command}): {remedy}")
     return Failure(f"{error}: stop it first, or use Kafka's own tools with the running broker")
+
+
+def is_offsetfs(log_directory: str, pid: int) -> bool:
+    """Whether the process that has locked a log directory is of offsetfs, and no broker."""
+    if daemon_of(log_directory) is not None or serving_process(log_directory) is not None:
+        return True
+    return pid == os.getpid() or mirroring_process(log_directory) is not None or _offsetfs_command(pid) is not None
+
+
+def _offsetfs_command(pid: int | None) -> str | None:
+    """Return the command that process `pid` runs, such as `offsetfs append`; None if it is not of offsetfs."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read(COMMAND_LINE_BYTES_MAX).decode("utf-8", "replace").split("\0")
+    except OSError:  # ended, or another user's that is hidden
+        return None
+    names = [os.path.basename(word) for word in words[:COMMAND_WORDS_MAX]]
+    if "offsetfs" not in names:
+        return None
+    verb = words[names.index("offsetfs") + 1 :][:1]
+    return " ".join(["offsetfs", *verb]).rstrip()
 
 
 def _mount_of(log_directory: str) -> Mount | None:
@@ -74,11 +102,17 @@ def reason_not_a_mount(path: str) -> str:
     if holding is not None and resolved(path) != holding.path:
         return f"is in the offsetfs mount {holding.path}; give that path"
     directory = files.real_path(path)
-    for mount in (each for each in mounts() if each.type == FILE_SYSTEM_TYPE):
+    for mount in (entry for entry in mounts() if entry.type == FILE_SYSTEM_TYPE):
         served = daemon_registry.serving(mount)
         if directory in (served[0].directories if served is not None else mount.source.split(",")):
             return f"is a log directory; it is mounted at {mount.path}: give that path"
     return "is not an offsetfs mount"
+
+
+def owner_remedy(uid: int) -> str:
+    """Return what to do about a file of another user."""
+    name = user_name(uid)
+    return f"it belongs to user {name}: run the command as this user (sudo -u {name})"
 
 
 def user_name(uid: int | None) -> str:

@@ -25,7 +25,7 @@ from offsetfs.storage import TopicPartition, files
 from offsetfs.storage.directory import writer_of
 
 ANSWER_S = 120.0
-"""How long a command waits for an answer, such as that of the deletion of thousands of partitions."""
+"""The longest time that a command waits for an answer, such as that of the deletion of thousands of partitions."""
 
 _ANSWER_BYTES = 1 << 16
 _NAME = re.compile(r"serve-([0-9]{1,10})\.(json|sock|json\.tmp)")
@@ -42,20 +42,16 @@ class ServingProcess:
     registry: str
 
     @property
-    def socket_path(self) -> str:
-        return socket_path(self.pid, self.registry)
-
-    @property
     def addresses(self) -> str:
         return ", ".join(self.listeners)
 
     def request(self, action: str, partitions: list[TopicPartition], **arguments: object) -> Any:
         """Return the result of an action that the process has carried out; `Failure` with its reason."""
-        message = {"action": action, "partitions": [str(each) for each in partitions], **arguments}
+        message = {"action": action, "partitions": [str(partition) for partition in partitions], **arguments}
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
                 stream.settimeout(ANSWER_S)
-                stream.connect(self.socket_path)
+                stream.connect(socket_path(self.pid, self.registry))
                 stream.sendall(json.dumps(message).encode() + b"\n")
                 answer = json.loads(b"".join(iter(lambda: stream.recv(_ANSWER_BYTES), b"")))
         except TimeoutError as error:
@@ -80,10 +76,10 @@ def register(log_directory: str, listeners: tuple[str, ...]) -> None:
     """Write the record of this process. OSError if another user could change files of the registry."""
     pid, registry = os.getpid(), daemon_registry.own_directory()
     started = daemon_registry.started(pid) or 0
-    found = ServingProcess(pid, started, files.real_path(log_directory), listeners, registry)
+    process = ServingProcess(pid, started, files.real_path(log_directory), listeners, registry)
     daemon_registry.create_own(registry)
     _remove_dead(registry)
-    daemon_registry.replace_file(_path(pid, registry), json.dumps(dataclasses.asdict(found)).encode() + b"\n")
+    daemon_registry.replace_file(_path(pid, registry), json.dumps(dataclasses.asdict(process)).encode() + b"\n")
 
 
 def unregister() -> None:
@@ -113,9 +109,9 @@ def serving_process(log_directory: str) -> ServingProcess | None:
     if pid is None:
         return None
     for registry, owner in _registries(pid):
-        found = _read(pid, registry, owner)
-        if found is not None and found.directory == directory and daemon_registry.started(pid) == found.started:
-            return found
+        process = _read(pid, registry, owner)
+        if process is not None and process.directory == directory and daemon_registry.started(pid) == process.started:
+            return process
     return None
 
 
@@ -134,7 +130,7 @@ def _read(pid: int, registry: str, owner: int) -> ServingProcess | None:
     try:
         daemon_registry.check_own(registry, owner)
         content = json.loads(files.read_file(_path(pid, registry), 1 << 20))
-        listeners = tuple(str(each) for each in content["listeners"])
+        listeners = tuple(str(listener) for listener in content["listeners"])
         return ServingProcess(int(content["pid"]), int(content["started"]), content["directory"], listeners, registry)
     except (OSError, ValueError, TypeError, KeyError):
         return None

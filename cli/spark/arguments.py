@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached
-from offsetfs.cli.arguments.named_partitions import partitions_of, resolve_names
+from offsetfs.cli.arguments.named_partitions import no_such, partitions_of, resolve_names
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.common.quantities import time_ms
 from offsetfs.pipeline.read_options import OptionError, duration_ms, local_path
@@ -27,12 +27,12 @@ def check_source(path: str, master: str | None, topics: Sequence[str] = ()) -> N
     if is_remote(master):
         return
     paths = split_paths(path)
-    for each in paths:
-        preflight.check_directory(attached(each), read_only=True, may_be_empty=False)
-    present = {partition.topic for each in paths for partition in partitions_of(each)}
+    for directory in paths:
+        preflight.check_directory(attached(directory), read_only=True, may_be_empty=False)
+    present = [partition for directory in paths for partition in partitions_of(directory)]
     for topic in topics:
-        if topic not in present:
-            raise Failure(f"{topic}: {path} has no such topic", WRONG_CALL)
+        if all(partition.topic != topic for partition in present):
+            raise Failure(f"{topic}: {no_such([path], topic, present, is_topic=True)}", WRONG_CALL)
 
 
 def check_destination(path: str, master: str | None, topic: str, *, may_create: bool) -> None:
@@ -41,7 +41,10 @@ def check_destination(path: str, master: str | None, topic: str, *, may_create: 
     A job that may create the topic creates a missing log directory as well.
     """
     _check_local(path, "a job that writes")
-    if is_remote(master) or (may_create and not os.path.lexists(path)):
+    if is_remote(master):
+        return
+    if may_create and not os.path.lexists(path):
+        preflight.check_parent(path)
         return
     preflight.check_directory(path, read_only=False, may_be_empty=True, may_begin=True)
     if not may_create and all(partition.topic != topic for partition in partitions_of(path)):
@@ -57,10 +60,10 @@ def check_rebuilt(path: str, master: str | None) -> None:
 
 def time_of(option: str, text: str | None) -> int | None:
     """Return the time of an option in milliseconds since 1970, None without it. `Failure` if it is none."""
-    found = None if text is None else time_ms(text)
-    if text is not None and found is None:
+    instant_ms = None if text is None else time_ms(text)
+    if text is not None and instant_ms is None:
         raise Failure(f"{option} {text}: is not a time such as 2026-11-29T10:00, @1795253676 or -1h", WRONG_CALL)
-    return found
+    return instant_ms
 
 
 def duration_of(option: str, text: str | None) -> int | None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 KEPT_MAX = 10
-"""How many logs of jobs that failed are kept."""
+"""The logs of failed jobs that are kept, at most."""
 
 _READ_MAX = 1 << 20
 _REASON = re.compile(
@@ -59,10 +59,10 @@ class SparkLog:
         """Return why there is no session, if the JVM, or the script that begins it, has written it here."""
         try:
             with self.path.open(encoding="utf-8", errors="replace") as file:
-                found = _REASON.search(file.read(_READ_MAX))
+                match = _REASON.search(file.read(_READ_MAX))
         except OSError:
             return None
-        return next(filter(None, found.groups())) if found else None
+        return next(filter(None, match.groups())) if match else None
 
     def remove(self) -> None:
         """Remove the file: Spark's messages are not needed after a success."""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
+from offsetfs.cli.ending import until_signal
+from offsetfs.cli.exit_codes import DONE, INTERRUPTED, WRONG_CALL, Failure
 from offsetfs.cli.spark import arguments as spark_arguments
 from offsetfs.cli.spark import session as spark_session
 from offsetfs.cli.terminal.findings import found
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from offsetfs.pipeline.jobs.export import PartitionExported
 
 _BARS_WIDTH_MIN = 110
-"""How many columns a terminal has where bars fit."""
+"""The columns of a terminal that bars need."""
 
 FOUND = 1
 """Verify has found damage; the same number as that of `offsetfs verify`."""
@@ -58,7 +59,7 @@ def stats(
         from offsetfs.pipeline.jobs.stats import stats as job
 
         result = job(spark, source, topics)
-    rows = [dataclasses.asdict(each) for each in result.partitions]
+    rows = [dataclasses.asdict(partition) for partition in result.partitions]
     if plot is not None:
         from offsetfs.cli.spark.plot import svg
 
@@ -151,7 +152,7 @@ def verify(source: str, partitions: tuple[str, ...], master: str | None, conf: t
 
         result = job(spark, source, partitions)
     if as_json:
-        findings = [dataclasses.asdict(each) for each in result.findings]
+        findings = [dataclasses.asdict(finding) for finding in result.findings]
         click.echo(json.dumps({"damage": result.damage, "findings": findings, **dataclasses.asdict(result.tally)}))
     else:
         for finding in result.findings:
@@ -248,14 +249,14 @@ def _exported(partitions: Sequence[PartitionExported]) -> list[tuple[str, ...]]:
     """Return a table of what there is of each partition."""
     rows = [
         (
-            each.partition,
-            f"{each.records_made:,}",
-            size(each.bytes_made),
-            str(each.files_made),
-            str(each.start),
-            str(each.end),
+            partition.partition,
+            f"{partition.records_made:,}",
+            size(partition.bytes_made),
+            str(partition.files_made),
+            str(partition.start),
+            str(partition.end),
         )
-        for each in partitions
+        for partition in partitions
     ]
     return [("partition", "new records", "bytes", "files", "offsets from", "to before"), *rows]
 
@@ -298,7 +299,7 @@ def tail(
     start_ms = None if is_end else spark_arguments.time_of("--from", start)
     trigger_ms = spark_arguments.duration_of("--trigger", trigger)
     spark_arguments.check_source(source, master, topics)
-    with spark_session.open_session(master, conf, as_json, has_bar=False) as spark:
+    with spark_session.open_session(master, conf, as_json, has_bar=False) as spark, until_signal() as is_ending:
         from offsetfs.pipeline.jobs.tail import tail as job
 
         result = job(
@@ -312,10 +313,12 @@ def tail(
             is_once=once,
             trigger_ms=trigger_ms,
             is_by_date=by_date,
+            is_ending=is_ending.is_set,
         )
     spark_session.print_result(
         dataclasses.asdict(result),
         f"{counted(result.records, 'record')} in {counted(result.batches, 'batch', 'batches')}",
         as_json,
     )
-    return DONE
+    # A signal is the normal end of a stream, as of `archive --follow`; a copy with --once is not complete then.
+    return INTERRUPTED if once and is_ending.is_set() else DONE

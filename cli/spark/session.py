@@ -5,16 +5,20 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import logging
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetfs.cli.exit_codes import FAILED, INTERRUPTED, WRONG_CALL, Failure
+from offsetfs.cli.exit_codes import FAILED, INTERRUPTED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.mounts import serving_daemon
 from offsetfs.cli.spark.arguments import is_remote
+from offsetfs.common.extras import install_command
 from offsetfs.common.formatting import columns
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 
@@ -60,15 +64,17 @@ def open_session(
     whether a bar is shown on a terminal.
     """
     if importlib.util.find_spec("pyspark") is None:
-        raise Failure("PySpark is not installed: pip install 'offsetfs[spark]'")
+        raise Failure(f"PySpark is not installed: {install_command('spark')}", SYSTEM)
     from pyspark.sql import SparkSession
 
     from offsetfs.cli.spark.log import SparkLog
 
     settings, log = _settings(conf), SparkLog()
     is_ours = SparkSession.getActiveSession() is None
-    spark = _session(master, settings, log)
+    with _kept_handler():
+        spark = _session(master, settings, log)
     is_watched = has_bar and sys.stderr.isatty() and not as_json and not is_remote(master)
+    logging.getLogger().addFilter(_is_no_interrupt)
     try:
         with _bar(spark) if is_watched else contextlib.nullcontext():
             yield spark
@@ -79,9 +85,29 @@ def open_session(
             raise
         raise _failure(error, log) from error
     finally:
+        logging.getLogger().removeFilter(_is_no_interrupt)
         if is_ours:
             with contextlib.suppress(Exception):  # where the JVM is gone there is nothing to stop
                 spark.stop()
+
+
+@contextlib.contextmanager
+def _kept_handler() -> Iterator[None]:
+    """Restore the handler of SIGINT, which a new session replaces.
+
+    PySpark's handler calls the JVM while the interrupted call still waits for it: both calls fail, with their stacks.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Return False for what py4j logs of a KeyboardInterrupt, which is raised as well."""
+    return not (record.exc_info and record.exc_info[0] is KeyboardInterrupt)
 
 
 def _session(master: str | None, settings: dict[str, str], log: SparkLog) -> SparkSession:

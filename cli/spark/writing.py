@@ -183,7 +183,7 @@ def compact(source: str, partitions: tuple[str, ...], master: str | None, conf: 
         from offsetfs.pipeline.jobs.compact import compact as job
 
         result = job(spark, source, partitions)
-    rows = [dataclasses.asdict(each) for each in result.partitions]
+    rows = [dataclasses.asdict(partition) for partition in result.partitions]
     table = [("partition", "records read", "that stay", "before", "after")]
     for row in rows:
         numbers = (f"{row['records_read']:,}", f"{row['records_kept']:,}")

@@ -1,1 +1,1 @@
-"""What `offsetfs sql` prints, and its prompt."""
+"""The output of `offsetfs sql`, and its prompt."""

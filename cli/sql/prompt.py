@@ -37,7 +37,7 @@ headers, key_text, value_text, value_json. EXPLAIN SELECT … shows what is read
 
 _WORD = re.compile(r"""["\w.()]+""")
 _NAME = re.compile(r"""("[^"]*|[\w.-]+)\Z""")
-"""What may be the beginning of the name of a topic."""
+"""The beginning of the name of a topic, before the cursor."""
 _SWITCHES = {"on": True, "off": False}
 
 _WORDS = (
@@ -125,8 +125,8 @@ class SqlPrompt:
             for line in table_lines(columns):
                 click.echo(line)
         elif word in ("\\d", "\\dt"):
-            for each in self._session.tables():
-                click.echo(each)
+            for table in self._session.tables():
+                click.echo(table)
         elif word == "\\timing":
             self._is_timed = _SWITCHES.get(name, not self._is_timed)
             click.echo(f"timing is {'on' if self._is_timed else 'off'}")
@@ -141,7 +141,7 @@ class SqlPrompt:
 
 
 _COMMANDS_OF_OTHERS = {"help": "\\?", "exit": "\\q", "quit": "\\q"}
-"""What psql takes without a backslash."""
+"""The commands that psql takes without a backslash."""
 
 
 def _is_command(text: str) -> bool:
@@ -162,10 +162,10 @@ class SqlCompleter(Completer):
         if text.startswith("\\d "):
             yield from _beginning(text[3:], self._session.tables())
             return
-        topics = [quoted(each) for each in self._session.tables()]
+        topics = [quoted(table) for table in self._session.tables()]
         name = _NAME.search(text)
-        if name is not None and (found := list(_beginning(name[0], topics))) and set(name[0]) & set('-."'):
-            yield from found
+        if name is not None and (completions := list(_beginning(name[0], topics))) and set(name[0]) & set('-."'):
+            yield from completions
             return
         word = document.get_word_before_cursor(pattern=_WORD)
         _, dot, column = word.rpartition(".")
@@ -185,10 +185,10 @@ _DESCRIBED_MAX = 3
 """Topics whose columns are looked up: they are the same for all but `__consumer_offsets`, which comes first."""
 
 
-def _beginning(word: str, found: Iterable[str]) -> Iterator[Completion]:
-    for each in found:
-        if each.lower().lstrip('"').startswith(word.lower().lstrip('"')):
-            yield Completion(each, start_position=-len(word))
+def _beginning(word: str, names: Iterable[str]) -> Iterator[Completion]:
+    for name in names:
+        if name.lower().lstrip('"').startswith(word.lower().lstrip('"')):
+            yield Completion(name, start_position=-len(word))
 
 
 def _history() -> History:

@@ -26,18 +26,18 @@ def table_lines(result: QueryResult) -> Iterator[str]:
     if not result.columns:
         return
     first = list(itertools.islice(result.rows, _MEASURED_ROWS))
-    texts = [[cell_text(each) for each in row] for row in first]
-    head = [printable(each) for each in result.columns]
+    texts = [[cell_text(value) for value in row] for row in first]
+    head = [printable(column) for column in result.columns]
     widths = [max(map(_width, column)) for column in zip(head, *texts, strict=True)]
-    right = [all(isinstance(each, _NUMBERS) for each in column) for column in zip(*first, strict=True)]
+    right = [all(isinstance(value, _NUMBERS) for value in column) for column in zip(*first, strict=True)]
     right = right or [False] * len(head)
-    yield " | ".join(_padded(each, width) for each, width in zip(head, widths, strict=True)).rstrip()
+    yield " | ".join(_padded(name, width) for name, width in zip(head, widths, strict=True)).rstrip()
     yield "-+-".join("-" * width for width in widths)
     count = 0
-    for row in itertools.chain(texts, ([cell_text(each) for each in row] for row in result.rows)):
+    for row in itertools.chain(texts, ([cell_text(value) for value in row] for row in result.rows)):
         count += 1
         cells = zip(row, widths, right, strict=True)
-        yield " | ".join(each.rjust(width) if r else _padded(each, width) for each, width, r in cells).rstrip()
+        yield " | ".join(text.rjust(width) if r else _padded(text, width) for text, width, r in cells).rstrip()
     yield f"({counted(count, 'row')})"
 
 
@@ -45,8 +45,8 @@ def _width(text: str) -> int:
     """Return how many cells of a terminal a text takes: two for a character of East Asia, none for a combining one."""
     if text.isascii():
         return len(text)
-    wide = sum(unicodedata.east_asian_width(each) in "WF" for each in text)
-    return len(text) + wide - sum(unicodedata.combining(each) > 0 for each in text)
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide - sum(unicodedata.combining(character) > 0 for character in text)
 
 
 def _padded(text: str, width: int) -> str:
@@ -76,14 +76,14 @@ def plan_lines(result: QueryResult) -> Iterator[str]:
 
 
 def _scan_lines(scan: Scan) -> Iterator[str]:
-    read = sum(each.size_bytes for each in scan.ranges)
-    partitions = len({each.partition for each in scan.ranges})
+    read = sum(part.size_bytes for part in scan.ranges)
+    partitions = len({part.partition for part in scan.ranges})
     yield (
         f"reads of {printable(scan.topic)}: {counted(partitions, 'partition')} of {scan.partitions}, about {read} of "
         f"{scan.size_bytes} bytes; columns {', '.join(scan.columns)}"
     )
-    for each in scan.ranges:
-        yield f"  {each.partition}  offsets {each.start} to {each.stop - 1}, about {each.size_bytes} bytes"
+    for part in scan.ranges:
+        yield f"  {part.partition}  offsets {part.start} to {part.stop - 1}, about {part.size_bytes} bytes"
 
 
 def cell_text(value: object) -> str:
@@ -100,7 +100,7 @@ def cell_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return "[" + ", ".join(cell_text(each) for each in value) + "]"
+        return "[" + ", ".join(cell_text(element) for element in value) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name}: {cell_text(each)}" for name, each in value.items()) + "}"
+        return "{" + ", ".join(f"{name}: {cell_text(element)}" for name, element in value.items()) + "}"
     return printable(str(value))

@@ -1,4 +1,4 @@
-"""What `offsetfs top` shows of a broker: rates between two samples, by API and by topic, and consumer groups."""
+"""The tables of `offsetfs top` for a broker: rates between two samples, by API and by topic, and consumer groups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def broker_summary(before: BrokerSample, now: BrokerSample, seconds: float) -> I
     accepted, refused = values["accepted_connections"], values["refused_connections"]
     yield f"connections {count(values['connections'])} open, {count(accepted)} accepted, {count(refused)} refused"
     changed = rates(before.broker, values, seconds)
-    requests = sum(each.get("requests", 0.0) for each in _rates_of(before.apis, now.apis, seconds).values())
+    requests = sum(api_rates.get("requests", 0.0) for api_rates in _rates_of(before.apis, now.apis, seconds).values())
     traffic = f"in {size(changed['received_bytes'])}/s, out {size(changed['sent_bytes'])}/s"
     yield f"requests    {count(requests)}/s, {traffic}, event loop delay {_mean(changed, 'event_loop_delay_seconds')}"
 
@@ -32,7 +32,7 @@ def broker_tables(before: BrokerSample, now: BrokerSample, seconds: float) -> li
     """Return a table of APIs, of topics and of groups; the busiest rows first, groups by their lag."""
     apis, topics = _rates_of(before.apis, now.apis, seconds), _rates_of(before.topics, now.topics, seconds)
     groups = sorted(now.groups.items(), key=lambda item: (-item[1].get("group_lag", 0.0), item[0]))
-    found = [
+    shown_tables = [
         Table(
             _API_HEADINGS,
             [
@@ -64,7 +64,7 @@ def broker_tables(before: BrokerSample, now: BrokerSample, seconds: float) -> li
             ],
         ),
     ]
-    return [table for table in found if table.rows]
+    return [table for table in shown_tables if table.rows]
 
 
 def _api(changed: Values, percentile: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Warnings about a log directory that could be opened, but has unreadable settings or partitions without recovery."""
+"""Lines about a log directory: that it is new; that its settings or some of its partitions cannot be used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,16 @@ def directory_warnings(directory: AnyLogDirectory) -> Iterator[str]:
 
 def print_directory_warnings(directory: AnyLogDirectory) -> None:
     """Print the warnings on stderr, prefixed with the name of the running command."""
+    for sentence in directory_warnings(directory):
+        _print(f"warning: {sentence}")
+
+
+def print_new_directory(path: str) -> None:
+    """Print that a command has created its log directory, whose path may be a typing error."""
+    _print(f"{path}: is a new log directory")
+
+
+def _print(sentence: str) -> None:
     context = click.get_current_context(silent=True)
     command_name = "offsetfs" if context is None else context.command_path
-    for sentence in directory_warnings(directory):
-        click.echo(f"{command_name}: warning: {printable(sentence)}", err=True)
+    click.echo(f"{command_name}: {printable(sentence)}", err=True)

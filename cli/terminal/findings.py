@@ -1,4 +1,4 @@
-"""What the last line of `verify` says of the findings: of a directory, of an archive, and in Spark."""
+"""The counts of findings in the last line of `verify`: of a directory, of an archive, and in Spark."""
 
 from __future__ import annotations
 

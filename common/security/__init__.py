@@ -1,1 +1,1 @@
-"""What both ends of a connection need for TLS (PEM files, X.509) and SASL (JAAS, SCRAM)."""
+"""TLS (PEM files, X.509) and SASL (JAAS, SCRAM) for both ends of a connection."""

@@ -41,7 +41,7 @@ ITERATIONS_MIN = 4096
 """The least number of iterations, and the one by default, of Kafka's tools as well: the answer to an unknown user has
 it, so that it looks like that of others."""
 
-BY_NAME = {each.sasl_name: each for each in ScramMechanism}
+BY_NAME = {mechanism.sasl_name: mechanism for mechanism in ScramMechanism}
 
 
 def salted_password(mechanism: ScramMechanism, password: bytes, salt: bytes, iterations: int) -> bytes:

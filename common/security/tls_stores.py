@@ -17,7 +17,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from offsetfs.common.security.setting_names import (
+from offsetfs.common.security.settings import (
     CHAIN,
     KEY,
     KEY_FILE,
@@ -52,7 +52,7 @@ _TO_PEM = {
 
 @dataclass(frozen=True, slots=True)
 class PemSource:
-    """Where keys or certificates are: in a file, or in the setting itself."""
+    """The place of keys or certificates: a file, or the setting itself."""
 
     setting: str
     path: str | None = None
@@ -72,18 +72,18 @@ class PemSource:
             if status.st_size > _BYTES_MAX:
                 raise InvalidConfig(f"{self} has {status.st_size} bytes; a PEM file has at most {_BYTES_MAX}")
             with open(self.path, "rb") as file:
-                found = file.read(_BYTES_MAX)
+                data = file.read(_BYTES_MAX)
         except OSError as error:
             raise InvalidConfig(f"{self}: {error.strerror}; give a PEM file that this user can read") from error
         for magic, (what, command) in _TO_PEM.items():
-            if found.startswith(magic):
+            if data.startswith(magic):
                 content = "-nokeys" if self.setting == TRUSTSTORE else "-nodes"
                 remedy = command.format(path=self.path, content=content)
                 raise InvalidConfig(f"{self} is {what}, and only PEM is supported; convert it: {remedy}")
-        return found
+        return data
 
     def state(self) -> tuple[int, ...]:
-        """Return what changes with the file; () where it cannot be read, or there is none."""
+        """Return a value that changes with the file; () if it cannot be read, or does not exist."""
         try:
             status = os.stat(self.path) if self.path is not None else None
         except OSError:
@@ -135,21 +135,21 @@ def _source(values: Mapping[str, str], of_file: str, of_text: str) -> PemSource 
 
 def tls_versions(values: Mapping[str, str]) -> tuple[str, ...]:
     """Return the versions of TLS in `ssl.enabled.protocols`; InvalidConfig."""
-    versions = tuple(each.strip() for each in values.get(PROTOCOLS, ",".join(VERSIONS)).split(","))
-    for each in versions:
-        if each not in VERSIONS:
-            raise InvalidConfig(f"{PROTOCOLS}: {printable(each)} is not supported; {' and '.join(VERSIONS)} are")
+    versions = tuple(version.strip() for version in values.get(PROTOCOLS, ",".join(VERSIONS)).split(","))
+    for version in versions:
+        if version not in VERSIONS:
+            raise InvalidConfig(f"{PROTOCOLS}: {printable(version)} is not supported; {' and '.join(VERSIONS)} are")
     return versions
 
 
 def tls_suites(values: Mapping[str, str]) -> tuple[str, ...]:
     """Return the cipher suites in `ssl.cipher.suites`; empty for those that OpenSSL has chosen."""
-    return tuple(filter(None, (each.strip() for each in values.get(SUITES, "").split(","))))
+    return tuple(filter(None, (name.strip() for name in values.get(SUITES, "").split(","))))
 
 
 def choose_versions(context: ssl.SSLContext, versions: Sequence[str], suites: Sequence[str]) -> None:
     """Permit only these versions, and these cipher suites unless there are none; InvalidConfig."""
-    chosen = [_VERSIONS[each] for each in versions]
+    chosen = [_VERSIONS[version] for version in versions]
     context.minimum_version, context.maximum_version = min(chosen), max(chosen)
     if suites:
         _choose_suites(context, versions, suites)
@@ -161,20 +161,20 @@ def _choose_suites(context: ssl.SSLContext, versions: Sequence[str], suites: Seq
     Python cannot choose among those of TLS 1.3. So either all of them are named, or none, and TLS 1.3 is not used.
     """
     context.set_ciphers("ALL:COMPLEMENTOFALL")
-    known = {each["name"]: each["protocol"] for each in context.get_ciphers()}
+    known = {cipher["name"]: cipher["protocol"] for cipher in context.get_ciphers()}
     newest = {name for name, protocol in known.items() if protocol == "TLSv1.3"}
-    wanted = [each if each in known else _openssl_name(each) for each in suites]
+    wanted = [suite if suite in known else _openssl_name(suite) for suite in suites]
     for given, name in zip(suites, wanted, strict=True):
         if name not in known:
             raise InvalidConfig(f"{SUITES}: {printable(given)} is not a cipher suite of OpenSSL: see openssl ciphers")
-    of_newest, others = newest.intersection(wanted), [each for each in wanted if each not in newest]
+    of_newest, others = newest.intersection(wanted), [suite for suite in wanted if suite not in newest]
     if of_newest and of_newest != newest:
         all_names = ", ".join(sorted(newest))
         raise InvalidConfig(
             f"{SUITES}: the suites of TLS 1.3 cannot be chosen one by one; name all of them: {all_names}"
         )
-    with_suites = [each for each, names in zip(VERSIONS, (others, of_newest), strict=True) if names]
-    usable = [_VERSIONS[each] for each in with_suites if each in versions]
+    with_suites = [version for version, names in zip(VERSIONS, (others, of_newest), strict=True) if names]
+    usable = [_VERSIONS[version] for version in with_suites if version in versions]
     if not usable:
         raise InvalidConfig(f"{SUITES} has no suite for {', '.join(versions)} ({PROTOCOLS}); add one")
     context.minimum_version, context.maximum_version = min(usable), max(usable)
@@ -237,14 +237,14 @@ def load_truststore(context: ssl.SSLContext, source: PemSource, peers: str) -> N
 
 def _check_dates(source: PemSource, content: bytes) -> None:
     """Raise InvalidConfig unless `content` has certificates, which are valid now."""
-    found = [match[1] for match in _CERTIFICATE.finditer(content)]
-    if not found:
+    certificates = [match[1] for match in _CERTIFICATE.finditer(content)]
+    if not certificates:
         remedy = "add it" if source.setting == CHAIN else "give a PEM file with key and certificates"
         raise InvalidConfig(f"{source} has no certificate (BEGIN CERTIFICATE); {remedy}")
     now = datetime.datetime.now(datetime.UTC)
-    for each in found:
+    for encoded in certificates:
         try:
-            certificate = parse_certificate(base64.b64decode(each))
+            certificate = parse_certificate(base64.b64decode(encoded))
         except (binascii.Error, CertificateError) as error:
             raise InvalidConfig(f"{source} cannot be read: {error}; give a PEM file with certificates") from error
         subject = printable(certificate.subject)

@@ -1,4 +1,4 @@
-"""What the broker needs of a certificate: its subject as Java writes it, and when it is valid (RFC 5280, DER).
+"""Reads the subject of a certificate, as Java writes it, and the time in which it is valid (RFC 5280, DER).
 
 The standard library verifies certificates, but returns neither of these completely.
 """
@@ -116,11 +116,11 @@ def _name(content: bytes) -> str:
     """Return a name in the form of RFC 2253: the most specific part comes first."""
     parts, names = [], _Reader(content)
     while names.has_more:
-        attributes, found = _Reader(names.take(_SET)), []
+        attributes, texts = _Reader(names.take(_SET)), []
         while attributes.has_more:
             attribute = _Reader(attributes.take(_SEQUENCE))
-            found.append(_attribute(_oid(attribute.take(_OID)), attribute.raw()))
-        parts.append("+".join(found))
+            texts.append(_attribute(_oid(attribute.take(_OID)), attribute.raw()))
+        parts.append("+".join(texts))
     return ",".join(reversed(parts))
 
 
@@ -129,18 +129,22 @@ def _attribute(oid: str, value: bytes) -> str:
     tag, content = _Reader(value).next()
     if keyword is None or tag not in _STRINGS:
         return f"{keyword or oid}=#{value.hex()}"
-    text = "".join(f"\\{each}" if each in _ESCAPED else each for each in content.decode("utf-8", "replace"))
+    text = "".join(
+        f"\\{character}" if character in _ESCAPED else character for character in content.decode("utf-8", "replace")
+    )
     inner = text.strip(" \r")
     lead = len(text) - len(text.lstrip(" \r")) if inner else len(text)
-    escaped = ["\\" + each if not lead <= index < lead + len(inner) else each for index, each in enumerate(text)]
+    escaped = [
+        "\\" + character if not lead <= index < lead + len(inner) else character for index, character in enumerate(text)
+    ]
     return f"{keyword}={''.join(escaped)}".replace("\0", "\\00")
 
 
 def _oid(content: bytes) -> str:
     numbers, value = [], 0
-    for each in content:
-        value = value << 7 | each & 0x7F
-        if each < 0x80:
+    for byte in content:
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
             numbers.append(value)
             value = 0
     first = min(numbers[0] // 40, 2)

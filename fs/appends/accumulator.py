@@ -28,8 +28,7 @@ import trio
 
 from offsetfs.fs.appends.append_queue import AppendQueue
 from offsetfs.fs.appends.batches import CORES, AppendBatch
-from offsetfs.fs.appends.context import AppendContext, Deadlines
-from offsetfs.fs.appends.free_space import FreeSpace
+from offsetfs.fs.appends.context import AppendContext, Deadlines, FreeSpace
 from offsetfs.fs.appends.memory import AppendMemory
 from offsetfs.fs.appends.open_files import OpenFiles, Writer
 from offsetfs.fs.appends.shared_sync import SharedSync
@@ -45,7 +44,7 @@ APPEND_THREADS = 4
 SYNC_THREADS = 16
 READY_S = 1.0  # between two looks at a log whose table is locked
 GIVEN_WAY_SHARE = 8
-"""A shortage frees this fraction of the memory of open batches: one part in so many."""
+"""A shortage frees the memory of open batches divided by this number."""
 
 
 def batch_size(key: Buffer | None, value: Buffer | None, headers: Sequence[tuple[str, Buffer | None]] = ()) -> int:
@@ -62,7 +61,7 @@ class Accumulator:
         self.context = context = accumulators.context_at(os.path.dirname(log.path))
         self.open_batch: AppendBatch | None = None
         self.batches_begun = 0
-        """How many batches were started so far, the open one included."""
+        """The number of batches that were started so far, the open batch included."""
         self.shared_sync = SharedSync(log, context)
         self._all = accumulators
         self._options = context.options
@@ -321,12 +320,12 @@ def check(accumulators: Sequence[Accumulator], size: int, *, has_key: bool) -> N
     """
     context = accumulators[0].context
     context.refresh_config()
-    for each in accumulators:
-        each.check_state(has_key=has_key)
+    for accumulator in accumulators:
+        accumulator.check_state(has_key=has_key)
     if context.memory.is_closed:
         raise OSError(errno.ESHUTDOWN, os.strerror(errno.ESHUTDOWN))
-    is_beginning = any(each.open_batch is None for each in accumulators)
-    for space in {each.context.space for each in accumulators}:
+    is_beginning = any(accumulator.open_batch is None for accumulator in accumulators)
+    for space in {accumulator.context.space for accumulator in accumulators}:
         if is_beginning:
             space.measure()
         space.check(size)
@@ -343,8 +342,8 @@ async def sync_all(accumulators: Iterable[Accumulator]) -> dict[TopicPartition, 
             failures[accumulator.partition] = error
 
     async with trio.open_nursery() as nursery:
-        for each in accumulators:
-            nursery.start_soon(sync, each)
+        for pending in accumulators:
+            nursery.start_soon(sync, pending)
     return failures
 
 
@@ -401,7 +400,7 @@ class Accumulators:
         return context
 
     def appended(self, partition: TopicPartition) -> None:
-        """Plan the sync of what was appended to a log, whatever has appended it. On the event loop; never waits."""
+        """Plan the sync of a log that any writer has appended to. On the event loop; never waits."""
         accumulator = self.by_partition.get(partition)
         if accumulator is None or accumulator.log.is_gone:
             log = self._directory.ready(partition)
@@ -440,11 +439,11 @@ class Accumulators:
         If each shortage freed one batch, each record would cause one; if it freed all, batches would be tiny.
         """
         memory = self.context.memory
-        sealed = memory.lent_bytes - sum(each.open_bytes for each in self.filling)
+        sealed = memory.lent_bytes - sum(filling.open_bytes for filling in self.filling)
         if sealed >= size:
             return  # the queued batches free enough
         wanted = max(size, memory.bytes_max // GIVEN_WAY_SHARE) - sealed
-        by_size = sorted(self.filling, key=lambda each: each.open_bytes, reverse=True)
+        by_size = sorted(self.filling, key=lambda filling: filling.open_bytes, reverse=True)
         for accumulator in by_size:
             if wanted <= 0:
                 break
@@ -466,11 +465,11 @@ class Accumulators:
 
     async def flush_all(self) -> dict[TopicPartition, OSError]:
         """Return when all accepted records are on disk; the result has the partitions for which that failed."""
-        return await sync_all([each for each in self.by_partition.values() if each.is_dirty])
+        return await sync_all([accumulator for accumulator in self.by_partition.values() if accumulator.is_dirty])
 
     def unsynced_partitions(self) -> list[TopicPartition]:
         """Return the partitions with accepted records that are not yet on disk."""
-        return [partition for partition, each in self.by_partition.items() if each.is_dirty]
+        return [partition for partition, accumulator in self.by_partition.items() if accumulator.is_dirty]
 
     def unsynced(self) -> Unsynced:
         """Return the accepted records that are not yet on disk. From any thread."""

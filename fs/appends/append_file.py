@@ -5,13 +5,12 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from pyfuse3 import EntryAttributes, FUSEError
-
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.appends.framing import JsonLines, Lines, Whole
 from offsetfs.fs.appends.handles import AppendHandle
 from offsetfs.fs.appends.target import AppendTarget
 from offsetfs.fs.attributes import APPEND_MODE
+from offsetfs.fs.fuse_types import EntryAttributes, FUSEError
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Opened, Opening
@@ -82,8 +81,12 @@ class AppendFile:
             raise FUSEError(errno.EROFS)
         name = self._partition.name
         if name.topic in INTERNAL_TOPICS:
-            self._mount.error_log.report(Fault(errno.EPERM, "open", self._path, _BROKERS_OWN, "write to another topic"))
-            raise FUSEError(errno.EPERM)
+            raise internal_refusal(self._mount, self._path)
 
     def _lost(self, error: OSError) -> None:
         self._mount.error_log.add(error, "write", self._path)
+
+
+def internal_refusal(mount: MountContext, path: str) -> FUSEError:
+    """Return the error for an append to an internal topic, and record it; EROFS on a read-only mount."""
+    return mount.refusals.other_way("open", path, _BROKERS_OWN, "write to another topic")

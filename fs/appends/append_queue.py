@@ -21,14 +21,14 @@ from collections.abc import Callable
 
 import trio
 
-from offsetfs.common.loop_appends import LoopAppends
+from offsetfs.common.loop_watch import LoopAppends
 from offsetfs.common.threads import in_thread_or_here
 from offsetfs.fs.appends.batches import AHEAD_MAX, AppendBatch
 from offsetfs.fs.appends.context import AppendContext
 from offsetfs.fs.appends.shared_sync import SharedSync
 from offsetfs.fs.reporting.errors import errno_of
 from offsetfs.storage import Appended, Log, Unsynced
-from offsetfs.storage.errors import StorageError
+from offsetfs.storage.errors import StorageError, counted, sentence
 from offsetfs.storage.records import HEADER_SIZE
 
 _log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class AppendQueue:
         """The queued batches. From any thread."""
         batches = list(self._queue)
         return Unsynced(
-            len(batches), sum(each.builder.count for each in batches), sum(each.builder.size for each in batches)
+            len(batches), sum(batch.builder.count for batch in batches), sum(batch.builder.size for batch in batches)
         )
 
     def put(self, batch: AppendBatch) -> None:
@@ -211,7 +211,8 @@ class AppendQueue:
         records = sum(batch.builder.count for batch in lost)
         self._counts.lost_records += records
         self._context.error_log.add(error, "append", str(self._log.partition))
-        _log.error("%s: %d records were not written: %s", self._log.partition, records, error, exc_info=is_ours)
+        loss = f"{counted(records, 'record')} {'was' if records == 1 else 'were'} not written"
+        _log.error("%s: %s: %s", self._log.partition, loss, sentence(error), exc_info=is_ours)
         for batch in lost:
             for writer in batch.writers:
                 writer.failed(errno_of(error))

@@ -22,7 +22,7 @@ from offsetfs.storage import Appended, BatchBuilder, SealedBatch
 
 CORES = len(os.sched_getaffinity(0))
 AHEAD_MAX = min(CORES, 4)
-"""How many batches of one partition are compressed in parallel. All partitions together: one per core."""
+"""The number of batches of one partition that are compressed in parallel. All partitions together: one per core."""
 
 AHEAD_BYTES_MIN = 64 << 10
 """Smaller batches are compressed during the append: several of them then take one thread, not one each."""

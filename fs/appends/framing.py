@@ -5,7 +5,7 @@
     append.raw      Whole        all bytes from open to close
 
 A framing passes complete records of a buffer to a target, as many as the target accepts. The handle (`handles`) joins
-records that arrive in pieces, reports refused ones and waits for free buffers.
+records that arrive in pieces, reports refused records and waits for free buffers.
 """
 
 from __future__ import annotations

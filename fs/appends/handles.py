@@ -30,11 +30,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 import trio
-from pyfuse3 import PollHandle
 
 from offsetfs.fs.appends.framing import Lines, RefusedLine
 from offsetfs.fs.appends.json_batches import Taken
 from offsetfs.fs.appends.target import AppendTarget
+from offsetfs.fs.fuse_types import PollHandle
 from offsetfs.fs.requests.waiting import READABLE, WRITABLE
 from offsetfs.storage.records import LineFault
 
@@ -232,7 +232,7 @@ class AppendHandle:
         return len(data)
 
     def resize(self, size: int) -> None:
-        """Set the length of the file, as ftruncate. EINVAL for files of lines, except to 0 or to what was written."""
+        """Set the length of the file, as ftruncate. EINVAL for files of lines, except to 0 or to the written size."""
         if not self._framing.is_whole:
             # rsync --inplace sets the length that it wrote, at the end: a failure makes users store all lines again.
             if size not in (0, self._accepted):
@@ -342,7 +342,7 @@ class AppendHandle:
     def _report_loss(self, error: OSError) -> None:
         what = "a record" if self._framing.is_whole else "an unfinished line"
         size = max(len(self._ending) - (not self._framing.is_whole), 0)
-        _log.error("%s: %s of %d bytes is lost: %s", self._path, what, size, error)
+        _log.error("%s: %s of %d bytes is lost: %s", self._path, what, size, error.strerror or error)
         self._on_loss(error)
 
     async def _finish(self) -> None:
@@ -426,7 +426,7 @@ class Receipts:
             shown = min(count, size // len("0 0\n") + 1)
             if shown < count:
                 self._ranges.appendleft((prefix, offset + shown, count - shown, timestamp))
-            lines = [f"{prefix}{each} {timestamp}\n" for each in range(offset, offset + shown)]
+            lines = [f"{prefix}{number} {timestamp}\n" for number in range(offset, offset + shown)]
             self._unread += "".join(lines).encode()
         answer = bytes(memoryview(self._unread)[:size])
         del self._unread[:size]

@@ -146,7 +146,7 @@ class AppendMemory:
             self._line.popleft().event.set()
 
     def _report_shortage(self, capacity: int) -> None:
-        self._on_shortage(self.lent_bytes + sum(each.capacity for each in self._line) + capacity - self.bytes_max)
+        self._on_shortage(self.lent_bytes + sum(waiter.capacity for waiter in self._line) + capacity - self.bytes_max)
 
     def _fits(self, capacity: int) -> bool:
         # A builder above the limit is handed out only alone; callers refuse such records earlier.

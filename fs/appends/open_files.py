@@ -19,8 +19,8 @@ import trio
 from offsetfs.storage import TopicPartition
 
 RELEASE_S = 0.1
-"""How long an open waits for the RELEASE of a file that may be closed. After that the file counts as open until the
-next FLUSH, so that a program that keeps an unfinished line open costs other writers this time once."""
+"""The time that an open waits for the RELEASE of a file that may be closed. Then the file counts as open until the next
+FLUSH, so that a program that keeps an unfinished line open costs other writers this time once."""
 
 
 class Writer(Protocol):

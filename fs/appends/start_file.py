@@ -15,10 +15,10 @@ import errno
 import re
 
 import trio
-from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.attributes import RECORD_MODE, REMOVABLE_S
+from offsetfs.fs.fuse_types import EntryAttributes, FUSEError
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Opened, Opening
@@ -70,7 +70,7 @@ class StartFile:
         if not self._mount.options.delete_records:
             raise self._mount.refusals.missing_option("delete-records", "open", self.path)
         if not self.is_writable:
-            raise self._mount.refusals.error()
+            raise FUSEError(errno.EROFS)
 
     async def delete_records(self, offset: int) -> None:
         """Delete the records below `offset`. -1: all records that were accepted until now."""

@@ -46,7 +46,7 @@ class AppendTarget:
     def __init__(self, accumulators: Sequence[Accumulator], sticky: Sticky | None = None) -> None:
         """`sticky`: selects the partition of records without a key; None if there is one partition and no topic."""
         self.context = accumulators[0].context
-        self.partitions = frozenset(each.partition for each in accumulators)
+        self.partitions = frozenset(accumulator.partition for accumulator in accumulators)
         self.is_topic = sticky is not None
         self._accumulators = accumulators
         self._sticky = sticky
@@ -63,7 +63,7 @@ class AppendTarget:
     @property
     def has_space(self) -> bool:
         """Whether a record of any partition would be accepted now."""
-        return all(each.has_space for each in self._accumulators)
+        return all(accumulator.has_space for accumulator in self._accumulators)
 
     def check(self, size: int, *, has_key: bool) -> None:
         """Raise OSError as `split` for the first possible partition of the record that cannot accept it."""
@@ -73,7 +73,7 @@ class AppendTarget:
     def split(self, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer) -> int:
         """Append the complete lines of `data[start:end]`, as `Accumulator.split`.
 
-        If a partition refuses lines after those that another one has accepted, `wait_for_space` raises its error.
+        If another partition has accepted the lines before a refused line, `wait_for_space` raises the error.
         """
         first, self._refusal = start, None
         while start < end and writer.code is None:
@@ -136,10 +136,10 @@ class AppendTarget:
 
     async def drain(self) -> None:
         """Return when all accepted records are in the segment files, or were lost and reported to their writers."""
-        for each in self._touched:
-            each.seal()
-        for each in list(self._touched):
-            await each.drain()
+        for accumulator in self._touched:
+            accumulator.seal()
+        for accumulator in list(self._touched):
+            await accumulator.drain()
 
     async def sync(self) -> None:
         """Return when all accepted records are on disk; syncs all partitions in parallel. OSError if a sync failed."""
@@ -150,5 +150,5 @@ class AppendTarget:
     def leave(self, writer: Writer) -> None:
         """Drop all references to a closed writer."""
         self.context.files.writers.discard(writer)
-        for each in self._accumulators:
-            each.shared_sync.writers.discard(writer)
+        for accumulator in self._accumulators:
+            accumulator.shared_sync.writers.discard(writer)

@@ -1,10 +1,12 @@
-"""`topics`: whole topics: appends as from Kafka's producer, look-ups by key, follow files, and snapshots.
+"""`topics`: whole topics: appends as from Kafka's producer, look-ups by key and time, follow files, snapshots, ranges.
 
     topics/<topic>/append           one record per line, without a key: each batch goes to the next partition
     topics/<topic>/append.ndjson    JSON lines: to their `partition`, else by the hash of the key
-    topics/<topic>/by-key/<key>     see `topic_keys`
+    topics/<topic>/by-key/<key>     see `by_key`
     topics/<topic>/follow           see `topic_follow`
     topics/<topic>/values           see `topic_snapshots`, as for records.ndjson
+    topics/<topic>/range/<A..B>     see `topic_ranges`, as for last/<N>
+    topics/<topic>/by-time/<T>      see `topic_times`, as for first and latest
 
 A file that is opened O_RDWR returns `partition offset timestamp` of each record. If a partition below the highest is
 missing, the partition of a key is unknown, and appends fail with EINVAL.
@@ -14,24 +16,27 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Sequence
-
-from pyfuse3 import EntryAttributes, FUSEError
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from offsetfs.fs.appends.accumulator import Accumulator, Accumulators
-from offsetfs.fs.appends.append_file import APPEND_FILES, PREFERRED_WRITE_BYTES
+from offsetfs.fs.appends.append_file import APPEND_FILES, PREFERRED_WRITE_BYTES, internal_refusal
 from offsetfs.fs.appends.handles import AppendHandle
 from offsetfs.fs.appends.target import AppendTarget, Sticky
 from offsetfs.fs.attributes import APPEND_MODE
+from offsetfs.fs.files.by_key import KeysOf, TopicKeys
 from offsetfs.fs.files.topic_follow import FollowOf, TopicFollow
-from offsetfs.fs.files.topic_keys import KeysOf, TopicKeys
-from offsetfs.fs.files.topic_snapshots import SNAPSHOT_NAMES, GrowingOf, TopicSnapshots
+from offsetfs.fs.files.topic_ranges import RangesOf, TopicRanges
+from offsetfs.fs.files.topic_snapshots import SNAPSHOT_NAMES, GrowingOf, TopicSnapshot, TopicSnapshots
+from offsetfs.fs.files.topic_times import LinksOf, TopicTimes
+from offsetfs.fs.fuse_types import EntryAttributes
 from offsetfs.fs.mount_context import MountContext
-from offsetfs.fs.naming.inodes import pack
-from offsetfs.fs.naming.permanent_numbers import PermanentNumbers
+from offsetfs.fs.naming.inodes import PermanentNumbers, pack
 from offsetfs.fs.naming.tree_table import Kind
-from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
+from offsetfs.fs.nodes import Listing, Opened, Opening, Reply, ShortListing
 from offsetfs.fs.partitions import Partitions
+from offsetfs.fs.reporting.errors import is_fault
 from offsetfs.storage import INTERNAL_TOPICS, TopicPartition
 
 _FILES = Kind.TOPIC_APPEND.file_names  # number: that of the topic × 2, plus the index in this tuple
@@ -39,17 +44,26 @@ _FRAMING_OF = {kind.file_name: framing for kind, framing in APPEND_FILES.items()
 _BY_KEY_NAME = Kind.TOPIC_KEYS.file_name
 
 
+@dataclass(frozen=True, slots=True)
+class NodesOf:
+    """Functions that return nodes of one partition, opening it."""
+
+    keys: KeysOf
+    follow: FollowOf
+    growing: GrowingOf
+    ranges: RangesOf
+    links: LinksOf
+
+
 class TopicsDirectory:
-    """`topics` itself; `directories`, `appends`, `keys`, `follow` and `snapshots` are the nodes in it."""
+    """`topics` itself; `directories`, `appends`, `keys`, `follow` and the others are the nodes in it."""
 
     def __init__(
         self,
         mount: MountContext,
         partitions: Partitions,
         accumulators: Accumulators,
-        keys_of: KeysOf,
-        follow_of: FollowOf,
-        growing_of: GrowingOf,
+        nodes_of: NodesOf,
     ) -> None:
         self._mount = mount
         self._listing: Sequence[TopicPartition] | None = None
@@ -57,15 +71,17 @@ class TopicsDirectory:
         self.numbers: PermanentNumbers[str] = PermanentNumbers()
         self.directories = TopicDirectories(mount, self)
         self.appends = TopicAppends(mount, self, partitions, accumulators)
-        self.keys = TopicKeys(mount, self.all_at, keys_of)
-        self.follow = TopicFollow(mount, partitions, follow_of)
-        self.snapshots = TopicSnapshots(mount, self.all_at, growing_of)
+        self.keys = TopicKeys(mount, self.all_at, nodes_of.keys)
+        self.follow = TopicFollow(mount, partitions, nodes_of.follow)
+        self.snapshots = TopicSnapshots(mount, self.all_at, nodes_of.growing)
+        self.ranges = TopicRanges(mount, self.all_at, nodes_of.ranges)
+        self.times = TopicTimes(mount, self.all_at, nodes_of.links, self.ranges)
 
     def counts(self) -> Counter[str]:
         """Return the number of partitions of each topic."""
         listing = self._mount.directory.partitions()
         if listing is not self._listing:
-            self._listing, self._counts = listing, Counter(each.topic for each in listing)
+            self._listing, self._counts = listing, Counter(partition.topic for partition in listing)
         return self._counts
 
     def all_at(self, number: int) -> list[TopicPartition]:
@@ -109,19 +125,61 @@ class TopicDirectories:
     async def attributes(self, number: int) -> EntryAttributes:
         return self.entry(self._topics.numbers.at(number))
 
-    def _entries(self, number: int) -> list[tuple[bytes, EntryAttributes]]:
-        return [(name, self._topics.appends.entry(number * len(_FILES) + index)) for index, name in enumerate(_FILES)]
+    def _finds(self, number: int) -> dict[bytes, Callable[[], Awaitable[EntryAttributes | None]]]:
+        """Return the look-up of each name, in the order of a listing; those that are not listed last."""
+        topics, first = self._topics, number * len(_FILES)
+        return {
+            **{name: partial(topics.appends.attributes, first + index) for index, name in enumerate(_FILES)},
+            b"first": partial(topics.times.first, number),
+            b"latest": partial(topics.times.latest, number),
+            **{name: partial(topics.snapshots.lookup, number, name) for name in SNAPSHOT_NAMES},
+            b"by-time": partial(topics.times.root, number),
+            b"range": partial(topics.ranges.directories.entry, number, "range"),
+            b"last": partial(topics.ranges.directories.entry, number, "last"),
+            _BY_KEY_NAME: partial(topics.keys.attributes, number),
+        }
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
-        if name == _BY_KEY_NAME:  # found by name only
-            return self._topics.keys.entry(number)
-        if name in SNAPSHOT_NAMES:
-            return await self._topics.snapshots.lookup(number, name)
-        entry = dict(self._entries(number)).get(name)
-        return self._topics.follow.lookup(self._topics.numbers.at(number), name) if entry is None else entry
+        find = self._finds(number).get(name)
+        return self._topics.follow.lookup(self._topics.numbers.at(number), name) if find is None else await find()
 
     async def listing(self, number: int) -> Listing:
-        return ShortListing(self._entries(number))
+        finds = self._finds(number)
+        del finds[_BY_KEY_NAME]  # found by name only
+        if not self._topics.appends.is_writable(number * len(_FILES)):
+            for name in _FILES:
+                del finds[name]
+        entries: list[tuple[bytes, EntryAttributes | TopicSnapshot]] = []
+        for name, find in finds.items():
+            try:
+                entry = await (self._topics.snapshots.listed(number, name) if name in SNAPSHOT_NAMES else find())
+            except Exception as error:  # one entry that fails must not hide the others
+                if is_fault(error):
+                    path = f"topics/{self._topics.numbers.at(number)}/{name.decode()}"
+                    self._mount.error_log.add(error, "readdir", path)
+                continue
+            if entry is not None:
+                entries.append((name, entry))
+        return TopicListing(entries, self._topics.snapshots)
+
+
+class TopicListing:
+    """An open directory of a topic. A snapshot gets its number when it is replied: the kernel counts a look-up then."""
+
+    def __init__(self, entries: list[tuple[bytes, EntryAttributes | TopicSnapshot]], snapshots: TopicSnapshots) -> None:
+        self._entries = entries
+        self._snapshots = snapshots
+
+    async def reply(self, start: int, reply: Reply) -> None:
+        for index, (name, entry) in enumerate(self._entries[start:], start + 1):
+            if not isinstance(entry, TopicSnapshot):
+                if not reply(name, entry, index):
+                    return
+                continue
+            number = self._snapshots.lookups.look_up(entry)
+            if not reply(name, await self._snapshots.attributes(number), index):
+                self._snapshots.lookups.forget(number, 1)
+                return
 
 
 class TopicAppends:
@@ -136,16 +194,16 @@ class TopicAppends:
         self._accumulators = accumulators
         self._sticky: dict[str, Sticky] = {}
 
-    def entry(self, number: int) -> EntryAttributes:
+    async def attributes(self, number: int) -> EntryAttributes:
         entry = self._mount.attributes.file(pack(Kind.TOPIC_APPEND, 0, number), 0, 0, mode=APPEND_MODE)
         entry.st_blksize = PREFERRED_WRITE_BYTES
         return entry
 
-    async def attributes(self, number: int) -> EntryAttributes:
-        return self.entry(number)
-
     def _topic(self, number: int) -> str:
         return self._topics.numbers.at(number // len(_FILES))
+
+    def _path(self, number: int) -> str:
+        return f"topics/{self._topic(number)}/{_FILES[number % len(_FILES)].decode()}"
 
     async def open(self, number: int, opening: Opening) -> Opened:
         """Open the file and the logs of all partitions. EROFS, EPERM, or EINVAL if partitions are missing."""
@@ -153,28 +211,31 @@ class TopicAppends:
             return Opened(b"", direct=True)
         self.check_writable(number)
         topic = self._topic(number)
-        name = _FILES[number % len(_FILES)]
-        path = f"topics/{topic}/{name.decode()}"
+        path = self._path(number)
         accumulators = await self._opened(topic, path)
         if not opening.is_nonblocking:
-            await self._accumulators.context.files.wait_before_open([each.partition for each in accumulators])
+            await self._accumulators.context.files.wait_before_open(
+                [accumulator.partition for accumulator in accumulators]
+            )
         target = AppendTarget(accumulators, self._sticky_of(topic))
         handle = AppendHandle(
             target,
             opening.flags,
-            _FRAMING_OF[name](),
+            _FRAMING_OF[_FILES[number % len(_FILES)]](),
             path,
             lambda error: self._lost(error, path),
             self._mount.waiting.poll_space,
         )
         return Opened(handle, direct=True, is_stream=handle.wants_offsets)
 
+    def is_writable(self, number: int) -> bool:
+        """Whether records can be appended: not on a read-only mount, and not to an internal topic."""
+        return not self._mount.is_read_only and self._topic(number) not in INTERNAL_TOPICS
+
     def check_writable(self, number: int) -> None:
         """Raise EROFS, or EPERM for an internal topic."""
-        if self._mount.is_read_only:
-            raise FUSEError(errno.EROFS)
-        if self._topic(number) in INTERNAL_TOPICS:
-            raise FUSEError(errno.EPERM)
+        if not self.is_writable(number):
+            raise internal_refusal(self._mount, self._path(number))
 
     async def _opened(self, topic: str, path: str) -> list[Accumulator]:
         names = self._topics.partitions(topic)

@@ -16,13 +16,12 @@ import errno
 import logging
 from collections.abc import Awaitable, Callable
 
-from pyfuse3 import EntryAttributes, FUSEError
-
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.attributes import APPEND_MODE
-from offsetfs.fs.control import config_text, stats
 from offsetfs.fs.control.report import Report, Reporter
+from offsetfs.fs.control.texts import config_text, stats_text
 from offsetfs.fs.files.texts import Text
+from offsetfs.fs.fuse_types import EntryAttributes, FUSEError
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.inodes import pack
 from offsetfs.fs.naming.tree_table import IN_CONTROL, Kind, fixed_names
@@ -49,7 +48,7 @@ class ControlDirectory:
         self.files: dict[int, FileNode] = {
             Kind.ERRORS: texts[Kind.ERRORS],
             Kind.VERSION: texts[Kind.VERSION],
-            Kind.STATS: _ReportFile(mount, reporter, Kind.STATS, stats.text),
+            Kind.STATS: _ReportFile(mount, reporter, Kind.STATS, stats_text),
             Kind.METRICS: _ReportFile(mount, reporter, Kind.METRICS, _metrics),
             Kind.CONFIG: _ConfigFile(mount),
             Kind.FLUSH: FlushFile(mount, accumulators),
@@ -113,7 +112,7 @@ class _ConfigFile:
     async def open(self, number: int, opening: Opening) -> Opened:
         mount = self._mount
         mount.config.refresh()
-        made = await mount.executor.in_thread(lambda: config_text.text(mount.directory, mount.options))
+        made = await mount.executor.in_thread(lambda: config_text(mount.directory, mount.options))
         return Opened(made, direct=True)
 
 

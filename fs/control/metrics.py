@@ -99,14 +99,14 @@ def _single(name: str, family: _Family, help_text: str, attribute: str) -> Mount
 
 def _of_cache(name: str, family: _Family, help_text: str, attribute: str) -> MountMetric:
     def values(report: Report) -> Mapping[str, float]:
-        return {cache: getattr(each, attribute) for cache, each in report.caches.items()}
+        return {cache: getattr(cache_report, attribute) for cache, cache_report in report.caches.items()}
 
     return MountMetric(name, family, help_text, "cache", values)
 
 
 def _of_task(name: str, help_text: str, attribute: str) -> MountMetric:
     def values(report: Report) -> Mapping[str, float]:
-        return {task: getattr(each, attribute) for task, each in report.tasks.items()}
+        return {task: getattr(counts, attribute) for task, counts in report.tasks.items()}
 
     return MountMetric(f"background_task_{name}", COUNTER, help_text, TASK_LABEL, values)
 
@@ -158,7 +158,7 @@ class _Collected:
     def collect(self) -> Iterator[Metric]:
         mount = clean(self._report.mount_point)
         for family in _families(self._report):
-            family.samples = [each._replace(labels={"mount": mount, **each.labels}) for each in family.samples]
+            family.samples = [sample._replace(labels={"mount": mount, **sample.labels}) for sample in family.samples]
             yield family
 
 

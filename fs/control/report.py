@@ -164,19 +164,19 @@ class Reporter:
     async def _partitions(
         self, used: list[tuple[TopicPartition, PartitionCounts]], names: set[TopicPartition]
     ) -> list[PartitionReport]:
-        counters, found = self._mount.counters, []
+        counters, reports = self._mount.counters, []
         if self._mount.directory.read_only:
             await self._mount.executor.in_thread(lambda: self._refresh([name for name, _ in used]))
         for index, (name, counts) in enumerate(used):
             if name not in names and not counts.followers:
                 counters.forget(name)  # a broker or `offsetfs delete` has removed it
                 continue
-            found.append(self._partition(name, counts))
+            reports.append(self._partition(name, counts))
             if index % PARTITIONS_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
         if counters.others != PartitionCounts():
-            found.append(PartitionReport(None, dataclasses.replace(counters.others)))
-        return found
+            reports.append(PartitionReport(None, dataclasses.replace(counters.others)))
+        return reports
 
     def _refresh(self, names: list[TopicPartition]) -> None:
         """Load what another process appended, since reads alone do so otherwise; two stat calls a partition."""

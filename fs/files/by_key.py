@@ -1,8 +1,8 @@
-"""`by-key/<key>`: the value of the latest record with that key.
+"""`by-key/<key>`, of a partition or a topic: the value of the latest record with that key.
 
     cat orders-0/by-key/customer-17       the value, as `<offset>` shows it, with the same time and xattrs
-    cat orders-0/by-key/a%2Fb             the key a/b; see `encoded_names`
-    cat orders-0/by-key/%sha256-…         the key with this SHA-256; only keys longer than 80 bytes have such a name
+    cat orders-0/by-key/a%2Fb             the key a/b; see `naming.grammar`
+    cat orders-0/by-key/%sha256-…         the key with this SHA-256; only keys longer than 80 bytes have these names
 
     cat orders-0/by-key/customer-17.json  the record as a line of JSON, as `<offset>.json` shows it
 
@@ -22,33 +22,35 @@ import errno
 import functools
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyfuse3 import EntryAttributes, FUSEError
-
 from offsetfs.fs.attributes import FOREVER_S, NEVER_S
-from offsetfs.fs.caches.mount_caches import RecordContent
+from offsetfs.fs.caches import RecordContent
 from offsetfs.fs.files.line_index_building import LineIndexBuilding
 from offsetfs.fs.files.record_parts import RecordParts
 from offsetfs.fs.files.records import RecordFiles
+from offsetfs.fs.fuse_types import EntryAttributes, FUSEError
 from offsetfs.fs.mount_context import MountContext
-from offsetfs.fs.naming.encoded_names import decoded_key
-from offsetfs.fs.naming.lookup_numbers import LookupNumbers
+from offsetfs.fs.naming.grammar import decoded_key
+from offsetfs.fs.naming.inodes import LookupNumbers, pack
 from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
 from offsetfs.fs.partitions import MountedPartition
-from offsetfs.storage import views
+from offsetfs.fs.reporting.error_log import Fault
+from offsetfs.storage import TopicPartition, views
 from offsetfs.storage.errors import WouldBlock
+from offsetfs.storage.records import partition_of
 from offsetfs.storage.views import KeyDigest
 
-if TYPE_CHECKING:  # a mount without look-ups by key does without SQLite
+if TYPE_CHECKING:
     from offsetfs.storage.views import KeyIndex, KeyLocation
 
 _log = logging.getLogger(__name__)
 
 JSON_SUFFIX = b".json"
 ATTEMPTS_MAX = 5
-"""How often a search is repeated if compaction, truncation or another look-up removed the result."""
+"""The number of attempts of a search, repeated if compaction, truncation or another look-up removed the result."""
 
 LOG_INTERVAL_S = 2.0
 
@@ -58,6 +60,13 @@ class Keyed(NamedTuple):
 
     key: bytes
     offset: int
+
+
+def unlisted(mount: MountContext, path: str) -> Listing:
+    """Return the empty listing of `by-key`, and report how a key is looked up."""
+    remedy = f"`cat {path}/KEY` prints the latest value of a key, KEY.json its record; a/b is called a%2Fb"
+    mount.error_log.report(Fault(None, "readdir", path, "keys are not listed", remedy))
+    return ShortListing([])
 
 
 class KeyDirectory:
@@ -84,40 +93,40 @@ class KeyDirectory:
         return self.entry()
 
     async def listing(self, number: int) -> Listing:
-        return ShortListing([])
+        return unlisted(self._mount, f"{self._partition.name}/by-key")
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
         key = decoded_key(name)
-        found = None if key is None else await self.find(key)
-        if key is not None and found is not None and found.record.value is not None:
-            return self.files.entry(Keyed(found.record.key or b"", found.record.offset), found)
-        if found is not None or not name.endswith(JSON_SUFFIX):
+        content = None if key is None else await self.find(key)
+        if key is not None and content is not None and content.record.value is not None:
+            return self.files.entry(Keyed(content.record.key or b"", content.record.offset), content)
+        if content is not None or not name.endswith(JSON_SUFFIX):
             return None
         key = decoded_key(name.removesuffix(JSON_SUFFIX))
-        found = None if key is None else await self.find(key)
-        if found is None or found.record.value is None:
+        content = None if key is None else await self.find(key)
+        if content is None or content.record.value is None:
             return None
-        entry = await self._lines.lookup(found.record.offset)
+        entry = await self._lines.lookup(content.record.offset)
         if entry is not None:
             entry.entry_timeout = NEVER_S  # the next look-up of the name may find a newer record
         return entry
 
     async def find(self, key: bytes | KeyDigest) -> RecordContent | None:
-        """Return the latest record of a key. None if there is none."""
+        """Return the latest record of a key; None if no record has the key."""
         missed: KeyLocation | None = None
         for _ in range(ATTEMPTS_MAX):
             index = await self._complete()
             try:
-                found = await self._mount.executor.in_thread(functools.partial(index.find, key))
+                location = await self._mount.executor.in_thread(functools.partial(index.find, key))
             except WouldBlock:
                 continue  # another look-up closed the index
-            if found is None or found == missed:
+            if location is None or location == missed:
                 return None
-            content = await self._record(found)
+            content = await self._record(location)
             if content is not None and _is_key(content.record.key, key):
                 return content
-            if content is None and not found.is_transactional:
-                missed = found  # compaction removed it: a tombstone, unless a newer record was appended
+            if content is None and not location.is_transactional:
+                missed = location  # compaction removed it: a tombstone, unless a newer record was appended
             else:
                 await self._mount.executor.in_thread(index.rebuild)
         raise OSError(errno.EIO, "the index of keys and the log do not agree", self._partition.path)
@@ -147,9 +156,9 @@ class KeyDirectory:
         except OSError:
             return None
 
-    async def _record(self, found: KeyLocation) -> RecordContent | None:
+    async def _record(self, location: KeyLocation) -> RecordContent | None:
         try:
-            return await self._records.find(found.offset)
+            return await self._records.find(location.offset)
         except FUSEError as error:
             if error.errno != errno.ENOENT:
                 raise
@@ -162,7 +171,7 @@ def _is_key(key: bytes | None, wanted: bytes | KeyDigest) -> bool:
 
 
 class KeyedFiles:
-    """The records that were looked up by key. `number`: from `lookup_numbers`."""
+    """The records that were looked up by key. `number`: from `LookupNumbers`."""
 
     def __init__(self, mount: MountContext, partition: MountedPartition, records: RecordFiles) -> None:
         self._mount = mount
@@ -228,3 +237,66 @@ class LoggedKeyIndex:
             self._logged_s = now_s
             total = self._partition.log.size_bytes
             _log.info("%s: the index is being made, %d of %d bytes are read", self._name, self.scanned_bytes, total)
+
+
+KeysOf = Callable[[TopicPartition], Awaitable[KeyDirectory]]
+"""Returns `by-key` of a partition, opening it."""
+
+
+class TopicKeys:
+    """`topics/<topic>/by-key`: the latest record of a key in any partition of the topic. `number`: that of the topic.
+
+    The partition that Kafka's partitioner selects for the key is searched first, and its result counts, also a
+    tombstone. Only if that partition has no record of the key, the others are searched, because clients may use another
+    partitioner (librdkafka's default hashes with CRC-32). Then the record with the latest timestamp counts; of equal
+    ones, that in the lowest partition. Each partition that is searched builds its key index at the first use.
+
+    The result is the file in the partition: the same inode as `orders-3/by-key/<key>`.
+    """
+
+    def __init__(self, mount: MountContext, partitions: Callable[[int], list[TopicPartition]], keys_of: KeysOf) -> None:
+        """`partitions` returns the partitions of the topic with a number, in order."""
+        self._mount = mount
+        self._partitions = partitions
+        self._keys_of = keys_of
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        return self._mount.attributes.directory(pack(Kind.TOPIC_KEYS, 0, number))
+
+    async def listing(self, number: int) -> Listing:
+        partitions = self._partitions(number)
+        return unlisted(self._mount, f"topics/{partitions[0].topic}/by-key") if partitions else ShortListing([])
+
+    async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
+        holder = await self._holder(number, decoded_key(name))
+        if holder is None and name.endswith(JSON_SUFFIX):
+            holder = await self._holder(number, decoded_key(name.removesuffix(JSON_SUFFIX)))
+        return None if holder is None else await holder.lookup(0, name)
+
+    async def _holder(self, number: int, key: bytes | KeyDigest | None) -> KeyDirectory | None:
+        """Return the partition that has the latest record of a key, None when no partition has one."""
+        if isinstance(key, KeyDigest):
+            key = await self._key_of(number, key)
+        partitions = self._partitions(number)
+        if key is None or not partitions:
+            return None
+        likely = partition_of(key, len(partitions))
+        if partitions[likely].partition == likely:  # else some are missing, and the hash leads nowhere
+            directory = await self._keys_of(partitions[likely])
+            if await directory.find(key) is not None:
+                return directory
+        latest: tuple[int, KeyDirectory] | None = None
+        for partition in partitions:
+            directory = await self._keys_of(partition)
+            content = await directory.find(key)
+            if content is not None and (latest is None or content.record.timestamp > latest[0]):
+                latest = content.record.timestamp, directory
+        return None if latest is None else latest[1]
+
+    async def _key_of(self, number: int, digest: KeyDigest) -> bytes | None:
+        """Return the key with this digest, None when no record of the topic has it."""
+        for partition in self._partitions(number):
+            content = await (await self._keys_of(partition)).find(digest)
+            if content is not None:
+                return content.record.key
+        return None

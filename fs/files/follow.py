@@ -18,7 +18,7 @@ So the result of the last read can be read again. Any other position is ESPIPE.
 daemon cannot change this, because after an end of file `tail` seeks by the size of the file, and the others end.
 `.offsetfs/errors` has the reason.
 
-Followers of one partition share what they read: the first one that wakes joins the records, the others take them.
+Followers of one partition share joined records: the first follower that wakes joins them, the others take the result.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import trio
-from pyfuse3 import EntryAttributes, FUSEError, PollHandle
 
 from offsetfs.common.quantities import parse_time, unreadable_time
 from offsetfs.fs.attributes import PREFERRED_READ_BYTES
+from offsetfs.fs.files.growing_file import json_format
+from offsetfs.fs.fuse_types import EntryAttributes, FUSEError, PollHandle
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.grammar import parse_offset
-from offsetfs.fs.naming.lookup_numbers import LookupNumbers
+from offsetfs.fs.naming.inodes import LookupNumbers
 from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Buffer, Opened, Opening
 from offsetfs.fs.partitions import MountedPartition
@@ -46,7 +47,7 @@ from offsetfs.fs.reporting.error_log import Fault
 from offsetfs.fs.requests.waiting import READABLE, Observation, Watched, observe
 from offsetfs.storage import OFFSET_MAX
 from offsetfs.storage.errors import OffsetOutOfRange
-from offsetfs.storage.views import VALUES, JsonFormat, ReadPosition, RecordChunk, ViewFormat, newest_start, read_chunk
+from offsetfs.storage.views import VALUES, ReadPosition, RecordChunk, ViewFormat, newest_start, read_chunk
 
 CHUNK_BYTES_MIN, CHUNK_BYTES_MAX = 64 << 10, 1 << 20
 CHUNKS_BYTES_MAX = 64 << 20
@@ -67,6 +68,7 @@ _READ_TO_THE_END = {
 }
 """Programs that print nothing before the end of their input, with the remedy."""
 
+_TAIL_FOLLOWS = re.compile(rb"-[0-9a-zA-Z]*[fF][0-9a-zA-Z]*")
 _NEWEST = re.compile(rb"-([0-9]{1,19})")
 
 
@@ -110,16 +112,36 @@ def name_of_stream(start: Start) -> str:
     return f"follow{at}{'.ndjson' if start.is_json else ''}"
 
 
-def _program_of(pid: int) -> bytes:
+def program_of(pid: int) -> bytes:
     """Return the name of the program that a process runs; b"" if it is not visible."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", "rb") as file:
         return file.read().strip()
     return b""
 
 
+def _arguments_of(pid: int) -> list[bytes]:
+    """Return the arguments of a process; none if they are not visible."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read().split(b"\0")[1:]
+    return []
+
+
+def follows(arguments: list[bytes]) -> bool:
+    """Whether the arguments of tail(1) make it wait for more: -f, -F or --follow, also among other short options."""
+    options = [each for each in arguments if each.startswith(b"-")]
+    return any(each.startswith(b"--follow") or _TAIL_FOLLOWS.fullmatch(each) for each in options)
+
+
+def explain_no_growth(mount: MountContext, opening: Opening, path: str, remedy: str) -> None:
+    """Report why `tail -f` of a snapshot prints no later records."""
+    if program_of(opening.pid) == b"tail" and follows(_arguments_of(opening.pid)):
+        reason = "tail -f prints no later records, because a snapshot does not grow"
+        mount.error_log.report(Fault(None, "open", path, reason, remedy))
+
+
 def explain_silence(mount: MountContext, opening: Opening, path: str) -> None:
     """Report why a program that reads to the end of its input prints nothing."""
-    program = _program_of(opening.pid)
+    program = program_of(opening.pid)
     remedy = _READ_TO_THE_END.get(program)
     if remedy is not None:
         reason = f"{program.decode()} prints nothing before the end of its input, and a stream has no end"
@@ -133,7 +155,7 @@ class FollowFiles:
         self.names: LookupNumbers[Start] = LookupNumbers()
         self._mount = mount
         self._partition = partition
-        self._lines = JsonFormat(partition.name)
+        self._lines = json_format(mount.options, partition.name)
         self._reading: dict[object, trio.Event] = {}  # chunks that a follower is reading, by their key
 
     def lookup(self, name: bytes) -> EntryAttributes | None:
@@ -172,8 +194,8 @@ class FollowFiles:
         if offset is not None:
             return max(offset, view.log.log_start_offset)
         timestamp = parse_time(text, time.time_ns() // 1_000_000)
-        found = None if timestamp is None else await self._mount.executor.answer(view.find_timestamp, timestamp)
-        return await self._mount.executor.answer(view.end_offset) if found is None else found[0]
+        first = None if timestamp is None else await self._mount.executor.answer(view.find_timestamp, timestamp)
+        return await self._mount.executor.answer(view.end_offset) if first is None else first[0]
 
     # --- shared chunks -----------------------------------------------------------------------------------------------
 
@@ -275,7 +297,7 @@ class Follower:
         return True
 
     def hand_out(self, size: int) -> Buffer:
-        """Return whole records, at most `size` bytes; a part of one that is larger. `has_records` must be true."""
+        """Return whole records, at most `size` bytes, or a part of a larger record. `has_records` must be true."""
         chunk = self._chunk
         assert chunk is not None
         begin, self._done = self._done, chunk.cut(self._done, size)
@@ -403,9 +425,9 @@ class FollowHandle:
 
     def _drop_gone(self) -> bool:
         """Drop partitions that were deleted and have nothing left to hand out; return whether there were any."""
-        gone = [each for each in self._followers if each.partition.is_gone and not each.has_records]
+        gone = [follower for follower in self._followers if follower.partition.is_gone and not follower.has_records]
         release_all(gone)
-        self._followers = [each for each in self._followers if each not in gone]
+        self._followers = [follower for follower in self._followers if follower not in gone]
         if gone:
             self._known = None  # another partition may have taken the name
         return bool(gone)
@@ -428,6 +450,6 @@ class FollowHandle:
 
 
 def release_all(followers: list[Follower]) -> None:
-    """Release readers that nothing is read from any more."""
+    """Release the readers, which are not used any more."""
     for follower in followers:
         follower.release()

@@ -22,24 +22,23 @@ import errno
 import hashlib
 from dataclasses import dataclass, field
 
-from pyfuse3 import EntryAttributes, FUSEError
-
 from offsetfs.fs.attributes import PREFERRED_READ_BYTES
 from offsetfs.fs.files.line_index_building import AT_ONCE_BYTES, LineIndexBuilding
-from offsetfs.fs.files.view_handle import ViewHandle
-from offsetfs.fs.files.view_polls import ViewPolls
+from offsetfs.fs.files.view_handle import ViewHandle, ViewPolls
+from offsetfs.fs.fuse_types import EntryAttributes, FUSEError
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.inodes import unpack
 from offsetfs.fs.naming.tree_table import KIND_SHIFT, Kind
 from offsetfs.fs.nodes import Opened, Opening
-from offsetfs.fs.options import EIO
+from offsetfs.fs.options import BASE64, EIO, MountOptions
 from offsetfs.fs.partitions import MountedPartition
 from offsetfs.fs.reporting.error_log import Fault
+from offsetfs.storage import TopicPartition
 from offsetfs.storage.segments import Segment
-from offsetfs.storage.views import LineIndex, PartitionView, SkippedBatch, ViewFormat
+from offsetfs.storage.views import Base64JsonFormat, JsonFormat, LineIndex, PartitionView, SkippedBatch, ViewFormat
 
 LISTING_BYTES_MAX = {Kind.VALUES: AT_ONCE_BYTES, Kind.RECORDS: AT_ONCE_BYTES // 2}
-"""How much log a listing reads to complete the line indexes: some milliseconds. Lines of JSON take twice as long to
+"""Bytes of log that a listing reads to complete line indexes: some milliseconds. Lines of JSON take twice as long to
 measure as values. A segment with more bytes to read is not begun."""
 
 
@@ -53,6 +52,11 @@ class FrozenFile:
     mtime_ns: int = field(compare=False)
     damage_at_end: SkippedBatch | None = field(compare=False)
     """The batch that was left out directly behind the last byte, when there is one."""
+
+
+def json_format(options: MountOptions, partition: TopicPartition) -> ViewFormat:
+    """Return the format of the lines of JSON of a partition."""
+    return Base64JsonFormat(partition) if options.json_bytes == BASE64 else JsonFormat(partition)
 
 
 class GrowingFile:
@@ -175,7 +179,9 @@ class GrowingFile:
                 del self._views[generation]
                 self._stat_generations.pop(generation, None)
         shown = {self._stat_generation(generation) for generation in self._views}
-        self._stat_inodes = {each: inode for each, inode in self._stat_inodes.items() if each in shown}
+        self._stat_inodes = {
+            generation: inode for generation, inode in self._stat_inodes.items() if generation in shown
+        }
 
     def known_index(self, segment: Segment) -> LineIndex | None:
         """Return the line index of a segment as far as it was built, for reading only."""

@@ -12,15 +12,15 @@ from collections.abc import Callable
 from typing import Protocol
 
 import trio
-from pyfuse3 import FUSEError
 
+from offsetfs.fs.fuse_types import FUSEError
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.reporting.error_log import Fault
 from offsetfs.storage.errors import WouldBlock
 
 WAIT_S = 10.0
 AT_ONCE_BYTES = 16 << 20
-"""How much log is read in a thread while a request waits: some milliseconds."""
+"""Bytes of log that a thread reads while a request waits: some milliseconds."""
 
 _STEP_BYTES = 64 << 20
 

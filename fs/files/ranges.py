@@ -22,23 +22,23 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from pyfuse3 import EntryAttributes, FUSEError
-
 from offsetfs.common.lru import Lru
 from offsetfs.fs.attributes import FOREVER_S, PREFERRED_READ_BYTES
 from offsetfs.fs.files.growing_file import GrowingFile
 from offsetfs.fs.files.line_index_building import LineIndexBuilding
 from offsetfs.fs.files.view_handle import ViewHandle
+from offsetfs.fs.fuse_types import EntryAttributes, FUSEError
 from offsetfs.fs.mount_context import MountContext
-from offsetfs.fs.naming.grammar import NDJSON_SUFFIX, Point, parse_last, parse_range, unreadable_range
-from offsetfs.fs.naming.lookup_numbers import LookupNumbers
+from offsetfs.fs.naming.grammar import NDJSON_SUFFIX, Point, RangeName, parse_last, parse_range, unreadable_range
+from offsetfs.fs.naming.inodes import LookupNumbers
 from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
 from offsetfs.fs.partitions import MountedPartition
+from offsetfs.fs.reporting.error_log import Fault
 from offsetfs.storage.views import RangeView, newest_start
 
 RECENT_MAX = 16
-"""How many ranges are kept that the kernel does not know: a look-up that failed with EAGAIN is repeated."""
+"""The number of ranges that are kept and unknown to the kernel: a look-up that failed with EAGAIN is repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class FrozenRange:
 
 
 class RangeFiles:
-    """The ranges of one partition that were looked up. `number`: from `lookup_numbers`."""
+    """The ranges of one partition that were looked up. `number`: from `LookupNumbers`."""
 
     def __init__(
         self,
@@ -72,6 +72,10 @@ class RangeFiles:
         self._recent: Lru[FrozenRange] = Lru(RECENT_MAX)
         self.lookups: LookupNumbers[FrozenRange] = LookupNumbers()
 
+    @property
+    def partition(self) -> MountedPartition:
+        return self._partition
+
     # --- names -----------------------------------------------------------------------------------------------------
 
     async def find_range(self, name: bytes) -> EntryAttributes | None:
@@ -81,12 +85,25 @@ class RangeFiles:
             if b".." in name[1:] or name.endswith(NDJSON_SUFFIX):
                 raise unreadable_range(name)
             return None
-        first, end = await self._bounds()
+        path = f"{self._partition.name}/range/{name.decode()}"
+        return await self._look_up(path, *await self.clipped(parsed, path), parsed.is_json)
+
+    async def clipped(self, parsed: RangeName, path: str | None = None) -> tuple[int, int]:
+        """Return the offsets `[start, end)` of the records in a range; report for `path` if no offset of it exists."""
+        first, end = await self.bounds()
         start = first if parsed.start is None else await self._offset(parsed.start, end)
         stop = end if parsed.end is None else await self._offset(parsed.end, end)
+        if path is not None and (start > end or start == end < stop or start < stop <= first):
+            self._report_outside(path, first, end)
         start = min(max(start, first), end)
-        path = f"{self._partition.name}/range/{name.decode()}"
-        return await self._look_up(path, start, min(max(stop, start), end), parsed.is_json)
+        return start, min(max(stop, start), end)
+
+    def _report_outside(self, path: str, first: int, end: int) -> None:
+        """Report that none of the offsets of a range exists: its file is empty, which alone would not show that."""
+        name = self._partition.name
+        cause = f"{name} has offsets {first} to {end - 1}" if first < end else f"{name} has no records"
+        cure = f"the next record gets offset {end}; last/10 has the newest ten"
+        self._mount.error_log.report(Fault(None, "lookup", path, cause, cure))
 
     async def find_last(self, name: bytes) -> EntryAttributes | None:
         """Return the entry of `last/<name>`. None if the name is not a number."""
@@ -94,12 +111,12 @@ class RangeFiles:
         if parsed is None:
             return None
         count, is_json = parsed
-        _, end = await self._bounds()
+        _, end = await self.bounds()
         find = functools.partial(newest_start, self._partition.view, count, end=end)
         start = await self._mount.executor.in_thread(find)
         return await self._look_up(f"{self._partition.name}/last/{name.decode()}", min(start, end), end, is_json)
 
-    async def _bounds(self) -> tuple[int, int]:
+    async def bounds(self) -> tuple[int, int]:
         """Return the first offset of the range and the offset after its last."""
         end = await self._mount.executor.answer(self._partition.view.end_offset)
         return min(self._partition.log.log_start_offset, end), end
@@ -107,26 +124,30 @@ class RangeFiles:
     async def _offset(self, point: Point, end: int) -> int:
         if not point.is_time:
             return point.number
-        found = await self._mount.executor.answer(self._partition.view.find_timestamp, point.number)
-        return end if found is None else found[0]
+        first = await self._mount.executor.answer(self._partition.view.find_timestamp, point.number)
+        return end if first is None else first[0]
 
     # --- the files -------------------------------------------------------------------------------------------------
 
     async def _look_up(self, path: str, start: int, end: int, is_json: bool) -> EntryAttributes:
+        number = self.lookups.look_up(await self.frozen(path, start, end, is_json))
+        return await self.attributes(number)
+
+    async def frozen(self, path: str, start: int, end: int, is_json: bool) -> FrozenRange:
+        """Return a range, measured. EAGAIN if that takes longer than ten seconds; `path` is for the report of it."""
         key = (start, end, is_json, self._partition.source)
-        found = self._recent.get(key)
-        if found is None:
-            found = self._cut_out(path, *key)
-            self._recent.put(key, found, 1)
+        frozen = self._recent.get(key)
+        if frozen is None:
+            frozen = self._cut_out(path, *key)
+            self._recent.put(key, frozen, 1)
         try:
-            await found.building.complete(found.view)
+            await frozen.building.complete(frozen.view)
         except FUSEError:
             raise  # EAGAIN: the build continues, so the range is kept
         except Exception:
             self._recent.drop(key)
             raise
-        number = self.lookups.look_up(found)
-        return await self.attributes(number)
+        return frozen
 
     def _cut_out(self, path: str, start: int, end: int, is_json: bool, source: tuple[int, int]) -> FrozenRange:
         growing = self._growing[is_json]
@@ -144,9 +165,9 @@ class RangeFiles:
         return FrozenRange(start, end, is_json, source, view, building, self._partition.log.modified_ns)
 
     async def attributes(self, number: int) -> EntryAttributes:
-        found = self.lookups.at(number)
+        frozen = self.lookups.at(number)
         entry = self._mount.attributes.file(
-            self._partition.inode(Kind.RANGE, number), found.view.size, found.mtime_ns, attr_timeout_s=FOREVER_S
+            self._partition.inode(Kind.RANGE, number), frozen.view.size, frozen.mtime_ns, attr_timeout_s=FOREVER_S
         )
         entry.st_blksize = PREFERRED_READ_BYTES
         return entry

@@ -18,14 +18,14 @@ import errno
 import re
 from collections.abc import Callable
 
-from pyfuse3 import EntryAttributes, FUSEError
-
 from offsetfs.fs.attributes import FOREVER_S, REMOVABLE_S
-from offsetfs.fs.caches.mount_caches import RecordContent
+from offsetfs.fs.caches import RecordContent
 from offsetfs.fs.files.records import RecordFiles, RecordHandle
+from offsetfs.fs.fuse_types import EntryAttributes, FUSEError
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.tree_table import RECORD_PARTS, Kind
 from offsetfs.fs.nodes import Opened, Opening
+from offsetfs.fs.options import BASE64
 from offsetfs.fs.partitions import MountedPartition
 from offsetfs.storage.records import line_prefix, lines_of
 
@@ -108,7 +108,7 @@ def record_parts(mount: MountContext, partition: MountedPartition, records: Reco
     prefix = line_prefix(partition.name.topic, partition.name.partition)
 
     def json(record_content: RecordContent) -> bytes:
-        return lines_of((record_content.record,), prefix)
+        return lines_of((record_content.record,), prefix, as_base64=mount.options.json_bytes == BASE64)
 
     contents: dict[Kind, Content] = {
         Kind.RECORD_JSON: json,

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from functools import partial
 
 import trio
-from pyfuse3 import ENOATTR, EntryAttributes, FUSEError
 
 from offsetfs.fs.attributes import FOREVER_S, REMOVABLE_S, milliseconds_ns
-from offsetfs.fs.caches.mount_caches import RecordContent
+from offsetfs.fs.caches import RecordContent
+from offsetfs.fs.fuse_types import ENOATTR, EntryAttributes, FUSEError
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Opened, Opening
@@ -26,7 +26,7 @@ XATTR_PREFIX = b"user.kafka."
 XATTR_BYTES_MAX = 65536  # the kernel's limit
 
 LISTED_XATTR_BYTES_MAX = 3 << 10
-"""The bound of the listed names and values. Copies take over what is listed, and ext4 stores about 4,000 bytes of
+"""The bound of the listed names and values. Copies take over listed attributes, and ext4 stores about 4,000 bytes of
 attributes for a file, of which entries and padding take up to 500."""
 
 HANDED_OVER_BYTES_MAX = 64 << 10
@@ -45,13 +45,13 @@ class RecordFiles:
         self._open: dict[int, RecordHandle] = {}  # by number; stays readable after the record is removed
 
     async def lookup(self, offset: int) -> EntryAttributes | None:
-        found = await self._find(offset)
-        return None if found is None else self._attributes(*found)
+        numbered = await self._find(offset)
+        return None if numbered is None else self._attributes(*numbered)
 
     async def find(self, offset: int) -> RecordContent | None:
-        """Return the record for a name that the kernel will cache. None, or FUSEError ENOENT, if there is none."""
-        found = await self._find(offset)
-        return None if found is None else found[1]
+        """Return the record for a name that the kernel will cache. None, or FUSEError ENOENT, without a record."""
+        numbered = await self._find(offset)
+        return None if numbered is None else numbered[1]
 
     async def _find(self, offset: int) -> tuple[int, RecordContent] | None:
         """Return inode number and record, as `find`."""
@@ -146,7 +146,7 @@ class RecordFiles:
         return value
 
     async def xattrs(self, number: int) -> list[bytes]:
-        """Return the names of those that another file system can store: a copy fails at one that it cannot."""
+        """Return the attributes that another file system can store: a copy fails at any other attribute."""
         content = await self.content(number)
         return _listed({name: value for name, describe in _XATTRS.items() if (value := describe(content)) is not None})
 

@@ -17,9 +17,8 @@ import stat
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pyfuse3 import EntryAttributes, FUSEError
-
 from offsetfs.fs.attributes import FOREVER_S, NEVER_S, PREFERRED_READ_BYTES, REMOVABLE_S
+from offsetfs.fs.fuse_types import EntryAttributes, FUSEError
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.grammar import SEGMENT_SUFFIXES, parse_segment_file
 from offsetfs.fs.naming.tree_table import Kind
@@ -148,8 +147,8 @@ class SegmentFileNodes:
     # --- listing and opening -----------------------------------------------------------------------------------------
 
     async def listing(self, number: int) -> Listing:
-        found = await self._mount.executor.in_thread(lambda: list(_segment_files(self._partition.path)))
-        return ShortListing([(name, self._found(base, suffix, status)) for name, base, suffix, status in found])
+        rows = await self._mount.executor.in_thread(lambda: list(_segment_files(self._partition.path)))
+        return ShortListing([(name, self._found(base, suffix, status)) for name, base, suffix, status in rows])
 
     async def open(self, number: int, opening: Opening) -> Opened:
         file = self._numbered(number)

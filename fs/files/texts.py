@@ -10,10 +10,9 @@ import json
 import os
 from collections.abc import Awaitable, Callable
 
-from pyfuse3 import EntryAttributes
-
 import offsetfs
 from offsetfs.fs.attributes import FOREVER_S, NEVER_S
+from offsetfs.fs.fuse_types import EntryAttributes
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.inodes import pack
 from offsetfs.fs.naming.tree_table import Kind
@@ -35,6 +34,7 @@ A Kafka log directory, mounted by offsetfs. Each directory is a partition.
                                           tail, wc and sort print nothing, because it has no end)
     cat topics/orders/follow              ... of all partitions of a topic
     cat topics/orders/values              a snapshot of all partitions; also records.ndjson
+    cat topics/orders/range/-2d..-1d      all partitions in the order of time; also last/, by-time/
     jq .key orders-0/records.ndjson       every record as a line of JSON
     cat orders-0/42.json                  ... or one; also 42.key and 42.headers
     cat orders-0/range/100..200           the values from 100 to 199; times do as well: range/-15m..
@@ -146,9 +146,9 @@ def partition_texts(mount: MountContext, partition: MountedPartition) -> dict[in
 def _in_directory(directory: AnyLogDirectory, log: Log) -> dict[str, object]:
     """Return what the directory knows of a log: its compaction, its path, and that of its copy while it moves."""
     holder, future = directory.directory_of(log.partition), directory.future_of(log.partition)
-    found = maintenance.dirty_range(holder, log)
+    dirty = maintenance.dirty_range(holder, log)
     return {
-        "compaction": None if found is None else found.fields(),
+        "compaction": None if dirty is None else dirty.fields(),
         "path": os.path.join(holder.path, str(log.partition)),
         "future": future,
     }
@@ -174,7 +174,9 @@ def describe(view: LogView, *, nowait: bool = False) -> dict[str, object]:
         "next_offset": log.log_end_offset(),
         "high_watermark": log.high_watermark,
         "last_stable_offset": log.last_stable_offset(nowait=nowait),
-        "open_transactions": [_described(log, *each, nowait) for each in log.transactions.open(nowait=nowait)],
+        "open_transactions": [
+            _described(log, *transaction, nowait) for transaction in log.transactions.open(nowait=nowait)
+        ],
         "recovery_point": log.recovery_point,
         "leader_epoch": log.leader_epoch,
         "segments": len(log.snapshot()),
@@ -186,13 +188,13 @@ def describe(view: LogView, *, nowait: bool = False) -> dict[str, object]:
         "config": {name: value for name, value in log.config.properties().items() if defaults.get(name) != value},
         "damage": [
             {
-                "path": each.path,
-                "position": each.position,
-                "offset": each.offset,
-                "reason": each.reason,
-                **({} if each.kept is None else {"kept": each.kept or None}),
+                "path": place.path,
+                "position": place.position,
+                "offset": place.offset,
+                "reason": place.reason,
+                **({} if place.kept is None else {"kept": place.kept or None}),
             }
-            for each in log.damage
+            for place in log.damage
         ],
     }
 

@@ -16,8 +16,6 @@ import errno
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from pyfuse3 import EntryAttributes, FUSEError
-
 from offsetfs.fs.attributes import PREFERRED_READ_BYTES
 from offsetfs.fs.files.follow import (
     Follower,
@@ -29,10 +27,10 @@ from offsetfs.fs.files.follow import (
     name_of_stream,
     release_all,
 )
+from offsetfs.fs.fuse_types import EntryAttributes, FUSEError
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.grammar import parse_offset
-from offsetfs.fs.naming.inodes import pack
-from offsetfs.fs.naming.lookup_numbers import LookupNumbers
+from offsetfs.fs.naming.inodes import LookupNumbers, pack
 from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Opened, Opening
 from offsetfs.fs.partitions import MountedPartition, Partitions
@@ -42,7 +40,7 @@ FollowOf = Callable[[MountedPartition], Awaitable[FollowFiles]]
 """Returns the streams of a partition, opening it."""
 
 LOG_START = b"0"
-"""Where a partition that is new begins."""
+"""The position at which a new partition begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class TopicStart:
 
 
 class TopicPartitions:
-    """The partitions of a topic, as far as readers wait for new ones."""
+    """The partitions of a topic, for readers that wait for new partitions."""
 
     def __init__(self, mount: MountContext, partitions: Partitions, topic: str) -> None:
         self.name = topic
@@ -64,13 +62,13 @@ class TopicPartitions:
         self._partitions = partitions
 
     def refresh(self) -> None:
-        """List the partitions; a log directory that cannot be listed has those that it had."""
+        """List the partitions. If the log directory cannot be listed, the last list stays."""
         with contextlib.suppress(OSError):
-            self.state = tuple(each.number for each in self.listed())
+            self.state = tuple(partition.number for partition in self.listed())
 
     def listed(self) -> list[MountedPartition]:
         """Return the partitions, sorted."""
-        return [self._partitions.of(each) for each in self._directory.partitions_of(self.name)]
+        return [self._partitions.of(name) for name in self._directory.partitions_of(self.name)]
 
 
 class TopicFollow:
@@ -139,13 +137,13 @@ class JoiningPartitions:
 
         One that does not open is reported and left out, until the partitions of the topic change again.
         """
-        known, found = {follower.partition for follower in followers}, []
+        known, joined = {follower.partition for follower in followers}, []
         for partition in self.watched.listed():
             if partition not in known:
                 try:
-                    found.append(await (await self._follow_of(partition)).follower(self._start))
+                    joined.append(await (await self._follow_of(partition)).follower(self._start))
                 except (OSError, StorageError) as error:
                     self._mount.error_log.add(error, "read", f"{partition.name}/follow")
                 except FUSEError:
                     pass  # gone again
-        return found
+        return joined

@@ -9,7 +9,7 @@ Partitions of the topic that the log directory does not have are not in the file
 the look-up fail, because a part of a topic is not the topic. If retention or compaction removed records, reading them
 is ESTALE after `file.delete.delay.ms`.
 
-Never listed, because a listing would open every partition of the topic.
+Listed, as in a partition, when the line indexes of all partitions exist or are made in some milliseconds.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import trio
-from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs.fs.attributes import FOREVER_S, PREFERRED_READ_BYTES
+from offsetfs.fs.files.follow import explain_no_growth
 from offsetfs.fs.files.growing_file import FrozenFile, GrowingFile
 from offsetfs.fs.files.line_index_building import WAIT_S
 from offsetfs.fs.files.view_handle import ViewHandle, left_out
+from offsetfs.fs.fuse_types import EntryAttributes, FUSEError
 from offsetfs.fs.mount_context import MountContext
-from offsetfs.fs.naming.inodes import pack
-from offsetfs.fs.naming.lookup_numbers import LookupNumbers
+from offsetfs.fs.naming.inodes import LookupNumbers, pack
 from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Buffer, Opened, Opening
 from offsetfs.fs.options import EIO
@@ -40,12 +40,15 @@ GrowingOf = Callable[[TopicPartition], Awaitable[tuple[GrowingFile, GrowingFile]
 """Returns `values` and `records.ndjson` of a partition, opening it."""
 
 SNAPSHOT_NAMES = Kind.TOPIC_SNAPSHOT.file_names
+RECORDS_NAME = Kind.RECORDS.file_name.decode()
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSnapshot:
     """The frozen files of the partitions, in partition order."""
 
+    topic: str
+    name: str
     parts: tuple[FrozenFile, ...]
 
     @property
@@ -54,7 +57,7 @@ class TopicSnapshot:
 
 
 class TopicSnapshots:
-    """The snapshots of all topics. `number`: from `lookup_numbers`."""
+    """The snapshots of all topics. `number`: from `LookupNumbers`."""
 
     def __init__(
         self, mount: MountContext, partitions: Callable[[int], list[TopicPartition]], growing_of: GrowingOf
@@ -81,7 +84,18 @@ class TopicSnapshots:
         if len(parts) < len(partitions):
             self._report_progress(partitions[len(parts)], name, f"{len(parts)} of {len(partitions)}")
             raise FUSEError(errno.EAGAIN)
-        return self._attributes(self.lookups.look_up(TopicSnapshot(tuple(parts))))
+        snapshot = TopicSnapshot(partitions[0].topic, name.decode(), tuple(parts))
+        return await self.attributes(self.lookups.look_up(snapshot))
+
+    async def listed(self, place: int, name: bytes) -> TopicSnapshot | None:
+        """Return a snapshot of the topic at `place` for a listing; None if a partition must be measured first."""
+        parts, partitions = list[FrozenFile](), self._partitions(place)
+        for partition in partitions:
+            growing = (await self._growing_of(partition))[SNAPSHOT_NAMES.index(name)]
+            if await growing.listed() is None:
+                return None
+            parts.append(await growing.frozen())
+        return TopicSnapshot(partitions[0].topic, name.decode(), tuple(parts)) if parts else None
 
     def _report_progress(self, partition: TopicPartition, name: bytes, done: str) -> None:
         path = f"topics/{partition.topic}/{name.decode()}"
@@ -90,9 +104,6 @@ class TopicSnapshots:
         self._mount.error_log.report(Fault(errno.EAGAIN, "lookup", path, cause, cure))
 
     async def attributes(self, number: int) -> EntryAttributes:
-        return self._attributes(number)
-
-    def _attributes(self, number: int) -> EntryAttributes:
         snapshot = self.lookups.at(number)
         entry = self._mount.attributes.file(
             pack(Kind.TOPIC_SNAPSHOT, 0, number),
@@ -104,8 +115,12 @@ class TopicSnapshots:
         return entry
 
     async def open(self, number: int, opening: Opening) -> Opened:
+        snapshot = self.lookups.at(number)
+        topic, suffix = f"topics/{snapshot.topic}", ".ndjson" if snapshot.name == RECORDS_NAME else ""
+        remedy = f"use `cat {topic}/follow{suffix}`; follow@-10{suffix} begins with the newest ten of each partition"
+        explain_no_growth(self._mount, opening, f"{topic}/{snapshot.name}", remedy)
         # Past the page cache: the kernel would fill up a read that ends before damage with zeros.
-        return Opened(SnapshotHandle(self._mount, self.lookups.at(number)), direct=True)
+        return Opened(SnapshotHandle(self._mount, snapshot), direct=True)
 
 
 class SnapshotHandle:

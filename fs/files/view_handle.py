@@ -8,22 +8,30 @@ the disk, a thread reads the next one ahead for a sequential reader, while the k
 from __future__ import annotations
 
 import functools
+import select
 from collections.abc import Callable
 from typing import Protocol
 
 import trio
-from pyfuse3 import PollHandle
 
-from offsetfs.fs.files.line_index_building import AT_ONCE_BYTES, refresh
-from offsetfs.fs.files.view_polls import SizedView, ViewPolls
+from offsetfs.fs.files.line_index_building import AT_ONCE_BYTES, IndexedView, refresh
+from offsetfs.fs.fuse_types import PollHandle
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.nodes import Buffer
-from offsetfs.fs.requests.waiting import ALWAYS_READY
+from offsetfs.fs.partitions import MountedPartition
+from offsetfs.fs.requests.waiting import ALWAYS_READY, READABLE, RESTLESS_S, observe
 from offsetfs.storage.errors import RecordsLeftOut, StorageError, WouldBlock
 from offsetfs.storage.views import LocatedBlock, SkippedBatch
 
 AHEAD_BYTES = 1 << 20
-"""How much a sequential reader gets joined at once; blocks may be smaller."""
+"""Bytes that are joined at once for a sequential reader; blocks may be smaller."""
+
+
+class SizedView(IndexedView, Protocol):
+    """A view whose size is known."""
+
+    @property
+    def size(self) -> int: ...
 
 
 class ReadableView(SizedView, Protocol):
@@ -41,7 +49,7 @@ class ReadableView(SizedView, Protocol):
 class ViewHandle:
     """An open view. `closed` is called with its inode when the last copy of the descriptor is closed.
 
-    `fails_at_damage`: a read that begins where a batch was left out fails, and one that reaches it ends there.
+    `fails_at_damage`: a read that begins at a left-out batch fails, and a read that reaches the batch ends there.
     `polls`: None for a view that does not grow; it is always readable.
     """
 
@@ -176,3 +184,40 @@ class ViewHandle:
 def left_out(damaged: SkippedBatch) -> RecordsLeftOut:
     """Return the error of a read that begins where a batch was left out."""
     return RecordsLeftOut("a batch cannot be read", path=damaged.path, position=damaged.position)
+
+
+class ViewPolls:
+    """poll(2), select and epoll on one open growing file.
+
+    The daemon does not know where a reader reads next, because the kernel handles lseek(2) alone. It knows which bytes
+    were read. So a file is readable
+
+    * while it is longer than the furthest byte that was read, so at once after each growth;
+    * otherwise five times a second. A reader at the end finds the end; a reader that has moved back reads on.
+    """
+
+    def __init__(self, mount: MountContext, partition: MountedPartition, view: SizedView) -> None:
+        self._mount = mount
+        self._partition = partition
+        self._view = view
+        self._next_readable_s = trio.current_time() + RESTLESS_S
+
+    async def poll(self, handle: int, poll: PollHandle | None, read_to: int) -> int:
+        """Return the current events, and notify `poll` at the next change. `read_to`: the end of the bytes read."""
+        seen = observe(self._partition)
+        if self._partition.is_gone:
+            return READABLE | select.POLLHUP
+        await self._mount.executor.answer(refresh, self._view, AT_ONCE_BYTES)
+        if poll is not None:
+            self._mount.waiting.poll([seen], handle, poll, is_restless=True)
+        return READABLE if self._is_readable(read_to) else 0
+
+    def _is_readable(self, read_to: int) -> bool:
+        now = trio.current_time()
+        # FUSE's POLL has no read position, and lseek(2) never reaches the daemon: without the timer, a reader that went
+        # back would sleep forever.
+        if read_to >= self._view.size and now < self._next_readable_s:
+            return False
+        # Shorter than the interval of the notifications: the poll that follows one must find the file readable.
+        self._next_readable_s = now + RESTLESS_S * 0.9
+        return True

@@ -19,10 +19,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import trio
-from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs.fs.appends.accumulator import Accumulator, Accumulators, batch_size
 from offsetfs.fs.attributes import RECORD_MODE, milliseconds_ns
+from offsetfs.fs.fuse_types import EntryAttributes, FUSEError
 from offsetfs.fs.groups.known_groups import Groups
 from offsetfs.fs.naming.inodes import pack
 from offsetfs.fs.naming.tree_table import Kind
@@ -86,7 +86,7 @@ class CommitFiles:
     async def _commit(self, number: int) -> Commit | None:
         commits = await self._groups.commits(self.group(number)) or []
         partition = self.partition(number)
-        return next((each for each in commits if each.partition == partition), None)
+        return next((commit for commit in commits if commit.partition == partition), None)
 
     # --- open files --------------------------------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ class CommitFiles:
 
     def check_writable(self, number: int) -> None:
         if not self._groups.is_writable:
-            raise self._groups.mount.refusals.error()
+            raise self._groups.mount.refusals.missing_option("create", "open", self.path(number))
 
     async def check(self, number: int, offset: int) -> None:
         """Raise OSError for a commit that no consumer could use: EINVAL if the partition is missing, else ERANGE."""

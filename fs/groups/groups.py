@@ -10,25 +10,25 @@ The directory exists if the log directory has partitions of `__consumer_offsets`
 look-up reads these partitions in a thread; later look-ups read the records that were added. A request waits at most ten
 seconds for this and then fails with EAGAIN; the next request continues at the same position.
 
-With -o create `groups` can be looked up before these partitions exist, and mkdir creates a group without commits. Only
-the mount remembers such a group: if it gets no commit, it disappears with the mount.
+On a writable mount `groups` can be looked up before these partitions exist; mkdir creates a group without commits. Only
+the mount remembers the group: if it gets no commit, it disappears with the mount.
 
-A directory's name is the name of the group; bytes that no file name can contain are percent-encoded (`encoded_names`).
+A directory's name is the name of the group; bytes that no file name can contain are percent-encoded (`grammar`).
 """
 
 from __future__ import annotations
 
 import errno
 import functools
-
-from pyfuse3 import EntryAttributes, FUSEError
+import os
 
 from offsetfs.fs.appends.accumulator import Accumulators
+from offsetfs.fs.fuse_types import EntryAttributes, FUSEError
 from offsetfs.fs.groups.group_commits import CommitFiles
 from offsetfs.fs.groups.known_groups import Groups
 from offsetfs.fs.mount_context import MountContext
-from offsetfs.fs.naming.encoded_names import decoded as group_of
-from offsetfs.fs.naming.encoded_names import encoded as file_name
+from offsetfs.fs.naming.grammar import decoded as group_of
+from offsetfs.fs.naming.grammar import encoded as file_name
 from offsetfs.fs.naming.inodes import pack
 from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
@@ -62,8 +62,9 @@ class GroupsDirectory:
         self.directories = GroupDirectories(self._groups, self.lags, self.states, self.commits)
 
     def entry(self) -> EntryAttributes | None:
-        """Return the attributes for a look-up. None if there are no groups and none can be created."""
-        return self._attributes() if self._groups.is_there or self._groups.may_create else None
+        """Return the attributes for a look-up. None if there are no groups, and the mount is read-only."""
+        # Without -o create mkdir needs the look-up, too: otherwise the kernel refuses it, and nothing explains that.
+        return None if self._mount.is_read_only and not self._groups.is_there else self._attributes()
 
     def listed(self) -> EntryAttributes | None:
         """Return the attributes for a listing. None if there are no groups."""
@@ -77,7 +78,7 @@ class GroupsDirectory:
         """Create a group without commits, as mkdir does. EEXIST, EINVAL, EROFS."""
         group = group_of(name)
         if not self._groups.is_writable:
-            raise self._mount.refusals.error()
+            raise self._mount.refusals.missing_option("create", "mkdir", f"groups/{os.fsdecode(name)}")
         if group is None or not is_text(group):
             raise FUSEError(errno.EINVAL)
         if await self._groups.commits(group) is not None:
@@ -87,16 +88,17 @@ class GroupsDirectory:
 
     async def remove(self, name: bytes) -> None:
         """Remove a group that mkdir created and that has no commits. ENOENT, ENOTEMPTY, EPERM, EROFS."""
-        group = group_of(name)
+        group, path = group_of(name), f"groups/{os.fsdecode(name)}"
         if not self._groups.is_writable:
-            raise self._mount.refusals.error()
+            raise self._mount.refusals.missing_option("create", "rmdir", path)
         commits = None if group is None else await self._groups.commits(group)
         if group is None or commits is None:
             raise FUSEError(errno.ENOENT)
         if commits:
             raise FUSEError(errno.ENOTEMPTY)
         if group not in self._groups.made:  # its coordinator knows the group, for example its members
-            raise FUSEError(errno.EPERM)
+            remedy = "with -o listen= or `offsetfs serve`, kafka-consumer-groups.sh --delete deletes it"
+            raise self._mount.refusals.other_way("rmdir", path, "the group has members or a state", remedy)
         self._groups.made.discard(group)
 
     async def forget(self, partition: TopicPartition) -> None:
@@ -175,8 +177,12 @@ class GroupDirectories:
     async def remove(self, number: int, name: bytes) -> None:
         """Delete a commit, with the durability of `CommitFiles.write`. ENOENT, EPERM, EROFS."""
         partition = _partition_of(name)
-        if not self._groups.is_writable or partition is None:
-            raise self._groups.mount.refusals.error()
+        path = f"groups/{os.fsdecode(self._groups.groups.at(number))}/{os.fsdecode(name)}"
+        if not self._groups.is_writable:
+            raise self._groups.mount.refusals.missing_option("create", "unlink", path)
+        if partition is None:
+            remedy = "rm removes the commit of a partition, rmdir a group without commits"
+            raise self._groups.mount.refusals.other_way("unlink", path, "it follows from the group", remedy)
         await self._commits.remove(self._groups.groups.at(number), partition)
 
     async def listing(self, number: int) -> Listing:
@@ -184,7 +190,7 @@ class GroupDirectories:
         commits = await self._groups.commits(group)
         if commits is None:
             raise FUSEError(errno.ESTALE)
-        entries = [(str(each.partition).encode(), self._commits.entry(group, each)) for each in commits]
+        entries = [(str(commit.partition).encode(), self._commits.entry(group, commit)) for commit in commits]
         state = await self._states.entry(number)
         described = [] if state is None else [(STATE_NAME, state)]
         return ShortListing([(LAG_NAME, await self._lags.attributes(number)), *described, *entries])

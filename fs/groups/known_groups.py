@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import trio
-from pyfuse3 import FUSEError
 
 from offsetfs.common.formatting import columns
+from offsetfs.fs.fuse_types import FUSEError
 from offsetfs.fs.mount_context import MountContext
-from offsetfs.fs.naming.permanent_numbers import PermanentNumbers
+from offsetfs.fs.naming.inodes import PermanentNumbers
 from offsetfs.fs.reporting.error_log import ErrorLog, Fault
 from offsetfs.storage import TopicPartition, coordinators
 
@@ -102,11 +102,11 @@ class Groups:
         return await self.mount.executor.answer(self._lag, group)
 
     def _state(self, group: bytes, *, nowait: bool) -> bytes | None:
-        found, progress = self.engine.state(group, nowait=nowait), self._progress(group, nowait)
+        state, progress = self.engine.state(group, nowait=nowait), self._progress(group, nowait)
         if progress:
-            found = found or {"type": "share", "state": None}
-            found["partitions"] = [each.described() for each in progress]
-        return None if found is None else (json.dumps(found, indent=2) + "\n").encode()
+            state = state or {"type": "share", "state": None}
+            state["partitions"] = [share.described() for share in progress]
+        return None if state is None else (json.dumps(state, indent=2) + "\n").encode()
 
     def _lag(self, group: bytes, *, nowait: bool) -> bytes:
         commits, progress = self.engine.lag(group, nowait=nowait), self._progress(group, nowait)
@@ -129,7 +129,7 @@ def _step(engine: ConsumerGroups | ShareGroups, *, nowait: bool) -> bool:
 
 def lag_table(lags: list[Lag]) -> bytes:
     """Return the lines of `lag` for a group that commits offsets."""
-    rows = [_row_of(*each) for each in lags]
+    rows = [_row_of(*lag) for lag in lags]
     return _table(("PARTITION", "COMMITTED", "END", "LAG"), rows)
 
 
@@ -143,17 +143,17 @@ def _of_shares(progress: list[ShareProgress]) -> bytes:
     """Return the lines of `lag` for a share group."""
     rows = [
         (
-            f"{each.topic or each.topic_id}-{each.partition}",
-            None if each.start_offset < 0 else each.start_offset,
-            each.end_offset,
-            each.lag,
+            f"{share.topic or share.topic_id}-{share.partition}",
+            None if share.start_offset < 0 else share.start_offset,
+            share.end_offset,
+            share.lag,
         )
-        for each in progress
+        for share in progress
     ]
     return _table(("PARTITION", "START", "END", "LAG"), rows)
 
 
 def _table(head: tuple[str, ...], numbers: Sequence[tuple[str, *tuple[int | None, ...]]]) -> bytes:
     """Return the rows as aligned columns, with a minus for each unknown value."""
-    rows = [head, *((name, *("-" if each is None else str(each) for each in row)) for name, *row in numbers)]
+    rows = [head, *((name, *("-" if value is None else str(value) for value in row)) for name, *row in numbers)]
     return "".join(line + "\n" for line in columns(rows)).encode()

@@ -19,7 +19,7 @@ PER_PARTITION = 3
 """Log, offset index and time index of the active segment; a sealed segment that is read has as many."""
 
 MINIMUM = 64
-"""Below it a mount or a server would start, and then refuse what it is asked for."""
+"""Below this limit a mount or a server would start, and then refuse requests."""
 
 _RESERVE_MAX = 32
 _UNLIMITED = 1 << 20

@@ -1,41 +1,96 @@
-"""The root directory, the directories of partitions, and the nodes in a partition."""
+"""The root directory, the directories of partitions, and the nodes in a partition.
+
+`TreeNodes` and `NamedEntries` follow the table of the tree (`naming/tree_table`); a test checks that each row has
+exactly one node.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Callable
-
-from pyfuse3 import EntryAttributes, FUSEError
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.appends.append_file import APPEND_FILES, AppendFile
 from offsetfs.fs.appends.start_file import StartFile
 from offsetfs.fs.files.by_key import JSON_SUFFIX, KeyDirectory, KeyedFiles
-from offsetfs.fs.files.by_time import TimeDirectories
 from offsetfs.fs.files.follow import FollowFiles
-from offsetfs.fs.files.growing_file import GrowingFile
-from offsetfs.fs.files.links import EndLinks, OffsetLinks
+from offsetfs.fs.files.growing_file import GrowingFile, json_format
+from offsetfs.fs.files.links import DEPTH, EndLinks, OffsetLinks, TimeDirectories
 from offsetfs.fs.files.ranges import RangeDirectory, RangeFiles
 from offsetfs.fs.files.record_listing import RecordListing
 from offsetfs.fs.files.record_parts import record_parts
 from offsetfs.fs.files.records import RecordFiles
 from offsetfs.fs.files.segment_files import SegmentFileNodes
 from offsetfs.fs.files.texts import partition_texts
+from offsetfs.fs.files.topic_times import TopicLinks
+from offsetfs.fs.fuse_types import EntryAttributes, FUSEError
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.mounting.line_index_upkeep import GrowingFiles
-from offsetfs.fs.mounting.tree_nodes import NamedEntries, TreeNodes
-from offsetfs.fs.naming.grammar import parse_offset, parse_record_part
-from offsetfs.fs.naming.inodes import ROOT
-from offsetfs.fs.naming.tree_table import IN_PARTITION, Kind
-from offsetfs.fs.nodes import Listing, Reply
+from offsetfs.fs.naming.grammar import newest_records, parse_newest, parse_offset, parse_record_part
+from offsetfs.fs.naming.inodes import ROOT, LookupNumbers
+from offsetfs.fs.naming.tree_table import IN_PARTITION, Kind, fixed_names
+from offsetfs.fs.nodes import DirectoryNode, FileNode, LinkNode, Listing, Node, Reply
 from offsetfs.fs.partitions import MountedPartition, Partitions
+from offsetfs.fs.reporting.error_log import Fault
 from offsetfs.fs.reporting.errors import is_fault
 from offsetfs.storage import files
-from offsetfs.storage.views import VALUES, JsonFormat
+from offsetfs.storage.views import VALUES
+
+Find = Callable[[], Awaitable[EntryAttributes | None]]
+"""Returns the attributes of an entry; None if there is no such file now."""
 
 _FIRST_PARTITION_POSITION = 8  # in a listing of the root; fixed entries have the positions below
 _FIRST_RECORD_POSITION = 64  # in a listing of a partition; fixed entries have the positions below
+
+
+@dataclass(frozen=True, slots=True)
+class TreeNodes:
+    """The nodes of the mount, or of one partition, by kind. A kind has one node for all its numbers."""
+
+    directories: dict[int, DirectoryNode]
+    files: dict[int, FileNode]
+    links: dict[int, LinkNode] = field(default_factory=dict)
+    lookup_numbers: dict[int, LookupNumbers[Any]] = field(default_factory=dict)
+    """The numbers that look-ups assigned. They are kept until the kernel forgets the look-ups."""
+
+    def node(self, kind: int) -> Node:
+        """Return the node of a kind; ESTALE if there is none."""
+        node: Node | None = self.files.get(kind) or self.directories.get(kind) or self.links.get(kind)
+        if node is None:
+            raise FUSEError(errno.ESTALE)
+        return node
+
+
+class NamedEntries:
+    """The files of one directory that the table declares by name.
+
+    A file that exists once has the attributes of its node. `lookups` has the names that are looked up in another way,
+    `listed` those for which a listing returns something else than a look-up. Names whose look-up assigns a number are
+    left to the node of their kind.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        node: Callable[[int], Node],
+        lookups: Mapping[str, Find],
+        listed: Mapping[str, Find],
+    ) -> None:
+        assert {*lookups, *listed} <= {name for name, _ in fixed_names(directory)}, "a name that the table lacks"
+        self.lookups: dict[bytes, Find] = {}
+        """Looks each name up."""
+        self.listed: dict[bytes, Find] = {}
+        """Returns the entry of each listed name, in the order of the table."""
+        for name, kind in fixed_names(directory):
+            if name not in lookups and not kind.exists_once:
+                continue
+            find = self.lookups[name.encode()] = lookups.get(name) or partial(node(kind).attributes, kind)
+            if kind.spec.is_listed:
+                self.listed[name.encode()] = listed.get(name, find)
 
 
 class PartitionTree:
@@ -44,13 +99,14 @@ class PartitionTree:
     def __init__(self, mount: MountContext, partition: MountedPartition, accumulators: Accumulators) -> None:
         self.records = RecordFiles(mount, partition)
         self.values = GrowingFile(mount, partition, Kind.VALUES, VALUES)
-        self.json = GrowingFile(mount, partition, Kind.RECORDS, JsonFormat(partition.name))
+        self.json = GrowingFile(mount, partition, Kind.RECORDS, json_format(mount.options, partition.name))
         self.follow = FollowFiles(mount, partition)
         self.parts = record_parts(mount, partition, self.records)
         self.keys = KeyDirectory(mount, partition, self.records, self.parts[JSON_SUFFIX])
-        ranges = RangeFiles(mount, partition, (self.values, self.json))
+        self.ranges = ranges = RangeFiles(mount, partition, (self.values, self.json))
+        self.topic_links = TopicLinks(mount, partition)
         segments = SegmentFileNodes(mount, partition)
-        links = {kind: OffsetLinks(mount, partition, kind) for kind in Kind if kind.spec.is_link}
+        links = {kind: OffsetLinks(mount, partition, kind) for kind in DEPTH}
         times = TimeDirectories(mount, partition, links[Kind.TIME_LINK], links[Kind.MINUTE_LINK])
         self.nodes = TreeNodes(
             directories={
@@ -74,7 +130,7 @@ class PartitionTree:
                 Kind.KEYED: self.keys.files,
                 Kind.FOLLOW: self.follow,
             },
-            links=dict(links.items()),
+            links=dict([*links.items(), (Kind.TOPIC_LINK, self.topic_links)]),
             lookup_numbers={
                 Kind.RANGE: ranges.lookups,
                 Kind.KEYED: self.keys.files.lookups,
@@ -89,7 +145,7 @@ class PartitionTree:
         self.entries = NamedEntries(
             IN_PARTITION,
             self.nodes.node,
-            found={
+            lookups={
                 "first": ends.first,
                 "latest": ends.latest,
                 "values": self.values.lookup,
@@ -143,7 +199,7 @@ class PartitionDirectory:
         return None if self._tree is None else GrowingFiles(self._partition, (self._tree.values, self._tree.json))
 
     def forget(self, kind: int, number: int, lookups: int) -> None:
-        """Count FORGET for so many look-ups of a file that is found by name only."""
+        """Count FORGET for a number of look-ups of a file that is found by name only."""
         known = None if self._tree is None else self._tree.nodes.lookup_numbers.get(kind)
         if known is not None:
             known.forget(number, lookups)
@@ -156,13 +212,20 @@ class PartitionDirectory:
         part = parse_record_part(name)
         if part is not None:
             return await tree.parts[part[1]].lookup(part[0])
-        find = tree.entries.find(name)
-        return tree.follow.lookup(name) if find is None else await find()
+        find = tree.entries.lookups.get(name)
+        if find is not None:
+            return await find()
+        newest = parse_newest(name)
+        if newest is not None:
+            cause, cure = "a record has the name of its offset", newest_records(newest)
+            path = f"{self._partition.name}/{name.decode()}"
+            self._mount.error_log.report(Fault(errno.ENOENT, "lookup", path, cause, cure))
+        return tree.follow.lookup(name)
 
     async def listing(self, number: int) -> Listing:
         tree = await self.tree()
         entries = []
-        for name, find in tree.entries.listed():
+        for name, find in tree.entries.listed.items():
             try:
                 entry = await find()
             except Exception as error:  # one entry that fails must not hide the others
@@ -228,12 +291,12 @@ class RootDirectory:
         partition = self._partitions.find(name)
         if partition is not None:
             return self._directory_of(partition).entry()
-        find = self._entries.find(name)
+        find = self._entries.lookups.get(name)
         return None if find is None else await find()
 
     async def listing(self, number: int) -> Listing:
         fixed = []
-        for name, find in self._entries.listed():
+        for name, find in self._entries.listed.items():
             entry = await find()
             if entry is not None:
                 fixed.append((name, entry))

@@ -19,6 +19,7 @@ from offsetfs.fs.mounting.operations import Operations
 from offsetfs.fs.mounting.path_tree import OnWait, Tree
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage import AnyLogDirectory
+from offsetfs.storage.errors import sentence
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -52,7 +53,7 @@ def run(
         try:
             directory.close()
         except Exception as error:  # must not hide an earlier error
-            failures.append(f"{directory.path} is not closed cleanly: {error}")
+            failures.append(f"{directory.path} is not closed cleanly: {sentence(error)}")
     if session.error is not None:
         raise session.error
     if failures:

@@ -31,11 +31,11 @@ SEGMENT_BYTES_MIN = 1 << 20
 """A smaller segment is measured in milliseconds by the first look-up, without a file."""
 
 PAUSE_SECONDS = 0.5
-"""How long appends must pause before line indexes are built."""
+"""The pause of appends before line indexes are built."""
 
 _STEP_BYTES = 32 << 20
 _WAITING_MAX = 1000
-"""How many segments wait at most. The oldest is dropped beyond that: a look-up builds its line indexes."""
+"""The maximum number of waiting segments. Beyond that the oldest is dropped: a look-up builds its line indexes."""
 
 
 @dataclass(frozen=True, slots=True)

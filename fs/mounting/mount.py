@@ -28,20 +28,21 @@ from dataclasses import dataclass
 import pyfuse3
 import trio
 
-from offsetfs.common.task_runner import TaskRunner
-from offsetfs.common.threads import in_thread
-from offsetfs.common.workers import workers
+from offsetfs.common.task_runner import TaskObserver, TaskRunner
+from offsetfs.common.threads import in_thread, workers
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.companion import MountCompanion, OnFault
 from offsetfs.fs.control.control import set_level
+from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.mounting import reader_hand_off
 from offsetfs.fs.mounting.descriptor_limits import Reserve, limit, reserve_size, threads_max
 from offsetfs.fs.mounting.mount_table import MountTable
 from offsetfs.fs.mounting.operations import Operations
-from offsetfs.fs.mounting.task_reports import TaskReports
 from offsetfs.fs.options import MountOptions
+from offsetfs.fs.reporting.error_log import Fault
 from offsetfs.storage import AnyLogDirectory, Unsynced
-from offsetfs.storage.errors import StorageError
+from offsetfs.storage.errors import StorageError, sentence
+from offsetfs.storage.maintenance import TaskResult
 
 _log = logging.getLogger(__name__)
 
@@ -57,10 +58,18 @@ DEBUG_SIGNAL, LEVEL_SIGNAL = signal.SIGUSR1, signal.SIGUSR2
 `.offsetfs/log-level`."""
 
 COMPANION_ENDS_S = 10.0
-"""How long the end of a mount waits for its companion, which has a shorter limit of its own."""
+"""The time that the end of a mount waits for its companion, which has a shorter limit of its own."""
 
 OnReady = Callable[[int], None]
 OnEnding = Callable[[str, Callable[[], Unsynced]], None]
+
+_CLOCK_JUMP = Fault(
+    None,
+    "retention",
+    "",
+    "the clock jumped ahead; retention and compaction ignore it for an hour",
+    "set the clock right if it is wrong",
+)
 
 
 class MountError(Exception):
@@ -69,7 +78,7 @@ class MountError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a mount ended. `failures`: sentences about records that are not on disk, and other errors at the end."""
+    """The end of a mount. `failures`: sentences about records that are not on disk, and other errors at the end."""
 
     reason: str
     failures: tuple[str, ...]
@@ -86,7 +95,7 @@ async def serve(
     """Mount `directory` at `mount_point`; return when the mount has ended. Once per process.
 
     `on_ready` is called with the st_dev of the mount when it answers requests. `on_ending` is called once, when the
-    mount begins to end: with the reason, and a function that returns, in any thread, what is not on disk yet.
+    mount begins to end: with the reason, and a function that returns, in any thread, the unsynced records.
     `companion` runs from the time when the mount answers until it begins to end. It serves the first log directory:
     there must be one. Closes the directory, also on an error. Raises `MountError`.
     """
@@ -160,7 +169,7 @@ class _Session:
                 pyfuse3.init(
                     operations,
                     self._mount_point,
-                    mount_options([each.path for each in self._directory.directories], self._options),
+                    mount_options([directory.path for directory in self._directory.directories], self._options),
                 )
             except RuntimeError as error:
                 output.seek(0)
@@ -272,8 +281,8 @@ class _Session:
         try:
             self._directory.close()
         except (StorageError, OSError) as error:
-            _log.error("%s", error)
-            self.failures.append(f"{self._directory.path} is not closed cleanly: {error}")
+            _log.error("%s", sentence(error))
+            self.failures.append(f"{self._directory.path} is not closed cleanly: {sentence(error)}")
         if self._is_mounted:
             pyfuse3.close()
             self._detach()
@@ -354,3 +363,32 @@ def _stderr_into(fd: int) -> Iterator[None]:
     finally:
         os.dup2(saved, 2)
         os.close(saved)
+
+
+class TaskReports(TaskObserver):
+    """Reports of background tasks: counters, `.offsetfs/errors`, line indexes of changed segments."""
+
+    def __init__(self, mount: MountContext) -> None:
+        self._mount = mount
+
+    def begin(self) -> None:
+        """Load changed settings, so that an idle mount reports errors in them, too."""
+        self._mount.config.refresh()
+
+    def postponed(self, error: Exception) -> None:
+        self._mount.error_log.add(error, "background tasks", "")
+
+    def done(self, result: TaskResult) -> None:
+        counts = self._mount.counters.tasks[result.task]
+        counts.runs += result.error is None
+        counts.failures += result.error is not None
+        counts.segments_removed += result.segments_removed
+        counts.bytes_freed += result.bytes_freed
+        if result.partition is not None:
+            self._mount.events.segments_changed.publish(result.partition)
+        if result.error is not None:
+            self._mount.error_log.add(result.error, result.task, str(result.partition or ""))
+
+    def end(self) -> None:
+        if any(directory.cautious_clock.doubt_ms > 0 for directory in self._mount.directory.directories):
+            self._mount.error_log.report(_CLOCK_JUMP)

@@ -29,11 +29,11 @@ class Mount:
     owner: int | None = None
 
 
-def mounts() -> list[Mount]:
-    """Return the mounts that this process sees, in the order of mounting."""
+def mounts(table: str = TABLE) -> list[Mount]:
+    """Return the mounts that this process sees, in the order of mounting; `table`: that of another process."""
     # The kernel does not escape a carriage return. With universal newlines it would end a line, and the name of a mount
     # point could forge the next one.
-    with open(TABLE, encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
+    with open(table, encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
         return parse(lines)
 
 
@@ -44,7 +44,7 @@ class MountTable:
         self._file = open(TABLE, encoding="utf-8", errors="surrogateescape", newline="\n")
 
     def mount_at(self, path: str) -> Mount | None:
-        """Return the topmost mount at `path`, None if there is none."""
+        """Return the topmost mount at `path`; None if it is not a mount point."""
         self._file.seek(0)
         return _topmost(parse(self._file), path)
 
@@ -55,14 +55,14 @@ class MountTable:
 
 def parse(lines: Iterable[str]) -> list[Mount]:
     """Parse the lines of mountinfo, see proc(5): `36 35 98:0 /root /mnt rw,noatime master:1 - ext3 /dev/root rw`."""
-    found = []
+    table = []
     for line in lines:
         before, _, rest = line.rstrip("\n").partition(" - ")
         fields, (kind, source, *more) = before.split(" "), rest.split(" ")
         major, minor = fields[2].split(":")
         device = os.makedev(int(major), int(minor))
         owner = next((re.search(r"(?:^|,)user_id=([0-9]+)", text) for text in more[:1]), None)
-        found.append(
+        table.append(
             Mount(
                 device,
                 _unescaped(fields[4]),
@@ -72,7 +72,7 @@ def parse(lines: Iterable[str]) -> list[Mount]:
                 int(owner[1]) if owner else None,
             )
         )
-    return found
+    return table
 
 
 def mount_at(path: str) -> Mount | None:
@@ -86,7 +86,7 @@ def _topmost(table: list[Mount], path: str) -> Mount | None:
 
 
 def mount_holding(path: str) -> Mount | None:
-    """Return the offsetfs mount that contains `path`, None if there is none. Accesses no offsetfs mount."""
+    """Return the offsetfs mount that contains `path`; None for other paths. Accesses no offsetfs mount."""
     wanted = resolved(path)
     ours = (mount for mount in reversed(mounts()) if mount.type == FILE_SYSTEM_TYPE)
     return next((mount for mount in ours if f"{wanted}/".startswith(f"{mount.path.rstrip('/')}/")), None)

@@ -4,7 +4,7 @@
     partitions: a `PartitionDirectory` each          by partition number; its nodes by kind, made at the first access
 
 An inode number contains kind, partition and number (`naming/inodes`), so that no table grows with look-ups. Only files
-that are found by name alone have one (`naming/lookup_numbers`). A number without a node is FUSEError ESTALE or ENOTDIR.
+that are found by name alone have one (`LookupNumbers`). A number without a node is FUSEError ESTALE or ENOTDIR.
 """
 
 from __future__ import annotations
@@ -12,21 +12,27 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from pyfuse3 import EntryAttributes, FUSEError
-
 from offsetfs.fs.appends.accumulator import Accumulators
-from offsetfs.fs.appends.topics import TopicsDirectory
+from offsetfs.fs.appends.topics import NodesOf, TopicsDirectory
 from offsetfs.fs.control.control import ControlDirectory
 from offsetfs.fs.files.by_key import KeyDirectory
 from offsetfs.fs.files.follow import FollowFiles
 from offsetfs.fs.files.growing_file import GrowingFile
+from offsetfs.fs.files.ranges import RangeFiles
 from offsetfs.fs.files.texts import mount_texts
+from offsetfs.fs.files.topic_times import TopicLinks
+from offsetfs.fs.fuse_types import EntryAttributes, FUSEError
 from offsetfs.fs.groups.groups import GroupsDirectory
 from offsetfs.fs.mount_context import MountContext
-from offsetfs.fs.mounting.directories import PartitionDirectory, PartitionTree, RootDirectory
+from offsetfs.fs.mounting.directories import (
+    Find,
+    NamedEntries,
+    PartitionDirectory,
+    PartitionTree,
+    RootDirectory,
+    TreeNodes,
+)
 from offsetfs.fs.mounting.line_index_upkeep import GrowingFiles
-from offsetfs.fs.mounting.tree_nodes import Find, NamedEntries, TreeNodes
-from offsetfs.fs.naming.paths import path_of
 from offsetfs.fs.naming.tree_table import IN_MOUNT, Kind
 from offsetfs.fs.nodes import DirectoryNode, FileNode, Node
 from offsetfs.fs.partitions import MountedPartition, Partitions
@@ -47,7 +53,8 @@ class NodeTable:
         self._of_partitions: dict[int, PartitionDirectory] = {}
         texts = mount_texts(mount)
         control = ControlDirectory(mount, texts, accumulators, open_handles)
-        topics = TopicsDirectory(mount, self.partitions, accumulators, self._keys_of, self._follow_of, self._growing_of)
+        nodes_of = NodesOf(self._keys_of, self._follow_of, self._growing_of, self._ranges_of, self._links_of)
+        topics = TopicsDirectory(mount, self.partitions, accumulators, nodes_of)
         self._nodes = TreeNodes(
             directories={
                 Kind.CONTROL: control,
@@ -56,6 +63,8 @@ class NodeTable:
                 Kind.TOPICS: topics,
                 Kind.TOPIC: topics.directories,
                 Kind.TOPIC_KEYS: topics.keys,
+                Kind.TOPIC_RANGES: topics.ranges.directories,
+                Kind.TOPIC_TIMES: topics.times,
             },
             files={
                 **texts,
@@ -66,16 +75,18 @@ class NodeTable:
                 Kind.TOPIC_APPEND: topics.appends,
                 Kind.TOPIC_FOLLOW: topics.follow,
                 Kind.TOPIC_SNAPSHOT: topics.snapshots,
+                Kind.TOPIC_RANGE: topics.ranges,
             },
             lookup_numbers={
                 Kind.TOPIC_FOLLOW: topics.follow.names,
                 Kind.TOPIC_SNAPSHOT: topics.snapshots.lookups,
+                Kind.TOPIC_RANGE: topics.ranges.lookups,
             },
         )
         entries = NamedEntries(
             IN_MOUNT,
             self._nodes.node,
-            found={"groups": _finding(self.groups.entry), "topics": _finding(topics.entry)},
+            lookups={"groups": _finding(self.groups.entry), "topics": _finding(topics.entry)},
             listed={"groups": _finding(self.groups.listed)},
         )
         self._nodes.directories[Kind.DIRECTORY] = RootDirectory(mount, self.partitions, entries, self.directory_of)
@@ -100,6 +111,13 @@ class NodeTable:
         tree = await self.directory_of(self.partitions.of(name)).tree()
         return tree.values, tree.json
 
+    async def _ranges_of(self, name: TopicPartition) -> RangeFiles:
+        return (await self.directory_of(self.partitions.of(name)).tree()).ranges
+
+    async def _links_of(self, name: TopicPartition) -> tuple[MountedPartition, TopicLinks]:
+        partition = self.partitions.of(name)
+        return partition, (await self.directory_of(partition).tree()).topic_links
+
     def numbered(self, number: int) -> PartitionDirectory:
         """Return the directory of the partition with this number; ESTALE where there never was one."""
         directory = self._of_partitions.get(number)
@@ -121,7 +139,7 @@ class NodeTable:
         return None if directory is None else directory.growing_files
 
     def forget(self, kind: int, partition: int, number: int, lookups: int) -> None:
-        """Count FORGET for so many look-ups of an inode. An unknown number is ignored."""
+        """Count FORGET for a number of look-ups of an inode. An unknown inode is ignored."""
         if kind in self._nodes.lookup_numbers:
             self._nodes.lookup_numbers[kind].forget(number, lookups)
             return
@@ -165,10 +183,6 @@ class NodeTable:
         # fstat(2) sends GETATTR also for a file that was opened before its partition was deleted.
         tree = await (directory.last_tree() if kind in _OPEN_LONG else directory.tree())
         return tree.nodes.node(kind)
-
-    def path_of(self, inode: int, name: bytes = b"") -> str:
-        """Return the path in the mount of an inode, or of a name in it, for messages."""
-        return path_of(inode, self.partitions, name)
 
 
 def _finding(entry: Callable[[], EntryAttributes | None]) -> Find:

@@ -2,7 +2,7 @@
 
 Handlers find the node of an inode number (`node_table`) and call it. An exception of a node becomes an errno by the
 table in `reporting/errors`, and a line in `.offsetfs/errors`. Handlers raise only FUSEError, because pyfuse3 ends the
-mount at any other exception: such a one becomes EIO, with a traceback in the log.
+mount at any other exception: this exception becomes EIO, with a traceback in the log.
 
 No handler waits for the disk: nodes read what the page cache has and leave the rest to threads.
 """
@@ -17,9 +17,15 @@ import os
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-import pyfuse3
 import trio
-from pyfuse3 import (
+
+from offsetfs.common.change_feed import ChangeFeed
+from offsetfs.fs import fuse_types
+from offsetfs.fs.appends.accumulator import Accumulators
+from offsetfs.fs.appends.append_file import APPEND_FILES
+from offsetfs.fs.companion import MountCompanion
+from offsetfs.fs.files.follow import program_of
+from offsetfs.fs.fuse_types import (
     ENOATTR,
     EntryAttributes,
     FileInfo,
@@ -29,11 +35,6 @@ from pyfuse3 import (
     SetattrFields,
     StatvfsData,
 )
-
-from offsetfs.common.change_feed import ChangeFeed
-from offsetfs.fs.appends.accumulator import Accumulators
-from offsetfs.fs.appends.append_file import APPEND_FILES
-from offsetfs.fs.companion import MountCompanion
 from offsetfs.fs.mount_context import mount_context
 from offsetfs.fs.mounting.line_index_upkeep import LineIndexUpkeep
 from offsetfs.fs.mounting.node_table import NodeTable
@@ -70,6 +71,10 @@ NAME_BYTES_MAX = 255
 """The longest name, as in other file systems. The kernel would pass on four times as much."""
 
 _GROUPS_INODE = pack(Kind.GROUPS)
+_TOPICS_INODE = pack(Kind.TOPICS)
+
+_COPIERS = frozenset({b"cp", b"mv", b"rsync", b"tar", b"bsdtar", b"unzip"})
+"""Programs that copy directories, by the names of their processes."""
 
 _BY_HANDLE = frozenset({"readdir", "releasedir", "fsyncdir", "read", "write", "flush", "fsync", "release"})
 _BY_NAME = frozenset({"lookup", "mkdir", "rmdir", "create", "unlink"})
@@ -103,7 +108,7 @@ def guarded(
     return guard
 
 
-class Operations(pyfuse3.Operations):
+class Operations(fuse_types.Operations):
     """The handlers of one mount."""
 
     supports_dot_lookup = False  # only NFS exports need look-ups of `.` and `..`
@@ -159,7 +164,7 @@ class Operations(pyfuse3.Operations):
         if handler in _BY_HANDLE:
             number = self._inodes.get(number, 0)
         name = args[1] if handler in _BY_NAME and isinstance(args[1], bytes) else b""
-        return self._nodes.path_of(number, name)
+        return self._nodes.partitions.path_of(number, name)
 
     # --- names and attributes ----------------------------------------------------------------------------------------
 
@@ -187,7 +192,7 @@ class Operations(pyfuse3.Operations):
         # A copy sets times, mode and owner after the content. If that failed, the records would be stored already, and
         # stored again when the copy is tried again.
         if kind not in _WRITABLE or not (fields.update_size or kind in _APPENDS):
-            raise self.mount.refusals.error()
+            raise self._impossible("setattr", inode)
         node = cast(WritableFile, await self._nodes.node(kind, partition))
         node.check_writable(number)
         if fields.update_size:
@@ -233,15 +238,19 @@ class Operations(pyfuse3.Operations):
                 disks.setdefault(os.stat(directory.path).st_dev, os.statvfs(directory.path))
         if not disks:
             raise OSError(errno.EIO, os.strerror(errno.EIO), self.mount.directory.path)
-        found = list(disks.values())
-        data, unit = StatvfsData(), found[0].f_frsize
-        data.f_bsize, data.f_frsize, data.f_namemax = found[0].f_bsize, unit, min(disk.f_namemax for disk in found)
-        data.f_blocks = sum(disk.f_blocks * disk.f_frsize // unit for disk in found)
-        data.f_bfree = sum(disk.f_bfree * disk.f_frsize // unit for disk in found)
-        data.f_bavail = sum(disk.f_bavail * disk.f_frsize // unit for disk in found)
-        data.f_files = sum(disk.f_files for disk in found)
-        data.f_ffree = sum(disk.f_ffree for disk in found)
-        data.f_favail = sum(disk.f_favail for disk in found)
+        file_systems = list(disks.values())
+        data, unit = StatvfsData(), file_systems[0].f_frsize
+        data.f_bsize, data.f_frsize, data.f_namemax = (
+            file_systems[0].f_bsize,
+            unit,
+            min(disk.f_namemax for disk in file_systems),
+        )
+        data.f_blocks = sum(disk.f_blocks * disk.f_frsize // unit for disk in file_systems)
+        data.f_bfree = sum(disk.f_bfree * disk.f_frsize // unit for disk in file_systems)
+        data.f_bavail = sum(disk.f_bavail * disk.f_frsize // unit for disk in file_systems)
+        data.f_files = sum(disk.f_files for disk in file_systems)
+        data.f_ffree = sum(disk.f_ffree for disk in file_systems)
+        data.f_favail = sum(disk.f_favail for disk in file_systems)
         return data
 
     @guarded
@@ -262,13 +271,15 @@ class Operations(pyfuse3.Operations):
 
     @guarded
     async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
-        """Refuse the request: attributes are read only.
+        """Accept attributes of files for appends, without effect; refuse others, because attributes are read only.
 
-        `cp -p` sets the mode as an access control list, and calls chmod only if those are not supported.
+        A copy sets attributes and ACLs after the content. If that failed, the records would be stored already, and
+        stored again when the copy is tried again.
         """
-        if unpack(inode)[0] in _APPENDS and not name.startswith(b"user."):
-            raise FUSEError(errno.EOPNOTSUPP)
-        raise self.mount.refusals.error()
+        kind, partition, number = unpack(inode)
+        if kind not in _APPENDS:
+            raise self._impossible("setxattr", inode)
+        cast(WritableFile, await self._nodes.node(kind, partition)).check_writable(number)
 
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
         """Count FORGET. Not guarded: the request has no reply, and no error occurs."""
@@ -289,8 +300,8 @@ class Operations(pyfuse3.Operations):
         return self._last_handle
 
     @guarded
-    async def readdir(self, fh: int, start_id: int, token: pyfuse3.ReaddirToken) -> None:
-        await self.entries(fh, start_id, functools.partial(pyfuse3.readdir_reply, token))
+    async def readdir(self, fh: int, start_id: int, token: fuse_types.ReaddirToken) -> None:
+        await self.entries(fh, start_id, functools.partial(fuse_types.readdir_reply, token))
 
     @guarded
     async def entries(self, fh: int, start: int, reply: Reply) -> None:
@@ -310,11 +321,24 @@ class Operations(pyfuse3.Operations):
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
         if parent_inode == _GROUPS_INODE:
             return await self._nodes.groups.make(name)
-        if parent_inode != pyfuse3.ROOT_INODE:
-            raise self.mount.refusals.error()
+        if parent_inode == _TOPICS_INODE:
+            topic = os.fsdecode(name)
+            remedy = f"mkdir {topic}-0 in the root of the mount makes partition 0 of the topic"
+            raise self.mount.refusals.other_way("mkdir", f"topics/{topic}", "a topic has partitions", remedy)
+        if parent_inode != fuse_types.ROOT_INODE:
+            raise self._impossible("mkdir", parent_inode, name)
         if self.mount.is_read_only or not self.mount.options.create:
             raise self.mount.refusals.missing_option("create", "mkdir", os.fsdecode(name))
         wanted = self._partition_to_make(name)
+        program = program_of(ctx.pid)
+        if program in _COPIERS:
+            # They make the directory first: it would stay, as an empty partition.
+            new, cause = (
+                str(wanted),
+                f"{program.decode()} cannot fill a partition, whose files are views of its records",
+            )
+            remedy = f"mkdir {new}; cat OLD/records.ndjson > {new}/append.ndjson"
+            raise self.mount.refusals.other_way("mkdir", new, cause, remedy)
         await self.mount.executor.in_thread(lambda: self.mount.directory.create_partition(wanted))
         return self._nodes.directory_of(self._nodes.partitions.of(wanted)).entry()
 
@@ -333,9 +357,13 @@ class Operations(pyfuse3.Operations):
         if parent_inode == _GROUPS_INODE:
             await self._nodes.groups.remove(name)
             return
-        partition = self._nodes.partitions.find(name) if parent_inode == pyfuse3.ROOT_INODE else None
+        if parent_inode == _TOPICS_INODE:
+            topic = os.fsdecode(name)
+            remedy = f"with -o delete, rmdir {topic}-* in the root of the mount removes them"
+            raise self.mount.refusals.other_way("rmdir", f"topics/{topic}", "a topic has partitions", remedy)
+        partition = self._nodes.partitions.find(name) if parent_inode == fuse_types.ROOT_INODE else None
         if partition is None:
-            raise self.mount.refusals.error()
+            raise self._impossible("rmdir", parent_inode, name)
         if self.mount.is_read_only or not self.mount.options.delete:
             raise self.mount.refusals.missing_option("delete", "rmdir", str(partition.name))
         # First: a sync of records in a removed directory would be counted as a failed sync.
@@ -366,7 +394,7 @@ class Operations(pyfuse3.Operations):
         kind, partition, number = unpack(inode)
         opening = Opening(flags, ctx.pid)
         if opening.writes and kind not in _WRITABLE:
-            raise self.mount.refusals.error()
+            raise self.mount.refusals.impossible("open", self._nodes.partitions.path_of(inode))
         node = await self._nodes.file(kind, partition)
         return self._opened(inode, partition, await node.open(number, opening))
 
@@ -377,17 +405,23 @@ class Operations(pyfuse3.Operations):
         """Create the commit of a group: no other file can be created by name."""
         kind, partition, number = unpack(parent_inode)
         if kind != Kind.GROUP:
-            raise self.mount.refusals.error()
+            raise self._impossible("create", parent_inode, name)
         entry, opened = await self._nodes.groups.directories.create(number, name, Opening(flags, ctx.pid))
         return self._opened(entry.st_ino, partition, opened), entry
 
     @guarded
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
         """Remove the commit of a group: no other file can be removed by name."""
-        kind, _, number = unpack(parent_inode)
-        if kind != Kind.GROUP:
-            raise self.mount.refusals.error()
-        await self._nodes.groups.directories.remove(number, name)
+        kind, partition, number = unpack(parent_inode)
+        if kind == Kind.GROUP:
+            await self._nodes.groups.directories.remove(number, name)
+            return
+        mounted = self._nodes.partitions.numbered(partition)
+        if mounted is None:
+            raise self._impossible("unlink", parent_inode, name)
+        # The path is the partition, so that rm -r leaves one line and not one for each file.
+        cause, remedy = "its files are not removed one by one", f"with -o delete, rmdir {mounted.name} removes it"
+        raise self.mount.refusals.other_way("unlink", str(mounted.name), cause, remedy)
 
     def _opened(self, inode: int, partition: int, opened: Opened) -> FileInfo:
         self._last_handle += 1
@@ -450,7 +484,7 @@ class Operations(pyfuse3.Operations):
         The kernel sends at most 12 background requests at once, RELEASE among them: one that waited would keep the
         RELEASE of other files in the kernel, while later requests of their writers are sent.
         """
-        handle, path = self._handles.pop(fh), functools.partial(self._nodes.path_of, self._inodes.pop(fh))
+        handle, path = self._handles.pop(fh), functools.partial(self._nodes.partitions.path_of, self._inodes.pop(fh))
         del self._counted[fh]
         self.mount.waiting.forget(fh)
         if is_closable(handle):
@@ -468,8 +502,27 @@ class Operations(pyfuse3.Operations):
 
     # --- refused requests --------------------------------------------------------------------------------------------
 
-    async def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse the request: files cannot be created, linked or renamed so, and attributes are read only."""
-        raise self.mount.refusals.error()
+    def _impossible(self, op: str, inode: int, name: bytes = b"") -> FUSEError:
+        """Return the error for a change that no mount makes, and record why.
 
-    mknod = symlink = link = rename = removexattr = _refuse
+        In a partition the path is that of the partition, so that `chmod -R` leaves one line and not one for each file.
+        """
+        partitions = self._nodes.partitions
+        mounted = partitions.numbered(unpack(inode).partition)
+        path = partitions.path_of(inode, name) if mounted is None else str(mounted.name)
+        return self.mount.refusals.impossible(op, path)
+
+    async def mknod(self, parent_inode: int, name: bytes, *_: Any) -> Any:
+        raise self._impossible("mknod", parent_inode, name)
+
+    async def symlink(self, parent_inode: int, name: bytes, *_: Any) -> Any:
+        raise self._impossible("symlink", parent_inode, name)
+
+    async def link(self, inode: int, *_: Any) -> Any:
+        raise self._impossible("link", inode)
+
+    async def rename(self, parent_inode_old: int, name_old: bytes, *_: Any) -> None:
+        raise self._impossible("rename", parent_inode_old, name_old)
+
+    async def removexattr(self, inode: int, *_: Any) -> None:
+        raise self._impossible("removexattr", inode)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 import trio
-from pyfuse3 import EntryAttributes, FUSEError, RequestContext
 
+from offsetfs.fs.fuse_types import EntryAttributes, FUSEError, RequestContext
 from offsetfs.fs.mounting.operations import Operations
 from offsetfs.fs.naming.inodes import ROOT
 from offsetfs.fs.nodes import Buffer
@@ -76,17 +76,17 @@ class Tree:
 
     async def _walk(self, path: str, *, follows: bool) -> list[EntryAttributes]:
         """Return the attributes of the root and of each component of `path`, without links that were followed."""
-        found = [await self._operations.getattr(ROOT, self._context)]
+        walked = [await self._operations.getattr(ROOT, self._context)]
         names, links = deque(os.fsencode(path).split(b"/")), 0
         while names:
             name = names.popleft()
-            if name and not stat.S_ISDIR(found[-1].st_mode):
+            if name and not stat.S_ISDIR(walked[-1].st_mode):
                 raise FUSEError(errno.ENOTDIR)
             if name == b"..":
-                found = found[:-1] or found
+                walked = walked[:-1] or walked
             if name in (b"", b".", b".."):
                 continue
-            entry = await self._look_up(found[-1].st_ino, name)
+            entry = await self._look_up(walked[-1].st_ino, name)
             if stat.S_ISLNK(entry.st_mode) and (names or follows):
                 links += 1
                 if links > LINKS_MAX:
@@ -94,8 +94,8 @@ class Tree:
                 target = await self._operations.readlink(entry.st_ino, self._context)
                 names.extendleft(reversed(target.split(b"/")))
             else:
-                found.append(entry)
-        return found
+                walked.append(entry)
+        return walked
 
     async def _look_up(self, parent: int, name: bytes) -> EntryAttributes:
         if len(name) > NAME_BYTES_MAX:
@@ -160,6 +160,11 @@ class Tree:
         finally:
             with trio.CancelScope(shield=True):
                 await file.close()
+
+    async def make_directory(self, path: str) -> None:
+        """Create a partition or a group, if it is missing."""
+        with _named(path):
+            await self._directory(path)
 
     async def _open(self, path: str, flags: int) -> int:
         try:

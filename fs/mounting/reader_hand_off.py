@@ -43,10 +43,10 @@ TRANSIENT = frozenset({errno.ENOMEM, errno.EAGAIN, errno.ENOBUFS})
 """Errors of reading a request that leave the request in the kernel: it can be read later."""
 
 PAUSE_S = 0.02
-"""How long a task waits before it reads again after such an error."""
+"""The pause of a task before it reads again after one of these errors."""
 
 PAUSES_MAX = 25
-"""How often a request waits so for memory at most, half a second together: then it is read all the same."""
+"""The maximum number of these pauses for one request, half a second together: then the task reads it in any case."""
 
 REQUEST_BYTES = 4 << 20
 """The addresses that must be free for a request to be read where they are limited: its buffer and a copy, and some."""
@@ -130,11 +130,11 @@ class ReaderLock:
 
     def _give_away(self) -> None:
         """Pass the lock, which no task holds, to the first task that may read."""
-        found = next(filter(self._may_read, self._parked), None)
-        if found is not None:
-            self._parked.remove(found)
-            self.holder = found
-            trio.lowlevel.reschedule(found)
+        task = next(filter(self._may_read, self._parked), None)
+        if task is not None:
+            self._parked.remove(task)
+            self.holder = task
+            trio.lowlevel.reschedule(task)
 
     def has_not_read(self, task: Task) -> None:
         """Record that `task` failed: it may have no buffer."""

@@ -1,4 +1,4 @@
-"""The grammar of names in the mounted tree: offsets, times, calendar directories, segment files.
+"""The grammar of names in the mounted tree: offsets, times, calendar directories, segment files, groups, keys.
 
 Pure functions that parse names; none of them opens a log. All times are UTC: a time without a zone, and the directories
 of `by-time`. A name outside the grammar does not exist (ENOENT): no signs, no spaces, no digits of other scripts.
@@ -8,20 +8,29 @@ of `by-time`. A name outside the grammar does not exist (ENOENT): no signs, no s
     part     <offset>.json | <offset>.key | <offset>.headers
     range    [A]..[B][.ndjson]                      A and B are offsets or T
     last     N[.ndjson]                             without leading zeros
+
+Names of groups and keys encode any bytes (`encoded`, `decoded`). Bytes that no file name can contain are
+percent-encoded: `/`, control characters, and `%` itself. `.` and `..` become `%2E` and `%2E%2E`, and the empty string
+becomes `%`. The encoding is canonical: a name that encodes a byte without need is not valid. If a key is too long for a
+file name, its name is a digest: `%sha256-` and 64 hexadecimal digits in lower case. This is no valid percent-encoding,
+so it cannot collide with the name of another key.
 """
 
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
+from typing import TypeVar
 
 from offsetfs.common.quantities import EPOCH, MINUTE_MS, parse_time, timestamp_ms
 from offsetfs.fs.naming.tree_table import RECORD_PARTS
 from offsetfs.storage import OFFSET_MAX
 from offsetfs.storage.segments import parse_segment_name
+from offsetfs.storage.views import KeyDigest
 
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 """The files of a segment that `segments/` shows."""
@@ -31,6 +40,15 @@ NDJSON_SUFFIX = b".ndjson"
 
 TIMESTAMP_MAX = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z: the calendar of `by-time` ends here."""
+
+NAME_BYTES_MAX = 255
+
+_NEWEST = re.compile(rb"-([0-9]{1,19})(?![0-9]*[a-z])")
+_UNSAFE = re.compile(rb"[\x00-\x1f/%\x7f]")
+_ENCODED = re.compile(rb"%([0-9A-F]{2})")
+_ENCODED_HIGH = re.compile(rb"%([89A-F][0-9A-F])")
+_DIGEST = re.compile(rb"%sha256-([0-9a-f]{64})")
+_RESERVED = {b"": b"%", b".": b"%2E", b"..": b"%2E%2E"}  # a file cannot have these names
 
 
 def parse_offset(name: bytes) -> int | None:
@@ -98,9 +116,23 @@ def parse_range(name: bytes, now: int) -> RangeName | None:
 def unreadable_range(name: bytes) -> OSError:
     """Return the error for a name with two dots whose ends are neither offsets nor times."""
     shown = name.decode("utf-8", "backslashreplace")
+    newest = _NEWEST.match(name)
+    if newest is not None:
+        return OSError(errno.EINVAL, f"{shown!r} is not a range; {newest_records(int(newest[1]))}")
     return OSError(
         errno.EINVAL, f"{shown!r} is not a range; write A..B, where A and B are offsets or times, such as -1h.."
     )
+
+
+def parse_newest(name: bytes) -> int | None:
+    """Return N of a name `-N`, which is none of the tree; None for another name."""
+    match = _NEWEST.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def newest_records(count: int) -> str:
+    """Return the advice for a name that counts records from the end."""
+    return f"last/{count} has the newest {count} records" if count != 1 else "last/1 has the newest record"
 
 
 def parse_last(name: bytes) -> tuple[int, bool] | None:
@@ -183,18 +215,41 @@ def _start_ms(fields: list[int]) -> int:
 
 EVERYTHING = Span(Level.ALL, 0)
 
-Find = Callable[[int], tuple[int, int] | None]
-"""`Log.find_timestamp`: (offset, timestamp) of the first record, in offset order, at or after a time."""
+R = TypeVar("R")
 
 
-def listed_children(span: Span, find: Find) -> Iterator[tuple[Span, int]]:
-    """Yield the spans under `span` whose first record at or after their start lies before their end; and its offset.
+def listed_children(span: Span, find: Callable[[int], tuple[R, int] | None]) -> Iterator[tuple[Span, R]]:
+    """Yield the spans under `span` whose first record at or after their start lies before their end; and that record.
+
+    `find`: as `Log.find_timestamp`, the first record (its offset, in one partition) at or after a time, and its time.
 
     At most one look-up for each span listed, and one more: when the first record at or after t has the time u, it is
     also the first one at or after everything between t and u, so nothing in between is listed.
     """
     timestamp, end = span.start, span.end
-    while timestamp < end and (found := find(timestamp)) is not None and found[1] < end:
-        child = span.child_at(found[1])
-        yield child, found[0]
+    while timestamp < end and (first := find(timestamp)) is not None and first[1] < end:
+        child = span.child_at(first[1])
+        yield child, first[0]
         timestamp = child.end
+
+
+def encoded(data: bytes) -> bytes | None:
+    """Return the name of `data`. None if the name would be too long."""
+    name = _RESERVED.get(data) or _UNSAFE.sub(lambda match: b"%%%02X" % match[0][0], data)
+    return name if len(name) <= NAME_BYTES_MAX else None
+
+
+def decoded_key(name: bytes) -> bytes | KeyDigest | None:
+    """Return the key, or the digest of a long key, with this name. None if the name is not valid.
+
+    Unlike `decoded`, this accepts bytes from 128 on also percent-encoded (`%FF`), for shells and scripts.
+    """
+    if digest := _DIGEST.fullmatch(name):
+        return KeyDigest(bytes.fromhex(digest[1].decode()))
+    return decoded(_ENCODED_HIGH.sub(lambda match: bytes([int(match[1], 16)]), name))
+
+
+def decoded(name: bytes) -> bytes | None:
+    """Return the bytes with this name. None if the name is not valid."""
+    data = b"" if name == _RESERVED[b""] else _ENCODED.sub(lambda match: bytes([int(match[1], 16)]), name)
+    return data if encoded(data) == name else None

@@ -11,13 +11,20 @@ the base offset of its first segment at the first open. Kind 0 contains what exi
 always belongs to the same file: that of a symbolic link encodes its target, that of a growing file its generation.
 
 The root is 1, as FUSE requires: `Kind.DIRECTORY` in partition 0.
+
+Groups and topics have `PermanentNumbers`. Files that exist by name only (`range/A..B`, `follow@A`, `by-key/<key>`) have
+`LookupNumbers`: a look-up assigns a number. It is kept until the kernel has sent FORGET for as many look-ups as it got
+replies, so that unused names take no memory. Numbers are never reused.
 """
 
 from __future__ import annotations
 
 import errno
-from typing import NamedTuple
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
 
+from offsetfs.fs.fuse_types import FUSEError
 from offsetfs.fs.naming.tree_table import KIND_SHIFT, Kind
 
 NUMBER_BITS = 40
@@ -26,6 +33,8 @@ NUMBER_MAX = (1 << NUMBER_BITS) - 1
 PARTITION_MAX = (1 << PARTITION_BITS) - 1
 
 _KIND_MASK = -1 << KIND_SHIFT
+
+K = TypeVar("K", bound=Hashable)
 
 
 class Inode(NamedTuple):
@@ -53,3 +62,68 @@ def unpack(inode: int) -> Inode:
 
 
 ROOT = pack(Kind.DIRECTORY)
+
+
+@dataclass(slots=True)
+class _Known(Generic[K]):
+    file: K
+    lookups: int
+
+
+class LookupNumbers(Generic[K]):
+    """The files of one kind that the kernel knows, by number. For the event loop only."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, _Known[K]] = {}
+        self._numbers: dict[K, int] = {}
+        self._last = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def look_up(self, file: K) -> int:
+        """Return the number of `file` and count one look-up. Only for replies to LOOKUP: the kernel counts no other."""
+        number = self._numbers.get(file)
+        if number is None:
+            self._last = number = self._last + 1
+            self._numbers[file] = number
+            self._known[number] = _Known(file, 0)
+        self._known[number].lookups += 1
+        return number
+
+    def at(self, number: int) -> K:
+        """Return the file with this number. ESTALE for a number that was never assigned, or is forgotten."""
+        known = self._known.get(number)
+        if known is None:
+            raise FUSEError(errno.ESTALE)
+        return known.file
+
+    def forget(self, number: int, lookups: int) -> None:
+        """Count FORGET for `lookups` look-ups; drop the number after the last one."""
+        known = self._known.get(number)
+        if known is None:
+            return
+        known.lookups -= lookups
+        if known.lookups <= 0:
+            del self._known[number], self._numbers[known.file]
+
+
+class PermanentNumbers(Generic[K]):
+    """Items by number, from 0 on. None is forgotten: their count is bounded by the content of the log directory."""
+
+    def __init__(self) -> None:
+        self._seen: list[K] = []
+        self._numbers: dict[K, int] = {}
+
+    def of(self, item: K) -> int:
+        """Return the number of `item`; assign one at the first call."""
+        number = self._numbers.setdefault(item, len(self._seen))
+        if number == len(self._seen):
+            self._seen.append(item)
+        return number
+
+    def at(self, number: int) -> K:
+        """Return the item with this number. ESTALE for a number that was never assigned."""
+        if number >= len(self._seen):
+            raise FUSEError(errno.ESTALE)
+        return self._seen[number]

@@ -1,6 +1,6 @@
 """The table of the tree: one row for each kind of file of a mount.
 
-These derive from it: inode numbers (`inodes`), paths in messages (`paths`), names and listings of directories
+These derive from it: inode numbers (`inodes`), paths in messages (`fs/partitions`), names and listings of directories
 (`mounting/directories`), which files accept writes, have extended attributes, or stay open after a deletion
 (`mounting/operations`, `mounting/node_table`), and completion in shells (`cli/completion`). Tests compare it with the
 README of a mount, with docs/use/semantics.md and with the paths of docs/evidence/conformance.md. The nodes are attached
@@ -28,7 +28,7 @@ KIND_SHIFT = 59
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """What the tree declares about one kind of file.
+    """The declaration of one kind of file.
 
     `paths` begin at the mount point. `<name>` stands for what varies, and a directory ends with a slash. Messages use
     the last path, up to the first part that varies, for an inode number does not contain a whole name.
@@ -44,7 +44,7 @@ class NodeSpec:
     """Whether it is read over a time in which the records or the segment that it shows may be deleted."""
     has_xattrs: bool = False
     has_lookup_number: bool = False
-    """Whether its number is assigned by a look-up (`lookup_numbers`)."""
+    """Whether its number is assigned by a look-up (`LookupNumbers`)."""
 
     @property
     def is_directory(self) -> bool:
@@ -73,7 +73,7 @@ class Kind(IntEnum):
 
     A kind whose value is small exists once in the mount or once in each partition, and needs no number. The comments
     say what the number of the others means. A value is never given to another kind, also after a kind was removed. The
-    next free values: 24, and `_many(24)`.
+    next free values: 24, and `_many(28)`.
     """
 
     spec: NodeSpec
@@ -90,10 +90,33 @@ class Kind(IntEnum):
     TOPIC = _many(18), _row("topics/<topic>/")  # the number of the topic, in order of first access
     # The number of the topic × 2, plus 1 for JSON lines.
     TOPIC_APPEND = _many(19), _row("topics/<topic>/append", "topics/<topic>/append.ndjson", is_writable=True)
+    # Of its partition: the offset less the anchor × 4, plus the index of the link's depth.
+    TOPIC_LINK = (
+        _many(27),
+        _row(
+            "topics/<topic>/by-time/<T>",
+            "topics/<topic>/by-time/<minute>",
+            "topics/<topic>/first",
+            "topics/<topic>/latest",
+            is_link=True,
+        ),
+    )
     # The number that the look-up assigned.
     TOPIC_SNAPSHOT = (
         _many(23),
-        _row("topics/<topic>/values", "topics/<topic>/records.ndjson", is_listed=False, has_lookup_number=True),
+        _row("topics/<topic>/values", "topics/<topic>/records.ndjson", has_lookup_number=True),
+    )
+    # The number of topic and time span, in order of first access.
+    TOPIC_TIMES = (
+        _many(26),
+        _row("topics/<topic>/by-time/<year, month, day or hour>/", "topics/<topic>/by-time/"),
+    )
+    # The number of the topic × 2, plus 1 for `last`.
+    TOPIC_RANGES = _many(25), _row("topics/<topic>/range/", "topics/<topic>/last/")
+    # The number that the look-up assigned.
+    TOPIC_RANGE = (
+        _many(24),
+        _row("topics/<topic>/last/<N>", "topics/<topic>/range/<A..B>", is_listed=False, has_lookup_number=True),
     )
     # The number of the topic. The files in it have inode numbers of their partition.
     TOPIC_KEYS = _many(20), _row("topics/<topic>/by-key/", is_listed=False)

@@ -10,12 +10,14 @@ for a missing errno, as of a failed background task, and for a missing path.
 
 from __future__ import annotations
 
+import errno
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from offsetfs.common.formatting import printable, utc_time
+from offsetfs.fs.fuse_types import FUSEError
 from offsetfs.fs.reporting.errors import cure_of, errno_of, name_of
 
 LINES_MAX = 1000
@@ -45,7 +47,7 @@ class ErrorLog:
         self._now = now
         self._lines: OrderedDict[str, tuple[str, int]] = OrderedDict()  # text → (when last, how often)
         self.count = 0
-        """How many faults were recorded since the mount started, repeated ones included."""
+        """The number of faults that were recorded since the mount started, repeated faults included."""
 
     def add(self, error: BaseException, op: str, path: str) -> int:
         """Record `error`, which `op` raised for `path`; return its errno."""
@@ -83,3 +85,48 @@ def _text(error: BaseException) -> str:
 def _shortened(text: str) -> str:
     escaped = printable(text)
     return escaped if len(escaped) <= LINE_LENGTH_MAX else escaped[: LINE_LENGTH_MAX - 1] + "…"
+
+
+_TAKING_RECORDS = "append, append.ndjson and append.raw of a partition take records"
+_NO_NEW_FILE = "no file can be created by name", _TAKING_RECORDS
+_FROM_THE_LOG = "sizes, modes, owners, times and attributes follow from the log", "change those of a copy"
+_IMPOSSIBLE = {
+    "open": ("records and views are read only", _TAKING_RECORDS),
+    "create": _NO_NEW_FILE,
+    "mknod": _NO_NEW_FILE,
+    "symlink": _NO_NEW_FILE,
+    "link": _NO_NEW_FILE,
+    "setattr": _FROM_THE_LOG,
+    "setxattr": _FROM_THE_LOG,
+    "removexattr": _FROM_THE_LOG,
+    "mkdir": ("directories are partitions", "mkdir orders-0 in the root of the mount makes partition 0 of orders"),
+    "rmdir": ("directories are partitions", "with -o delete, rmdir orders-0 in the root of the mount removes one"),
+    "unlink": ("its files are not removed one by one", "with -o delete, rmdir removes a partition"),
+    "rename": (
+        "names are those of records, partitions and topics",
+        "after an unmount, `offsetfs rename LOGDIR TOPIC NAME` renames a topic",
+    ),
+}
+"""Cause and remedy of the changes that no mount makes, by request."""
+
+
+class Refusals:
+    """Makes the errors of refused changes: EROFS on a read-only mount, else EPERM."""
+
+    def __init__(self, error_log: ErrorLog, *, is_read_only: bool) -> None:
+        self._error_log = error_log
+        self._is_read_only = is_read_only
+
+    def impossible(self, op: str, path: str) -> FUSEError:
+        """Return the error for a change that no mount makes, and record why."""
+        return self.other_way(op, path, *_IMPOSSIBLE[op])
+
+    def other_way(self, op: str, path: str, cause: str, remedy: str) -> FUSEError:
+        """Return the error for a change that is made in another way, and record which."""
+        if not self._is_read_only:
+            self._error_log.report(Fault(errno.EPERM, op, path, cause, remedy))
+        return FUSEError(errno.EROFS if self._is_read_only else errno.EPERM)
+
+    def missing_option(self, option: str, op: str, path: str) -> FUSEError:
+        """Return the error for a change that needs the mount option `option`, and record which one is missing."""
+        return self.other_way(op, path, f"the option {option} was not given", f"use -o {option}")

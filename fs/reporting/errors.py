@@ -71,13 +71,15 @@ def name_of(number: int) -> str:
     return "EOPNOTSUPP" if number == errno.EOPNOTSUPP else errno.errorcode.get(number, str(number))
 
 
+OF_MOUNT_README = "the README of the mount describes what the file accepts"
+_PERMISSIONS = "give the user who runs offsetfs permissions on the log directory"
 _CURES = {
     errno.ENOSPC: "free space on the disk of the log directory",
     errno.EDQUOT: "raise the quota of the disk of the log directory, or delete data",
     errno.EROFS: "mount without `-o ro`; if the disk is read-only, dmesg has the reason",
     errno.EIO: "repair the disk (dmesg has details), then mount again",
-    errno.EACCES: "give the user of the mount permissions on the log directory",
-    errno.EPERM: "give the user of the mount permissions on the log directory",
+    errno.EACCES: _PERMISSIONS,
+    errno.EPERM: _PERMISSIONS,
     errno.EMFILE: "raise the limit of open files (ulimit -n, LimitNOFILE=)",
     errno.ENFILE: "raise the limit of open files (fs.file-max)",
     errno.ENOBUFS: "finish records before others are begun, or raise buffer-bytes",
@@ -86,7 +88,7 @@ _CURES = {
     errno.ESHUTDOWN: "write again after the next mount",
     errno.EOVERFLOW: "`values`, `records.ndjson` and `range/` show records far behind the first",
     errno.ERANGE: "`start` and `next` of the partition have its range of offsets",
-    errno.EINVAL: "the README of the mount describes what the file accepts",
+    errno.EINVAL: OF_MOUNT_README,
 }
 
 
@@ -96,5 +98,5 @@ def cure_of(error: BaseException) -> str | None:
         return _CURES.get(error.errno or 0)
     if not isinstance(error, errors.StorageError):
         return None
-    _, found, cure = (type(error).__doc__ or "").partition("Cure: ")
-    return " ".join(cure.split()).rstrip(".") if found else None
+    _, separator, cure = (type(error).__doc__ or "").partition("Cure: ")
+    return " ".join(cure.split()).rstrip(".") if separator else None

@@ -1,4 +1,4 @@
-"""What happens in a mount, as typed events: publishers and subscribers need not know each other.
+"""The typed events of a mount: publishers and subscribers need not know each other.
 
     event               published by                                        handled by
     partition_changed   the log directory (`common.change_feed`)           blocked readers, line index upkeep

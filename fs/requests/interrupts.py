@@ -19,7 +19,7 @@ _WAITS_HERE = (b"request_wait_answer", b"0", b"")
 """The wait channels of a reader; the kernel shows the latter two if it hides wait channels."""
 
 _FAMILY_MAX = 64
-"""How many threads one check reads: bounds the cost for a shell with many children."""
+"""The number of threads that one check reads: bounds the cost for a shell with many children."""
 
 _BYTES_MAX = 16 << 10
 
@@ -39,10 +39,10 @@ def check_reader(pid: int, proc: str = "/proc") -> ReaderState:
         return state
     # A shell opens the redirected file and passes the descriptor to `cat`, which then reads.
     for member, _ in zip(_family(pid, proc), range(_FAMILY_MAX), strict=False):
-        found = _check_thread(member, proc)
-        if found is ReaderState.INTERRUPTED:
-            return found
-        state = found if state is ReaderState.NOTHING else state
+        member_state = _check_thread(member, proc)
+        if member_state is ReaderState.INTERRUPTED:
+            return member_state
+        state = member_state if state is ReaderState.NOTHING else state
     return state
 
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 READ_THREADS = 16
 INFLATING_THREADS_MAX = 64
-"""How many threads that wait for an inflation slot do not count as read threads. Bounds the threads of a mount."""
+"""The number of threads that wait for an inflation slot and do not count as read threads. Bounds all threads."""
 
 
 class ReadExecutor:

@@ -24,13 +24,13 @@ from collections.abc import Hashable, Sequence
 from typing import Protocol
 
 import trio
-from pyfuse3 import FUSEError, PollHandle
 
 from offsetfs.common.loop_watch import LoopWatch
+from offsetfs.fs.fuse_types import FUSEError, PollHandle
 from offsetfs.fs.requests import interrupts
 
 READERS_MAX = 3072
-"""How many readers may be blocked: each takes a task and a request of the kernel. Further readers get EAGAIN."""
+"""The maximum number of blocked readers: each takes a task and a request of the kernel. Further readers get EAGAIN."""
 
 LOG_CHECK_S = 0.01  # the interval of checks of a log that another process writes
 READER_CHECK_S = 0.2  # the interval of checks of a blocked reader, and of a log that only this mount writes
@@ -165,7 +165,7 @@ class Waiting:
 
     @property
     def blocked(self) -> int:
-        """How many readers are blocked now."""
+        """The number of readers that are blocked now."""
         return len(self._readers)
 
     # --- waking ------------------------------------------------------------------------------------------------------

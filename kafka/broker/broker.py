@@ -23,9 +23,7 @@ from offsetfs.kafka.broker.connections.idle_connections import (
     end_unread_responses,
 )
 from offsetfs.kafka.broker.connections.listeners import ADVERTISED, Listener
-from offsetfs.kafka.broker.connections.rare_lines import RareLines
-from offsetfs.kafka.broker.connections.receive_buffers import ReceiveBuffers
-from offsetfs.kafka.broker.connections.request_limits import RequestLimits
+from offsetfs.kafka.broker.connections.request_limits import RareLines, ReceiveBuffers, RequestLimits
 from offsetfs.kafka.broker.groups.group_coordinator import GroupCoordinator
 from offsetfs.kafka.broker.listener_settings import ListenerSettings
 from offsetfs.kafka.broker.log_sync import LogSync
@@ -52,10 +50,10 @@ UNREAD_PART = 4
 """Responses that clients do not read may take this part of `queued.max.request.bytes`."""
 
 ACCEPTED_MAX = 16
-"""How many clients are accepted in one pass of the event loop: each pass takes as long as the call."""
+"""Clients that are accepted in one pass of the event loop, at most: each pass takes as long as the call."""
 
 DRAIN_S = 5.0
-"""How long requests that are being answered may take when the broker ends."""
+"""The time that requests in progress have when the broker ends."""
 
 
 class Broker:
@@ -67,9 +65,9 @@ class Broker:
         self._settings = settings
         # Before a client can connect: a broker that cannot read its ACLs or its keys must not start.
         self._security = directory.security
-        self._logins = logins_of((each.settings for each in listeners), self._security)
+        self._logins = logins_of((listener.settings for listener in listeners), self._security)
         authorizer = _authorizer(settings, self._security)
-        self._listeners = [(each.listen(), each) for each in listeners]
+        self._listeners = [(listener.listen(), listener) for listener in listeners]
         host, port = listeners[0].advertised
         self._topics = topics = Topics(directory, settings.num_partitions, creates=settings.auto_create_topics_enable)
         node = BrokerNode(settings.node_id, cluster_id_of(directory.path), host, port)
@@ -116,27 +114,37 @@ class Broker:
         """Accept connections and answer requests until `stop`. The caller runs the directory's background tasks."""
         try:
             async with trio.open_nursery() as background:
-                background.start_soon(self._groups.run)
-                background.start_soon(self._transactions.run)
-                background.start_soon(self._topics.load)
-                background.start_soon(self._metrics.watch_event_loop)
-                background.start_soon(self._closed_peers.run)
-                background.start_soon(self._follow_cluster)
-                background.start_soon(end_idle_connections, self._connections, self._idle_s)
-                background.start_soon(reload_changed, [each.tls for _, each in self._listeners if each.tls is not None])
-                background.start_soon(end_stalled_requests, self._connections, self._shared.limits)
-                if self._settings.queued_max_request_bytes >= 0:
-                    unread_bytes_max = self._settings.queued_max_request_bytes // UNREAD_PART
-                    background.start_soon(end_unread_responses, self._connections, unread_bytes_max)
+                self._start_background(background)
                 with self._serving:
                     async with trio.open_nursery() as connections:
-                        with self._accepting:
-                            async with trio.open_nursery() as listeners:
-                                for accepting, listener in self._listeners:
-                                    listeners.start_soon(self._accept, accepting, listener, connections)
+                        await self._accept_all(connections)
                 background.cancel_scope.cancel()
         finally:
             self._closed_peers.close()
+
+    def _start_background(self, nursery: trio.Nursery) -> None:
+        """Start the tasks that run as long as clients are served."""
+        nursery.start_soon(self._groups.run)
+        nursery.start_soon(self._transactions.run)
+        nursery.start_soon(self._topics.load)
+        nursery.start_soon(self._metrics.watch_event_loop)
+        nursery.start_soon(self._closed_peers.run)
+        nursery.start_soon(self._follow_cluster)
+        nursery.start_soon(
+            reload_changed, [listener.tls for _, listener in self._listeners if listener.tls is not None]
+        )
+        nursery.start_soon(end_idle_connections, self._connections, self._idle_s)
+        nursery.start_soon(end_stalled_requests, self._connections, self._shared.limits)
+        if self._settings.queued_max_request_bytes >= 0:
+            unread_bytes_max = self._settings.queued_max_request_bytes // UNREAD_PART
+            nursery.start_soon(end_unread_responses, self._connections, unread_bytes_max)
+
+    async def _accept_all(self, connections: trio.Nursery) -> None:
+        """Accept clients of all listeners until `stop`; their connections are tasks of `connections`."""
+        with self._accepting:
+            async with trio.open_nursery() as listeners:
+                for accepting, listener in self._listeners:
+                    listeners.start_soon(self._accept, accepting, listener, connections)
 
     async def _follow_cluster(self) -> None:
         """Take over the credentials and ACLs that a controller of the cluster writes meanwhile."""
@@ -154,8 +162,8 @@ class Broker:
         self._accepting.cancel()
         self._serving.deadline = trio.current_time() + DRAIN_S
         self._topics.close()
-        for each in self._connections:
-            each.drain()
+        for connection in self._connections:
+            connection.drain()
 
     async def _accept(self, accepting: socket.socket, listener: Listener, connections: trio.Nursery) -> None:
         ADVERTISED.set(listener.advertised)  # the tasks of its connections inherit it
@@ -163,7 +171,7 @@ class Broker:
             await self._accept_from(accepting, listener, connections)
 
     async def _accept_from(self, accepting: socket.socket, listener: Listener, connections: trio.Nursery) -> None:
-        while True:
+        while not self._is_stopping:  # the socket may be closed by then
             await trio.lowlevel.wait_readable(accepting)
             for _ in range(ACCEPTED_MAX):
                 if not await self._accept_one(accepting, listener, connections):
@@ -241,14 +249,14 @@ def _authorizer(settings: ServerSettings, security: SecurityStore) -> Authorizer
     if security.problem is not None:
         raise security.problem
     allows_without_acl = settings.allow_everyone_if_no_acl_found
-    found = Authorizer(security.image, settings.super_users, allows_without_acl=allows_without_acl)
-    security.subscribe(found.update)
-    return found
+    authorizer = Authorizer(security.image, settings.super_users, allows_without_acl=allows_without_acl)
+    security.subscribe(authorizer.update)
+    return authorizer
 
 
 def logins_of(listeners: Iterable[ListenerSettings], security: SecurityStore) -> Mapping[str, Logins]:
     """Return what the clients of each listener with SASL log in with, by its name; InvalidConfig."""
-    with_sasl = {each.name: each for each in listeners if each.protocol.has_sasl}
+    with_sasl = {listener.name: listener for listener in listeners if listener.protocol.has_sasl}
     if not with_sasl:
         return {}
     # Imported here, because a broker without SASL does without all of it.
@@ -261,4 +269,4 @@ def logins_of(listeners: Iterable[ListenerSettings], security: SecurityStore) ->
         return security.image.credentials.get((user, mechanism.value))
 
     unknown_users = UnknownUsers(security.login_secret(), lambda: security.image.credentials)
-    return {name: Logins(sasl_settings(each), find, unknown_users) for name, each in with_sasl.items()}
+    return {name: Logins(sasl_settings(listener), find, unknown_users) for name, listener in with_sasl.items()}

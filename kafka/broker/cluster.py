@@ -1,4 +1,4 @@
-"""What clients learn of the cluster: one broker, its topics, and the versions of each API that it answers.
+"""The cluster as clients see it: one broker, its topics, and the versions of each API that it answers.
 
 ApiVersions, Metadata, DescribeCluster, DescribeTopicPartitions.
 """
@@ -14,7 +14,7 @@ import trio
 
 from offsetfs.common.threads import in_thread
 from offsetfs.kafka.broker.connections.listeners import ADVERTISED
-from offsetfs.kafka.broker.error_codes import code_of
+from offsetfs.kafka.broker.errors import code_of
 from offsetfs.kafka.broker.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, UNKNOWN_OPERATIONS
 from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.broker.topics.partitions import ServedTopic, Topics
@@ -94,7 +94,7 @@ class Cluster:
         A client that expects another cluster or node gets REBOOTSTRAP_REQUIRED (KIP-1242).
         """
         software = request.client_software_name, request.client_software_version
-        if version >= 3 and not all(_SOFTWARE.fullmatch(each) for each in software):
+        if version >= 3 and not all(_SOFTWARE.fullmatch(text) for text in software):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         asked = request.cluster_id, request.node_id
         if version >= _NODES_SINCE and asked != _ANY_NODE:
@@ -122,20 +122,21 @@ class Cluster:
             ),
         )
         wanted_topics = request.topics or []
-        if version < 12 and any(each.name is None or each.topic_id != NO_ID for each in wanted_topics):
+        if version < 12 and any(topic.name is None or topic.topic_id != NO_ID for topic in wanted_topics):
             code = ErrorCode.INVALID_REQUEST
             return MetadataResponse(
                 topics=[
-                    MetadataResponseTopic(code, name=each.name or "", topic_id=each.topic_id) for each in wanted_topics
+                    MetadataResponseTopic(code, name=topic.name or "", topic_id=topic.topic_id)
+                    for topic in wanted_topics
                 ]
             )
         known, slices = self._topics.all(), Slices()
         if request.topics is None or (version == 0 and not request.topics):
-            for each in known.values():
+            for topic in known.values():
                 await slices.step()
-                response.topics.append(self._topic(each, request))
+                response.topics.append(self._topic(topic, request))
             return response
-        for wanted in {(each.name, each.topic_id): each for each in request.topics}.values():
+        for wanted in {(topic.name, topic.topic_id): topic for topic in request.topics}.values():
             await slices.step()
             response.topics.append(await self._wanted(wanted.name, wanted.topic_id, known, request, version))
         return response
@@ -177,11 +178,11 @@ class Cluster:
                 MetadataResponsePartition(
                     partition_index=number,
                     leader_id=node_id,
-                    leader_epoch=self._topics.leader_epoch(each),
+                    leader_epoch=self._topics.leader_epoch(partition),
                     replica_nodes=[node_id],
                     isr_nodes=[node_id],
                 )
-                for number, each in topic.partitions.items()
+                for number, partition in topic.partitions.items()
             ],
             topic_authorized_operations=_operations(request),
         )
@@ -192,10 +193,10 @@ class Cluster:
         """Return topics in pages, all of them for an empty list. As `DescribeTopicPartitionsRequestHandler`."""
         known, cursor = self._topics.all(), request.cursor
         if cursor is not None and cursor.partition_index < 0:
-            invalid = [_undescribed(ErrorCode.INVALID_REQUEST, each.name) for each in request.topics]
+            invalid = [_undescribed(ErrorCode.INVALID_REQUEST, topic.name) for topic in request.topics]
             return DescribeTopicPartitionsResponse(topics=invalid)
         slices, begin = Slices(), "" if cursor is None else cursor.topic_name
-        names = await slices.sorted(list({each.name for each in request.topics} or known))
+        names = await slices.sorted(list({topic.name for topic in request.topics} or known))
         described: list[DescribeTopicPartitionsResponseTopic] = []
         following: DescribeTopicPartitionsResponseCursor | None = None
         left = max(min(request.response_partition_limit, DESCRIBED_PARTITIONS_MAX), 1)

@@ -1,4 +1,4 @@
-"""What a coordinator keeps on disk: the state of its keys in one of Kafka's internal topics.
+"""The state of a coordinator on disk: the state of its keys in one of Kafka's internal topics.
 
 What is in memory is what the log has: an append counts when it is in the segment file, and records that others append
 (the mount's `groups/`, on a read-only directory a running broker) are read before the next answer. Each partition has
@@ -33,7 +33,7 @@ RETRY_S = 10.0
 """The pause before a partition that could not be read is tried again."""
 
 LOAD_WAIT_S = 5.0
-"""How long a request waits for its partition to be loaded, before clients are asked to try again."""
+"""The time that a request waits for its partition to be loaded; then clients are asked to try again."""
 
 _STEP_BYTES = 1 << 18  # what the event loop applies at once: a few milliseconds
 _BATCH_BYTES_MAX = 1 << 18
@@ -121,7 +121,7 @@ class CoordinatorLog(ABC, Generic[S, C]):
 
     def find(self, key: str) -> S | None:
         """Return what is known of a key; `current` makes it so."""
-        return next((each.states[key] for each in self._shards_of(key) if key in each.states), None)
+        return next((shard.states[key] for shard in self._shards_of(key) if key in shard.states), None)
 
     def states(self) -> Iterator[tuple[str, S]]:
         """Return all known keys with their states, of the partitions that can be read."""
@@ -142,12 +142,12 @@ class CoordinatorLog(ABC, Generic[S, C]):
         if listing is self._listing:
             return
         self._listing = listing
-        there = {each for each in listing if each.topic == self._topic}
+        there = {partition for partition in listing if partition.topic == self._topic}
         for gone in self._shards.keys() - there:
             del self._shards[gone]
-        for each in sorted(there - self._shards.keys(), key=lambda each: each.partition):
-            self._shards[each] = Shard(each)
-        is_whole = {each.partition for each in there} == set(range(len(there)))
+        for partition in sorted(there - self._shards.keys(), key=lambda partition: partition.partition):
+            self._shards[partition] = Shard(partition)
+        is_whole = {partition.partition for partition in there} == set(range(len(there)))
         self._count = len(there) if is_whole else 0
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class CoordinatorLog(ABC, Generic[S, C]):
         for shard in shards:
             await self._refresh(shard)
         # In a part of the topic any partition may be that of the key.
-        if any(each.failure for each in shards) and not any(key in each.states for each in shards):
+        if any(shard.failure for shard in shards) and not any(key in shard.states for shard in shards):
             raise self._refusal(self.unreadable)
 
     async def current_all(self) -> None:

@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 import trio
 
+from offsetfs import arguments
 from offsetfs.common.addresses import Address, Endpoint, address_text, listeners_text, parse_endpoint
 from offsetfs.kafka.broker.connections.listeners import Listener, open_listeners
 from offsetfs.kafka.broker.listener_settings import check_authentication
@@ -26,14 +27,14 @@ from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import InvalidConfig
 
 END_S = 60.0
-"""How long `close` waits. Requests have 5 s to end (`DRAIN_S`); the rest is for the last flush."""
+"""The time that `close` waits. Requests have 5 s to end (`DRAIN_S`); the rest is for the last flush."""
 
 _ANY_PORT = 0
 _NO_SETTINGS: Mapping[str, str | int | bool] = MappingProxyType({})
 
 
 def serve(
-    path: str | os.PathLike[str],
+    path: str | bytes | os.PathLike[str],
     *,
     listen: str = "127.0.0.1:0",
     settings: Mapping[str, str | int | bool] = _NO_SETTINGS,
@@ -50,15 +51,19 @@ def serve(
     over a backup, or beside a running broker. `allow_anonymous`: also listen on an address that other machines reach
     without authentication.
 
-    Raises ValueError for such an address without it, `errors.NotALogDirectory`,
-    `errors.LogDirectoryLocked`, `errors.InvalidConfig`, and OSError, also for an address that cannot be used.
+    Raises TypeError for an argument of a wrong type, ValueError for such an address without it,
+    `errors.NotALogDirectory`, `errors.LogDirectoryLocked`, `errors.InvalidConfig`, and OSError, also for an address
+    that cannot be used.
     """
-    endpoint = parse_endpoint(listen, _ANY_PORT)
+    path, settings = arguments.path_text("path", path), arguments.broker_settings(settings)
+    read_only = arguments.flag("read_only", read_only)
+    allow_anonymous = arguments.flag("allow_anonymous", allow_anonymous)
+    endpoint = parse_endpoint(arguments.text("listen", listen, "127.0.0.1:0"), _ANY_PORT)
     if LISTENERS in settings:
         raise InvalidConfig(f"settings: {LISTENERS} has no effect here; give the address as listen=")
     options = [f"{name}={_text(value)}" for name, value in settings.items()]
     options.append(f"{LISTENERS}={listeners_text([endpoint])}")
-    loaded = load_settings(None, options, os.fspath(path), origin="settings")
+    loaded = load_settings(None, options, path, origin="settings")
     if not allow_anonymous:
         check_authentication(loaded.server.listeners, "allow_anonymous=True")
     if not read_only:
@@ -66,11 +71,10 @@ def serve(
     (listener,) = open_listeners(loaded.server.listeners, "listen=")
     try:
         directory = LogDirectory.open(
-            os.fspath(path),
+            path,
             read_only=read_only,
             config=loaded.directory,
-            broker=loaded.of_engine,
-            metadata_directory=loaded.metadata_directory,
+            broker=loaded.broker,
         )
     except BaseException:
         listener.close()
@@ -109,7 +113,7 @@ class EmbeddedBroker:
         except BaseException:  # KeyboardInterrupt of the caller, too
             self.close()
             raise
-        self.bootstrap_servers = ",".join(address_text(each.address) for each in listeners)
+        self.bootstrap_servers = ",".join(address_text(listener.address) for listener in listeners)
         return self
 
     def __enter__(self) -> EmbeddedBroker:
@@ -125,7 +129,7 @@ class EmbeddedBroker:
     def close(self) -> None:
         """Answer what was accepted, write everything to disk, mark the directory as cleanly closed.
 
-        A request that waits for records is answered at once, one that waits for members of its group after 0.2 s
+        A request that waits for records is answered at once; a request that waits for group members, after 0.2 s
         (`WAIT_ENDS_S`); a response that its client does not read is ended after 5 s (`DRAIN_S`).
         Further calls do nothing. Raises OSError if the last flush failed, and TimeoutError if the disk does not answer.
         """

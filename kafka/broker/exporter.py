@@ -47,8 +47,12 @@ class BrokerHistogram:
 
 def _of_topics(value: Callable[[TopicCounts], int]) -> Callable[[BrokerReport], Mapping[tuple[str, ...], float]]:
     def samples(report: BrokerReport) -> Mapping[tuple[str, ...], float]:
-        found: dict[tuple[str, ...], float] = {(name,): value(each) for name, each in report.metrics.topics.items()}
-        return found if report.metrics.others == TopicCounts() else {**found, (OTHERS,): value(report.metrics.others)}
+        by_topic: dict[tuple[str, ...], float] = {
+            (name,): value(counts) for name, counts in report.metrics.topics.items()
+        }
+        if report.metrics.others != TopicCounts():
+            by_topic[OTHERS,] = value(report.metrics.others)
+        return by_topic
 
     return samples
 
@@ -208,13 +212,13 @@ def families(report: BrokerReport) -> Iterator[Metric]:
     for metric in METRICS:
         family = metric.family(PREFIX + metric.name, metric.help, labels=metric.labels)
         for labels, number in sorted(metric.samples(report).items()):
-            family.add_metric([_valid(each) for each in labels], number)
+            family.add_metric([_valid(label) for label in labels], number)
         yield family
-    for each in HISTOGRAMS:
-        histogram = HistogramMetricFamily(PREFIX + each.name, each.help, labels=each.labels)
-        for labels, durations in sorted(each.durations(report).items()):
-            histogram.add_metric(labels, cumulative_buckets(durations.counts), durations.sum_s)
-        yield histogram
+    for histogram in HISTOGRAMS:
+        durations_family = HistogramMetricFamily(PREFIX + histogram.name, histogram.help, labels=histogram.labels)
+        for labels, durations in sorted(histogram.durations(report).items()):
+            durations_family.add_metric(labels, cumulative_buckets(durations.counts), durations.sum_s)
+        yield durations_family
 
 
 def _valid(label: str) -> str:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from offsetfs.common.addresses import LOOPBACK, PLAINTEXT, Address, AddressError, is_loopback
-from offsetfs.common.security.security_protocol import SecurityProtocol
+from offsetfs.common.security.settings import SecurityProtocol
 from offsetfs.kafka.broker.security_names import CLIENT_AUTH, LISTENER_PREFIX, is_listener_setting
 
 if TYPE_CHECKING:  # a mount reads addresses of listeners only
@@ -44,11 +44,13 @@ class ListenerSettings:
 def settings_of_listener(properties: Mapping[str, str], name: str, protocol: SecurityProtocol) -> dict[str, str]:
     """Return the settings in `properties` that hold for the listener `name`: its own have precedence."""
     prefix = f"{LISTENER_PREFIX}{name.lower()}."
-    found = {each: value for each, value in properties.items() if not is_listener_setting(each)}
+    settings = {setting: value for setting, value in properties.items() if not is_listener_setting(setting)}
     if protocol.has_sasl:  # as in Kafka: clients that log in need no certificate, unless this listener says so
-        found.pop(CLIENT_AUTH, None)
-    found |= {each[len(prefix) :]: value for each, value in properties.items() if each.lower().startswith(prefix)}
-    return found
+        settings.pop(CLIENT_AUTH, None)
+    settings |= {
+        setting[len(prefix) :]: value for setting, value in properties.items() if setting.lower().startswith(prefix)
+    }
+    return settings
 
 
 def check_authentication(listeners: Iterable[ListenerSettings], permission: str) -> None:
@@ -56,8 +58,8 @@ def check_authentication(listeners: Iterable[ListenerSettings], permission: str)
 
     `permission`: the option that permits it.
     """
-    for each in listeners:
-        if not each.has_authentication and not is_loopback(each.address[0]):
+    for listener in listeners:
+        if not listener.has_authentication and not is_loopback(listener.address[0]):
             reason = "each client that reaches it could read and write: it has no authentication"
             remedy = f"listen on {LOOPBACK}, authenticate clients ({CLIENT_AUTH}=required), or add {permission}"
-            raise AddressError(f"{each.address[0]}: {reason}; {remedy}")
+            raise AddressError(f"{listener.address[0]}: {reason}; {remedy}")

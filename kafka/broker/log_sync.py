@@ -8,7 +8,7 @@ from offsetfs.common.threads import in_thread_or_here
 from offsetfs.storage import Log
 
 THREADS_MAX = 16
-"""How many logs are synced at the same time. Reads, which have another limit, never delay a sync."""
+"""Logs that are synced at the same time, at most. Reads, which have another limit, never delay a sync."""
 
 
 class LogSync:

@@ -1,4 +1,4 @@
-"""What a broker counts and measures: connections, bytes, requests by API, records by topic.
+"""Counters and measurements of a broker: connections, bytes, requests by API, records by topic.
 
 Plain numbers that only the event loop changes. A connection counts around the handler of an API, so that handlers
 know nothing of it, except for two hooks: `waiting` marks the time in which a request waits for other clients, and
@@ -35,7 +35,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _waited_s: ContextVar[float] = ContextVar("waited_s", default=0.0)
-"""How long the request of this task has waited for other clients."""
+"""The time that the request of this task has waited for other clients."""
 
 
 @contextmanager
@@ -55,7 +55,7 @@ class ApiCounts:
     requests: int = 0
     """Begun; those whose client left before the response are included."""
     errors: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """How often a response contained an error code, by code."""
+    """The responses that contained an error code, by code."""
     handling: Durations = field(default_factory=Durations)
     waits: Durations = field(default_factory=Durations)
     codes: Callable[[object], list[int]] = field(default=lambda response: [], repr=False, compare=False)
@@ -108,7 +108,7 @@ class BrokerMetrics:
     others: TopicCounts = field(default_factory=TopicCounts)
     """The sum of all topics without their own counters."""
     delays: Durations = field(default_factory=Durations)
-    """How late the event loop continued a task that was ready, sampled every `DELAY_INTERVAL_S`."""
+    """Delays of the event loop before it continued a task that was ready, sampled every `DELAY_INTERVAL_S`."""
 
     def counts_of(self, api: str) -> ApiCounts:
         """Return the counters of an API, which know where its responses have error codes."""
@@ -149,7 +149,7 @@ _CODE = attrgetter("error_code")
 
 @dataclass(frozen=True, slots=True)
 class _CodePath:
-    """Where a struct of a response has error codes: in itself, and in the structs of some of its arrays."""
+    """The places of error codes in a struct of a response: in itself, and in the structs of some of its arrays."""
 
     is_here: bool
     arrays: tuple[tuple[Callable[[object], Iterable[object] | None], _CodePath], ...]
@@ -157,15 +157,15 @@ class _CodePath:
 
 def _error_codes(api: str) -> Callable[[object], list[int]]:
     """Return a function that returns the error codes in a response of an API, without NONE; None is no response."""
-    path = _code_path([each for layout in schema(f"{api}Response").layouts for each in layout.fields])
+    path = _code_path([field for layout in schema(f"{api}Response").layouts for field in layout.fields])
 
     def codes(response: object) -> list[int]:
-        found: list[int] = []
+        error_codes: list[int] = []
         if response is not None:
             if path.is_here and (code := _CODE(response)):
-                found.append(code)
-            _collect_codes(path, response, found)
-        return found
+                error_codes.append(code)
+            _collect_codes(path, response, error_codes)
+        return error_codes
 
     return codes
 
@@ -173,21 +173,21 @@ def _error_codes(api: str) -> Callable[[object], list[int]]:
 def _code_path(fields: list[SchemaField]) -> _CodePath:
     """Return the path of a struct; `fields` has those of all versions, so that a name may occur twice."""
     by_name: defaultdict[str, list[SchemaField]] = defaultdict(list)
-    for each in fields:
-        if each.is_array:
-            by_name[each.name] += each.fields
-    found = ((attrgetter(name), _code_path(of_struct)) for name, of_struct in by_name.items())
-    arrays = tuple((array, path) for array, path in found if path.is_here or path.arrays)
-    return _CodePath(any(each.name == "error_code" for each in fields), arrays)
+    for schema_field in fields:
+        if schema_field.is_array:
+            by_name[schema_field.name] += schema_field.fields
+    structs = ((attrgetter(name), _code_path(of_struct)) for name, of_struct in by_name.items())
+    arrays = tuple((array, path) for array, path in structs if path.is_here or path.arrays)
+    return _CodePath(any(schema_field.name == "error_code" for schema_field in fields), arrays)
 
 
-def _collect_codes(path: _CodePath, message: object, found: list[int]) -> None:
+def _collect_codes(path: _CodePath, message: object, codes: list[int]) -> None:
     """Add the error codes in the arrays of a struct. A response has thousands of partitions: no generator for each."""
     for array, below in path.arrays:
         structs = array(message)
         if structs:
             if below.is_here:
-                found += filter(None, map(_CODE, structs))
+                codes += filter(None, map(_CODE, structs))
             if below.arrays:
-                for each in structs:
-                    _collect_codes(below, each, found)
+                for struct in structs:
+                    _collect_codes(below, struct, codes)

@@ -16,7 +16,7 @@ CLUSTER_NAME = "kafka-cluster"
 
 
 class Resource(IntEnum):
-    """What an ACL is for. ANY occurs in filters only."""
+    """The type of the resource of an ACL. ANY occurs in filters only."""
 
     ANY = 1
     TOPIC = 2
@@ -28,7 +28,7 @@ class Resource(IntEnum):
 
 
 class Pattern(IntEnum):
-    """How the name of an ACL is compared with that of a resource. ANY and MATCH occur in filters only."""
+    """The comparison of the name of an ACL with that of a resource. ANY and MATCH occur in filters only."""
 
     ANY = 1
     MATCH = 2
@@ -37,7 +37,7 @@ class Pattern(IntEnum):
 
 
 class Operation(IntEnum):
-    """What a request does with a resource. ANY occurs in filters only, ALL in ACLs only."""
+    """An operation of a request on a resource. ANY occurs in filters only, ALL in ACLs only."""
 
     ANY = 1
     ALL = 2
@@ -113,7 +113,7 @@ UNKNOWN_OPERATIONS = I32_MIN
 TOPIC_OPERATIONS = bits(SUPPORTED[Resource.TOPIC])
 GROUP_OPERATIONS = bits(SUPPORTED[Resource.GROUP])
 CLUSTER_OPERATIONS = bits(SUPPORTED[Resource.CLUSTER])
-"""What a client may do without an authorizer."""
+"""The operations of a client without an authorizer."""
 
 
 def show_group_operations(request: Any, response: Any, operations_of: Callable[[str], int]) -> None:

@@ -50,14 +50,14 @@ class BrokerReport:
 
     @property
     def groups_by_state(self) -> Mapping[str, int]:
-        return Counter(each.state for each in self.groups)
+        return Counter(group.state for group in self.groups)
 
     @property
     def members(self) -> Mapping[str, int]:
         """The number of members by group. The first `GROUPS_MAX` groups by name have entries of their own."""
         return {
-            **{each.name: each.members for each in self.groups[:GROUPS_MAX]},
-            **({OTHERS: sum(each.members for each in rest)} if (rest := self.groups[GROUPS_MAX:]) else {}),
+            **{group.name: group.members for group in self.groups[:GROUPS_MAX]},
+            **({OTHERS: sum(group.members for group in rest)} if (rest := self.groups[GROUPS_MAX:]) else {}),
         }
 
     def lines(self) -> Iterator[str]:
@@ -65,10 +65,10 @@ class BrokerReport:
         metrics = self.metrics
         counts = f"{metrics.connections_accepted} accepted, {metrics.connections_refused} refused"
         traffic = f"{size(metrics.received_bytes)} received, {size(metrics.sent_bytes)} sent"
-        requests = {api: each.requests for api, each in metrics.apis.items() if each.requests}
+        requests = {api: counts.requests for api, counts in metrics.apis.items() if counts.requests}
         yield f"broker      {metrics.connections} connections, {counts}; {traffic}"
         yield f"  requests  {sum(requests.values())}: {most_frequent(requests)}"
-        yield f"  errors    {sum(sum(each.errors.values()) for each in metrics.apis.values())}"
+        yield f"  errors    {sum(sum(counts.errors.values()) for counts in metrics.apis.values())}"
         yield f"  groups    {len(self.groups)}: {most_frequent(self.groups_by_state)}; lag {sum(self.lags.values())}"
 
 
@@ -84,7 +84,7 @@ class BrokerReporter:
 
     async def report(self) -> BrokerReport:
         """Return the current state. Called on the event loop; logs are opened in a thread."""
-        metrics, groups = copy.deepcopy(self._metrics), sorted(self._groups(), key=lambda each: each.name)
+        metrics, groups = copy.deepcopy(self._metrics), sorted(self._groups(), key=lambda group: group.name)
         return await in_thread(partial(self._completed, metrics, tuple(groups)))
 
     def _completed(self, metrics: BrokerMetrics, groups: tuple[GroupSnapshot, ...]) -> BrokerReport:
@@ -93,7 +93,7 @@ class BrokerReporter:
             version=__version__,
             log_directory=self._directory.path,
             is_read_only=self._directory.read_only,
-            topics=len({each.topic for each in names}),
+            topics=len({name.topic for name in names}),
             partitions=len(names),
             metrics=metrics,
             groups=groups,

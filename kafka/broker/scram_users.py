@@ -56,13 +56,13 @@ class ScramUsers:
         """Return mechanisms and iterations of users, or of all."""
         image = self._store.image
         work = partial(_infos, image)
-        found = work() if len(image.credentials) <= INLINE_ENTRIES_MAX else await in_thread(work)
-        asked = [each.name for each in request.users or ()]
-        twice, names = repeated(asked), list(dict.fromkeys(asked)) or list(found)
+        infos = work() if len(image.credentials) <= INLINE_ENTRIES_MAX else await in_thread(work)
+        asked = [user.name for user in request.users or ()]
+        twice, names = repeated(asked), list(dict.fromkeys(asked)) or list(infos)
         response, slices = m.DescribeUserScramCredentialsResponse(error_message=None), Slices()
         for name in names:
             await slices.step()
-            response.results.append(_described(name, found.get(name), is_repeated=name in twice))
+            response.results.append(_described(name, infos.get(name), is_repeated=name in twice))
         return response
 
     # --- changing ----------------------------------------------------------------------------------------------------
@@ -82,27 +82,27 @@ class ScramUsers:
             result = m.AlterUserScramCredentialsResult(name, 0, None)
             response.results.append(result)
             await answer(result, partial(self._check, changes, records))
-        right = [each for each in response.results if not each.error_code]
+        right = [result for result in response.results if not result.error_code]
         if right:
             await self._store_all(records, right)
         return response
 
     async def _check(self, changes: list[_Change], records: list[ProtocolMessage]) -> None:
         """Add the records of a user's changes to `records`; Rejected, StorageError."""
-        found = [self._record(each) for each in changes]
-        if repeated(each.mechanism for each in changes):
+        changed = [self._record(change) for change in changes]
+        if repeated(change.mechanism for change in changes):
             text = "A user credential cannot be altered twice in the same request"
             raise Rejected(ErrorCode.DUPLICATE_RESOURCE, text)
-        for each in found:
-            self._store.check_own(each)
-        records += found
+        for record in changed:
+            self._store.check_own(record)
+        records += changed
 
     async def _store_all(
         self, records: list[ProtocolMessage], results: list[m.AlterUserScramCredentialsResult]
     ) -> None:
         await answer(results[0], partial(completed, self._store.change, records))
-        for each in results[1:]:
-            each.error_code, each.error_message = results[0].error_code, results[0].error_message
+        for result in results[1:]:
+            result.error_code, result.error_message = results[0].error_code, results[0].error_message
 
     def _record(self, change: _Change) -> ProtocolMessage:
         """Return the record of a change; Rejected."""
@@ -112,7 +112,7 @@ class ScramUsers:
 
         if not change.name:
             raise Rejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty.")
-        if change.mechanism not in [each.value for each in ScramMechanism]:
+        if change.mechanism not in [known.value for known in ScramMechanism]:
             raise Rejected(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
         if isinstance(change, m.ScramCredentialDeletion):
             if (change.name, change.mechanism) not in self._store.image.credentials:
@@ -126,16 +126,16 @@ class ScramUsers:
         is_possible = len(salted) == mechanism.key_bytes and 0 < len(salt) <= _SALT_BYTES_MAX
         if not is_possible or len(change.name.encode()) > NAME_BYTES_MAX:
             raise Rejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Name, salt or salted password has an impossible length")
-        found = credential_of_salted(mechanism, salted, salt, change.iterations)
-        return security.credential_record(change.name, change.mechanism, found)
+        credential = credential_of_salted(mechanism, salted, salt, change.iterations)
+        return security.credential_record(change.name, change.mechanism, credential)
 
 
 def _infos(image: SecurityImage) -> dict[str, list[m.CredentialInfo]]:
     """Return the credentials of all users, by name."""
-    found: dict[str, list[m.CredentialInfo]] = {}
-    for (name, mechanism), each in sorted(image.credentials.items()):
-        found.setdefault(name, []).append(m.CredentialInfo(mechanism, each.iterations))
-    return found
+    infos: dict[str, list[m.CredentialInfo]] = {}
+    for (name, mechanism), credential in sorted(image.credentials.items()):
+        infos.setdefault(name, []).append(m.CredentialInfo(mechanism, credential.iterations))
+    return infos
 
 
 def _changes(request: m.AlterUserScramCredentialsRequest) -> list[_Change]:
@@ -145,7 +145,7 @@ def _changes(request: m.AlterUserScramCredentialsRequest) -> list[_Change]:
 async def _refused(request: m.AlterUserScramCredentialsRequest) -> m.AlterUserScramCredentialsResponse:
     """Return the response to a request with too many changes: each costs a computation, and memory for good."""
     response, slices = m.AlterUserScramCredentialsResponse(), Slices()
-    for name in dict.fromkeys(each.name for each in _changes(request)):
+    for name in dict.fromkeys(change.name for change in _changes(request)):
         await slices.step()
         result = m.AlterUserScramCredentialsResult(name, ErrorCode.POLICY_VIOLATION, TOO_MANY_RECORDS)
         response.results.append(result)
@@ -153,12 +153,12 @@ async def _refused(request: m.AlterUserScramCredentialsRequest) -> m.AlterUserSc
 
 
 def _described(
-    name: str, found: list[m.CredentialInfo] | None, *, is_repeated: bool
+    name: str, infos: list[m.CredentialInfo] | None, *, is_repeated: bool
 ) -> m.DescribeUserScramCredentialsResult:
     if is_repeated:
         text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
         return m.DescribeUserScramCredentialsResult(name, ErrorCode.DUPLICATE_RESOURCE, text)
-    if found is None:
+    if infos is None:
         text = f"Attempt to describe a user credential that does not exist: {name}"
         return m.DescribeUserScramCredentialsResult(name, ErrorCode.RESOURCE_NOT_FOUND, text)
-    return m.DescribeUserScramCredentialsResult(name, 0, None, found)
+    return m.DescribeUserScramCredentialsResult(name, 0, None, infos)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsetfs.common.security.setting_names import (
+from offsetfs.common.security.settings import (
     JAAS_CONFIG,
     KEY_FILE,
     KEYSTORE,
@@ -47,7 +47,7 @@ SECURITY_NAMES = frozenset(
     (
         *(*TLS_DEFAULTS, *TLS_SECRETS, KEYSTORE, KEY_FILE, TRUSTSTORE, SUITES),
         *(SASL_MECHANISMS, CALLBACK_HANDLER, REAUTHENTICATION, *_OAUTH),
-        *(f"{mechanism.lower()}.{each}" for mechanism in MECHANISMS for each in _OF_MECHANISMS),
+        *(f"{mechanism.lower()}.{setting}" for mechanism in MECHANISMS for setting in _OF_MECHANISMS),
     )
 )
 """The security settings that have an effect, by Kafka's names; some are of one mechanism (`plain.sasl.jaas.config`)."""

@@ -26,9 +26,9 @@ from offsetfs.storage import LogDirectory
 _log = logging.getLogger(__name__)
 
 _GC_THRESHOLDS = 10_000, 20, 10
-"""How many new objects each generation of the cycle collector gets. By default it looks at all objects several times
-while a request of 100,000 elements is decoded and answered: 20 to 60 ms each, in which no client gets an answer. This
-way it does once for two million new objects, of which a few are cyclic garbage."""
+"""New objects of each generation of the cycle collector. By default it looks at all objects several times while a
+request of 100,000 elements is decoded and answered: 20 to 60 ms each, in which no client gets an answer. With these
+values it does once for two million new objects, of which a few are cyclic garbage."""
 
 Ready = Callable[[Sequence[Endpoint], Address | None], None]
 """Called once connections are accepted: the listeners, and the address of the metrics if they are served."""
@@ -110,7 +110,7 @@ async def serve_until(
             try:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(broker.run)
-                    ready([each.endpoint for each in listeners], metrics.address if metrics else None)
+                    ready([listener.endpoint for listener in listeners], metrics.address if metrics else None)
                     await wait()
                     broker.stop()
             finally:

@@ -33,12 +33,12 @@ class _PrincipalsType:
     """Principals such as `User:alice`, separated by semicolons: names may have commas."""
 
     def parse(self, name: str, text: str) -> tuple[str, ...]:
-        return tuple(filter(None, (each.strip() for each in text.split(";"))))
+        return tuple(filter(None, (part.strip() for part in text.split(";"))))
 
     def check(self, name: str, value: object) -> None:
-        for each in value if isinstance(value, tuple) else ():
-            if not re.match(r"[^:]+:.", each):
-                raise InvalidConfig(f"{name}={printable(each)}: must be principals as User:alice;User:bob")
+        for item in value if isinstance(value, tuple) else ():
+            if not re.match(r"[^:]+:.", item):
+                raise InvalidConfig(f"{name}={printable(item)}: must be principals as User:alice;User:bob")
 
     def format(self, value: object) -> str:
         return ";".join(value) if isinstance(value, tuple) else ""
@@ -52,7 +52,7 @@ class ServerSettings:
     security: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     """The security settings that were given, also those of single listeners, by Kafka's names."""
     metrics_listener: Address | None = None
-    """Address and port of the metrics, over HTTP; None for no such server."""
+    """Address and port of the metrics, over HTTP; None for no server."""
     given: frozenset[str] = frozenset()
     """Kafka's names of the settings that were given, those of the engine included."""
     node_id: int = 1
@@ -96,9 +96,9 @@ class ServerSettings:
     """Whether groups with members become consumer groups, and classic ones again."""
     offset_metadata_max_bytes: int = 4096
     acks_all: str = field(default="disk", metadata={"kind": ChoiceType(("disk", "page-cache"))})
-    """When acks=all is answered: once a batch is on disk, or once it is in the segment file, as by Kafka.
+    """The time of the answer to acks=all: once a batch is on disk, or once it is in the segment file, as by Kafka.
 
-    Kafka has no such setting.
+    Kafka does not have this setting.
     """
     fetch_max_bytes: int = _whole(55 << 20, 1024)
     max_incremental_fetch_session_cache_slots: int = 1000
@@ -130,13 +130,13 @@ def field_of(name: str) -> str:
 
 
 def _kinds() -> dict[str, SettingType]:
-    found: dict[str, SettingType] = {}
+    types: dict[str, SettingType] = {}
     for setting in fields(ServerSettings):
         if "kind" in setting.metadata:
-            found[setting_name(setting.name)] = setting.metadata["kind"]
+            types[setting_name(setting.name)] = setting.metadata["kind"]
         elif setting.type in _PLAIN:
-            found[setting_name(setting.name)] = _PLAIN[setting.type]
-    return found
+            types[setting_name(setting.name)] = _PLAIN[setting.type]
+    return types
 
 
 _PLAIN: Mapping[Any, SettingType] = {"int": IntegerType(0, I32_MAX), "bool": BooleanType()}
@@ -152,12 +152,12 @@ def values_of(settings: ServerSettings) -> dict[str, str | None]:
     }
     values["broker.id"] = values["node.id"]
     listeners = settings.listeners
-    values["listeners"] = listeners_text([Endpoint(each.name, each.address) for each in listeners])
+    values["listeners"] = listeners_text([Endpoint(listener.name, listener.address) for listener in listeners])
     values["advertised.listeners"] = listeners_text(
-        [Endpoint(each.name, each.advertised or each.address) for each in listeners]
+        [Endpoint(listener.name, listener.advertised or listener.address) for listener in listeners]
     )
-    protocols = {each.name: each.protocol for each in listeners}
-    values["listener.security.protocol.map"] = ",".join(f"{name}:{each}" for name, each in protocols.items())
+    protocols = {listener.name: listener.protocol for listener in listeners}
+    values["listener.security.protocol.map"] = ",".join(f"{name}:{protocol}" for name, protocol in protocols.items())
     shown = {name: None if is_secret(name) else value for name, value in settings.security.items()}
     return {**values, **TLS_DEFAULTS, **shown}
 
@@ -168,7 +168,7 @@ def advertised_at(settings: ServerSettings, addresses: Sequence[Address], option
         return settings
     given = for_each_listener(len(settings.listeners), addresses, option)
     pairs = zip(settings.listeners, given, strict=True)
-    return replace(settings, listeners=tuple(replace(each, advertised=address) for each, address in pairs))
+    return replace(settings, listeners=tuple(replace(listener, advertised=address) for listener, address in pairs))
 
 
 def for_each_listener(count: int, addresses: Sequence[Address], name: str) -> tuple[Address, ...]:

@@ -21,13 +21,15 @@ from itertools import pairwise
 from typing import Any
 
 from offsetfs.common.addresses import PLAINTEXT, PORT, Address, loopback_addresses
-from offsetfs.common.security.security_protocol import SecurityProtocol
+from offsetfs.common.quantities import plain_number
+from offsetfs.common.security.settings import SecurityProtocol
 from offsetfs.kafka.broker.listener_settings import ListenerSettings, settings_of_listener
 from offsetfs.kafka.broker.sasl.sasl_settings import sasl_settings
 from offsetfs.kafka.broker.security_names import PROTOCOL_MAP, is_security_setting
 from offsetfs.kafka.broker.settings import SETTING_KINDS, ServerSettings, field_of, for_each_listener
 from offsetfs.kafka.broker.tls.tls_context import load_context
 from offsetfs.kafka.broker.tls.tls_settings import TlsSettings, tls_settings
+from offsetfs.storage.directory import BrokerContext
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.settings import (
     BROKER_SETTING_NAMES,
@@ -59,9 +61,8 @@ class LoadedSettings:
 
     server: ServerSettings
     directory: DirectoryConfig
-    of_engine: Mapping[str, str]
-    """Settings by the broker's names that the engine reads: defaults of topics, and the directory's."""
-    metadata_directory: str | None
+    broker: BrokerContext
+    """The settings that the engine reads: defaults of topics, and the directory's."""
     without_effect: tuple[str, ...]
 
 
@@ -77,7 +78,7 @@ def load_settings(
 ) -> LoadedSettings:
     """Read the file at `path` and `options`, each `name=value`, which have precedence; InvalidConfig, OSError.
 
-    `origin` is what errors call the options.
+    `origin` is what errors call the options, whose durations and sizes may have units.
     """
     from_file: dict[str, str] = {}
     places: dict[str, str] = {}
@@ -88,7 +89,7 @@ def load_settings(
         name, equals, value = option.partition("=")
         if not equals:
             raise InvalidConfig(f"{origin} {printable(option)} has no value; write {origin} name=value")
-        given[name], places[name] = value, origin
+        given[name], places[name] = plain_number(name, value), origin
     replaced = {_meaning(name, value) for name, value in given.items()}
     kept = {name: value for name, value in from_file.items() if _meaning(name, value) not in replaced}
     properties = {**kept, **given}
@@ -97,7 +98,7 @@ def load_settings(
             _check(name, value, log_directory)
         except InvalidConfig as error:
             raise InvalidConfig(f"{places[name]}: {error}") from None
-    return _loaded(properties, places)
+    return _loaded(properties, places, is_complete=path is not None)
 
 
 def _meaning(name: str, value: str) -> str:
@@ -107,10 +108,10 @@ def _meaning(name: str, value: str) -> str:
     if name == LOG_DIR:
         return LOG_DIRS
     try:
-        found = topic_setting_of(name, value)
+        setting = topic_setting_of(name, value)
     except InvalidConfig:  # reported by the check of the name
         return name
-    return name if found is None else found[0]
+    return name if setting is None else setting[0]
 
 
 def _check(name: str, value: str, log_directory: str) -> None:
@@ -132,14 +133,14 @@ def _node_id(name: str, value: str) -> Any:
 
 
 def _check_log_directory(name: str, value: str, log_directory: str) -> None:
-    found = [each.strip() for each in log_directories_of({name: value}).split(",")]
-    if [os.path.realpath(each) for each in found] != [os.path.realpath(log_directory)]:
+    directories = [directory.strip() for directory in log_directories_of({name: value}).split(",")]
+    if [os.path.realpath(directory) for directory in directories] != [os.path.realpath(log_directory)]:
         raise InvalidConfig(
             f"{name} is {printable(value)}, but {log_directory} is served; give that path, or remove the setting"
         )
 
 
-def _loaded(properties: Mapping[str, str], places: Mapping[str, str]) -> LoadedSettings:
+def _loaded(properties: Mapping[str, str], places: Mapping[str, str], *, is_complete: bool) -> LoadedSettings:
     values: dict[str, Any] = {
         field_of(name): parse_value(SETTING_KINDS, name, value)
         for name, value in properties.items()
@@ -159,8 +160,7 @@ def _loaded(properties: Mapping[str, str], places: Mapping[str, str]) -> LoadedS
     return LoadedSettings(
         server,
         DirectoryConfig.from_properties(resolved.directory),
-        of_engine,
-        properties.get(METADATA_LOG_DIR),
+        BrokerContext(of_engine, is_complete, metadata_directory=properties.get(METADATA_LOG_DIR)),
         tuple(filter(_is_without_effect, properties)),
     )
 
@@ -172,7 +172,8 @@ def _is_without_effect(name: str) -> bool:
 def _check_limits(server: ServerSettings) -> None:
     lowest, highest = server.group_min_session_timeout_ms, server.group_max_session_timeout_ms
     if lowest > highest:
-        raise InvalidConfig(f"group.min.session.timeout.ms {lowest} is above group.max.session.timeout.ms {highest}")
+        reason = f"group.min.session.timeout.ms {lowest} is above group.max.session.timeout.ms {highest}"
+        raise InvalidConfig(f"{reason}; change one of them")
     for what, values in (
         ("session.timeout", (
             server.group_consumer_min_session_timeout_ms, server.group_consumer_session_timeout_ms,
@@ -186,7 +187,7 @@ def _check_limits(server: ServerSettings) -> None:
         names = [f"group.consumer.{kind}{what}.ms" for kind in ("min.", "", "max.")]
         for (lower, low), (higher, high) in pairwise(zip(names, values, strict=True)):
             if low > high:
-                raise InvalidConfig(f"{lower} {low} is above {higher} {high}")
+                raise InvalidConfig(f"{lower} {low} is above {higher} {high}; change one of them")
 
 
 # --- listeners -------------------------------------------------------------------------------------------------------
@@ -194,13 +195,13 @@ def _check_limits(server: ServerSettings) -> None:
 
 def _endpoints(name: str, value: str) -> list[_Endpoint]:
     """Parse `NAME://host:port`, separated by commas; InvalidConfig."""
-    found = []
-    for text in (each.strip() for each in value.split(",")):
+    endpoints = []
+    for text in (part.strip() for part in value.split(",")):
         match = _ENDPOINT.match(text)
         if match is None or int(match["port"]) > 65535:
             raise InvalidConfig(f"{name}: {printable(text)} is not a listener; write PLAINTEXT://HOST:PORT")
-        found.append(_Endpoint(match["name"].upper(), match["six"] or match["host"] or "", int(match["port"])))
-    return found
+        endpoints.append(_Endpoint(match["name"].upper(), match["six"] or match["host"] or "", int(match["port"])))
+    return endpoints
 
 
 def _listeners(
@@ -209,20 +210,20 @@ def _listeners(
     """Return the listeners of clients; InvalidConfig."""
     protocols = _protocols(properties, places)
     if LISTENERS in properties:
-        found = _of_clients(LISTENERS, properties, protocols, places)
+        endpoints = _of_clients(LISTENERS, properties, protocols, places)
     else:
-        found = [_Endpoint(PLAINTEXT, each, PORT) for each in loopback_addresses()]
+        endpoints = [_Endpoint(PLAINTEXT, address, PORT) for address in loopback_addresses()]
     place = places.get(LISTENERS, LISTENERS)
-    advertised: tuple[Address | None, ...] = (None,) * len(found)
+    advertised: tuple[Address | None, ...] = (None,) * len(endpoints)
     if properties.get(ADVERTISED):
         try:
-            advertised = _advertised(found, _of_clients(ADVERTISED, properties, protocols, places))
+            advertised = _advertised(endpoints, _of_clients(ADVERTISED, properties, protocols, places))
         except InvalidConfig as error:
             raise InvalidConfig(f"{places[ADVERTISED]}: {error}") from None
     return tuple(
-        _listener(each, protocol, address, settings_of_listener(security, each.name, protocol), place)
-        for each, address in zip(found, advertised, strict=True)
-        for protocol in (protocols[each.name],)
+        _listener(endpoint, protocol, address, settings_of_listener(security, endpoint.name, protocol), place)
+        for endpoint, address in zip(endpoints, advertised, strict=True)
+        for protocol in (protocols[endpoint.name],)
     )
 
 
@@ -233,63 +234,64 @@ def _listener(
     try:
         tls = _tls(security, name) if protocol.has_tls else None
         address = (endpoint.host or "0.0.0.0", endpoint.port)
-        found = ListenerSettings(address, name, protocol, advertised, security, tls)
+        settings = ListenerSettings(address, name, protocol, advertised, security, tls)
         if protocol.has_sasl:
-            sasl_settings(found)
+            sasl_settings(settings)
     except InvalidConfig as error:
         raise InvalidConfig(f"{place}: {error}") from None
-    return found
+    return settings
 
 
 def _tls(security: Mapping[str, str], listener: str) -> TlsSettings:
     """Return the settings of TLS, whose files can be used; InvalidConfig."""
     try:
-        found = tls_settings(security)
-        load_context(found)
+        settings = tls_settings(security)
+        load_context(settings)
     except InvalidConfig as error:
         raise InvalidConfig(f"listener {listener}: {error}") from None
-    return found
+    return settings
 
 
 def _protocols(properties: Mapping[str, str], places: Mapping[str, str]) -> dict[str, SecurityProtocol]:
     """Return the security protocol of each name; InvalidConfig."""
-    found = {each.value: each for each in SecurityProtocol}
-    for pair in filter(None, (each.strip() for each in properties.get(PROTOCOL_MAP, "").split(","))):
-        name, _, protocol = (each.strip().upper() for each in pair.partition(":"))
+    known = {protocol.value: protocol for protocol in SecurityProtocol}
+    for pair in filter(None, (pair.strip() for pair in properties.get(PROTOCOL_MAP, "").split(","))):
+        name, _, protocol = (part.strip().upper() for part in pair.partition(":"))
         try:
-            found[name] = SecurityProtocol(protocol)
+            known[name] = SecurityProtocol(protocol)
         except ValueError:
             reason = f"{PROTOCOL_MAP}: {printable(pair)} has no security protocol; write NAME:PROTOCOL with"
             raise InvalidConfig(f"{places[PROTOCOL_MAP]}: {reason} {', '.join(SecurityProtocol)}") from None
-    return found
+    return known
 
 
 def _of_clients(
     name: str, properties: Mapping[str, str], protocols: Mapping[str, SecurityProtocol], places: Mapping[str, str]
 ) -> list[_Endpoint]:
     """Return the endpoints that are not for controllers; InvalidConfig if there is none."""
-    of_controllers = {each.strip().upper() for each in properties.get(CONTROLLER_NAMES, "").split(",")}
-    found = [each for each in _endpoints(name, properties[name]) if each.name not in of_controllers]
-    for each in found:
-        if each.name not in protocols:
-            reason = f"{name}: {each.name} has no security protocol; add it to {PROTOCOL_MAP}"
+    of_controllers = {controller.strip().upper() for controller in properties.get(CONTROLLER_NAMES, "").split(",")}
+    endpoints = [endpoint for endpoint in _endpoints(name, properties[name]) if endpoint.name not in of_controllers]
+    for endpoint in endpoints:
+        if endpoint.name not in protocols:
+            reason = f"{name}: {endpoint.name} has no security protocol; add it to {PROTOCOL_MAP}"
             raise InvalidConfig(f"{places[name]}: {reason}")
-    if not found:
+    if not endpoints:
         raise InvalidConfig(f"{places[name]}: {name} has no listener for clients; add PLAINTEXT://127.0.0.1:9092")
-    return found
+    return endpoints
 
 
 def _advertised(listeners: Sequence[_Endpoint], advertised: Sequence[_Endpoint]) -> tuple[Address | None, ...]:
     """Return the address that each listener advertises, by name; None: its own. InvalidConfig."""
-    addresses: dict[str, list[Address]] = {each.name: [] for each in listeners}
-    for each in advertised:
-        if each.host in ("", "0.0.0.0", "::"):
+    addresses: dict[str, list[Address]] = {listener.name: [] for listener in listeners}
+    for endpoint in advertised:
+        if endpoint.host in ("", "0.0.0.0", "::"):
             raise InvalidConfig(f"{ADVERTISED} needs an address that clients can connect to")
-        if each.name not in addresses:
-            raise InvalidConfig(f"{ADVERTISED}: {each.name} is not the name of a listener in {LISTENERS}")
-        addresses[each.name].append((each.host, each.port))
-    counts = Counter(each.name for each in listeners)
+        if endpoint.name not in addresses:
+            raise InvalidConfig(f"{ADVERTISED}: {endpoint.name} is not the name of a listener in {LISTENERS}")
+        addresses[endpoint.name].append((endpoint.host, endpoint.port))
+    counts = Counter(listener.name for listener in listeners)
     of_name = {
-        name: iter(for_each_listener(counts[name], found, f"{ADVERTISED}: {name}")) for name, found in addresses.items()
+        name: iter(for_each_listener(counts[name], of_listener, f"{ADVERTISED}: {name}"))
+        for name, of_listener in addresses.items()
     }
-    return tuple(next(of_name[each.name], None) for each in listeners)
+    return tuple(next(of_name[listener.name], None) for listener in listeners)

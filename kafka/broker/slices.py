@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 import trio
 
 SLICE_S = 0.002
-"""How long a request keeps the event loop: a checkpoint costs 0.02 ms, a hundredth of it."""
+"""The time that a request keeps the event loop: a checkpoint costs 0.02 ms, a hundredth of it."""
 
 
 _SORTED_AT_ONCE = 5000
-"""How many names are sorted without a pause: in less than `SLICE_S`."""
+"""Names that are sorted without a pause: in less than `SLICE_S`."""
 
 
 class Slices:

@@ -6,7 +6,7 @@
 
 Each broker has one connection, made when it is first needed and again after it has failed, with pauses that grow. A
 broker that does not answer delays its own requests only. Requests are not repeated: callers know which errors they can
-repeat (`ClientError.is_retriable`), and look at the metadata before.
+repeat (`ClientError.is_retriable`), and look at the metadata before; `repeated` repeats them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from __future__ import annotations
 import enum
 import math
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
@@ -25,15 +25,16 @@ from offsetfs.common.addresses import Address, address_text
 from offsetfs.common.backoff import Backoff
 from offsetfs.kafka.client.connect import connect, connect_any
 from offsetfs.kafka.client.connection import RESPONSE_BYTES_MAX, BrokerConnection
-from offsetfs.kafka.client.errors import ClientError, NoBrokerAnswers, check_code
+from offsetfs.kafka.client.errors import ClientError, NoBrokerAnswers, RequestTimedOut, check_code
 from offsetfs.kafka.client.metadata import ClusterMetadata, ClusterNode, cluster_metadata, metadata_request
 from offsetfs.kafka.client.properties import ClientProperties
-from offsetfs.kafka.client.retries import repeated
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.message import ProtocolMessage
 
 _JITTER = 0.2
-"""Kafka's: pauses differ by so much at random, so that clients do not return all at once."""
+
+Answer = TypeVar("Answer")
+"""The random share of a pause, as in Kafka, so that clients do not return all at once."""
 
 
 class NodeKind(enum.Enum):
@@ -44,7 +45,7 @@ class NodeKind(enum.Enum):
 
 
 class CoordinatorKind(enum.IntEnum):
-    """What a coordinator coordinates."""
+    """The kinds of coordinators: for groups, for transactions."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -123,9 +124,9 @@ class ClusterClient:
     ) -> None:
         assert self._tasks is not None and self._nursery is not None
         self._nursery.cancel_scope.cancel()
-        for each in [self._unnamed, *(node.connection for node in self._nodes.values())]:
-            if each is not None:
-                each.close()
+        for connection in [self._unnamed, *(node.connection for node in self._nodes.values())]:
+            if connection is not None:
+                connection.close()
         # Without the error of the body, which a nursery would put into a group.
         await self._tasks.__aexit__(None, None, None)
 
@@ -139,18 +140,18 @@ class ClusterClient:
         asked_s = trio.current_time()
         wanted = None if topics is None else frozenset(topics)
         async with self._reading_metadata:
-            found = self._fresh(wanted, asked_s if refresh else None)
-            if found is not None:
-                return found
+            metadata = self._fresh(wanted, asked_s if refresh else None)
+            if metadata is not None:
+                return metadata
             connection = await self._any_connection()
             version = connection.version_of(m.MetadataRequest)
             named = None if topics is None else list(dict.fromkeys(topics))
             response = await connection.request(metadata_request(version, named), max_version=version)
             check_code(response.error_code, f"{connection}: Metadata")
-            found = cluster_metadata(response, named)
-            self._metadata, self._metadata_topics, self._metadata_s = found, wanted, trio.current_time()
-            self._take_over(found)
-            return found
+            metadata = cluster_metadata(response, named)
+            self._metadata, self._metadata_topics, self._metadata_s = metadata, wanted, trio.current_time()
+            self._take_over(metadata)
+            return metadata
 
     def _fresh(self, wanted: frozenset[str] | None, since_s: float | None) -> ClusterMetadata | None:
         """Return the last response if it is young enough, and has these topics."""
@@ -159,10 +160,10 @@ class ClusterClient:
         oldest_s = trio.current_time() - self.properties.metadata_max_age_ms / 1000 if since_s is None else since_s
         return self._metadata if self._metadata_s >= oldest_s else None
 
-    def _take_over(self, found: ClusterMetadata) -> None:
+    def _take_over(self, metadata: ClusterMetadata) -> None:
         """Close connections to brokers that have another address now, or have left the cluster."""
         for node_id, state in list(self._nodes.items()):
-            broker = found.brokers.get(node_id)
+            broker = metadata.brokers.get(node_id)
             if broker is None or broker.address != state.address:
                 del self._nodes[node_id]
                 if state.connection is not None:
@@ -216,11 +217,11 @@ class ClusterClient:
         version = connection.version_of(m.FindCoordinatorRequest)
         request = m.FindCoordinatorRequest(key, kind) if version < 4 else m.FindCoordinatorRequest("", kind, [key])
         response = await connection.request(request, max_version=version)
-        found = response if version < 4 else response.coordinators[0]
-        check_code(found.error_code, found.error_message or f"{connection}: FindCoordinator")
-        if found.node_id not in self._nodes:
-            self._nodes[found.node_id] = _NodeState((found.host, found.port), self.properties)
-        return int(found.node_id)
+        coordinator = response if version < 4 else response.coordinators[0]
+        check_code(coordinator.error_code, coordinator.error_message or f"{connection}: FindCoordinator")
+        if coordinator.node_id not in self._nodes:
+            self._nodes[coordinator.node_id] = _NodeState((coordinator.host, coordinator.port), self.properties)
+        return int(coordinator.node_id)
 
     # --- connections --------------------------------------------------------------------------------------------------
 
@@ -232,21 +233,21 @@ class ClusterClient:
             if state.open_connection is not None:
                 return state.open_connection
             async with state.attempts.next():
-                found = await connect(state.address, self.properties, response_bytes_max=self._response_bytes_max)
-            state.connection = found
-            self._start(found)
-            return found
+                connection = await connect(state.address, self.properties, response_bytes_max=self._response_bytes_max)
+            state.connection = connection
+            self._start(connection)
+            return connection
 
     async def _any_connection(self) -> BrokerConnection:
         """Return a connection to the broker with the fewest requests in flight; NoBrokerAnswers."""
-        found = self._open_connections()
-        if found:
-            return min(found, key=lambda each: each.in_flight)
+        connections = self._open_connections()
+        if connections:
+            return min(connections, key=lambda connection: connection.in_flight)
         async with self._bootstrapping.lock:
-            found = self._open_connections()
-            if found:
-                return found[0]
-            known = [] if self._metadata is None else [each.address for each in self._metadata.brokers.values()]
+            connections = self._open_connections()
+            if connections:
+                return connections[0]
+            known = [] if self._metadata is None else [broker.address for broker in self._metadata.brokers.values()]
             random.shuffle(known)
             addresses = list(dict.fromkeys((*known, *self.bootstrap)))
             async with self._bootstrapping.next():
@@ -257,8 +258,8 @@ class ClusterClient:
             return self._unnamed
 
     def _open_connections(self) -> list[BrokerConnection]:
-        found = [self._unnamed, *(each.connection for each in self._nodes.values())]
-        return [each for each in found if each is not None and each.is_open]
+        connections = [self._unnamed, *(node.connection for node in self._nodes.values())]
+        return [connection for connection in connections if connection is not None and connection.is_open]
 
     def _start(self, connection: BrokerConnection) -> None:
         assert self._nursery is not None  # entered
@@ -266,8 +267,66 @@ class ClusterClient:
 
 
 def _listed(metadata: ClusterMetadata) -> str:
-    return ", ".join(_node_text(each) for each in metadata.brokers.values()) or "none"
+    return ", ".join(_node_text(broker) for broker in metadata.brokers.values()) or "none"
 
 
 def _node_text(node: ClusterNode) -> str:
     return f"{node.id} at {address_text(node.address)}"
+
+
+async def wait_for_cluster(client: ClusterClient, on_wait: Callable[[str], None]) -> None:
+    """Return once a broker answers; ClientError after `default.api.timeout.ms`, or at once if it is not retriable.
+
+    `on_wait` is called every second until then, and after each failure, with a sentence about what is waited for.
+    """
+    limit_s = client.properties.default_api_timeout_ms / 1000
+    reason = f"{', '.join(map(address_text, client.bootstrap))}: no answer yet"
+    failure: ClientError | None = None
+
+    def report() -> None:
+        on_wait(f"{reason}; tried for up to {limit_s:g} s (default.api.timeout.ms)")
+
+    async def report_each_second() -> None:
+        while True:
+            await trio.sleep(1)
+            report()
+
+    async def ask() -> None:
+        nonlocal reason
+        try:
+            await client.metadata([])
+        except ClientError as error:
+            reason = str(error)
+            report()
+            raise
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(report_each_second)
+        try:
+            await repeated(ask, client.properties)
+        except ClientError as error:  # outside of the nursery, which would wrap it in an exception group
+            failure = error
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+async def repeated(request: Callable[[], Awaitable[Answer]], properties: ClientProperties) -> Answer:
+    """Return the answer; a retriable ClientError is tried again for `default.api.timeout.ms` in all, and raised then.
+
+    `request` finds leader, controller or coordinator again each time. Requests in it may be repeated themselves: the
+    limit of the outermost one holds.
+    """
+    failure: ClientError | None = None
+    with trio.move_on_after(properties.default_api_timeout_ms / 1000):
+        while True:
+            try:
+                return await request()
+            except ClientError as error:
+                if not error.is_retriable:
+                    raise
+                failure = error
+            await trio.sleep(properties.retry_backoff_ms / 1000)
+    raise failure or RequestTimedOut(
+        f"no answer within {properties.default_api_timeout_ms} ms (default.api.timeout.ms)"
+    )

@@ -27,10 +27,10 @@ from offsetfs.kafka.client.errors import (
     RequestTimedOut,
     ResponseTooLarge,
     UnsupportedByBroker,
+    os_error_text,
 )
 from offsetfs.kafka.client.properties import ClientProperties
 from offsetfs.kafka.client.sasl import Ask
-from offsetfs.kafka.client.sockets import os_error_text
 from offsetfs.kafka.client.tls import tls_failure
 from offsetfs.kafka.protocol import codec
 from offsetfs.kafka.protocol import messages as m
@@ -48,7 +48,7 @@ _JOINED_BYTES_MAX = 64 << 10
 """Smaller requests are sent with one system call; the parts of larger ones are not copied."""
 
 _LARGE_BYTES = 256 << 10
-"""Copying so much from the socket takes some 0.1 ms."""
+"""Bytes whose copy from the socket takes some 0.1 ms."""
 
 _SESSION_SHARE = 0.85, 0.95
 """After which part of a session the client logs in again, as in Kafka: by chance, so that not all do it at once."""
@@ -109,7 +109,7 @@ class BrokerConnection:
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their response."""
+        """The number of requests without a response."""
         return len(self._waiting)
 
     def version_of(self, request: type[ProtocolMessage], *, max_version: int | None = None) -> int:
@@ -118,11 +118,11 @@ class BrokerConnection:
         `max_version`: no newer one.
         """
         name = request.__name__
-        found = schema(name)
-        first, last = found.versions
+        message_schema = schema(name)
+        first, last = message_schema.versions
         if max_version is not None:
             last = min(last, max_version)
-        oldest, newest = self._versions.get(found.key, (0, -1))
+        oldest, newest = self._versions.get(message_schema.key, (0, -1))
         version = min(last, newest)
         if version < max(first, oldest):
             api = name.removesuffix("Request")
@@ -164,12 +164,12 @@ class BrokerConnection:
         last = schema(_API_VERSIONS).versions[1]
         response = await self._negotiated(last)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:  # brokers from 2.4 on name the version that they know
-            known = next((each.max_version for each in response.api_keys if each.api_key == 18), 0)
+            known = next((api_key.max_version for api_key in response.api_keys if api_key.api_key == 18), 0)
             response = await self._negotiated(min(known, last - 1))
         if response.error_code:
             code = response.error_code
             raise UnsupportedByBroker(f"{self}: the broker does not answer ApiVersions: error code {code}")
-        self._versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+        self._versions = {api_key.api_key: (api_key.min_version, api_key.max_version) for api_key in response.api_keys}
 
     async def _negotiated(self, version: int) -> Any:
         return await self._call(m.ApiVersionsRequest("offsetfs", __version__), version)
@@ -248,11 +248,11 @@ class BrokerConnection:
     def _encoded(self, message: ProtocolMessage, version: int) -> tuple[int, list[Any]]:
         """Return the correlation id and the bytes of a request; UnsupportedByBroker."""
         name = type(message).__name__
-        found = schema(name)
+        message_schema = schema(name)
         correlation_id = self._next_id
         self._next_id = (correlation_id + 1) & 0x7FFFFFFF
-        is_flexible = version >= found.layout(version).flexible
-        header = m.RequestHeader(found.key, version, correlation_id, self._properties.client_id)
+        is_flexible = version >= message_schema.layout(version).flexible
+        header = m.RequestHeader(message_schema.key, version, correlation_id, self._properties.client_id)
         try:
             body = codec.writer(name, version)(message)
         except codec.UnsupportedVersion as error:
@@ -265,8 +265,8 @@ class BrokerConnection:
     async def _send(self, buffers: list[Any]) -> None:
         """Send all bytes; Disconnected. If this is cancelled, a part may have been sent, and the connection fails."""
         try:
-            for each in buffers:
-                await self._send_all(memoryview(each))
+            for buffer in buffers:
+                await self._send_all(memoryview(buffer))
         except (OSError, trio.ClosedResourceError) as error:
             raise self._failed(self._disconnected(self._received_alert() or error)) from error
         except trio.Cancelled:
@@ -335,10 +335,10 @@ class BrokerConnection:
         waiting.arrived.set()
 
     def _check_id(self, data: memoryview, expected: int) -> None:
-        found = int.from_bytes(data[:4], "big", signed=True)
-        if found != expected:
+        received = int.from_bytes(data[:4], "big", signed=True)
+        if received != expected:
             raise self._failed(
-                InvalidResponse(f"{self}: a response to request {found}, where that to request {expected} is due")
+                InvalidResponse(f"{self}: a response to request {received}, where that to request {expected} is due")
             )
 
     def _decoded(self, request: str, version: int, data: memoryview) -> Any:
@@ -350,12 +350,12 @@ class BrokerConnection:
             _, position = codec.reader("ResponseHeader", int(is_flexible))(data, 0)
             if is_negotiation and int.from_bytes(data[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION:
                 version = 0
-            found, end = codec.reader(name, version)(data, position)
+            message, end = codec.reader(name, version)(data, position)
         except codec.InvalidMessage as error:
             raise self._failed(InvalidResponse(f"{self}: not a {name} version {version}: {error}")) from None
         if end != len(data):
             raise self._failed(InvalidResponse(f"{self}: {len(data) - end} bytes behind a {name} version {version}"))
-        return found
+        return message
 
     # --- failures -----------------------------------------------------------------------------------------------------
 
@@ -384,8 +384,8 @@ class BrokerConnection:
         self._failure = error
         trio.lowlevel.notify_closing(self._transport.socket)
         self._transport.close()
-        for each in self._waiting:
-            each.arrived.set()
+        for waiting in self._waiting:
+            waiting.arrived.set()
         self._waiting.clear()
 
     def _renewed(self, *, is_own: bool = False) -> ClientError:
@@ -400,11 +400,11 @@ class BrokerConnection:
 
 
 def _no_response(head: bytes, size: int, size_max: int) -> str:
-    """Return what bytes are that are not the size of a response."""
+    """Return the cause for bytes that are not the size of a response, such as TLS or HTTP."""
     if head.startswith(_TLS_ALERT):
         return f"the broker uses TLS at this port; set {_WITH_TLS}"
     if head == _HTTP:
-        return "an HTTP server, and no Kafka broker; give the address of a Kafka listener"
+        return "an HTTP server, not a Kafka broker; give the address of a Kafka listener"
     if size < _SIZE_BYTES:
         return f"a response of {size} bytes; is this a Kafka broker?"
     return f"a response of {size} bytes, and at most {size_max} are received; is this a Kafka broker?"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 
 
@@ -62,7 +65,7 @@ class KafkaError(ClientError):
         super().__init__(f"{self.name}: {message}" if message else self.name)
 
 
-_CODES = frozenset(int(each) for each in ErrorCode)
+_CODES = frozenset(int(code) for code in ErrorCode)
 
 
 def error_name(code: int) -> str:
@@ -74,3 +77,10 @@ def check_code(code: int, message: str | None = None) -> None:
     """Raise KafkaError unless `code` is 0."""
     if code:
         raise KafkaError(code, message)
+
+
+def os_error_text(error: OSError) -> str:
+    """Return the cause of an error of the system, such as `Connection refused`."""
+    if isinstance(error, socket.gaierror):
+        return f"the host name cannot be resolved: {error.strerror}"
+    return os.strerror(error.errno) if error.errno else str(error)

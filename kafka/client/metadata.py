@@ -1,8 +1,8 @@
-"""The brokers, topics and partitions of a cluster, as a response to Metadata has them."""
+"""The brokers, topics and partitions of a cluster, as a response to Metadata has them; requests for topic settings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,12 @@ from offsetfs.common.addresses import Address
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.message import NO_ID
+
+TOPIC_RESOURCE = 2
+"""Kafka: `ConfigResource.Type.TOPIC`."""
+
+DESCRIBED_MAX = 500
+"""Topics in one request for settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,36 +79,50 @@ def metadata_request(version: int, topics: Sequence[str] | None) -> m.MetadataRe
     """Return the request for these topics, or for all. It creates no topic: where it would, it asks for all."""
     if version < CREATION_OPTIONAL_VERSION:
         return m.MetadataRequest(None if version else [])
-    wanted = None if topics is None else [m.MetadataRequestTopic(name=each) for each in topics]
+    wanted = None if topics is None else [m.MetadataRequestTopic(name=topic) for topic in topics]
     return m.MetadataRequest(wanted, allow_auto_topic_creation=False)
 
 
 def cluster_metadata(response: m.MetadataResponse, topics: Sequence[str] | None) -> ClusterMetadata:
-    """Return what a response says about these topics, or about all."""
-    found = {each.name: _topic(each) for each in response.topics if each.name is not None}
+    """Return the metadata of these topics in a response, or of all topics."""
+    infos = {topic.name: _topic(topic) for topic in response.topics if topic.name is not None}
     if topics is not None:
         missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        found = {each: found.get(each) or TopicInfo(each, NO_ID, False, missing, {}) for each in topics}
+        infos = {topic: infos.get(topic) or TopicInfo(topic, NO_ID, False, missing, {}) for topic in topics}
     return ClusterMetadata(
         response.cluster_id,
         response.controller_id,
-        {each.node_id: ClusterNode(each.node_id, (each.host, each.port), each.rack) for each in response.brokers},
-        found,
+        {
+            broker.node_id: ClusterNode(broker.node_id, (broker.host, broker.port), broker.rack)
+            for broker in response.brokers
+        },
+        infos,
     )
 
 
-def _topic(found: Any) -> TopicInfo:
-    partitions = {each.partition_index: _partition(each) for each in found.partitions}
-    return TopicInfo(found.name, bytes(found.topic_id), found.is_internal, found.error_code, partitions)
+def _topic(row: Any) -> TopicInfo:
+    partitions = {partition.partition_index: _partition(partition) for partition in row.partitions}
+    return TopicInfo(row.name, bytes(row.topic_id), row.is_internal, row.error_code, partitions)
 
 
-def _partition(found: Any) -> PartitionInfo:
+def _partition(row: Any) -> PartitionInfo:
     return PartitionInfo(
-        found.partition_index,
-        found.leader_id,
-        found.leader_epoch,
-        tuple(found.replica_nodes),
-        tuple(found.isr_nodes),
-        tuple(found.offline_replicas),
-        found.error_code,
+        row.partition_index,
+        row.leader_id,
+        row.leader_epoch,
+        tuple(row.replica_nodes),
+        tuple(row.isr_nodes),
+        tuple(row.offline_replicas),
+        row.error_code,
     )
+
+
+def settings_requests(topics: Iterable[str], names: Sequence[str] | None = None) -> Iterator[m.DescribeConfigsRequest]:
+    """Yield requests for settings of topics, for all of them without `names`.
+
+    Each names `DESCRIBED_MAX` topics: a broker may bound a response (`serve`: 100,000 settings).
+    """
+    keys = None if names is None else list(names)
+    resources = [m.DescribeConfigsResource(TOPIC_RESOURCE, topic, keys) for topic in topics]
+    for start in range(0, len(resources), DESCRIBED_MAX):
+        yield m.DescribeConfigsRequest(resources[start : start + DESCRIBED_MAX])

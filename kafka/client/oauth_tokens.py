@@ -24,8 +24,7 @@ from typing import Any
 
 import trio
 
-from offsetfs.common.security.jaas import LoginModule
-from offsetfs.common.security.setting_names import JAAS_CONFIG
+from offsetfs.common.security.settings import JAAS_CONFIG, LoginModule
 from offsetfs.common.threads import in_thread
 from offsetfs.kafka.client.errors import AuthenticationFailed, ClientError, Disconnected
 from offsetfs.storage.errors import InvalidConfig
@@ -117,7 +116,7 @@ def _fetched(source: TokenSource) -> tuple[str, float]:
 
 
 def _refusal(source: TokenSource, status: int, answer: bytes) -> ClientError:
-    """Return the error for an HTTP status; RFC 6749 has a reason beside it, such as `invalid_client`."""
+    """Return the error for an HTTP status, with the reason of RFC 6749 in the body, such as `invalid_client`."""
     if status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
         return Disconnected(f"{source.url}: no token: HTTP {status}")
     if 300 <= status < 400:
@@ -128,15 +127,15 @@ def _refusal(source: TokenSource, status: int, answer: bytes) -> ClientError:
 
 
 def _token_of(url: str, answer: bytes) -> tuple[str, float]:
-    found = _object(answer) if len(answer) <= RESPONSE_BYTES_MAX else {}
-    token = found.get("access_token")
-    if not isinstance(token, str) or not token or not all("\x21" <= each <= "\x7e" for each in token):
+    content = _object(answer) if len(answer) <= RESPONSE_BYTES_MAX else {}
+    token = content.get("access_token")
+    if not isinstance(token, str) or not token or not all("\x21" <= character <= "\x7e" for character in token):
         raise AuthenticationFailed(f"{url}: the answer has no access_token; is this a token endpoint?")
-    return token, _lifetime_s(token, found)
+    return token, _lifetime_s(token, content)
 
 
 def _lifetime_s(token: str, answer: Mapping[str, Any]) -> float:
-    """Return how long a token is valid, by its claims as in Kafka, or else by the answer; 0 if neither says it."""
+    """Return the lifetime of a token, from its claims as in Kafka, or else from the answer; 0 if neither has it."""
     ends_s = _claims(token).get("exp")
     if isinstance(ends_s, int | float):
         return ends_s - time.time()
@@ -145,7 +144,7 @@ def _lifetime_s(token: str, answer: Mapping[str, Any]) -> float:
 
 
 def _claims(token: str) -> Mapping[str, Any]:
-    """Return what a JWT says, without a check of its signature: that is the broker's. Empty for other tokens."""
+    """Return the claims of a JWT; empty for other tokens. The broker checks the signature."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}
@@ -158,7 +157,7 @@ def _claims(token: str) -> Mapping[str, Any]:
 def _object(text: bytes) -> Mapping[str, Any]:
     """Return a JSON object; empty for any other bytes."""
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from offsetfs.common.addresses import Address, AddressError, parse_address
-from offsetfs.common.security import setting_names as names
-from offsetfs.common.security.security_protocol import SecurityProtocol
+from offsetfs.common.security import settings as names
+from offsetfs.common.security.settings import SecurityProtocol
 from offsetfs.kafka.client.oauth_tokens import TOKEN_ENDPOINT
 from offsetfs.kafka.client.sasl import MECHANISM, SaslProperties
 from offsetfs.kafka.client.tls import CHECKED_NAME, TlsProperties
@@ -74,14 +74,14 @@ class ClientProperties:
     client_rack: str = ""
     request_timeout_ms: int = 30_000
     default_api_timeout_ms: int = 60_000
-    """How long a request is repeated after errors that may pass."""
+    """The time for which a request is repeated after errors that may pass."""
     socket_connection_setup_timeout_ms: int = 10_000
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1_000
     retry_backoff_ms: int = 100
     metadata_max_age_ms: int = 300_000
     warnings: tuple[str, ...] = ()
-    """What the settings have that has no effect here, a sentence each."""
+    """A sentence for each setting that has no effect here."""
 
     @classmethod
     def read(cls, path: str) -> ClientProperties:
@@ -118,8 +118,8 @@ class ClientProperties:
         values["security_protocol"] = protocol
         values["tls"] = TlsProperties.parse(properties) if protocol.has_tls else None
         values["sasl"] = SaslProperties.parse(properties) if protocol.has_sasl else None
-        unused = sorted(each for each in _SECURITY & properties.keys() if not _is_used(each, protocol))
-        warnings += [f"{each} has no effect with security.protocol={protocol}" for each in unused]
+        unused = sorted(name for name in _SECURITY & properties.keys() if not _is_used(name, protocol))
+        warnings += [f"{name} has no effect with security.protocol={protocol}" for name in unused]
         return cls(**values, warnings=tuple(warnings))
 
 
@@ -129,6 +129,6 @@ def _is_used(name: str, protocol: SecurityProtocol) -> bool:
 
 def _addresses(text: str) -> tuple[Address, ...]:
     try:
-        return tuple(parse_address(each.strip()) for each in text.split(",") if each.strip())
+        return tuple(parse_address(address.strip()) for address in text.split(",") if address.strip())
     except AddressError as error:
         raise InvalidConfig(f"{_BOOTSTRAP}: {error}") from None

@@ -7,19 +7,30 @@ Follows SaslClientAuthenticator (KIP-152, KIP-368). Secrets are in no error and 
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hmac
 import json
+import re
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from offsetfs.common.security.jaas import LoginModule, login_module
-from offsetfs.common.security.scram_keys import BY_NAME
-from offsetfs.common.security.setting_names import JAAS_CONFIG
+from offsetfs.common.security.scram_keys import (
+    BY_NAME,
+    ITERATIONS_MAX,
+    ScramMechanism,
+    client_key,
+    salted_password,
+    server_key,
+    stored_key,
+)
+from offsetfs.common.security.settings import JAAS_CONFIG, LoginModule, login_module
 from offsetfs.common.threads import in_thread
 from offsetfs.kafka.client.errors import AuthenticationFailed, KafkaError
 from offsetfs.kafka.client.oauth_tokens import TOKEN_ENDPOINT, TokenSource
-from offsetfs.kafka.client.scram_login import ScramLogin, ScramRefused
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.message import ProtocolMessage
@@ -165,3 +176,83 @@ async def _show_token(login: _Login, token: str) -> None:
             status = ""
         await login.answer(b"\x01")
         raise login.failed(f"the broker does not accept the token: {printable(status)}")
+
+
+_SCRAM_HEADER = "n,,"
+_NONCE_BYTES = 24
+_ITERATIONS_MIN = 4096
+_SERVER_FIRST = re.compile(
+    r"r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+),s=(?P<salt>[A-Za-z0-9/+]+=*),i=(?P<iterations>[1-9][0-9]{0,9})(?:,.*)?"
+)
+_SERVER_FINAL = re.compile(r"v=(?P<signature>[A-Za-z0-9/+]+=*)(?:,.*)?")
+
+
+class ScramRefused(Exception):
+    """The messages of the server are not those of a server that knows the password; the message says why."""
+
+
+class ScramLogin:
+    """One login by SCRAM (RFC 5802, RFC 7677): it shows that the client knows a password without sending it.
+
+        client first    n,,n=alice,r=CLIENT
+        server first    r=CLIENT‖SERVER,s=salt,i=4096
+        client final    c=biws,r=CLIENT‖SERVER,p=proof
+        server final    v=signature
+
+    `first`, then `final` with the first answer, then `check` with the second one: the signature shows that the server
+    knows the password, too. Follows Kafka's `ScramSaslClient`.
+    """
+
+    def __init__(self, mechanism: ScramMechanism, user: str, password: str) -> None:
+        self._mechanism = mechanism
+        self._password = password
+        self._nonce = secrets.token_urlsafe(_NONCE_BYTES)
+        self._bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={self._nonce}"
+        self._signature = b""
+
+    def first(self) -> bytes:
+        """Return the first message."""
+        return f"{_SCRAM_HEADER}{self._bare}".encode()
+
+    def final(self, answer: bytes) -> bytes:
+        """Return the last message, with the proof; ScramRefused. Takes some milliseconds."""
+        text = answer.decode("utf-8", "replace")
+        match = _SERVER_FIRST.fullmatch(text)
+        if match is None:
+            raise ScramRefused(f"the first message of the broker does not follow RFC 5802{_reason(text)}")
+        if not match["nonce"].startswith(self._nonce) or match["nonce"] == self._nonce:
+            raise ScramRefused("the nonce of the broker is not an answer to that of the client")
+        iterations = int(match["iterations"])
+        if not _ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
+            raise ScramRefused(
+                f"the broker asks for {iterations} iterations; from {_ITERATIONS_MIN} to {ITERATIONS_MAX} are accepted"
+            )
+        salted = salted_password(self._mechanism, self._password.encode(), _bytes_of(match["salt"]), iterations)
+        unproven = f"c={base64.b64encode(_SCRAM_HEADER.encode()).decode()},r={match['nonce']}"
+        signed = f"{self._bare},{text},{unproven}".encode()
+        key, name = client_key(self._mechanism, salted), self._mechanism.hash_name
+        signature = hmac.digest(stored_key(self._mechanism, key), signed, name)
+        proof = (int.from_bytes(key) ^ int.from_bytes(signature)).to_bytes(len(key))
+        self._signature = hmac.digest(server_key(self._mechanism, salted), signed, name)
+        return f"{unproven},p={base64.b64encode(proof).decode()}".encode()
+
+    def check(self, answer: bytes) -> None:
+        """Verify the signature of the server; ScramRefused."""
+        text = answer.decode("utf-8", "replace")
+        match = _SERVER_FINAL.fullmatch(text)
+        if match is None:
+            raise ScramRefused(f"the last message of the broker does not follow RFC 5802{_reason(text)}")
+        if not hmac.compare_digest(_bytes_of(match["signature"]), self._signature):
+            raise ScramRefused("the broker does not know the password: its signature is wrong")
+
+
+def _bytes_of(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ScramRefused("a message of the broker is not in base 64") from None
+
+
+def _reason(text: str) -> str:
+    """Return the error that a server can give in place of an answer: `e=unknown-user`."""
+    return f": {text[2:60]!r}" if text.startswith("e=") else ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import trio
 
 from offsetfs.common.addresses import Address, address_text
-from offsetfs.common.security.setting_names import KEY_PASSWORD
+from offsetfs.common.security.settings import KEY_PASSWORD
 from offsetfs.common.security.tls_stores import (
     VERSIONS,
     PemSource,
@@ -30,7 +30,7 @@ from offsetfs.storage.errors import InvalidConfig
 CHECKED_NAME = "ssl.endpoint.identification.algorithm"
 
 _HANDSHAKES_MAX = 8
-"""How many handshakes are done at once, in threads."""
+"""The handshakes in threads at the same time, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class TlsProperties:
         checked = values.get(CHECKED_NAME, "https").strip().lower()
         if checked not in ("https", ""):
             raise InvalidConfig(f"{CHECKED_NAME} must be https, or empty: then no name is checked")
-        found = cls(
+        parsed = cls(
             truststore(values),
             keystore(values),
             values.get(KEY_PASSWORD),
@@ -65,8 +65,8 @@ class TlsProperties:
             tls_suites(values),
             checks_name=bool(checked),
         )
-        found.context()  # wrong files are found at the start
-        return found
+        parsed.context()  # wrong files are found at the start
+        return parsed
 
     def context(self) -> ssl.SSLContext:
         """Return a context with the files as they are now; InvalidConfig."""
@@ -126,7 +126,7 @@ _EXPIRED, _NOT_YET_VALID = 10, 9
 _SENTENCES = {
     "WRONG_VERSION_NUMBER": "this listener has no TLS; set security.protocol=PLAINTEXT or SASL_PLAINTEXT in the file "
     "of --config",
-    "HTTP_REQUEST": "an HTTP server, and no Kafka broker; give the address of a Kafka listener",
+    "HTTP_REQUEST": "an HTTP server, not a Kafka broker; give the address of a Kafka listener",
     "TLSV1_ALERT_PROTOCOL_VERSION": "the broker permits none of the versions in ssl.enabled.protocols",
     "UNSUPPORTED_PROTOCOL": "the broker has none of the versions in ssl.enabled.protocols",
     "SSLV3_ALERT_HANDSHAKE_FAILURE": "the broker accepts none of the cipher suites, or needs a certificate of the "

@@ -7,8 +7,8 @@ partition    one partition: its offsets, its source broker, its error
 fetcher      one broker: requests to Fetch, and the appends of their responses
 groups       committed offsets of consumer groups
 session      incremental fetch sessions (KIP-227)
-single_fetch records at one offset, in a request of their own
+last_records compares the last records with those of the source
 positions    offsets by time, ends of leader epochs
 process      a process that mirrors: signals, background tasks, the end
-status       what a running mirror shows to other processes
+status       the state of a running mirror: for other processes, for Prometheus
 """

@@ -11,31 +11,32 @@ from __future__ import annotations
 
 import errno
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
-from offsetfs.common.loop_appends import LoopAppends
+from offsetfs.common.loop_watch import LoopAppends
 from offsetfs.common.rate_limit import RateLimit
 from offsetfs.common.threads import in_thread_or_here
-from offsetfs.kafka.client.cluster import ClusterClient
 from offsetfs.kafka.client.connection import BrokerConnection
-from offsetfs.kafka.client.errors import ClientError, Disconnected, KafkaError, ResponseTooLarge, error_name
-from offsetfs.kafka.mirror.partition import UNKNOWN, MirroredPartition
+from offsetfs.kafka.client.errors import ClientError, Disconnected, ResponseTooLarge, error_name
+from offsetfs.kafka.mirror.leaders import Leaders
+from offsetfs.kafka.mirror.partition import UNKNOWN, MirroredPartition, is_passing
 from offsetfs.kafka.mirror.session import Asked, SessionRequest, SourceSession
+from offsetfs.kafka.mirror.state import MirrorState
+from offsetfs.kafka.mirror.upkeep import Upkeep
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
-from offsetfs.kafka.protocol.message import NO_ID
-from offsetfs.kafka.protocol.shared_values import TOPIC_IDS_VERSION
+from offsetfs.kafka.protocol.message import NO_ID, TOPIC_IDS_VERSION
 from offsetfs.storage import OFFSET_MAX
 from offsetfs.storage.errors import OffsetGap, StorageError, sentence
 from offsetfs.storage.records import LastBatch, last_whole_batch
 
 WAIT_MS = 500
-"""How long a broker waits for records: Kafka's default of a consumer."""
+"""The time for which a broker waits for records: Kafka's default of a consumer."""
 
 PAUSE_S = 0.1
 DISK_FULL_PAUSE_S = 10.0
@@ -43,40 +44,13 @@ THROTTLED_S_MAX = 10.0
 """The longest pause after a response without records because of a quota; the broker says how long it should be."""
 
 LOOP_BYTES_MAX = 64 << 10
-"""A response of up to so many bytes is appended on the event loop: that takes some 0.1 ms, and the way to a thread and
-back takes 0.4 ms, more when other processes use the processor."""
+"""Bytes of a response that are appended on the event loop, at most: the append takes some 0.1 ms, and the way to a
+thread and back 0.4 ms, more when other processes use the processor."""
 
 GAPS_REPORTED = 10
-"""How many gaps of a partition are reported each by itself."""
+"""The gaps of a partition that are reported, at most."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-
-MOVED = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-    }
-)
-"""Errors after which the metadata says more."""
-
-
-def is_passing(code: int) -> bool:
-    """Whether an error of a partition may pass: it is asked again, as by Kafka's consumer.
-
-    An unknown error of the server, too, such as that of remote storage which does not answer. Not a damaged batch.
-    """
-    if code == ErrorCode.CORRUPT_MESSAGE:
-        return False
-    return code in MOVED or code == ErrorCode.UNKNOWN_SERVER_ERROR or KafkaError(code).is_retriable
-
 
 _SESSION_LOST = frozenset(
     {
@@ -87,43 +61,6 @@ _SESSION_LOST = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
-
-
-class FetcherOwner(Protocol):
-    """The interface of the mirror that a fetcher uses."""
-
-    @property
-    def rate(self) -> RateLimit: ...
-
-    def partitions_of(self, node: int) -> Sequence[MirroredPartition]:
-        """Return the partitions that are fetched from a broker."""
-
-    def by_name(self, topic: str, topic_id: bytes, number: int) -> MirroredPartition | None:
-        """Return a partition of a response."""
-
-    def bytes_max(self) -> int:
-        """Return how many bytes one response may have."""
-
-    def node_failed(self, node: int, error: ClientError) -> None:
-        """Record that a broker does not answer, for a reason that may pass; ask for the leaders again."""
-
-    def node_answered(self, node: int) -> None:
-        """Record that a broker answers."""
-
-    def metadata_is_old(self) -> None:
-        """Ask for the leaders again, soon."""
-
-    def may_have_gaps(self, partition: MirroredPartition) -> bool:
-        """Whether it is on record that offsets without records are no loss."""
-
-    def appended(self, partition: MirroredPartition, count: int) -> None:
-        """Count bytes that were appended."""
-
-    def changed(self, partition: MirroredPartition) -> None:
-        """Schedule a check of a partition: it is complete, has to be compared with its leader, or has failed."""
-
-    def report(self, partition: MirroredPartition, text: str) -> None:
-        """Report an event of a partition."""
 
 
 @dataclass(slots=True, eq=False)
@@ -138,7 +75,7 @@ class Fetched:
     begins_by: int | None = None
     """The offset at which the records begin at the latest; None: gaps are no loss."""
     known_gap_end: int = UNKNOWN
-    """Where the records may begin as well, because an earlier response has said so, too."""
+    """An offset at which the records may begin as well, because an earlier response began there, too."""
     crosses_gap: bool = False
     """Whether they did, once they are appended."""
 
@@ -146,10 +83,22 @@ class Fetched:
 class NodeFetcher:
     """Fetches the partitions of one broker."""
 
-    def __init__(self, node: int, client: ClusterClient, owner: FetcherOwner) -> None:
+    def __init__(
+        self,
+        node: int,
+        state: MirrorState,
+        leaders: Leaders,
+        upkeep: Upkeep,
+        rate: RateLimit,
+        bytes_max: Callable[[], int],
+    ) -> None:
+        """`bytes_max`: returns how many bytes one response may have."""
         self.node = node
-        self._client = client
-        self._owner = owner
+        self._state = state
+        self._leaders = leaders
+        self._upkeep = upkeep
+        self._rate = rate
+        self._bytes_max = bytes_max
         self._session = SourceSession()
         self._connection: BrokerConnection | None = None
         self._wake = trio.Event()
@@ -177,17 +126,17 @@ class NodeFetcher:
         while True:
             self._wake = trio.Event()
             now = trio.current_time()
-            partitions = [each for each in self._owner.partitions_of(self.node) if each.can_fetch(now)]
+            partitions = [partition for partition in self._state.partitions_of(self.node) if partition.can_fetch(now)]
             is_single = bool(self._alone)
             if is_single:
-                one = self._alone.pop()
-                partitions = [one] if one in partitions else []
+                alone = self._alone.pop()
+                partitions = [alone] if alone in partitions else []
                 self._wake.set()
             if not partitions:
                 with trio.move_on_after(PAUSE_S):
                     await self._wake.wait()
                 continue
-            await self._owner.rate.wait()
+            await self._rate.wait()
             try:
                 fetched = await self._fetch(partitions, is_single=is_single)
             except ClientError as error:
@@ -198,37 +147,37 @@ class NodeFetcher:
 
     async def _failed(self, partitions: Sequence[MirroredPartition], error: ClientError) -> None:
         self._session.restart()
-        self._owner.metadata_is_old()
+        self._state.metadata_is_old()
         if error.is_retriable:
-            self._owner.node_failed(self.node, error)
+            self._leaders.node_failed(self.node, error)
         if isinstance(error, ResponseTooLarge) and len(partitions) > 1:
             self._alone = list(partitions)
             await trio.sleep(PAUSE_S)
             return
-        for each in partitions:
-            each.read_replica = UNKNOWN  # if this broker is a follower, the leader may answer
+        for partition in partitions:
+            partition.read_replica = UNKNOWN  # if this broker is a follower, the leader may answer
             if isinstance(error, ResponseTooLarge):
-                each.stop(f"the batch at offset {each.position} is too large: {error}")
+                partition.stop(f"the batch at offset {partition.position} is too large: {error}")
             elif not error.is_retriable:
-                each.stop(str(error))
-            self._owner.changed(each)
+                partition.stop(str(error))
+            self._state.changed(partition)
         await trio.sleep(PAUSE_S)
 
     async def _fetch(self, partitions: Sequence[MirroredPartition], *, is_single: bool) -> list[Fetched]:
         """Return the batches of the next response; ClientError."""
-        connection = await self._client.connection(self.node)
+        connection = await self._state.client.connection(self.node)
         if connection is not self._connection:
             self._connection = connection
             self._session.restart()
-        has_ids = all(each.topic_id != NO_ID for each in partitions)
+        has_ids = all(partition.topic_id != NO_ID for partition in partitions)
         version = connection.version_of(m.FetchRequest, max_version=None if has_ids else TOPIC_IDS_VERSION - 1)
-        bytes_max = self._owner.rate.bytes_max(self._owner.bytes_max())
+        bytes_max = self._rate.bytes_max(self._bytes_max())
         request = self._session.request(
             partitions,
             version,
             bytes_max=bytes_max,
             wait_ms=0 if is_single else WAIT_MS,
-            rack=self._client.properties.client_rack,
+            rack=self._state.client.properties.client_rack,
             is_single=is_single,
         )
         try:
@@ -240,10 +189,10 @@ class NodeFetcher:
             self._session.restart()
             if response.error_code not in _SESSION_LOST:
                 raise Disconnected(f"{connection}: Fetch: {error_name(response.error_code)}")
-            self._owner.metadata_is_old()
+            self._state.metadata_is_old()
             await trio.sleep(PAUSE_S)
             return []
-        self._owner.node_answered(self.node)
+        self._leaders.node_answered(self.node)
         self._session.taken(response.session_id)
         fetched = self._take(request, response, is_single=is_single)
         if not fetched and response.throttle_time_ms > 0:
@@ -256,23 +205,23 @@ class NodeFetcher:
         for topic, number, data in data_of(response):
             records = records_of(data)
             size += len(records)  # also those that are not taken: others may have had no place beside them
-            found = self._owner.by_name(topic.topic, topic.topic_id, number)
-            asked = None if found is None else request.asked.get(found)
-            if found is None or asked is None or found.node != self.node:
+            partition = self._state.by_name(topic.topic, topic.topic_id, number)
+            asked = None if partition is None else request.asked.get(partition)
+            if partition is None or asked is None or partition.node != self.node:
                 continue
-            if asked.generation != found.generation:
+            if asked.generation != partition.generation:
                 continue  # asked for before the partition was moved
             if data.error_code:
-                with_error.add(found)
-            one = self._take_partition(found, data, asked.position, records)
-            if one is not None:
-                one.known_gap_end = found.gap_end if is_single else UNKNOWN
-                fetched.append(one)
-        self._owner.rate.take(size)
+                with_error.add(partition)
+            batches = self._take_partition(partition, data, asked.position, records)
+            if batches is not None:
+                batches.known_gap_end = partition.gap_end if is_single else UNKNOWN
+                fetched.append(batches)
+        self._rate.take(size)
         if not size and response.throttle_time_ms <= 0:  # a quota empties responses, of brokers since 2.0 (KIP-219)
-            for each, asked in request.asked.items():
-                if each not in with_error and each.can_fetch(trio.current_time()):
-                    self._note_end(each, asked)
+            for asked_partition, asked in request.asked.items():
+                if asked_partition not in with_error and asked_partition.can_fetch(trio.current_time()):
+                    self._note_end(asked_partition, asked)
         return fetched
 
     def _note_end(self, partition: MirroredPartition, asked: Asked) -> None:
@@ -280,129 +229,132 @@ class NodeFetcher:
         is_at_end = asked.position == partition.end == partition.position
         if is_at_end and asked.generation == partition.generation and partition.high_watermark >= partition.stop_at:
             partition.empty_at = asked.position
-            self._owner.changed(partition)
+            self._state.changed(partition)
 
-    def _take_partition(self, found: MirroredPartition, data: Any, offset: int, records: memoryview) -> Fetched | None:
+    def _take_partition(
+        self, partition: MirroredPartition, data: Any, offset: int, records: memoryview
+    ) -> Fetched | None:
         if data.error_code:
-            self._take_error(found, data.error_code)
+            self._take_error(partition, data.error_code)
             return None
-        if found.note_answer():
-            self._owner.report(found, "the source answers again")
+        if partition.note_answer():
+            self._state.report(partition, "the source answers again")
         if data.diverging_epoch.epoch != UNKNOWN:
-            found.is_checked = False
-            self._owner.changed(found)
+            partition.is_checked = False
+            self._state.changed(partition)
             return None
         if data.preferred_read_replica not in (UNKNOWN, self.node):
-            found.read_replica = data.preferred_read_replica
-            self._owner.changed(found)
-        found.high_watermark = max(data.high_watermark, 0)
-        found.note_lag(trio.current_time())
-        found.source_start = max(data.log_start_offset, found.source_start)
+            partition.read_replica = data.preferred_read_replica
+            self._state.changed(partition)
+        partition.high_watermark = max(data.high_watermark, 0)
+        partition.note_lag(trio.current_time())
+        partition.source_start = max(data.log_start_offset, partition.source_start)
         if not records:
             return None
         last = last_whole_batch(records)
         if last is None:
-            found.stop(f"the source sent {len(records)} bytes at offset {offset} that are not a whole batch")
-            self._owner.changed(found)
+            partition.stop(f"the source sent {len(records)} bytes at offset {offset} that are not a whole batch")
+            self._state.changed(partition)
             return None
-        if found.position == offset and offset <= last.next_offset <= OFFSET_MAX:  # else the append finds out
-            found.position = last.next_offset
-            found.position_epoch = last.leader_epoch
-        begins_by = None if self._owner.may_have_gaps(found) else found.end
-        return Fetched(found, found.generation, offset, records, last, begins_by)
+        if partition.position == offset and offset <= last.next_offset <= OFFSET_MAX:  # else the append finds out
+            partition.position = last.next_offset
+            partition.position_epoch = last.leader_epoch
+        begins_by = None if self._state.may_have_gaps(partition) else partition.end
+        return Fetched(partition, partition.generation, offset, records, last, begins_by)
 
-    def _take_error(self, found: MirroredPartition, code: int) -> None:
+    def _take_error(self, partition: MirroredPartition, code: int) -> None:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            if found.read_replica != UNKNOWN:  # the follower may not have the record yet
-                found.read_replica = UNKNOWN
+            if partition.read_replica != UNKNOWN:  # the follower may not have the record yet
+                partition.read_replica = UNKNOWN
             else:
-                found.is_out_of_range = True
+                partition.is_out_of_range = True
         elif is_passing(code):
-            found.read_replica = UNKNOWN
-            found.note_error(f"offset {found.end}: the source answers {error_name(code)}", trio.current_time())
-            found.wait_until = trio.current_time() + PAUSE_S
-            self._owner.metadata_is_old()
+            partition.read_replica = UNKNOWN
+            partition.note_error(f"offset {partition.end}: the source answers {error_name(code)}", trio.current_time())
+            partition.wait_until = trio.current_time() + PAUSE_S
+            self._state.metadata_is_old()
         else:
-            found.stop(f"offset {found.end}: the source answers {error_name(code)}{_remedy(code)}")
-        self._owner.changed(found)
+            partition.stop(f"offset {partition.end}: the source answers {error_name(code)}{_remedy(code)}")
+        self._state.changed(partition)
 
     # --- appends ------------------------------------------------------------------------------------------------------
 
     async def _append_all(self, receive: trio.MemoryReceiveChannel[list[Fetched]]) -> None:
         async for fetched in receive:
             async with self.appending:
-                now = [each for each in fetched if _is_next(each)]
-                size = sum(len(each.records) for each in now)
+                now = [batches for batches in fetched if _is_next(batches)]
+                size = sum(len(batches.records) for batches in now)
                 if size <= LOOP_BYTES_MAX and self._loop_appends.are_quick:
                     results = self._loop_appends.run(partial(_append, now))
                 else:
                     with trio.CancelScope(shield=True):
                         results = await in_thread_or_here(partial(_append, now))
-            for each, result in zip(now, results, strict=True):
-                self._appended(each, result)
-            for each in fetched:
-                if each.generation == each.partition.generation and each not in now:
-                    each.partition.restart(each.partition.end)
+            for batches, result in zip(now, results, strict=True):
+                self._appended(batches, result)
+            for batches in fetched:
+                if batches.generation == batches.partition.generation and batches not in now:
+                    batches.partition.restart(batches.partition.end)
             self.wake()
 
     def _appended(self, fetched: Fetched, result: int | Exception) -> None:
-        found = fetched.partition
+        partition = fetched.partition
         if isinstance(result, Exception):
-            self._not_appended(found, result)
+            self._not_appended(partition, result)
             return
-        found.end = max(found.log.next_offset, found.end)
-        found.empty_at, found.empty_since = UNKNOWN, math.inf
+        partition.end = max(partition.log.next_offset, partition.end)
+        partition.empty_at, partition.empty_since = UNKNOWN, math.inf
         self._note_gap(fetched)
-        self._owner.appended(found, result)
-        found.note_lag(trio.current_time())
-        if found.end < fetched.last.next_offset:  # the batches behind a damaged one: the next response begins with it
-            found.restart(found.end)
-        found.failure = ""
-        if found.is_at_stop:
-            self._owner.changed(found)
+        self._upkeep.appended(partition, result)
+        partition.note_lag(trio.current_time())
+        # Batches behind a damaged one were not appended: the next response begins with it.
+        if partition.end < fetched.last.next_offset:
+            partition.restart(partition.end)
+        partition.failure = ""
+        if partition.is_at_stop:
+            self._state.changed(partition)
 
     def _note_gap(self, fetched: Fetched) -> None:
-        found, first = fetched.partition, fetched.offset
+        partition, first = fetched.partition, fetched.offset
         if fetched.crosses_gap:
-            found.gaps += 1
-        if fetched.crosses_gap and found.gaps <= GAPS_REPORTED:
-            more = "; further gaps are not reported" if found.gaps == GAPS_REPORTED else ""
-            text = f"the source has no records from {first} to {found.gap_end - 1}, also when it is asked again"
-            self._owner.report(found, f"{text}; it goes on behind them{more}")
-        found.gap_end = UNKNOWN
+            partition.gaps += 1
+        if fetched.crosses_gap and partition.gaps <= GAPS_REPORTED:
+            more = "; further gaps are not reported" if partition.gaps == GAPS_REPORTED else ""
+            text = f"the source has no records from {first} to {partition.gap_end - 1}, also when it is asked again"
+            self._state.report(partition, f"{text}; the mirror continues behind them{more}")
+        partition.gap_end = UNKNOWN
 
-    def _not_appended(self, found: MirroredPartition, error: Exception) -> None:
-        found.restart(max(found.log.next_offset, found.end))
+    def _not_appended(self, partition: MirroredPartition, error: Exception) -> None:
+        partition.restart(max(partition.log.next_offset, partition.end))
         if isinstance(error, OffsetGap) and error.offset is not None:
-            found.gap_end = error.offset
-            if found not in self._alone:
-                self._alone.append(found)
+            partition.gap_end = error.offset
+            if partition not in self._alone:
+                self._alone.append(partition)
             return
         if not isinstance(error, OSError) or error.errno not in _FULL:
-            found.stop(sentence(error))
+            partition.stop(sentence(error))
         else:
-            text = f"{found.log.path}: {error.strerror}"
-            if math.isinf(found.stop_at):
-                found.wait_until = trio.current_time() + DISK_FULL_PAUSE_S
-                if found.failure != text:
-                    self._owner.report(found, f"{text}; it goes on when there is space")
-                found.failure = text
+            text = f"{partition.log.path}: {error.strerror}"
+            if math.isinf(partition.stop_at):
+                partition.wait_until = trio.current_time() + DISK_FULL_PAUSE_S
+                if partition.failure != text:
+                    self._state.report(partition, f"{text}; the mirror continues when there is space")
+                partition.failure = text
             else:
-                found.stop(f"{text}; make space, and start the mirror again")
-        self._owner.changed(found)
+                partition.stop(f"{text}; make space, and start the mirror again")
+        self._state.changed(partition)
 
 
 def _is_next(fetched: Fetched) -> bool:
-    found = fetched.partition
-    return fetched.generation == found.generation and fetched.offset == found.end and not found.is_stopped
+    partition = fetched.partition
+    return fetched.generation == partition.generation and fetched.offset == partition.end and not partition.is_stopped
 
 
 def _append(fetched: Sequence[Fetched]) -> list[int | Exception]:
     """Append batches to their logs, in a thread; return the bytes, or the error of each."""
     results = list[int | Exception]()
-    for each in fetched:
+    for batches in fetched:
         try:
-            results.append(_append_one(each))
+            results.append(_append_one(batches))
         except (StorageError, OSError, MemoryError) as error:
             results.append(error)
     return results
@@ -424,10 +376,10 @@ def _append_one(fetched: Fetched) -> int:
 def data_of(response: Any) -> Iterator[tuple[Any, int, Any]]:
     """Yield topic, number and data of each partition; those of versions before 4 have other names."""
     for topic in response.responses:
-        for each in topic.partitions:
-            yield topic, each.partition_index, each
-        for each in topic.partition_responses:
-            yield topic, each.partition, each
+        for partition in topic.partitions:
+            yield topic, partition.partition_index, partition
+        for partition in topic.partition_responses:
+            yield topic, partition.partition, partition
 
 
 def records_of(data: Any) -> memoryview:

@@ -18,10 +18,10 @@ from functools import partial
 
 import trio
 
+from offsetfs.common.name_patterns import suggestion
 from offsetfs.common.threads import in_thread
-from offsetfs.kafka.client.cluster import ClusterClient
+from offsetfs.kafka.client.cluster import Answer, ClusterClient, repeated
 from offsetfs.kafka.client.errors import ClientError, check_code
-from offsetfs.kafka.client.retries import Answer, repeated
 from offsetfs.kafka.mirror.options import MirrorOptions
 from offsetfs.kafka.mirror.partition import UNKNOWN
 from offsetfs.kafka.protocol import messages as m
@@ -39,7 +39,7 @@ from offsetfs.storage.coordinators import (
 from offsetfs.storage.errors import StorageError, sentence
 
 SYNC_S = 5.0
-"""How often committed offsets are read from the source."""
+"""The interval between reads of the committed offsets of the source."""
 
 FETCH_VERSION_MAX = 7
 """Later versions of OffsetFetch ask for several groups at once."""
@@ -49,8 +49,8 @@ _Commits = Mapping[TopicPartition, CommittedOffset | None]
 
 
 def conflict(options: MirrorOptions, mirrored: Collection[str]) -> str:
-    """Return why commits cannot be written: `__consumer_offsets` itself is mirrored. Empty if they can."""
-    chosen = any(each.pattern == OFFSETS_TOPIC for each in options.topics)
+    """Return the reason against commits: `__consumer_offsets` itself is mirrored. Empty if they can be written."""
+    chosen = any(pattern.pattern == OFFSETS_TOPIC for pattern in options.topics)
     if not options.groups or (not chosen and OFFSETS_TOPIC not in mirrored):
         return ""
     return f"{OFFSETS_TOPIC} is mirrored, which has the offsets of all groups; leave --groups out, or the topic"
@@ -77,7 +77,7 @@ class GroupMirror:
         self._local = ConsumerGroups(directory, on_event)
         self._read: dict[tuple[str, TopicPartition], tuple[int, CommittedOffset | None]] = {}
         """Commits here, by group and partition, with the offsets of their records: each record is read once."""
-        self._unmatched = {each for each in self._patterns if each.pattern == ".*"}
+        self._unmatched = {pattern for pattern in self._patterns if pattern.pattern == ".*"}
         """Patterns of which nothing is reported any more."""
         self.failures: dict[str, str] = {}
         """Groups whose offsets are not taken over, with the reasons; "" for all groups."""
@@ -99,9 +99,9 @@ class GroupMirror:
         self._report_unmatched(names)
         for name in sorted(set(names)):
             try:
-                found = await self._asked(partial(self._source_commits, name))
+                commits = await self._asked(partial(self._source_commits, name))
                 with trio.CancelScope(shield=True):
-                    await in_thread(partial(self._write, name, found))
+                    await in_thread(partial(self._write, name, commits))
             except (ClientError, StorageError, OSError) as error:
                 self._failed(name, error)
             else:
@@ -110,12 +110,14 @@ class GroupMirror:
     def _report_unmatched(self, names: Collection[str]) -> None:
         """Report patterns that match no group, once: a wrong name would go unnoticed."""
         for pattern in self._patterns:
-            if pattern not in self._unmatched and not any(pattern.fullmatch(each) for each in names):
+            if pattern not in self._unmatched and not any(pattern.fullmatch(name) for name in names):
                 self._unmatched.add(pattern)
                 text = f"no group that this user may describe matches {pattern.pattern!r}"
-                remedy = "check its name, and that the user of --config has DESCRIBE of it"
-                later = "its offsets are taken over as soon as it exists"
-                self._on_event(f"{text}; {remedy if self._is_once else later}")
+                near = suggestion([pattern.pattern], names)
+                remedy = near or "check its name, and that the user of --config has DESCRIBE of it"
+                if not self._is_once:
+                    remedy = f"its offsets are taken over as soon as it exists{near and f'; {near}'}"
+                self._on_event(f"{text}; {remedy}")
 
     async def _asked(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """Return an answer of the source; a single run waits for a coordinator that moves, `run` asks again later."""
@@ -135,8 +137,8 @@ class GroupMirror:
     async def _groups_of(self, node: int) -> list[str]:
         response = await self._client.request(m.ListGroupsRequest(), node=node)
         check_code(response.error_code, "ListGroups")
-        names = (each.group_id for each in response.groups)
-        return [each for each in names if any(pattern.fullmatch(each) for pattern in self._patterns)]
+        names = (group.group_id for group in response.groups)
+        return [name for name in names if any(pattern.fullmatch(name) for pattern in self._patterns)]
 
     async def _source_commits(self, group: str) -> _Commits:
         """Return the commits for mirrored partitions, none if the group has no commits at all; ClientError."""
@@ -147,25 +149,25 @@ class GroupMirror:
         if not any(topic.partitions for topic in response.topics):
             return {}  # it was deleted, or looks the same
         now_ms, ends = int(time.time() * 1000), self._ends()
-        found: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(ends)
+        commits: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(ends)
         for topic in response.topics:
-            for each in topic.partitions:
-                name = TopicPartition(topic.name, each.partition_index)
+            for row in topic.partitions:
+                name = TopicPartition(topic.name, row.partition_index)
                 if name not in ends:
                     continue
-                check_code(each.error_code, str(name))
-                if each.committed_offset >= 0:
-                    offset = min(each.committed_offset, ends[name])
+                check_code(row.error_code, str(name))
+                if row.committed_offset >= 0:
+                    offset = min(row.committed_offset, ends[name])
                     # The epoch of a record that is not here would be unknown to the broker that serves the mirror.
-                    epoch = each.committed_leader_epoch if offset == each.committed_offset else UNKNOWN
-                    found[name] = CommittedOffset(offset, epoch, each.metadata or "", now_ms)
-        return found
+                    epoch = row.committed_leader_epoch if offset == row.committed_offset else UNKNOWN
+                    commits[name] = CommittedOffset(offset, epoch, row.metadata or "", now_ms)
+        return commits
 
     def _write(self, group: str, commits: _Commits) -> None:
         """Write the commits that differ, and delete those of partitions without one, in a thread."""
         while not self._local.refresh():
             pass
-        known = {each.partition: each for each in self._local.commits(group.encode()) or []}
+        known = {commit.partition: commit for commit in self._local.commits(group.encode()) or []}
         records = list[tuple[bytes, bytes | None]]()
         for name, commit in commits.items():
             if commit is None and name in known:
@@ -194,9 +196,9 @@ class GroupMirror:
         key = group, known.partition
         if key not in self._read or self._read[key][0] != known.at:
             home = partition_of_group(self._directory, group, may_create=False)
-            found = commit_at(self._directory.log(home), known.at)
-            is_it = found is not None and (found.group, found.partition) == key
-            self._read[key] = known.at, found.commit if found is not None and is_it else None
+            commit = commit_at(self._directory.log(home), known.at)
+            is_it = commit is not None and (commit.group, commit.partition) == key
+            self._read[key] = known.at, commit.commit if commit is not None and is_it else None
         return self._read[key][1]
 
 

@@ -1,7 +1,7 @@
 """The leaders of partitions: which broker is asked, and what happens while one does not answer.
 
 A broker that does not answer, and a partition without a leader, are reported after a while; with `once` their
-partitions stop in the end. The others go on.
+partitions stop in the end. The others continue.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ class Leaders:
     def follow(self, metadata: ClusterMetadata) -> None:
         """Take over leaders and leader epochs of the metadata; a partition whose leader is new is checked again."""
         now = trio.current_time()
-        for each in self._state.active():
-            topic = metadata.topics.get(each.name.topic)
-            info = None if topic is None else topic.partitions.get(each.name.partition)
-            if info is None or info.leader_epoch >= each.leader_epoch or each.topic_id == NO_ID:
-                each.named_leader = UNKNOWN if info is None else info.leader
+        for partition in self._state.active():
+            topic = metadata.topics.get(partition.name.topic)
+            info = None if topic is None else topic.partitions.get(partition.name.partition)
+            if info is None or info.leader_epoch >= partition.leader_epoch or partition.topic_id == NO_ID:
+                partition.named_leader = UNKNOWN if info is None else info.leader
             if info is None or info.leader == UNKNOWN:
-                self._note_leaderless(each, now)
+                self._note_leaderless(partition, now)
                 continue
-            each.leaderless_since = math.inf
-            if each.leader == UNKNOWN:
+            partition.leaderless_since = math.inf
+            if partition.leader == UNKNOWN:
                 continue  # not begun
-            if UNKNOWN < info.leader_epoch < each.leader_epoch and each.topic_id != NO_ID:
+            if UNKNOWN < info.leader_epoch < partition.leader_epoch and partition.topic_id != NO_ID:
                 self._state.asks_again = True  # of a broker that has not heard of the last election; as Kafka's clients
                 continue
-            if (info.leader, info.leader_epoch) != (each.leader, each.leader_epoch):
-                each.leader, each.leader_epoch = info.leader, info.leader_epoch
-                each.read_replica, each.is_checked = UNKNOWN, False
+            if (info.leader, info.leader_epoch) != (partition.leader, partition.leader_epoch):
+                partition.leader, partition.leader_epoch = info.leader, info.leader_epoch
+                partition.read_replica, partition.is_checked = UNKNOWN, False
 
     def _note_leaderless(self, partition: MirroredPartition, now: float) -> None:
         self._state.asks_again = True
@@ -81,10 +81,14 @@ class Leaders:
             self._state.on_event(f"broker {node} answers again")
 
     def attend_silent(self) -> None:
-        """Report brokers that do not answer. With `once` their partitions stop in the end; the others go on."""
+        """Report brokers that do not answer. With `once` their partitions stop in the end; the others continue."""
         now = trio.current_time()
         for node, silent in list(self._silent.items()):
-            waiting = [each for each in self._state.active() if each.named_leader == node and not each.is_complete]
+            waiting = [
+                partition
+                for partition in self._state.active()
+                if partition.named_leader == node and not partition.is_complete
+            ]
             has_ended = self._state.options.once and node != UNKNOWN and now - silent.since > timing.PATIENCE_S
             if not waiting:
                 del self._silent[node]
@@ -92,29 +96,32 @@ class Leaders:
                     self._state.on_event("the partitions that waited have another leader, or are complete")
             elif has_ended or not silent.error.is_retriable:
                 del self._silent[node]
-                for each in waiting:
-                    self._state.stop(each, f"{silent.error}; start the mirror again when broker {node} answers")
+                for partition in waiting:
+                    self._state.stop(partition, f"{silent.error}; start the mirror again when broker {node} answers")
             elif not silent.is_reported and now - silent.since >= timing.SILENT_S:
                 silent.is_reported = True
                 go_on = ", and the others go on" if len(self._state.active()) > len(waiting) else ""
-                self._state.on_event(
-                    f"{silent.error}; these partitions wait{go_on}: {topics.listed(each.name for each in waiting)}"
-                )
+                names = topics.listed(partition.name for partition in waiting)
+                self._state.on_event(f"{silent.error}; these partitions wait{go_on}: {names}")
 
     def attend_failing(self) -> None:
         """Report errors of partitions that do not pass soon. With `once` the partitions stop in the end."""
         now = trio.current_time()
-        for each in [each for each in self._state.active() if each.passing_error and not each.is_complete]:
-            if self._state.options.once and now - each.failing_since > timing.PATIENCE_S:
-                self._state.stop(each, f"{each.passing_error}; see the log of the broker, and start the mirror again")
-            elif not each.is_error_reported and now - each.failing_since >= timing.SILENT_S:
-                each.is_error_reported = True
-                self._state.report(each, f"{each.passing_error}; trying again")
+        for partition in self._state.active():
+            error = partition.passing_error
+            if error is None or partition.is_complete:
+                continue
+            if self._state.options.once and now - error.since > timing.PATIENCE_S:
+                self._state.stop(partition, f"{error.text}; see the log of the broker, and start the mirror again")
+            elif not error.is_reported and now - error.since >= timing.SILENT_S:
+                error.is_reported = True
+                self._state.report(partition, f"{error.text}; trying again")
 
     def waiting_for(self, partition: MirroredPartition) -> str:
-        """Return what a partition has been waiting for since it was reported; "" if it waits for nothing."""
-        if partition.is_error_reported:
-            return partition.passing_error
+        """Return the reported reason for which a partition waits; "" if it does not wait."""
+        error = partition.passing_error
+        if error is not None and error.is_reported:
+            return error.text
         silent = self._silent.get(partition.named_leader)
         is_waiting = silent is not None and silent.is_reported and not partition.is_stopped
         return str(silent.error) if silent is not None and is_waiting else ""

@@ -4,7 +4,7 @@
         ▲                                                                     │
         └──────────── a leader has moved, a topic is new or gone ◄────────────┘
 
-What cannot pass by itself stops one partition; the others go on. The parts, which share `state.MirrorState`:
+A lasting error stops one partition; the others continue. The parts, which share `state.MirrorState`:
 
     topic_follower  topics: chosen, recorded, created, gone; settings: their settings
     starts          where partitions begin
@@ -31,7 +31,7 @@ from offsetfs.kafka.mirror.groups import GroupMirror
 from offsetfs.kafka.mirror.leaders import Leaders
 from offsetfs.kafka.mirror.log_checks import LogChecks
 from offsetfs.kafka.mirror.options import FETCH_BYTES_MAX, FLIGHT_BYTES_MAX, MirrorError, MirrorOptions
-from offsetfs.kafka.mirror.partition import UNKNOWN, MirroredPartition
+from offsetfs.kafka.mirror.partition import UNKNOWN
 from offsetfs.kafka.mirror.settings import keep_all
 from offsetfs.kafka.mirror.starts import PartitionStarts
 from offsetfs.kafka.mirror.state import MirrorState, OnEvent
@@ -47,13 +47,13 @@ class Mirror:
     def __init__(
         self, directory: LogDirectory, client: ClusterClient, source: str, options: MirrorOptions, on_event: OnEvent
     ) -> None:
-        self.rate = RateLimit(options.bytes_per_s)
-        self._state = state = MirrorState(directory, client, source, options, on_event)
-        self._leaders = Leaders(state)
-        self._checks = LogChecks(state, self._leaders.node_failed)
-        self._starts = PartitionStarts(state, self._checks.empty, self._leaders.node_failed)
+        self._rate = RateLimit(options.bytes_per_s)
+        self.state = state = MirrorState(directory, client, source, options, on_event)
+        self.leaders = Leaders(state)
+        self._checks = LogChecks(state, self.leaders.node_failed)
+        self._starts = PartitionStarts(state, self._checks.empty, self.leaders.node_failed)
         self._topics = TopicFollower(state, self._starts)
-        self._upkeep = Upkeep(state)
+        self.upkeep = Upkeep(state)
         self._fetchers: dict[int, NodeFetcher] = {}
         self._nursery: trio.Nursery | None = None
         self._is_answered = False
@@ -64,26 +64,11 @@ class Mirror:
         if options.groups:
             self._groups = GroupMirror(directory, client, options, self._ends, on_event)
 
-    @property
-    def source(self) -> str:
-        """The addresses of brokers, as the user gave them."""
-        return self._state.source
-
-    @property
-    def partitions(self) -> dict[TopicPartition, MirroredPartition]:
-        """All partitions, also those that are stopped."""
-        return self._state.partitions
-
-    @property
-    def failures(self) -> dict[str, str]:
-        """Topics that are not mirrored, with the reason."""
-        return self._state.failures
-
     def _ends(self) -> dict[TopicPartition, int]:
         return {
-            name: each.log.next_offset
-            for name, each in self._state.partitions.items()
-            if each.leader != UNKNOWN and not each.is_another
+            name: partition.log.next_offset
+            for name, partition in self.state.partitions.items()
+            if partition.leader != UNKNOWN and not partition.is_another
         }
 
     # --- begin and run ------------------------------------------------------------------------------------------------
@@ -93,38 +78,38 @@ class Mirror:
 
         MirrorError without `keep` for a directory that was mirrored with it; StorageError, OSError.
         """
-        known = self._state.directory.mirror
-        if known is not None and known.keep and not self._state.options.keep:
+        known = self.state.directory.mirror
+        if known is not None and known.keep and not self.state.options.keep:
             raise MirrorError(
-                f"{self._state.directory.path} was mirrored with --keep, and would lose what the cluster deletes or "
+                f"{self.state.directory.path} was mirrored with --keep, and would lose what the cluster deletes or "
                 "compacts; give --keep (of a mount: -o keep), or mirror into another directory"
             )
-        if known is not None and self._state.options.keep:
-            await in_thread(partial(keep_all, self._state.directory, known))
+        if known is not None and self.state.options.keep:
+            await in_thread(partial(keep_all, self.state.directory, known))
 
     async def begin(self) -> None:
         """Create the topics that are chosen, if the source answers and has any. ClientError, MirrorError, OSError."""
         await self.prepare()
         await self._refresh()
-        self._topics.check_patterns(await self._state.client.metadata())
-        self._state.is_begun = True
+        self._topics.check_patterns(await self.state.client.metadata())
+        self.state.is_begun = True
 
     async def run(self) -> None:
         """Mirror until cancelled; with `once` until all partitions are complete. ClientError, MirrorError, OSError.
 
         Without `begin` before it, a source that does not answer is tried again.
         """
-        if not self._state.is_begun:
+        if not self.state.is_begun:
             await self.prepare()
             await self._try_refresh()
-            self._state.is_begun = True
+            self.state.is_begun = True
         failures = list[Exception]()
         groups = self._groups
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            nursery.start_soon(self._upkeep.run)
-            nursery.start_soon(self._upkeep.flush_large)
-            if groups is not None and not self._state.options.once:
+            nursery.start_soon(self.upkeep.run)
+            nursery.start_soon(self.upkeep.flush_large)
+            if groups is not None and not self.state.options.once:
                 nursery.start_soon(groups.run)
             try:
                 await self._follow()
@@ -133,102 +118,67 @@ class Mirror:
             nursery.cancel_scope.cancel()
         if failures:
             raise failures[0]
-        if groups is not None and self._state.options.once:
+        if groups is not None and self.state.options.once:
             await groups.sync()
 
     @property
     def is_complete(self) -> bool:
         """Whether nothing is left to do with `once`."""
-        is_ready = self._state.options.once and self._is_answered and self._topics.is_ready
-        return is_ready and all(each.is_complete for each in self._state.partitions.values())
+        is_ready = self.state.options.once and self._is_answered and self._topics.is_ready
+        return is_ready and all(partition.is_complete for partition in self.state.partitions.values())
 
     @property
     def has_failed(self) -> bool:
         """Whether a topic or a partition could not be mirrored."""
-        has_failed = self._groups is not None and bool(self._groups.failures)
-        return has_failed or bool(self._state.failures) or any(each.failure for each in self._state.partitions.values())
+        if self.state.failures or (self._groups is not None and self._groups.failures):
+            return True
+        return any(partition.failure for partition in self.state.partitions.values())
 
     async def _follow(self) -> None:
         next_refresh = trio.current_time() + timing.REFRESH_S
         while not self.is_complete:
-            self._state.wake = trio.Event()
+            self.state.wake = trio.Event()
             self._start_fetchers()
             await self._attend()
-            self._leaders.attend_silent()
-            self._leaders.attend_failing()
+            self.leaders.attend_silent()
+            self.leaders.attend_failing()
             if self.is_complete:
                 break
             now = trio.current_time()
-            if self._state.asks_again or now >= next_refresh:
-                self._state.asks_again = False
+            if self.state.asks_again or now >= next_refresh:
+                self.state.asks_again = False
                 await self._try_refresh()
                 next_refresh = trio.current_time() + timing.REFRESH_S
                 await trio.sleep(timing.REFRESH_PAUSE_S)
                 continue
             is_waiting = any(
-                not each.is_checked or each.is_out_of_range or (each.is_at_stop and not each.is_confirmed)
-                for each in self._state.active()
+                not partition.is_checked
+                or partition.is_out_of_range
+                or (partition.is_at_stop and not partition.is_confirmed)
+                for partition in self.state.active()
             )
             with trio.move_on_after(timing.RECHECK_S if is_waiting else next_refresh - now):
-                await self._state.wake.wait()
+                await self.state.wake.wait()
 
     def _start_fetchers(self) -> None:
         assert self._nursery is not None
-        for node in {each.node for each in self._state.active()} - {UNKNOWN} - self._fetchers.keys():
-            self._fetchers[node] = NodeFetcher(node, self._state.client, self)
+        for node in {partition.node for partition in self.state.active()} - {UNKNOWN} - self._fetchers.keys():
+            self._fetchers[node] = NodeFetcher(node, self.state, self.leaders, self.upkeep, self._rate, self._bytes_max)
             self._nursery.start_soon(self._fetchers[node].run)
-        for each in self._fetchers.values():
-            each.wake()
+        for fetcher in self._fetchers.values():
+            fetcher.wake()
+
+    def _bytes_max(self) -> int:
+        """Return the bytes of one response, at most: all brokers share `FLIGHT_BYTES_MAX`."""
+        return min(FETCH_BYTES_MAX, max(FLIGHT_BYTES_MAX // 2 // max(len(self._fetchers), 1), 1 << 20))
 
     async def _attend(self) -> None:
         try:
             await self._checks.run(self._fetchers.values())
         except ClientError as error:
             self._note_failing(error)
-        for each in self._fetchers.values():
-            each.wake()
-
-    def waiting_for(self, partition: MirroredPartition) -> str:
-        """Return what a partition has been waiting for since it was reported; "" if it waits for nothing."""
-        return self._leaders.waiting_for(partition)
-
-    async def follow_log_starts(self) -> None:
-        """Raise the log starts here to those of the source."""
-        await self._upkeep.follow_log_starts()
-
-    # --- for the fetchers ---------------------------------------------------------------------------------------------
-
-    def partitions_of(self, node: int) -> list[MirroredPartition]:
-        return [each for each in self._state.partitions.values() if each.node == node and not each.is_stopped]
-
-    def by_name(self, topic: str, topic_id: bytes, number: int) -> MirroredPartition | None:
-        if topic:
-            return self._state.partitions.get(TopicPartition(topic, number))
-        return self._state.by_id.get((bytes(topic_id), number))
-
-    def bytes_max(self) -> int:
-        return min(FETCH_BYTES_MAX, max(FLIGHT_BYTES_MAX // 2 // max(len(self._fetchers), 1), 1 << 20))
-
-    def node_failed(self, node: int, error: ClientError) -> None:
-        self._leaders.node_failed(node, error)
-
-    def node_answered(self, node: int) -> None:
-        self._leaders.node_answered(node)
-
-    def metadata_is_old(self) -> None:
-        self._state.metadata_is_old()
-
-    def may_have_gaps(self, partition: MirroredPartition) -> bool:
-        return self._state.directory.checkpoints.is_cleaned(partition.name)
-
-    def appended(self, partition: MirroredPartition, count: int) -> None:
-        self._upkeep.appended(partition, count)
-
-    def changed(self, partition: MirroredPartition) -> None:
-        self._state.changed(partition)
-
-    def report(self, partition: MirroredPartition, text: str) -> None:
-        self._state.report(partition, text)
+        for fetcher in self._fetchers.values():
+            fetcher.wake()
 
     # --- topics and leaders -------------------------------------------------------------------------------------------
 
@@ -240,32 +190,34 @@ class Mirror:
                 raise
             self._note_failing(error)
         except (StorageError, OSError) as error:  # such as a full disk: partitions that are here need no refresh
-            if self._state.options.once or not self._state.is_begun:
+            if self.state.options.once or not self.state.is_begun:
                 raise
             self._note_local_failure(sentence(error))
         else:
             if self._failing_since is not None:
-                self._state.on_event("the source answers again")
+                self.state.on_event("the source answers again")
             self._failing_since, self._local_failure = None, ""
 
     def _note_local_failure(self, text: str) -> None:
         if self._local_failure != text:
-            self._state.on_event(f"topics and leaders are not followed: {text}; trying again")
+            self.state.on_event(f"topics and leaders are not followed: {text}; trying again")
         self._local_failure = text
 
     def _note_failing(self, error: ClientError) -> None:
         now = trio.current_time()
         if self._failing_since is None:
             self._failing_since = now
-            self._state.on_event(f"{error}; trying again")
-        elif self._state.options.once and now - self._failing_since > timing.PATIENCE_S:
+            self.state.on_event(f"{error}; trying again")
+        elif self.state.options.once and now - self._failing_since > timing.PATIENCE_S:
             raise error
-        self._state.asks_again = True
+        self.state.asks_again = True
 
     async def _refresh(self) -> None:
-        metadata = await self._state.client.metadata(None, refresh=True)
+        metadata = await self.state.client.metadata(None, refresh=True)
         known = await self._topics.follow(metadata)
-        await self._starts.begin([each for each in self._state.active() if each.leader == UNKNOWN], metadata)
-        self._leaders.follow(metadata)
+        await self._starts.begin(
+            [partition for partition in self.state.active() if partition.leader == UNKNOWN], metadata
+        )
+        self.leaders.follow(metadata)
         await self._topics.note_gone(metadata, known)
         self._is_answered = True

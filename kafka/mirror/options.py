@@ -1,4 +1,4 @@
-"""What is mirrored, and how: the options of `offsetfs mirror`."""
+"""The options of `offsetfs mirror`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EARLIEST, LATEST, EARLIEST_LOCAL = -2, -1, -4
 ListOffsets."""
 
 FETCH_BYTES_MAX = 4 << 20
-"""How many bytes one response has at most, unless its first batch is larger.
+"""Bytes of one response, at most, unless its first batch is larger.
 
 Measured with 600 MB: 1.8 s of CPU time with 32 MiB, 1.3 s with 4 MiB, which stay in the processor's cache.
 """
@@ -27,7 +27,7 @@ class MirrorError(Exception):
 
 
 class OnGap(enum.Enum):
-    """What is done where the source has deleted records that are not here yet."""
+    """The reaction to records that the source has deleted before they were mirrored."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -40,7 +40,7 @@ class MirrorOptions:
     topics: Sequence[NamePattern] = (NamePattern(".*"),)
     """Topics whose whole name matches one of them. Internal topics only where one of them is the name itself."""
     start: int = EARLIEST
-    """Where partitions begin that are not here yet: a time in milliseconds since 1970, EARLIEST or LATEST."""
+    """The start of new partitions: a time in milliseconds since 1970, EARLIEST or LATEST."""
     groups: Sequence[NamePattern] = ()
     """Consumer groups whose whole name matches one of them: their committed offsets are taken over."""
     needs_topic: bool = False

@@ -11,9 +11,36 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from offsetfs.kafka.client.errors import KafkaError
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import Log, TopicPartition
 
 UNKNOWN = -1
+
+MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
+"""Errors after which the metadata says more."""
+
+
+@dataclass(slots=True)
+class PassingError:
+    """A temporary error of the source for one partition, since the last answer without an error."""
+
+    text: str
+    since: float
+    is_reported: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -54,10 +81,8 @@ class MirroredPartition:
     gaps: int = 0
     """The number of confirmed gaps."""
     wait_until: float = 0.0
-    passing_error: str = ""
-    """The temporary error that the source returns instead of records."""
-    failing_since: float = math.inf
-    is_error_reported: bool = False
+    passing_error: PassingError | None = None
+    """The error that the source returns instead of records; None: it answers."""
     leaderless_since: float = math.inf
     failure: str = ""
     """The reason for which the partition is not mirrored, for now or for good."""
@@ -87,7 +112,7 @@ class MirroredPartition:
 
     @property
     def lag(self) -> int:
-        """How many offsets the source is ahead; UNKNOWN before the first response."""
+        """The number of offsets that the source is ahead; UNKNOWN before the first response."""
         return UNKNOWN if self.high_watermark == UNKNOWN else max(self.high_watermark - self.end, 0)
 
     def note_lag(self, now: float) -> None:
@@ -104,13 +129,15 @@ class MirroredPartition:
 
     def note_error(self, text: str, now: float) -> None:
         """Record a temporary error of the source."""
-        self.passing_error, self.failing_since = text, min(self.failing_since, now)
+        if self.passing_error is None:
+            self.passing_error = PassingError(text, now)
+        else:
+            self.passing_error.text = text
 
     def note_answer(self) -> bool:
         """Record that the source answers without an error; return whether an error was reported before."""
-        was_reported, self.is_error_reported = self.is_error_reported, False
-        self.passing_error, self.failing_since = "", math.inf
-        return was_reported
+        before, self.passing_error = self.passing_error, None
+        return before is not None and before.is_reported
 
     def can_fetch(self, now: float) -> bool:
         """Whether records can be asked for at `now`."""
@@ -129,3 +156,13 @@ class MirroredPartition:
         """Stop mirroring the partition, for a lasting reason."""
         self.failure, self.is_stopped, self.is_another = failure, True, is_another
         self.generation += 1
+
+
+def is_passing(code: int) -> bool:
+    """Whether an error of a partition may pass: it is asked again, as by Kafka's consumer.
+
+    An unknown error of the server, too, such as that of remote storage which does not answer. Not a damaged batch.
+    """
+    if code == ErrorCode.CORRUPT_MESSAGE:
+        return False
+    return code in MOVED or code == ErrorCode.UNKNOWN_SERVER_ERROR or KafkaError(code).is_retriable

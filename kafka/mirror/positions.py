@@ -25,7 +25,7 @@ _CONSUMER = -1
 
 @dataclass(frozen=True, slots=True)
 class OffsetQuery:
-    """What is asked for a partition: the offset of `time`, or the end of `epoch`."""
+    """A query for a partition: the offset of `time`, or the end of `epoch`."""
 
     name: TopicPartition
     leader: int
@@ -58,14 +58,14 @@ async def offsets_at(client: ClusterClient, asked: Sequence[OffsetQuery], on_fai
 
     EARLIEST and LATEST are times, too.
     """
-    found = await _from_leaders(client, asked, _times, on_failure)
-    later = [each for each in asked if each.value != LATEST and found.get(each.name) == SourceOffset(0)]
+    offsets = await _from_leaders(client, asked, _times, on_failure)
+    later = [query for query in asked if query.value != LATEST and offsets.get(query.name) == SourceOffset(0)]
     if later:
-        ends = [OffsetQuery(each.name, each.leader, each.leader_epoch, LATEST) for each in later]
-        for each in later:
-            del found[each.name]
-        found |= await offsets_at(client, ends, on_failure)
-    return found
+        ends = [OffsetQuery(query.name, query.leader, query.leader_epoch, LATEST) for query in later]
+        for query in later:
+            del offsets[query.name]
+        offsets |= await offsets_at(client, ends, on_failure)
+    return offsets
 
 
 async def local_starts(client: ClusterClient, asked: Sequence[OffsetQuery], on_failure: OnFailure) -> Answers:
@@ -77,7 +77,7 @@ async def local_starts(client: ClusterClient, asked: Sequence[OffsetQuery], on_f
 
 
 async def ends_of_epochs(client: ClusterClient, asked: Sequence[OffsetQuery], on_failure: OnFailure) -> Answers:
-    """Return where epochs end at their leaders; offset -1 if the broker cannot say, or does not know the epoch."""
+    """Return the ends of epochs at their leaders; offset -1 if the broker does not know the epoch or the request."""
     return await _from_leaders(client, asked, _epochs, on_failure)
 
 
@@ -87,13 +87,13 @@ _Ask = Callable[[ClusterClient, int, list[OffsetQuery]], Awaitable[dict[TopicPar
 async def _from_leaders(
     client: ClusterClient, asked: Sequence[OffsetQuery], ask: _Ask, on_failure: OnFailure
 ) -> dict[TopicPartition, SourceOffset]:
-    found: dict[TopicPartition, SourceOffset] = {}
+    offsets: dict[TopicPartition, SourceOffset] = {}
     for leader, partitions in _by_leader(asked).items():
         try:
-            found |= await ask(client, leader, partitions)
+            offsets |= await ask(client, leader, partitions)
         except ClientError as error:  # the other leaders are asked all the same
             on_failure(leader, error)
-    return found
+    return offsets
 
 
 async def _local_starts(
@@ -101,24 +101,24 @@ async def _local_starts(
 ) -> dict[TopicPartition, SourceOffset]:
     connection = await client.connection(leader)
     if connection.version_of(m.ListOffsetsRequest) < LOCAL_STARTS_VERSION:
-        return {each.name: SourceOffset(ErrorCode.NONE, 0) for each in asked}
-    local = [OffsetQuery(each.name, leader, each.leader_epoch, EARLIEST_LOCAL) for each in asked]
+        return {query.name: SourceOffset(ErrorCode.NONE, 0) for query in asked}
+    local = [OffsetQuery(query.name, leader, query.leader_epoch, EARLIEST_LOCAL) for query in asked]
     return await _times(client, leader, local)
 
 
 async def _times(client: ClusterClient, leader: int, asked: list[OffsetQuery]) -> dict[TopicPartition, SourceOffset]:
     topics: dict[str, m.ListOffsetsTopic] = {}
-    for each in asked:
-        topic = topics.setdefault(each.name.topic, m.ListOffsetsTopic(each.name.topic, []))
-        topic.partitions.append(m.ListOffsetsPartition(each.name.partition, each.leader_epoch, each.value))
+    for query in asked:
+        topic = topics.setdefault(query.name.topic, m.ListOffsetsTopic(query.name.topic, []))
+        topic.partitions.append(m.ListOffsetsPartition(query.name.partition, query.leader_epoch, query.value))
     connection = await client.connection(leader)
     response = await connection.request(m.ListOffsetsRequest(_CONSUMER, 0, [*topics.values()]))
-    return {name: SourceOffset(each.error_code, _offset_of(each)) for name, each in _partitions(response.topics)}
+    return {name: SourceOffset(row.error_code, _offset_of(row)) for name, row in _partitions(response.topics)}
 
 
-def _offset_of(found: Any) -> int:
+def _offset_of(row: Any) -> int:
     """Return the offset; brokers before 0.10.1 have a list of them."""
-    return int(found.old_style_offsets[0]) if found.old_style_offsets else int(found.offset)
+    return int(row.old_style_offsets[0]) if row.old_style_offsets else int(row.offset)
 
 
 async def _epochs(client: ClusterClient, leader: int, asked: list[OffsetQuery]) -> dict[TopicPartition, SourceOffset]:
@@ -128,27 +128,27 @@ async def _epochs(client: ClusterClient, leader: int, asked: list[OffsetQuery]) 
     except UnsupportedByBroker:
         version = 0
     if version < CONSUMER_EPOCHS_VERSION:
-        return {each.name: SourceOffset(ErrorCode.UNSUPPORTED_VERSION) for each in asked}
+        return {query.name: SourceOffset(ErrorCode.UNSUPPORTED_VERSION) for query in asked}
     topics: dict[str, m.OffsetForLeaderTopic] = {}
-    for each in asked:
-        topic = topics.setdefault(each.name.topic, m.OffsetForLeaderTopic(each.name.topic, []))
-        topic.partitions.append(m.OffsetForLeaderPartition(each.name.partition, each.leader_epoch, each.value))
+    for query in asked:
+        topic = topics.setdefault(query.name.topic, m.OffsetForLeaderTopic(query.name.topic, []))
+        topic.partitions.append(m.OffsetForLeaderPartition(query.name.partition, query.leader_epoch, query.value))
     response = await connection.request(m.OffsetForLeaderEpochRequest(_CONSUMER, [*topics.values()]))
     return {
-        TopicPartition(topic.topic, each.partition): SourceOffset(each.error_code, each.end_offset, each.leader_epoch)
+        TopicPartition(topic.topic, row.partition): SourceOffset(row.error_code, row.end_offset, row.leader_epoch)
         for topic in response.topics
-        for each in topic.partitions
+        for row in topic.partitions
     }
 
 
 def _by_leader(asked: Iterable[OffsetQuery]) -> dict[int, list[OffsetQuery]]:
-    found = defaultdict[int, list[OffsetQuery]](list)
-    for each in asked:
-        found[each.leader].append(each)
-    return found
+    queries = defaultdict[int, list[OffsetQuery]](list)
+    for query in asked:
+        queries[query.leader].append(query)
+    return queries
 
 
 def _partitions(topics: Any) -> Iterable[tuple[TopicPartition, Any]]:
     for topic in topics:
-        for each in topic.partitions:
-            yield TopicPartition(topic.name, each.partition_index), each
+        for row in topic.partitions:
+            yield TopicPartition(topic.name, row.partition_index), row

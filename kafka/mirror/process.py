@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -67,29 +67,30 @@ async def cluster_id(source: MirrorSource) -> str:
         return (await client.metadata([])).cluster_id or ""
 
 
-async def answers(source: MirrorSource) -> bool:
-    """Wait for an answer of the cluster; return False if SIGTERM or SIGINT came before it. ClientError."""
-    failures = list[ClientError]()
+async def answers(source: MirrorSource, on_wait: Callable[[], None]) -> bool:
+    """Wait for an answer of the cluster; return False if SIGTERM or SIGINT came before it. ClientError.
+
+    `on_wait` is called every second until then.
+    """
     has_answered = False
+
+    async def report_each_second() -> None:
+        while True:
+            await trio.sleep(PROGRESS_S)
+            on_wait()
+
+    async def ask() -> None:
+        nonlocal has_answered
+        await cluster_id(source)
+        has_answered = True
+
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
-
-            async def ask() -> None:
-                nonlocal has_answered
-                try:
-                    await cluster_id(source)
-                    has_answered = True
-                except ClientError as error:  # raised below: a nursery would put it into a group
-                    failures.append(error)
-                nursery.cancel_scope.cancel()
-
-            nursery.start_soon(ask)
-            async for number in signals:
-                _log.info("%s: ending", signal.Signals(number).name)
-                break
+            nursery.start_soon(report_each_second)
+            failure = await _run_until_signal(ask, signals)
             nursery.cancel_scope.cancel()
-    if failures:
-        raise failures[0]
+    if failure is not None:
+        raise failure
     return has_answered
 
 
@@ -107,39 +108,60 @@ async def mirror(
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         try:
             async with source.client() as client:
-                found = source.mirror(directory, client, on_event)
-                await found.prepare()
-                tasks = TaskRunner([directory])
-                failures = list[Exception]()
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(tasks.run)
-                    nursery.start_soon(_report, found, on_progress)
-
-                    async def run() -> None:
-                        try:
-                            with beside(partial(status_of, found)):
-                                await found.begin()
-                                await found.run()
-                        except Exception as error:  # raised below: a nursery would put it into a group
-                            failures.append(error)
-                        nursery.cancel_scope.cancel()
-
-                    nursery.start_soon(run)
-                    try:
-                        async for number in signals:
-                            _log.info("%s: ending", signal.Signals(number).name)
-                            break
-                    finally:
-                        tasks.stop()
-                    nursery.cancel_scope.cancel()
-                if failures:
-                    raise failures[0]
-                await _end(found, source.options)
-                on_progress(status_of(found))
-                return not found.has_failed
+                running = source.mirror(directory, client, on_event)
+                await running.prepare()
+                failure = await _mirror_until_signal(running, directory, signals, on_progress, beside)
+                if failure is not None:
+                    raise failure
+                await _end(running, source.options)
+                on_progress(status_of(running))
+                return not running.has_failed
         finally:
             with trio.CancelScope(shield=True):
                 await in_thread_or_here(directory.close)
+
+
+async def _mirror_until_signal(
+    running: Mirror, directory: LogDirectory, signals: AsyncIterator[int], on_progress: OnProgress, beside: Beside
+) -> Exception | None:
+    """Mirror, with the background tasks of the directory, until complete or a signal; return its error."""
+    tasks = TaskRunner([directory])
+
+    async def run() -> None:
+        with beside(partial(status_of, running)):
+            await running.begin()
+            await running.run()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tasks.run)
+        nursery.start_soon(_report, running, on_progress)
+        try:
+            failure = await _run_until_signal(run, signals)
+        finally:
+            tasks.stop()
+        nursery.cancel_scope.cancel()
+    return failure
+
+
+async def _run_until_signal(run: Callable[[], Awaitable[None]], signals: AsyncIterator[int]) -> Exception | None:
+    """Run until complete or a signal; return the error that ended it: a nursery would raise it in a group."""
+    failure: Exception | None = None
+    async with trio.open_nursery() as nursery:
+
+        async def attempt() -> None:
+            nonlocal failure
+            try:
+                await run()
+            except Exception as error:
+                failure = error
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(attempt)
+        async for number in signals:
+            _log.info("%s: ending", signal.Signals(number).name)
+            break
+        nursery.cancel_scope.cancel()
+    return failure
 
 
 class MirrorBeside:
@@ -172,15 +194,15 @@ class MirrorBeside:
     async def _run(self, directory: LogDirectory) -> None:
         failures = list[Exception]()
         async with self._source.client() as client:
-            found = self._source.mirror(directory, client, self._on_event)
+            running = self._source.mirror(directory, client, self._on_event)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_report, found, self._show)
+                nursery.start_soon(_report, running, self._show)
                 try:
-                    await found.run()
+                    await running.run()
                 except (ClientError, MirrorError, StorageError, OSError) as error:
                     failures.append(error)
                 except trio.Cancelled:
-                    await _end(found, self._source.options)
+                    await _end(running, self._source.options)
                     raise
                 nursery.cancel_scope.cancel()
         if failures:
@@ -197,15 +219,15 @@ class MirrorBeside:
             self._scope.cancel()
 
 
-async def _end(found: Mirror, options: MirrorOptions) -> None:
+async def _end(running: Mirror, options: MirrorOptions) -> None:
     """Take over the log starts of the source."""
     with trio.CancelScope(shield=True):
         if not options.keep:
-            await found.follow_log_starts()
+            await running.upkeep.follow_log_starts()
 
 
-async def _report(found: Mirror, on_progress: OnProgress) -> None:
+async def _report(running: Mirror, on_progress: OnProgress) -> None:
     while True:
         # It writes a file, which takes long while the disk is busy: records would wait on the event loop.
-        await in_thread_or_here(partial(on_progress, status_of(found)))
+        await in_thread_or_here(partial(on_progress, status_of(running)))
         await trio.sleep(PROGRESS_S)

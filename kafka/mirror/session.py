@@ -25,7 +25,7 @@ _FINAL_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a request had for one partition."""
+    """The part of a request for one partition."""
 
     position: int
     position_epoch: int
@@ -75,9 +75,9 @@ class SourceSession:
         session_id, epoch = self._id, self._epoch if has_session else _FINAL_EPOCH
         if not has_session:
             self.restart()
-        wanted = {each: _asked(each) for each in partitions}
-        changed = [each for each, asked in wanted.items() if self._known.get(each) != asked]
-        gone = [each for each in self._known if each not in wanted]
+        wanted = {partition: _asked(partition) for partition in partitions}
+        changed = [partition for partition, asked in wanted.items() if self._known.get(partition) != asked]
+        gone = [partition for partition in self._known if partition not in wanted]
         self._known = wanted if has_session else {}
         message = m.FetchRequest(
             replica_id=-1,
@@ -107,15 +107,15 @@ def _asked(partition: MirroredPartition) -> Asked:
 
 def _topics(partitions: Iterable[MirroredPartition], version: int, bytes_max: int) -> list[m.FetchRequestFetchTopic]:
     topics: dict[str, m.FetchRequestFetchTopic] = {}
-    for each in partitions:
-        name = each.name.topic
-        topic = topics.setdefault(name, m.FetchRequestFetchTopic(name, each.topic_id, []))
+    for partition in partitions:
+        name = partition.name.topic
+        topic = topics.setdefault(name, m.FetchRequestFetchTopic(name, partition.topic_id, []))
         topic.partitions.append(
             m.FetchRequestFetchPartition(
-                partition=each.name.partition,
-                current_leader_epoch=each.leader_epoch if version >= LEADER_EPOCH_VERSION else UNKNOWN,
-                fetch_offset=each.position,
-                last_fetched_epoch=each.position_epoch if version >= FETCHED_EPOCH_VERSION else UNKNOWN,
+                partition=partition.name.partition,
+                current_leader_epoch=partition.leader_epoch if version >= LEADER_EPOCH_VERSION else UNKNOWN,
+                fetch_offset=partition.position,
+                last_fetched_epoch=partition.position_epoch if version >= FETCHED_EPOCH_VERSION else UNKNOWN,
                 partition_max_bytes=bytes_max,
             )
         )
@@ -124,9 +124,9 @@ def _topics(partitions: Iterable[MirroredPartition], version: int, bytes_max: in
 
 def _forgotten(partitions: Iterable[MirroredPartition]) -> list[m.FetchRequestForgottenTopic]:
     topics: dict[str, m.FetchRequestForgottenTopic] = {}
-    for each in partitions:
-        name = each.name.topic
-        topics.setdefault(name, m.FetchRequestForgottenTopic(name, each.topic_id, [])).partitions.append(
-            each.name.partition
+    for partition in partitions:
+        name = partition.name.topic
+        topics.setdefault(name, m.FetchRequestForgottenTopic(name, partition.topic_id, [])).partitions.append(
+            partition.name.partition
         )
     return list(topics.values())

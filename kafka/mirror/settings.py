@@ -24,8 +24,7 @@ import trio
 from offsetfs.common.threads import in_thread
 from offsetfs.kafka.client.cluster import ClusterClient
 from offsetfs.kafka.client.errors import ClientError, KafkaError, error_name
-from offsetfs.kafka.client.metadata import TopicInfo
-from offsetfs.kafka.client.topic_settings import settings_requests
+from offsetfs.kafka.client.metadata import TopicInfo, settings_requests
 from offsetfs.kafka.mirror import timing, topics
 from offsetfs.kafka.mirror.options import MirrorOptions
 from offsetfs.kafka.mirror.topics import CLEANUP_POLICY, SettingChanges
@@ -58,32 +57,32 @@ class SettingsMirror:
         """Topics whose settings the source does not return, with the reasons that were reported."""
 
     async def of_new(self, new: Sequence[TopicInfo]) -> dict[str, MirroredTopic]:
-        """Return what is recorded of new topics. ClientError that may pass."""
+        """Return the records of new topics for the file of the mirror. ClientError that may pass."""
         settings, refused = await self._described(new)
         self._report(refused)
         return {
-            each.name: MirroredTopic(
-                id_text(each.id) if each.has_id else "",
-                settings.get(each.name, {}),
-                knows_settings=each.name in settings,
+            topic.name: MirroredTopic(
+                id_text(topic.id) if topic.has_id else "",
+                settings.get(topic.name, {}),
+                knows_settings=topic.name in settings,
             )
-            for each in new
+            for topic in new
         }
 
-    async def follow(self, known: MirrorFile, found: Sequence[TopicInfo]) -> MirrorFile:
+    async def follow(self, known: MirrorFile, infos: Sequence[TopicInfo]) -> MirrorFile:
         """Apply and record what has changed at the source, if it is time; return what is recorded. StorageError,
         OSError.
         """
         if trio.current_time() < self._next:
             return known
         try:
-            settings, refused = await self._described(found)
+            settings, refused = await self._described(infos)
         except ClientError:  # asked again with the next refresh
             return known
         self._next = trio.current_time() + timing.SETTINGS_S
         # What is known already is not said again at each start.
         self._report({name: reason for name, reason in refused.items() if known.topics[name].knows_settings})
-        current = {each.name: known.topics[each.name] for each in found}
+        current = {topic.name: known.topics[topic.name] for topic in infos}
         for name, new in settings.items():
             self._refused.pop(name, None)
             current[name] = replace(current[name], settings=new, knows_settings=True)
@@ -102,20 +101,20 @@ class SettingsMirror:
         for reason, names in sorted(by_reason.items()):
             self._on_event(f"{topics.listed(names)}: settings are not taken over: {reason}")
 
-    async def _described(self, found: Sequence[TopicInfo]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    async def _described(self, infos: Sequence[TopicInfo]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
         """Return the topics' own settings, and the reasons for topics whose settings the source does not return.
 
         ClientError that may pass.
         """
         settings, refused = dict[str, dict[str, str]](), dict[str, str]()
-        for request in settings_requests(sorted({each.name for each in found})):
+        for request in settings_requests(sorted({topic.name for topic in infos})):
             some, others = await self._answered(request)
             settings |= some
             refused |= others
         return settings, refused
 
     async def _answered(self, request: m.DescribeConfigsRequest) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-        names = {each.resource_name for each in request.resources}
+        names = {resource.resource_name for resource in request.resources}
         try:
             response = await self._client.request(request)
         except ClientError as error:
@@ -123,17 +122,17 @@ class SettingsMirror:
                 raise
             return {}, dict.fromkeys(names, str(error))
         settings, refused = dict[str, dict[str, str]](), dict[str, str]()
-        for each in response.results:
-            if each.resource_name not in names:
+        for result in response.results:
+            if result.resource_name not in names:
                 continue
-            failure = KafkaError(each.error_code, f"the settings of {each.resource_name}")
-            if failure.is_retriable and each.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            failure = KafkaError(result.error_code, f"the settings of {result.resource_name}")
+            if failure.is_retriable and result.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise failure
-            if each.error_code:
-                remedy = _DESCRIBE_CONFIGS if each.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else ""
-                refused[each.resource_name] = f"{error_name(each.error_code)}{remedy}"
+            if result.error_code:
+                remedy = _DESCRIBE_CONFIGS if result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else ""
+                refused[result.resource_name] = f"{error_name(result.error_code)}{remedy}"
             else:
-                settings[each.resource_name] = topics.own_settings(each)
+                settings[result.resource_name] = topics.own_settings(result)
         return settings, refused
 
     # --- in a thread --------------------------------------------------------------------------------------------------
@@ -144,8 +143,8 @@ class SettingsMirror:
         Recorded at the end: after a kill the next start applies them again.
         """
         partitions = defaultdict[str, list[TopicPartition]](list)
-        for each in self._directory.partitions():
-            partitions[each.topic].append(each)
+        for partition in self._directory.partitions():
+            partitions[partition.topic].append(partition)
         events = list[str]()
         for name, topic in current.items():
             if partitions[name]:  # else it is created with all of them
@@ -163,13 +162,13 @@ class SettingsMirror:
         kept = list[str]()
         if before != now:
             changes, kept = topics.followed_settings(before, now, own, self._options)
-        given = {each: text for each, text in self._options.settings.items() if own.get(each) != text}
+        given = {name: text for name, text in self._options.settings.items() if own.get(name) != text}
         events = list[str]()
         if changes or given:
             try:
                 self._directory.configure(name, {**changes, **given})
             except InvalidConfig as error:  # together with settings of the directory
-                changes = {each: text for each, text in changes.items() if each == CLEANUP_POLICY}
+                changes = {name: text for name, text in changes.items() if name == CLEANUP_POLICY}
                 self._directory.configure(name, {**changes, **given})
                 events.append(f"{name}: settings that changed at the source are not taken over: {error.reason}")
         if changes:
@@ -195,12 +194,12 @@ class SettingsMirror:
             policies = {*topic.settings.get(CLEANUP_POLICY, "").split(",")}
             is_compacted = "compact" in policies or self._directory.config_of(name).is_compacted
             may_have_gaps = is_compacted or not topic.knows_settings
-            for each in partitions[name]:
-                is_cleaned = self._directory.checkpoints.is_cleaned(each)
+            for partition in partitions[name]:
+                is_cleaned = self._directory.checkpoints.is_cleaned(partition)
                 if may_have_gaps and not is_cleaned:
-                    offsets[each] = 0
+                    offsets[partition] = 0
                 elif not may_have_gaps and is_cleaned and name in were_unknown:
-                    offsets[each] = None
+                    offsets[partition] = None
         if offsets:
             self._directory.set_cleaner_offsets(offsets)
 

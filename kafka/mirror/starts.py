@@ -1,7 +1,7 @@
-"""Where partitions begin that are not here yet, and with `once` where they end.
+"""The starts of new partitions and, with `once`, the ends.
 
 That the beginning of a partition is decided is recorded in the file of the mirror before its first record is here: from
-then on it goes on where its log ends, also if that is empty.
+then on the partition continues at the end of its log, also if the log is empty.
 """
 
 from __future__ import annotations
@@ -34,38 +34,42 @@ class PartitionStarts:
     async def begin(self, new: Sequence[MirroredPartition], metadata: ClusterMetadata) -> None:
         """Set where new partitions begin and, with `once`, where they end."""
         asked = list[OffsetQuery]()
-        for each in new:
-            topic = metadata.topics.get(each.name.topic)  # it may be gone before it has begun
-            info = None if topic is None else topic.partitions.get(each.name.partition)
+        for partition in new:
+            topic = metadata.topics.get(partition.name.topic)  # it may be gone before it has begun
+            info = None if topic is None else topic.partitions.get(partition.name.partition)
             if info is not None and info.leader != UNKNOWN:
-                asked.append(OffsetQuery(each.name, info.leader, info.leader_epoch, self._state.options.start))
-        empty = [each for each in asked if not self._has_begun(each.name)]
+                asked.append(OffsetQuery(partition.name, info.leader, info.leader_epoch, self._state.options.start))
+        empty = [query for query in asked if not self._has_begun(query.name)]
         starts = await positions.offsets_at(self._state.client, empty, self._on_failure)
         ends: positions.Answers = {}
         if self._state.options.once:
             ends = await positions.offsets_at(
-                self._state.client, [positions.at_time(each, LATEST) for each in asked], self._on_failure
+                self._state.client, [positions.at_time(query, LATEST) for query in asked], self._on_failure
             )
-        begun = {each.name.topic: {*self._begun(each.name.topic)} for each in new}
-        for one in asked:
-            found = self._state.partitions[one.name]
-            if one in empty and not self._state.is_answered(found, starts.get(one.name)):
+        begun = {partition.name.topic: {*self._begun(partition.name.topic)} for partition in new}
+        for query in asked:
+            partition = self._state.partitions[query.name]
+            if query in empty and not self._state.is_answered(partition, starts.get(query.name)):
                 continue
-            if self._state.options.once and not self._state.is_answered(found, ends.get(one.name)):
+            if self._state.options.once and not self._state.is_answered(partition, ends.get(query.name)):
                 continue
-            if one in empty and starts[one.name].offset > 0 and not await self._empty(found, starts[one.name].offset):
+            if (
+                query in empty
+                and starts[query.name].offset > 0
+                and not await self._empty(partition, starts[query.name].offset)
+            ):
                 continue
             if self._state.options.once:
-                found.stop_at = ends[one.name].offset
-            found.leader, found.leader_epoch = one.leader, one.leader_epoch
-            begun[one.name.topic].add(one.name.partition)
+                partition.stop_at = ends[query.name].offset
+            partition.leader, partition.leader_epoch = query.leader, query.leader_epoch
+            begun[query.name.topic].add(query.name.partition)
         if begun:  # before their first records are here
             await in_thread(partial(self.set_begun, begun))
 
     def _has_begun(self, name: TopicPartition) -> bool:
-        """Whether the first offset of a partition is decided, so that it goes on where its log ends."""
-        found = self._state.partitions[name]
-        return bool(found.end or found.log.size_bytes) or name.partition in self._begun(name.topic)
+        """Whether the first offset of a partition is decided, so that it continues at the end of its log."""
+        partition = self._state.partitions[name]
+        return bool(partition.end or partition.log.size_bytes) or name.partition in self._begun(name.topic)
 
     def _begun(self, topic: str) -> Collection[int]:
         known = self._state.directory.mirror

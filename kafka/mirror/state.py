@@ -1,4 +1,4 @@
-"""What the parts of a mirror share: its partitions and failures, the source, and the event loop's next round."""
+"""The shared state of the parts of a mirror: partitions, failures, the source, and the event loop's next round."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import trio
 
 from offsetfs.kafka.client.cluster import ClusterClient
 from offsetfs.kafka.client.errors import error_name
-from offsetfs.kafka.mirror.fetcher import is_passing
 from offsetfs.kafka.mirror.options import MirrorOptions
-from offsetfs.kafka.mirror.partition import MirroredPartition
+from offsetfs.kafka.mirror.partition import MirroredPartition, is_passing
 from offsetfs.kafka.mirror.positions import SourceOffset
 from offsetfs.storage import LogDirectory, TopicPartition
 
@@ -43,7 +42,23 @@ class MirrorState:
 
     def active(self) -> list[MirroredPartition]:
         """Return the partitions that are not stopped."""
-        return [each for each in self.partitions.values() if not each.is_stopped]
+        return [partition for partition in self.partitions.values() if not partition.is_stopped]
+
+    def partitions_of(self, node: int) -> list[MirroredPartition]:
+        """Return the partitions that are fetched from a broker."""
+        return [
+            partition for partition in self.partitions.values() if partition.node == node and not partition.is_stopped
+        ]
+
+    def by_name(self, topic: str, topic_id: bytes, number: int) -> MirroredPartition | None:
+        """Return the partition of a response, which names its topic or has the topic id."""
+        if topic:
+            return self.partitions.get(TopicPartition(topic, number))
+        return self.by_id.get((bytes(topic_id), number))
+
+    def may_have_gaps(self, partition: MirroredPartition) -> bool:
+        """Whether it is on record that offsets without records are no loss."""
+        return self.directory.checkpoints.is_cleaned(partition.name)
 
     def metadata_is_old(self) -> None:
         """Ask for topics and leaders again, soon."""
@@ -51,7 +66,7 @@ class MirrorState:
         self.wake.set()
 
     def changed(self, partition: MirroredPartition) -> None:
-        """Report why a partition has stopped, if it has, and begin the next round."""
+        """Report the failure of a partition that has stopped, and begin the next round."""
         if partition.is_stopped and partition.failure:
             self.report(partition, partition.failure)
         self.wake.set()

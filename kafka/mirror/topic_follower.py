@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import trio
 
+from offsetfs.common.name_patterns import suggestion
 from offsetfs.common.threads import in_thread
 from offsetfs.kafka.client.errors import error_name
 from offsetfs.kafka.client.metadata import ClusterMetadata, TopicInfo
@@ -71,17 +72,19 @@ class TopicFollower:
         if reason := conflict(self._state.options, known.topics):
             raise MirrorError(reason)
         selected = topics.chosen_topics(metadata, self._state.options)
-        chosen = [each for each in selected if self._can_mirror(each, known)]
-        self._note_unready(each for each in selected if each.error and each.name not in self._state.failures)
-        new = [each for each in chosen if each.name not in known.topics or _is_another(each, known.topics[each.name])]
+        chosen = [topic for topic in selected if self._can_mirror(topic, known)]
+        self._note_unready(topic for topic in selected if topic.error and topic.name not in self._state.failures)
+        new = [
+            topic for topic in chosen if topic.name not in known.topics or _is_another(topic, known.topics[topic.name])
+        ]
         if new or self._state.directory.mirror is None:
             known = await self._record(known, new)
-        known = await self._settings.follow(known, [each for each in chosen if each not in new])
-        await self._add_missing([each for each in chosen if self._missing(each)], known.topics)
+        known = await self._settings.follow(known, [topic for topic in chosen if topic not in new])
+        await self._add_missing([topic for topic in chosen if self._missing(topic)], known.topics)
         return known
 
     def check_patterns(self, metadata: ClusterMetadata) -> None:
-        """Report patterns without a topic; MirrorError if this is true of all, and no topic is waited for."""
+        """Report patterns without a topic; MirrorError if no pattern has a topic, and none is waited for."""
         names = list(metadata.topics)
         known = [] if self._state.directory.mirror is None else list(self._state.directory.mirror.topics)
         missing = topics.patterns_without_topic([*names, *known], self._state.options)
@@ -100,12 +103,15 @@ class TopicFollower:
         if not missing:
             return
         text = f"no topic that this user may describe matches {', '.join(map(repr, missing))}"
+        near = suggestion(missing, names)
         if not self._state.partitions and not self._state.failures and is_needed:
-            raise MirrorError(f"{text}; the cluster has {topics.listed(names) or 'no topic'}")
+            raise MirrorError(f"{text}; {near or 'the cluster has ' + (topics.listed(names) or 'no topic')}")
         if self._state.options.once:
             self._state.failures |= dict.fromkeys(missing, "no topic matches")
-        remedy = "check its name, and that the user of --config has DESCRIBE of it"
-        self._state.on_event(f"{text}; {remedy if self._state.options.once else 'it is mirrored as soon as it exists'}")
+        remedy = near or "check its name, and that the user of --config has DESCRIBE of it"
+        if not self._state.options.once:
+            remedy = f"it is mirrored as soon as it exists{near and f'; {near}'}"
+        self._state.on_event(f"{text}; {remedy}")
 
     def _can_mirror(self, topic: TopicInfo, known: MirrorFile) -> bool:
         failure = self._failure_of(topic, known)
@@ -116,23 +122,25 @@ class TopicFollower:
         if self._state.failures.get(topic.name) != failure:
             self._state.failures[topic.name] = failure
             self._state.on_event(f"{topic.name}: {failure}")
-            for each in self._state.active():
-                if each.name.topic == topic.name:
-                    each.stop(failure, is_another=True)
+            for partition in self._state.active():
+                if partition.name.topic == topic.name:
+                    partition.stop(failure, is_another=True)
         return False
 
-    def _note_unready(self, found: Iterable[TopicInfo]) -> None:
+    def _note_unready(self, infos: Iterable[TopicInfo]) -> None:
         """Ask again for topics whose partitions the source does not name now; with `once` they fail in the end."""
         now, before = trio.current_time(), self._unready
         self._unready = {}
-        for each in found:
+        for topic in infos:
             self._state.asks_again = True
-            since = before.get(each.name, now)
+            since = before.get(topic.name, now)
             if self._state.options.once and now - since > timing.PATIENCE_S:
-                self._state.failures[each.name] = f"the source answers {error_name(each.error)}; start the mirror again"
-                self._state.on_event(f"{each.name}: {self._state.failures[each.name]}")
+                self._state.failures[topic.name] = (
+                    f"the source answers {error_name(topic.error)}; start the mirror again"
+                )
+                self._state.on_event(f"{topic.name}: {self._state.failures[topic.name]}")
             else:
-                self._unready[each.name] = since
+                self._unready[topic.name] = since
 
     def _failure_of(self, topic: TopicInfo, known: MirrorFile) -> str:
         if topic.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -141,12 +149,12 @@ class TopicFollower:
             return ""  # no leader, being deleted: it passes
         if not self._state.directory.partitions_of(topic.name):
             return ""
-        found = known.topics.get(topic.name)
+        recorded = known.topics.get(topic.name)
         path = self._state.directory.path
-        if found is None:
+        if recorded is None:
             cause = "the directory has a topic of this name that is not a mirror"
             return f"{cause}; mirror into another directory, or delete it (offsetfs delete {path} {topic.name})"
-        if _is_another(topic, found):
+        if _is_another(topic, recorded):
             cause = "deleted and created again at the source; the records here are those of the former topic"
             return f"{cause}; mirror into another directory, or delete them (offsetfs delete {path} {topic.name})"
         return ""
@@ -159,12 +167,12 @@ class TopicFollower:
         return changed
 
     def _missing(self, topic: TopicInfo) -> list[TopicPartition]:
-        return [each for each in _partitions(topic) if each not in self._state.partitions]
+        return [partition for partition in _partitions(topic) if partition not in self._state.partitions]
 
-    async def _add_missing(self, found: Sequence[TopicInfo], recorded: Mapping[str, MirroredTopic]) -> None:
+    async def _add_missing(self, infos: Sequence[TopicInfo], recorded: Mapping[str, MirroredTopic]) -> None:
         """Create the partitions that are not here, and open all of these topics."""
         created = [
-            each for each in found if await self._attempt([each], partial(self._create, each, recorded[each.name]))
+            topic for topic in infos if await self._attempt([topic], partial(self._create, topic, recorded[topic.name]))
         ]
         if not created or not await self._attempt(created, partial(self._expect_gaps, created, recorded)):
             return
@@ -179,26 +187,26 @@ class TopicFollower:
             if logs is not None:
                 self._not_created.pop(topic.name, None)
 
-    async def _attempt(self, found: Sequence[TopicInfo], work: Callable[[], T]) -> T | None:
-        """Do work in a thread; None after an error, which is that of the topics. The next refresh repeats it."""
+    async def _attempt(self, infos: Sequence[TopicInfo], work: Callable[[], T]) -> T | None:
+        """Run a function in a thread; None after an error, the failure of the topics until the next refresh."""
         try:
             return await in_thread(work)
         except (StorageError, OSError) as error:
             text = sentence(error)
-            for each in found:
-                self._state.failures[each.name] = text
-                if self._not_created.get(each.name) != text:
-                    self._state.on_event(f"{each.name}: {text}")
-                self._not_created[each.name] = text
+            for topic in infos:
+                self._state.failures[topic.name] = text
+                if self._not_created.get(topic.name) != text:
+                    self._state.on_event(f"{topic.name}: {text}")
+                self._not_created[topic.name] = text
             return None
 
     # --- in a thread --------------------------------------------------------------------------------------------------
 
     def _create(self, topic: TopicInfo, recorded: MirroredTopic) -> bool:
         """Create the partitions of a topic that do not exist."""
-        absent = [each for each in _partitions(topic) if not self._state.directory.has(each)]
+        absent = [partition for partition in _partitions(topic) if not self._state.directory.has(partition)]
         if absent:
-            self._starts.set_begun({topic.name: {*recorded.begun} - {each.partition for each in absent}})
+            self._starts.set_begun({topic.name: {*recorded.begun} - {partition.partition for partition in absent}})
             settings = topics.local_settings(recorded.settings, self._state.options)
             topic_id = topic.id if topic.has_id else None
             try:
@@ -208,31 +216,31 @@ class TopicFollower:
                 self._state.directory.create_partitions(absent, settings, topic_id=topic_id)
         return True
 
-    def _expect_gaps(self, found: Sequence[TopicInfo], recorded: Mapping[str, MirroredTopic]) -> bool:
-        named = {each.name: _partitions(each) for each in found}
+    def _expect_gaps(self, infos: Sequence[TopicInfo], recorded: Mapping[str, MirroredTopic]) -> bool:
+        named = {topic.name: _partitions(topic) for topic in infos}
         self._settings.expect_gaps({name: recorded[name] for name in named}, named)
         return True
 
     def _logs(self, names: Sequence[TopicPartition]) -> dict[TopicPartition, Log]:
-        return {each: self._state.directory.writable_log(each) for each in names}
+        return {name: self._state.directory.writable_log(name) for name in names}
 
     # --- gone ---------------------------------------------------------------------------------------------------------
 
     async def note_gone(self, metadata: ClusterMetadata, known: MirrorFile) -> None:
-        """Stop topics that the source has had no more for a while: a broker that has just started may know of none.
+        """Stop topics that the source has lacked for a while: a broker that has just started may not know them.
 
         A list of all topics is without those that the user may not describe. Such a topic is a failure, also one that
         an earlier run has mirrored: otherwise a backup would end without it, and without an error.
         """
-        now, mirrored = trio.current_time(), {each.topic for each in self._state.partitions}
+        now, mirrored = trio.current_time(), {partition.topic for partition in self._state.partitions}
         earlier = {name for name in known.topics if topics.is_name_chosen(name, self._state.options)} - mirrored
         missing = mirrored - metadata.topics.keys()
-        self._missing_since = {each: self._missing_since.get(each, now) for each in missing}
-        gone = {each for each in missing if now - self._missing_since[each] >= timing.MISSING_S}
+        self._missing_since = {name: self._missing_since.get(name, now) for name in missing}
+        gone = {name for name in missing if now - self._missing_since[name] >= timing.MISSING_S}
         gone = (gone | (earlier - metadata.topics.keys())) - self._gone
-        found = (await self._state.client.metadata(sorted(gone), refresh=True)).topics if gone else {}
+        current = (await self._state.client.metadata(sorted(gone), refresh=True)).topics if gone else {}
         for topic in sorted(gone):
-            error = found[topic].error
+            error = current[topic].error
             if error not in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                 continue  # it has just been created again, or is not ready: asked again with the next refresh
             self._gone.add(topic)
@@ -241,15 +249,15 @@ class TopicFollower:
                 self._state.on_event(f"{topic}: {_NOT_PERMITTED}")
             elif topic in mirrored:
                 self._state.on_event(f"{topic}: deleted at the source; its records stay here")
-            for each in self._state.active():
-                if each.name.topic == topic:
-                    each.stop("", is_another=True)
-                    each.forget_lag()
+            for partition in self._state.active():
+                if partition.name.topic == topic:
+                    partition.stop("", is_another=True)
+                    partition.forget_lag()
         for topic in self._gone & metadata.topics.keys() - self._state.failures.keys():
             self._gone.discard(topic)  # the same topic, which a broker had not learned of yet
-            for each in self._state.partitions.values():
-                if each.name.topic == topic and not each.failure:
-                    each.is_stopped = each.is_another = False
+            for partition in self._state.partitions.values():
+                if partition.name.topic == topic and not partition.failure:
+                    partition.is_stopped = partition.is_another = False
 
 
 def _is_another(topic: TopicInfo, recorded: MirroredTopic) -> bool:

@@ -1,4 +1,4 @@
-"""Which topics of the source are mirrored, and with which settings they are created here."""
+"""The choice of topics of the source, and the settings with which they are created here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_SOURCE = -1
 CLEANUP_POLICY = "cleanup.policy"
 
 NAMES_SHOWN = 10
-"""How many topics or partitions a message names."""
+"""Topics or partitions that a message names, at most."""
 
 SettingChanges = Mapping[str, str | None]
 """Settings of a topic with new values; None: it is removed, so that the default applies."""
@@ -30,47 +30,47 @@ _KEPT = _NEVER | {CLEANUP_POLICY: "delete"}
 
 def listed(names: Iterable[object]) -> str:
     """Return the first names, sorted, for a message."""
-    found = sorted(map(str, names))
-    return ", ".join(found[:NAMES_SHOWN]) + (", …" if len(found) > NAMES_SHOWN else "")
+    texts = sorted(map(str, names))
+    return ", ".join(texts[:NAMES_SHOWN]) + (", …" if len(texts) > NAMES_SHOWN else "")
 
 
 def chosen_topics(metadata: ClusterMetadata, options: MirrorOptions) -> list[TopicInfo]:
     """Return the topics that are mirrored, by name; also those with an error."""
-    found = (metadata.topics[name] for name in sorted(metadata.topics))
-    return [each for each in found if is_chosen(each, options)]
+    infos = (metadata.topics[name] for name in sorted(metadata.topics))
+    return [topic for topic in infos if is_chosen(topic, options)]
 
 
 def is_chosen(topic: TopicInfo, options: MirrorOptions) -> bool:
     """Whether a topic is mirrored. Those in which a broker keeps its own state must be named."""
     if topic.is_internal:
-        return any(each.pattern == topic.name for each in options.topics)
+        return any(pattern.pattern == topic.name for pattern in options.topics)
     return is_name_chosen(topic.name, options)
 
 
 def is_name_chosen(name: str, options: MirrorOptions) -> bool:
     """Whether a topic of this name is mirrored, of which nothing else is known."""
     if name in INTERNAL_TOPICS:
-        return any(each.pattern == name for each in options.topics)
-    return any(each.fullmatch(name) for each in options.topics)
+        return any(pattern.pattern == name for pattern in options.topics)
+    return any(pattern.fullmatch(name) for pattern in options.topics)
 
 
 def all_are_chosen(options: MirrorOptions) -> bool:
     """Whether all topics are to be mirrored, except internal ones."""
-    return any(each.pattern == _ALL for each in options.topics)
+    return any(pattern.pattern == _ALL for pattern in options.topics)
 
 
 def patterns_without_topic(names: Collection[str], options: MirrorOptions) -> list[str]:
     """Return the patterns that match none of the names, without that for all topics and names of Kafka's own topics."""
-    given = [each for each in options.topics if each.pattern not in (_ALL, *INTERNAL_TOPICS)]
-    return [each.pattern for each in given if not any(each.fullmatch(name) for name in names)]
+    given = [pattern for pattern in options.topics if pattern.pattern not in (_ALL, *INTERNAL_TOPICS)]
+    return [pattern.pattern for pattern in given if not any(pattern.fullmatch(name) for name in names)]
 
 
 def own_settings(result: Any) -> dict[str, str]:
     """Return the settings that a topic itself has, of one result of DescribeConfigs; not those that it inherits."""
     return {
-        each.name: each.value
-        for each in result.configs
-        if each.value is not None and not each.is_sensitive and _is_own(each)
+        config.name: config.value
+        for config in result.configs
+        if config.value is not None and not config.is_sensitive and _is_own(config)
     }
 
 

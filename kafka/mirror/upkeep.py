@@ -1,4 +1,4 @@
-"""Upkeep of a mirror while it runs: log starts of the source, and records to the disk."""
+"""Upkeep of a running mirror: log starts of the source, and flushes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from offsetfs.storage.errors import StorageError, sentence
 _log = logging.getLogger(__name__)
 
 FLUSH_BYTES = 64 << 20
-"""A log is written to the disk after so many bytes, too: while more is received, and not all of it at the end."""
+"""The appended bytes after which a log is flushed, while the mirror receives more, and not only at the end."""
 
 
 class Upkeep:
@@ -26,10 +26,10 @@ class Upkeep:
 
     def __init__(self, state: MirrorState) -> None:
         self._state = state
-        self._has_much = trio.Event()
+        self._has_large = trio.Event()
 
     async def run(self) -> None:
-        """Follow the log starts of the source, and write records to the disk."""
+        """Follow the log starts of the source, and flush the logs."""
         next_flush = trio.current_time() + timing.FLUSH_S
         while True:
             await trio.sleep(timing.UPKEEP_S)
@@ -37,33 +37,33 @@ class Upkeep:
                 if not self._state.options.keep:
                     await self.follow_log_starts()
                 if trio.current_time() >= next_flush:
-                    await in_thread(partial(_flush, [each.log for each in self._state.active()]))
+                    await in_thread(partial(_flush, [partition.log for partition in self._state.active()]))
                     next_flush = trio.current_time() + timing.FLUSH_S
 
     async def flush_large(self) -> None:
-        """Write logs to the disk that have got much, while others are appended to."""
+        """Flush logs with many unflushed bytes, while others are appended to."""
         while True:
-            await self._has_much.wait()
-            self._has_much = trio.Event()
-            large = [each for each in self._state.active() if each.unflushed_bytes >= FLUSH_BYTES]
-            for each in large:
-                each.unflushed_bytes = 0
+            await self._has_large.wait()
+            self._has_large = trio.Event()
+            large = [partition for partition in self._state.active() if partition.unflushed_bytes >= FLUSH_BYTES]
+            for partition in large:
+                partition.unflushed_bytes = 0
             with trio.CancelScope(shield=True):
-                await in_thread(partial(_flush, [each.log for each in large]))
+                await in_thread(partial(_flush, [partition.log for partition in large]))
 
     def appended(self, partition: MirroredPartition, count: int) -> None:
-        """Count bytes that were appended; a log that has got much is written to the disk."""
+        """Count appended bytes; a log with many unflushed bytes is flushed soon."""
         partition.appended_bytes += count
         partition.unflushed_bytes += count
         if partition.unflushed_bytes >= FLUSH_BYTES:
-            self._has_much.set()
+            self._has_large.set()
 
     async def follow_log_starts(self) -> None:
         """Raise the log starts here to those of the source."""
         starts = {
-            each.name: min(each.source_start, each.log.next_offset)
-            for each in self._state.active()
-            if each.log.log_start_offset < min(each.source_start, each.log.next_offset)
+            partition.name: min(partition.source_start, partition.log.next_offset)
+            for partition in self._state.active()
+            if partition.log.log_start_offset < min(partition.source_start, partition.log.next_offset)
         }
         if starts:
             try:
@@ -73,9 +73,9 @@ class Upkeep:
 
 
 def _flush(logs: Iterable[Log]) -> None:
-    for each in logs:
-        if each.recovery_point < each.next_offset:
+    for log in logs:
+        if log.recovery_point < log.next_offset:
             try:
-                each.flush()
+                log.flush()
             except (StorageError, OSError) as error:
                 _log.error("%s", sentence(error))

@@ -73,8 +73,8 @@ def reader(name: str, version: int, elements_max: int | None = None) -> Read:
 
     The function raises `TooManyElements` for a message with more than `elements_max`.
     """
-    found = schema(name)
-    generated = ReaderSource(found, found.layout(version), version)
+    message_schema = schema(name)
+    generated = ReaderSource(message_schema, message_schema.layout(version), version)
     generated.elements_max = elements_max or generated.elements_max
     read: Read = compiled(f"read_{name}_v{version}", generated.source(), generated.names)
     return read
@@ -83,8 +83,8 @@ def reader(name: str, version: int, elements_max: int | None = None) -> Read:
 @functools.cache
 def writer(name: str, version: int) -> Write:
     """Return the function that writes a version of the message `name`; KeyError for a version that there is not."""
-    found = schema(name)
-    generated = _WriterSource(found, found.layout(version), version)
+    message_schema = schema(name)
+    generated = _WriterSource(message_schema, message_schema.layout(version), version)
     write: Write = compiled(f"write_{name}_v{version}", generated.source(), generated.names)
     return write
 
@@ -135,14 +135,14 @@ def uvarint(number: int) -> bytes:
 def _joined(buffers: list[Any], begin: int) -> int:
     """Make one of the buffers from `begin` on, unless there are records among them; return where the next begin."""
     last = buffers[begin:]
-    if all(type(each) is bytes for each in last):
+    if all(type(buffer) is bytes for buffer in last):
         buffers[begin:] = [b"".join(last)]
     return len(buffers)
 
 
 def size_of(buffers: list[Any]) -> int:
     """Return the bytes of buffers, and of ranges of files (`size`), together."""
-    return sum([len(each) if type(each) is bytes else _size(each) for each in buffers])
+    return sum([len(buffer) if type(buffer) is bytes else _size(buffer) for buffer in buffers])
 
 
 def _size(records: Any) -> int:
@@ -444,8 +444,8 @@ class ReaderSource(FunctionSource):
             return 1 if self.is_flexible else 2 if field.type == "string" else 4
         body, _ = self.present(field.fields)
         sizes = (
-            (1 if self.is_flexible else 4) if each.is_array else 1 if self.may_be_null(each) and each.type == "struct"
-            else self._size_min(each) for each in body
+            (1 if self.is_flexible else 4) if part.is_array else 1 if self.may_be_null(part) and part.type == "struct"
+            else self._size_min(part) for part in body
         )  # fmt: skip
         return max(sum(sizes) + (1 if self.is_flexible else 0), 1)
 
@@ -559,18 +559,18 @@ class _WriterSource(FunctionSource):
         if not fields:
             self.line("w(b'\\0')")
             return
-        outer, found = self.variable("o"), self.variable("g")
-        self.line(f"{outer} = o; {found} = []")
+        outer, encoded = self.variable("o"), self.variable("g")
+        self.line(f"{outer} = o; {encoded} = []")
         may_join, self._may_join = self._may_join, False
         for field in fields:
             with self.block(f"if {variable}.{field.name} != {self.compared(field)}:"):
                 self.line("o = []; w = o.append")
                 self._value(f"{variable}.{field.name}", field)
-                self.line(f"{found}.append(({field.tag}, o))")
+                self.line(f"{encoded}.append(({field.tag}, o))")
         self._may_join = may_join
         self.line(f"o = {outer}; w = o.append")
-        self.line(f"w(uvarint(len({found})))")
-        with self.block(f"for tag, piece in {found}:"):
+        self.line(f"w(uvarint(len({encoded})))")
+        with self.block(f"for tag, piece in {encoded}:"):
             self.line("w(uvarint(tag)); w(uvarint(size_of(piece))); o.extend(piece)")
 
 

@@ -29,7 +29,7 @@ def printed(data: Buffer) -> bytes:
 
 
 def malformed_size(data: bytes, start: int) -> int:
-    """Return how many bytes from `start`, where no valid sequence begins, one replacement character stands for."""
+    """Return the number of bytes from `start`, where no valid sequence begins, that one character replaces."""
     lead, left = data[start], len(data) - start
     if 0xE0 <= lead <= 0xEF:
         return _malformed_three(data, start, left)

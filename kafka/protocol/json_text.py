@@ -36,8 +36,8 @@ def json_writer(name: str, version: int) -> Text:
 
 @functools.cache
 def _json_writer(name: str, version: int) -> Text:
-    found = schema(name)
-    generated = _JsonSource(found, found.layout(min(version, found.versions[1])), version)
+    message_schema = schema(name)
+    generated = _JsonSource(message_schema, message_schema.layout(min(version, message_schema.versions[1])), version)
     text: Text = compiled(f"json_{name}_v{version}", generated.source(), generated.names)
     return text
 

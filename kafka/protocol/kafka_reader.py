@@ -35,8 +35,10 @@ def reader(name: str, version: int) -> Read:
 
 @functools.cache
 def _reader(name: str, version: int) -> Read:
-    found = schema(name)
-    generated = _KafkaReaderSource(found, found.layout(min(version, found.versions[1])), version)
+    message_schema = schema(name)
+    generated = _KafkaReaderSource(
+        message_schema, message_schema.layout(min(version, message_schema.versions[1])), version
+    )
     read: Read = compiled(f"read_as_kafka_{name}_v{version}", generated.source(), generated.names)
     return read
 
@@ -140,7 +142,7 @@ class _KafkaReaderSource(ReaderSource):
             self.line(f"{count} -= 1")
             self.line(f"{tag}, p = read_uvarint(d, p)")
             self.line(f"{size}, p = read_uvarint(d, p)")
-            for field in (each for each in of_struct if each.tagged != NEVER):
+            for field in (candidate for candidate in of_struct if candidate.tagged != NEVER):
                 with self.block(f"if {tag} == {field.tag}:"):
                     if field in tagged:
                         self.line(f"{variables[field.name]} = {self.value_or_number(field)}")

@@ -1,4 +1,4 @@
-"""What all messages and structs have in common: comparison and representation by their fields."""
+"""The base class of messages and structs, with comparison and representation by fields; values of several APIs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ Records = Any
 
 NO_ID = bytes(16)
 """The id of a topic, directory or member that has none (Uuid.ZERO_UUID)."""
+
+READ_COMMITTED = 1
+"""The isolation level of consumers that read no open transactions; Fetch, ListOffsets."""
+
+TOPIC_IDS_VERSION = 13
+"""The version from which Produce and Fetch name topics by id (KIP-516)."""
 
 _ID_CHARACTERS = 22
 

@@ -68,13 +68,13 @@ class Schema:
     @property
     def versions(self) -> tuple[int, int]:
         """The first and the last version."""
-        return min(each.versions[0] for each in self.layouts), max(each.versions[1] for each in self.layouts)
+        return min(layout.versions[0] for layout in self.layouts), max(layout.versions[1] for layout in self.layouts)
 
     def layout(self, version: int) -> Layout:
         """Return the layout of a version; KeyError if there is none."""
-        for each in self.layouts:
-            if includes(each.versions, version):
-                return each
+        for layout in self.layouts:
+            if includes(layout.versions, version):
+                return layout
         raise KeyError(f"{self.name} has no version {version}")
 
 
@@ -131,7 +131,7 @@ def known_version(name: str, version: int) -> int:
 def camel(name: str) -> str:
     """Return the name of a field as Kafka's JSON has it, such as `leaderEpoch`."""
     first, *others = name.split("_")
-    return first + "".join(each.capitalize() for each in others)
+    return first + "".join(word.capitalize() for word in others)
 
 
 @functools.cache
@@ -139,7 +139,7 @@ def _entries() -> dict[str, str]:
     """Return the schema of each message as JSON, by name."""
     with open(os.path.join(os.path.dirname(__file__), "schemas.json"), encoding="utf-8") as file:
         lines = (line.partition(": ") for line in file)
-        return {name.strip('"'): text.rstrip(",\n") for name, found, text in lines if found}
+        return {name.strip('"'): text.rstrip(",\n") for name, separator, text in lines if separator}
 
 
 def _layout(entry: Sequence[Any]) -> Layout:

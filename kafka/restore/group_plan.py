@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from offsetfs.common.name_patterns import NamePattern
-from offsetfs.kafka.client.cluster import ClusterClient
+from offsetfs.common.name_patterns import NamePattern, suggestion
+from offsetfs.kafka.client.cluster import ClusterClient, repeated
 from offsetfs.kafka.client.errors import KafkaError, check_code
-from offsetfs.kafka.client.retries import repeated
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.restore.topic_plan import RestoreRefused
@@ -28,6 +27,10 @@ FETCH_VERSION_MAX = 7
 DESCRIBE_VERSION_MAX = 5
 
 _WITHOUT_MEMBERS = ("", "Empty", "Dead")
+
+
+class GroupNotFound(RestoreRefused):
+    """A pattern matches none of the consumer groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +47,33 @@ def groups_of(
     restored: Collection[TopicPartition],
     on_omission: Callable[[str], None],
 ) -> list[GroupPlan]:
-    """Return the groups whose names a pattern matches as a whole, with commits for restored partitions."""
+    """Return the groups whose names a pattern matches as a whole, with commits for restored partitions.
+
+    GroupNotFound if a pattern other than `.*` matches no group, which may be a typing error.
+    """
     if not patterns:
         return []
     groups = ConsumerGroups(directory, on_omission)
     while not groups.refresh():
         pass
-    found = []
-    for raw in groups.names():
-        name = raw.decode(errors="replace")
-        if name.encode() == raw and any(pattern.fullmatch(name) for pattern in patterns):
+    names = {name: raw for raw in groups.names() if (name := raw.decode(errors="replace")).encode() == raw}
+    for pattern in patterns:
+        if pattern.pattern != ".*" and not any(map(pattern.fullmatch, names)):
+            near = suggestion([pattern.pattern], names) or "offsetfs ls shows them below groups/"
+            raise GroupNotFound(f"{directory.path} has no consumer group that matches {pattern.pattern!r}; {near}")
+    plans = []
+    for name, raw in names.items():
+        if any(pattern.fullmatch(name) for pattern in patterns):
             # A commit of -1 or below means that there is none, as for Kafka's coordinator.
-            known = [each for each in groups.commits(raw) or [] if each.offset >= 0]
-            commits = {each.partition: each.offset for each in known if each.partition in restored}
+            known = [offset_commit for offset_commit in groups.commits(raw) or [] if offset_commit.offset >= 0]
+            commits = {
+                offset_commit.partition: offset_commit.offset
+                for offset_commit in known
+                if offset_commit.partition in restored
+            }
             if commits:
-                found.append(GroupPlan(name, commits))
-    return found
+                plans.append(GroupPlan(name, commits))
+    return plans
 
 
 async def check_groups(client: ClusterClient, plans: Sequence[GroupPlan]) -> None:
@@ -89,7 +103,11 @@ async def _check_group(client: ClusterClient, plan: GroupPlan) -> None:
 
 async def commit(client: ClusterClient, plan: GroupPlan, translated: Mapping[TopicPartition, Mapping[int, int]]) -> int:
     """Commit the offsets of a group for the partitions in `translated`; return how many. KafkaError, ClientError."""
-    offsets = {each: translated[each][offset] for each, offset in plan.commits.items() if each in translated}
+    offsets = {
+        partition: translated[partition][offset]
+        for partition, offset in plan.commits.items()
+        if partition in translated
+    }
     if not offsets:
         return 0
     topics = [
@@ -115,10 +133,10 @@ async def _commit(client: ClusterClient, request: m.OffsetCommitRequest) -> None
 
 
 def _by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for each in partitions:
-        found.setdefault(each.topic, []).append(each.partition)
-    return found
+    indexes: dict[str, list[int]] = {}
+    for partition in partitions:
+        indexes.setdefault(partition.topic, []).append(partition.partition)
+    return indexes
 
 
 def _rows(response: Any) -> Iterator[tuple[TopicPartition, Any]]:

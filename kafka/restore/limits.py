@@ -1,4 +1,4 @@
-"""What the cluster would refuse of the records: batches that are too large, times outside of its bounds.
+"""Records that the cluster would refuse: in batches that are too large, or with times outside of its bounds.
 
 For `--dry-run`, which reads all records for it. Follows Kafka's LogValidator and UnifiedLog.append.
 """
@@ -9,9 +9,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from offsetfs.kafka.client.cluster import ClusterClient
-from offsetfs.kafka.client.retries import repeated
-from offsetfs.kafka.client.topic_settings import settings_requests
+from offsetfs.kafka.client.cluster import ClusterClient, repeated
+from offsetfs.kafka.client.metadata import settings_requests
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.restore.topic_plan import TopicPlan
 from offsetfs.storage import I64_MAX, TopicPartition, read_batch
@@ -41,8 +40,8 @@ class TopicLimits:
 
 
 @dataclass(slots=True)
-class _Found:
-    """What a partition has beyond one limit: the first offset, how many, and what would let them pass."""
+class _Excess:
+    """Records or batches of a partition beyond one limit: the first offset, how many, and the limit that they need."""
 
     offset: int
     count: int
@@ -54,17 +53,17 @@ async def limits_of(client: ClusterClient, plans: Sequence[TopicPlan]) -> dict[s
 
     Where the user may not see the settings, no limit is known.
     """
-    existing = [each.name for each in plans if each.exists]
+    existing = [plan.name for plan in plans if plan.exists]
     known = dict[str, dict[str, str]]()
     for request in settings_requests(existing, tuple(_OF_BROKERS)):
         known |= await _described(client, request)
-    metadata = await client.metadata([each.name for each in plans])
+    metadata = await client.metadata([plan.name for plan in plans])
     node = str(min(metadata.brokers, default=0))
     resource = m.DescribeConfigsResource(_BROKER_RESOURCE, node, list(_OF_BROKERS.values()))
     brokers = await _described(client, m.DescribeConfigsRequest([resource]), int(node))
     defaults = {name: brokers.get(node, {}).get(of_broker, "") for name, of_broker in _OF_BROKERS.items()}
     return {
-        each.name: _limits(known.get(each.name, {}) if each.exists else {**defaults, **each.settings}) for each in plans
+        plan.name: _limits(known.get(plan.name, {}) if plan.exists else {**defaults, **plan.settings}) for plan in plans
     }
 
 
@@ -74,9 +73,9 @@ async def _described(
     async def ask() -> dict[str, dict[str, str]]:
         response = await (client.request(request) if node is None else client.request(request, node=node))
         return {
-            each.resource_name: {one.name: one.value or "" for one in each.configs}
-            for each in response.results
-            if not each.error_code
+            result.resource_name: {config.name: config.value or "" for config in result.configs}
+            for result in response.results
+            if not result.error_code
         }
 
     return await repeated(ask, client.properties)
@@ -92,16 +91,16 @@ def _limits(settings: Mapping[str, str]) -> TopicLimits:
 
 
 class LimitCheck:
-    """What one partition has that its topic in the cluster would refuse."""
+    """A check of one partition for records that its topic in the cluster would refuse."""
 
     def __init__(self, partition: TopicPartition, limits: TopicLimits, now_ms: int) -> None:
         self._partition = partition
         self._limits = limits
         self._now_ms = now_ms
-        self._found: dict[str, _Found] = {}
+        self._excesses: dict[str, _Excess] = {}
 
     def take(self, produced: ProducedBatch) -> None:
-        """Look at a batch as it would be sent."""
+        """Check a batch as it would be sent."""
         size = len(produced.data)
         if size > self._limits.batch_bytes:
             self._note(_SIZE, produced.offsets[0], size)
@@ -119,19 +118,18 @@ class LimitCheck:
                 self._note(name, offset, distance)
 
     def _note(self, name: str, offset: int, needed: int) -> None:
-        found = self._found.setdefault(name, _Found(offset, 0, needed))
-        found.count += 1
-        found.needed = max(found.needed, needed)
+        excess = self._excesses.setdefault(name, _Excess(offset, 0, needed))
+        excess.count += 1
+        excess.needed = max(excess.needed, needed)
 
     def problems(self, *, exists: bool) -> list[str]:
         """Return a sentence for each limit, with the remedy."""
-        return [self._text(name, each, exists=exists) for name, each in sorted(self._found.items())]
+        return [self._text(name, excess, exists=exists) for name, excess in sorted(self._excesses.items())]
 
-    def _text(self, name: str, found: _Found, *, exists: bool) -> str:
+    def _text(self, name: str, excess: _Excess, *, exists: bool) -> str:
         what = "batches larger than" if name == _SIZE else "records with times beyond"
         limit = {_SIZE: self._limits.batch_bytes, _BEFORE: self._limits.before_ms, _AFTER: self._limits.after_ms}[name]
-        needed = found.needed if name == _SIZE else I64_MAX
+        needed = excess.needed if name == _SIZE else I64_MAX
         remedy = f"set {name}={needed} there" if exists else f"give -o {name}={needed}"
-        return (
-            f"{self._partition}: {found.count} {what} {name}={limit:.0f}, the first at offset {found.offset}; {remedy}"
-        )
+        begin = f"{self._partition}: {excess.count} {what} {name}={limit:.0f}"
+        return f"{begin}, the first at offset {excess.offset}; {remedy}"

@@ -11,24 +11,49 @@ been appended: nothing else is sent until each has its answer.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import trio
 
 from offsetfs.kafka.client.errors import ClientError, KafkaError
 from offsetfs.kafka.protocol.error_codes import ErrorCode
-from offsetfs.kafka.restore.translation import OffsetTranslation
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.records import ProducedBatch
 
 WINDOW_BATCHES = 5
 QUEUED_BYTES_MAX = 1 << 20
-"""So much is read ahead; a chunk more may be in the queue."""
+"""Bytes that are read ahead; a chunk more may be in the queue."""
 
 GIVE_UP_S = 120.0
 """Kafka's delivery.timeout.ms: how long a batch is sent again after errors that may pass."""
+
+
+class OffsetTranslation:
+    """Offsets of one partition as those of its copy, for the few that are wanted: the committed offsets of groups.
+
+    Records get other offsets in the copy, since there are none for control batches, aborted transactions and gaps. An
+    offset becomes that of the first copied record at or behind it, so that a consumer continues exactly at its place.
+    Only the wanted offsets are kept, however many records there are.
+    """
+
+    def __init__(self, wanted: Iterable[int]) -> None:
+        self._wanted = deque(sorted(set(wanted)))
+        self._translated: dict[int, int] = {}
+
+    def note(self, offsets: Sequence[int], base_offset: int) -> None:
+        """Record that these offsets are in the copy from `base_offset` on. Call it in the order of the log."""
+        while self._wanted and self._wanted[0] <= offsets[-1]:
+            offset = self._wanted.popleft()
+            self._translated[offset] = base_offset + bisect_left(offsets, offset)
+
+    def finish(self, end_offset: int) -> Mapping[int, int]:
+        """Return all translations; offsets behind the last record become `end_offset`, the end of the copy."""
+        while self._wanted:
+            self._translated[self._wanted.popleft()] = end_offset
+        return self._translated
 
 
 @dataclass(eq=False, slots=True)
@@ -51,9 +76,9 @@ class PartitionTarget:
         self.partition = partition
         self.translation = translation
         self.end_offset = end_offset
-        """The end of what is acknowledged, in the cluster."""
+        """The end of the acknowledged records, in the cluster."""
         self.records = self.bytes = 0
-        """What is acknowledged."""
+        """The records and bytes that are acknowledged."""
         self.last_offset: int | None = None
         """The source offset of the last acknowledged record."""
         self.error: Exception | None = None
@@ -72,12 +97,12 @@ class PartitionTarget:
     def put(self, batches: Sequence[ProducedBatch]) -> None:
         """Queue batches; an empty sequence is the end."""
         self._queue.extend(batches)
-        self._queued_bytes += sum(len(each.data) for each in batches)
+        self._queued_bytes += sum(len(batch.data) for batch in batches)
         self._is_read = self._is_read or not batches
         self._check_done()
 
     async def wait_for_space(self) -> None:
-        """Return when more batches may be put, or none is needed any more."""
+        """Wait until more batches may be put, or the partition has failed."""
         while self._queued_bytes > QUEUED_BYTES_MAX and self.error is None:
             self._has_space = trio.Event()
             await self._has_space.wait()
@@ -93,12 +118,15 @@ class PartitionTarget:
     # --- to and from the leader ---------------------------------------------------------------------------------------
 
     def next_sent(self, now_s: float) -> SentBatch | None:
-        """Return what is to be sent now, as sent; None if nothing is."""
+        """Return the batch to send now, marked as sent; None if there is none."""
         if self.error is not None or now_s < self._paused_until_s:
             return None
-        again = next((each for each in self._window if not each.is_waiting and each.base_offset is None), None)
+        again = next(
+            (sent_batch for sent_batch in self._window if not sent_batch.is_waiting and sent_batch.base_offset is None),
+            None,
+        )
         if again is not None:
-            if any(each.is_waiting for each in self._window):
+            if any(sent_batch.is_waiting for sent_batch in self._window):
                 return None
             again.is_waiting = True
             return again
@@ -115,11 +143,11 @@ class PartitionTarget:
         return sent
 
     def wakes_at_s(self, since_s: float) -> float:
-        """Return when the pause ends that was not over at `since_s`; infinite without one."""
+        """Return the end of a pause that was not over at `since_s`; infinite without a pause."""
         return self._paused_until_s if self._paused_until_s > since_s else math.inf
 
     def acknowledged(self, sent: SentBatch, base_offset: int) -> None:
-        """The leader has appended a batch."""
+        """Record that the leader has appended a batch."""
         sent.is_waiting = False
         sent.base_offset = base_offset
         while self._window and self._window[0].base_offset is not None:
@@ -137,7 +165,7 @@ class PartitionTarget:
         self._failing_since_s = None
 
     def refused(self, sent: SentBatch, error: ClientError, now_s: float) -> None:
-        """A batch has an error: it is sent again after a pause, or the partition fails."""
+        """Record the error of a batch: send the batch again after a pause, or fail the partition."""
         sent.is_waiting = False
         if not self._pause(now_s) or not self._may_pass(sent, error):
             self.fail(error)
@@ -145,7 +173,7 @@ class PartitionTarget:
         self._check_done()
 
     def wait_for_leader(self, error: ClientError, now_s: float) -> None:
-        """Nothing can be sent now: look again after a pause, or fail when there was no leader for long."""
+        """Wait for a leader: check again after a pause, or fail after a long time without a leader."""
         if not self._pause(now_s) or not error.is_retriable:
             self.fail(error)
 
@@ -165,5 +193,5 @@ class PartitionTarget:
 
     def _check_done(self) -> None:
         is_sent = self._is_read and not self._queue and not self._window
-        if is_sent or (self.error is not None and not any(each.is_waiting for each in self._window)):
+        if is_sent or (self.error is not None and not any(sent.is_waiting for sent in self._window)):
             self.done.set()

@@ -14,15 +14,13 @@ import trio
 
 from offsetfs.common.name_patterns import NamePattern
 from offsetfs.common.rate_limit import RateLimit
-from offsetfs.kafka.client.cluster import ClusterClient
+from offsetfs.kafka.client.cluster import ClusterClient, repeated
 from offsetfs.kafka.client.errors import ClientError, check_code
-from offsetfs.kafka.client.retries import repeated
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.restore.group_plan import GroupPlan, check_groups, commit, groups_of
 from offsetfs.kafka.restore.limits import LimitCheck, limits_of
-from offsetfs.kafka.restore.partition_source import PartitionSource
-from offsetfs.kafka.restore.partition_target import PartitionTarget
-from offsetfs.kafka.restore.producing import PartitionProducing
+from offsetfs.kafka.restore.partition_target import OffsetTranslation, PartitionTarget
+from offsetfs.kafka.restore.producing import PartitionProducing, PartitionSource
 from offsetfs.kafka.restore.topic_plan import (
     RestoreRefused,
     TopicPlan,
@@ -34,7 +32,6 @@ from offsetfs.kafka.restore.topic_plan import (
     topics_of,
     without_refused_settings,
 )
-from offsetfs.kafka.restore.translation import OffsetTranslation
 from offsetfs.storage import Log, LogDirectory, LogView, TopicPartition
 from offsetfs.storage.errors import StorageError, sentence
 from offsetfs.storage.records import BatchProducer
@@ -47,7 +44,7 @@ _STRICT = "nothing was changed; leave these settings out (-o NAME=), or all that
 
 @dataclass(frozen=True, slots=True)
 class RestoreOptions:
-    """What is restored, and how."""
+    """The options of a restore."""
 
     topics: Sequence[NamePattern] = ()
     """Names match as a whole; without patterns all topics but Kafka's own."""
@@ -69,7 +66,7 @@ class RestoreOptions:
 
 @dataclass(frozen=True, slots=True)
 class RestoredPartition:
-    """How far a partition came."""
+    """The progress of a partition."""
 
     partition: TopicPartition
     records: int
@@ -92,14 +89,14 @@ class RestoredGroup:
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """What was restored; with `dry_run`, what would be."""
+    """The result of a restore; with `dry_run`, of the restore that would follow."""
 
     topics: Sequence[TopicPlan]
     partitions: Sequence[RestoredPartition]
     groups: Sequence[RestoredGroup]
     bytes_total: int
     problems: Sequence[str] = ()
-    """What was not done, or with `dry_run` would not be: a sentence each."""
+    """A sentence for each step that was left out, or with `dry_run` would be."""
 
 
 async def restore(
@@ -123,37 +120,39 @@ async def restore(
     plans = await compare(client, plans, into_existing=options.into_existing)
     await check_groups(client, groups)
     sources = await trio.to_thread.run_sync(_sources, directory, partitions, options, on_omission)
-    total = await trio.to_thread.run_sync(lambda: sum(each.size_bytes() for each in sources.values()))
+    total = await trio.to_thread.run_sync(lambda: sum(source.reader.size_bytes() for source in sources.values()))
     plans, left_out = await without_refused_settings(client, plans, options.replication_factor)
     if left_out and options.strict_settings:
         raise RestoreRefused("\n".join([*left_out, _STRICT]))
-    for each in left_out:
-        on_omission(each)
+    for omission in left_out:
+        on_omission(omission)
     if options.dry_run:
-        wanted = [RestoredGroup(each.name, len(each.commits), None) for each in groups]
+        wanted = [RestoredGroup(group.name, len(group.commits), None) for group in groups]
         return RestoreResult(plans, (), wanted, total, await _problems(client, plans, sources))
     await create(client, plans, options.replication_factor)
     ends = await end_offsets(client, partitions)
-    targets = [_target(client, each, groups, ends[each]) for each in partitions]
+    targets = [_target(client, partition, groups, ends[partition]) for partition in partitions]
     progress = _Progress(on_progress, total)
     producing = PartitionProducing(
         client, await _producer(client), on_bytes=progress.add, rate=RateLimit(options.bytes_per_second)
     )
-    await producing.produce((each, sources[each.partition]) for each in targets)
-    translated = {each.partition: each.translation.finish(each.end_offset) for each in targets if each.error is None}
+    await producing.produce((target, sources[target.partition]) for target in targets)
+    translated = {
+        target.partition: target.translation.finish(target.end_offset) for target in targets if target.error is None
+    }
     problems = await _complete(client, plans, targets)
-    restored_groups = [await _restored_group(client, each, translated) for each in groups]
-    return RestoreResult(plans, [_restored(each) for each in targets], restored_groups, total, problems)
+    restored_groups = [await _restored_group(client, group, translated) for group in groups]
+    return RestoreResult(plans, [_restored(target) for target in targets], restored_groups, total, problems)
 
 
 async def _complete(client: ClusterClient, plans: Sequence[TopicPlan], targets: Sequence[PartitionTarget]) -> list[str]:
     """Delete new topics of which nothing could be restored, and finish the others; return what was not done."""
-    failed = {each.partition.topic for each in targets if each.error is not None}
-    failed -= {each.partition.topic for each in targets if each.end_offset > 0}
-    deleted = await delete(client, [each.name for each in plans if not each.exists and each.name in failed])
-    problems = [f"{each}: it is deleted again, because nothing could be restored" for each in deleted]
+    failed = {target.partition.topic for target in targets if target.error is not None}
+    failed -= {target.partition.topic for target in targets if target.end_offset > 0}
+    deleted = await delete(client, [plan.name for plan in plans if not plan.exists and plan.name in failed])
+    problems = [f"{topic}: the topic is deleted again, because nothing could be restored" for topic in deleted]
     try:
-        await complete(client, [each for each in plans if each.name not in deleted])
+        await complete(client, [plan for plan in plans if plan.name not in deleted])
     except ClientError as error:
         problems.append(str(error))
     return problems
@@ -162,17 +161,17 @@ async def _complete(client: ClusterClient, plans: Sequence[TopicPlan], targets: 
 async def _problems(
     client: ClusterClient, plans: Sequence[TopicPlan], sources: Mapping[TopicPartition, PartitionSource]
 ) -> list[str]:
-    """Return what the cluster would refuse of the records; reads all of them."""
-    limits, exist = await limits_of(client, plans), {each.name for each in plans if each.exists}
-    now_ms, found = int(time.time() * 1000), list[str]()
+    """Return a sentence for each limit that records exceed, with the remedy; read all records."""
+    limits, exist = await limits_of(client, plans), {plan.name for plan in plans if plan.exists}
+    now_ms, problems = int(time.time() * 1000), list[str]()
     for partition, source in sources.items():
         check = LimitCheck(partition, limits[partition.topic], now_ms)
         try:
             await trio.to_thread.run_sync(source.check, check)
         except (StorageError, OSError) as error:
-            found.append(f"{partition}: {sentence(error)}")
-        found += check.problems(exists=partition.topic in exist)
-    return found
+            problems.append(f"{partition}: {sentence(error)}")
+        problems += check.problems(exists=partition.topic in exist)
+    return problems
 
 
 def _sources(
@@ -181,7 +180,7 @@ def _sources(
     options: RestoreOptions,
     on_omission: Callable[[str], None],
 ) -> dict[TopicPartition, PartitionSource]:
-    return {each: _source(directory.log(each), options, on_omission) for each in partitions}
+    return {partition: _source(directory.log(partition), options, on_omission) for partition in partitions}
 
 
 def _source(log: Log, options: RestoreOptions, on_omission: Callable[[str], None]) -> PartitionSource:
@@ -195,14 +194,14 @@ def _first_at(log: Log, timestamp: int | None) -> int | None:
     """Return the offset of the first record of a time or later; the end of the log if there is none."""
     if timestamp is None:
         return None
-    found = LogView(log, is_committed_only=True).find_timestamp(timestamp)
-    return log.next_offset if found is None else found[0]
+    place = LogView(log, is_committed_only=True).find_timestamp(timestamp)
+    return log.next_offset if place is None else place[0]
 
 
 def _target(
     client: ClusterClient, partition: TopicPartition, groups: Sequence[GroupPlan], end_offset: int
 ) -> PartitionTarget:
-    wanted = [each.commits[partition] for each in groups if partition in each.commits]
+    wanted = [group.commits[partition] for group in groups if partition in group.commits]
     return PartitionTarget(partition, OffsetTranslation(wanted), end_offset, client.properties.retry_backoff_ms / 1000)
 
 

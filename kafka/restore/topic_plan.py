@@ -1,4 +1,4 @@
-"""The topics that are restored: what the log directory has of them, what the cluster has, and how they are created."""
+"""The topics of a restore: compared with those of the cluster, and created there."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from offsetfs.common.name_patterns import NamePattern
-from offsetfs.kafka.client.cluster import ClusterClient, NodeKind
+from offsetfs.kafka.client.cluster import ClusterClient, NodeKind, repeated
 from offsetfs.kafka.client.errors import ClientError, KafkaError, check_code, error_name
-from offsetfs.kafka.client.metadata import ClusterMetadata, TopicInfo
-from offsetfs.kafka.client.retries import repeated
-from offsetfs.kafka.client.topic_settings import TOPIC_RESOURCE, settings_requests
+from offsetfs.kafka.client.metadata import TOPIC_RESOURCE, ClusterMetadata, TopicInfo, settings_requests
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import INTERNAL_TOPICS, LOG_APPEND_TIME, LogDirectory, TopicPartition
@@ -47,7 +45,7 @@ class TopicPlan:
 
     @property
     def count(self) -> int:
-        """How many partitions the topic needs."""
+        """The number of partitions that the topic needs."""
         return max(self.partitions) + 1
 
 
@@ -58,14 +56,14 @@ def topics_of(
 
     `overrides`: settings for all topics, over those of the directory; an empty value removes one.
     """
-    found: dict[str, list[int]] = {}
-    for each in directory.partitions():
-        wanted = any(pattern.fullmatch(each.topic) for pattern in patterns) if patterns else True
-        if wanted and each.topic not in INTERNAL_TOPICS:
-            found.setdefault(each.topic, []).append(each.partition)
+    numbers: dict[str, list[int]] = {}
+    for partition in directory.partitions():
+        wanted = any(pattern.fullmatch(partition.topic) for pattern in patterns) if patterns else True
+        if wanted and partition.topic not in INTERNAL_TOPICS:
+            numbers.setdefault(partition.topic, []).append(partition.partition)
     return [
         TopicPlan(name, tuple(sorted(partitions)), _settings({**_own_settings(directory, name), **overrides}))
-        for name, partitions in sorted(found.items())
+        for name, partitions in sorted(numbers.items())
     ]
 
 
@@ -84,24 +82,24 @@ def _settings(given: Mapping[str, str]) -> Mapping[str, str]:
 async def compare(client: ClusterClient, plans: Sequence[TopicPlan], *, into_existing: bool) -> list[TopicPlan]:
     """Return the plans with what the cluster has; RestoreRefused for topics that cannot be restored, ClientError."""
     metadata = await repeated(lambda: _known(client, plans), client.properties)
-    found = [_compared(each, metadata.topics[each.name]) for each in plans]
-    existing = [each for each in found if each.exists]
+    compared = [_compared(plan, metadata.topics[plan.name]) for plan in plans]
+    existing = [plan for plan in compared if plan.exists]
     if not into_existing:
         starts = await end_offsets(client, _partitions_of(existing, metadata.topics), earliest=True)
         ends = await end_offsets(client, list(starts))
-        full = sorted({each.topic for each, end in ends.items() if end > starts[each]})
+        full = sorted({partition.topic for partition, end in ends.items() if end > starts[partition]})
         if full:
             remedy = "delete them there, or append to them with --into-existing"
             raise RestoreRefused(f"the cluster has records in {', '.join(full)}; {remedy}")
     await _check_times(client, existing)
-    return found
+    return compared
 
 
 async def _known(client: ClusterClient, plans: Sequence[TopicPlan]) -> ClusterMetadata:
-    metadata = await client.metadata([each.name for each in plans], refresh=True)
-    for each in metadata.topics.values():
-        if each.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            check_code(each.error, each.name)
+    metadata = await client.metadata([plan.name for plan in plans], refresh=True)
+    for topic in metadata.topics.values():
+        if topic.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            check_code(topic.error, topic.name)
     return metadata
 
 
@@ -110,20 +108,22 @@ async def _check_times(client: ClusterClient, plans: Sequence[TopicPlan]) -> Non
 
     Where the user may not see the settings, nothing is checked.
     """
-    for request in settings_requests([each.name for each in plans], [_TIMESTAMP_TYPE]):
+    for request in settings_requests([plan.name for plan in plans], [_TIMESTAMP_TYPE]):
         await _check_times_of(client, request)
 
 
 async def _check_times_of(client: ClusterClient, request: m.DescribeConfigsRequest) -> None:
     async def ask() -> list[Any]:
         response = await client.request(request)
-        found = [each for each in response.results if each.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-        for each in found:
-            check_code(each.error_code, f"{each.resource_name}: {each.error_message or 'its settings are not known'}")
-        return found
+        results = [result for result in response.results if result.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        for result in results:
+            check_code(
+                result.error_code, f"{result.resource_name}: {result.error_message or 'its settings are not known'}"
+            )
+        return results
 
     for result in await repeated(ask, client.properties):
-        if any(each.name == _TIMESTAMP_TYPE and each.value == LOG_APPEND_TIME for each in result.configs):
+        if any(config.name == _TIMESTAMP_TYPE and config.value == LOG_APPEND_TIME for config in result.configs):
             remedy = f"set {_TIMESTAMP_TYPE}=CreateTime there until the records are restored, or delete the topic"
             raise RestoreRefused(f"{result.resource_name} has {LOG_APPEND_TIME} in the cluster; {remedy}")
 
@@ -141,7 +141,7 @@ def _compared(plan: TopicPlan, topic: TopicInfo) -> TopicPlan:
 
 
 def _partitions_of(plans: Iterable[TopicPlan], topics: Mapping[str, TopicInfo]) -> list[TopicPartition]:
-    return [TopicPartition(each.name, index) for each in plans for index in topics[each.name].partitions]
+    return [TopicPartition(plan.name, index) for plan in plans for index in topics[plan.name].partitions]
 
 
 async def without_refused_settings(
@@ -152,41 +152,45 @@ async def without_refused_settings(
     KafkaError for what else a topic is refused, ClientError. Nothing is created. All topics are validated first: a
     broker creates those that it accepts beside others that it refuses: a name that collides, the number of replicas.
     """
-    settings = {each.name: dict(each.settings) for each in plans if not each.exists}
+    settings = {plan.name: dict(plan.settings) for plan in plans if not plan.exists}
     left_out = list[str]()
     while settings:
-        current = [replace(each, settings=settings[each.name]) for each in plans if each.name in settings]
-        refused = [each for each in await _created(client, current, factor, validate_only=True) if each.error_code]
-        for each in refused:
-            names = await _refused_settings(client, _named(current, each.name), each, factor)
+        current = [replace(plan, settings=settings[plan.name]) for plan in plans if plan.name in settings]
+        refused = [
+            result for result in await _created(client, current, factor, validate_only=True) if result.error_code
+        ]
+        for result in refused:
+            names = await _refused_settings(client, _named(current, result.name), result, factor)
             if not names:
-                raise _refusal(each)
+                raise _refusal(result)
             for name in names:
-                left_out.append(f"{each.name}: {name}={settings[each.name].pop(name)} is left out: {_reason(each)}")
+                left_out.append(
+                    f"{result.name}: {name}={settings[result.name].pop(name)} is left out: {_reason(result)}"
+                )
         if not refused:
             break
-    return [replace(each, settings=settings.get(each.name, each.settings)) for each in plans], left_out
+    return [replace(plan, settings=settings.get(plan.name, plan.settings)) for plan in plans], left_out
 
 
 async def _refused_settings(client: ClusterClient, plan: TopicPlan, refused: Any, factor: int | None) -> list[str]:
     """Return the settings for which a broker refuses a topic: those that it names, else those that it refuses alone."""
     if refused.error_code not in (ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION):
         return []
-    sent = [each.name for each in _configs(plan)]
-    named = [each for each in sent if re.search(_WHOLE_NAME % re.escape(each), refused.error_message or "")]
+    sent = [config.name for config in _configs(plan)]
+    named = [name for name in sent if re.search(_WHOLE_NAME % re.escape(name), refused.error_message or "")]
     if named or refused.error_code == ErrorCode.POLICY_VIOLATION:
         return named
-    found = []
-    for each in sent:
-        alone = replace(plan, settings={each: plan.settings[each]})
+    refused_names = []
+    for name in sent:
+        alone = replace(plan, settings={name: plan.settings[name]})
         (answer,) = await _created(client, [alone], factor, validate_only=True)
         if answer.error_code == ErrorCode.INVALID_CONFIG:
-            found.append(each)
-    return found
+            refused_names.append(name)
+    return refused_names
 
 
 def _named(plans: Iterable[TopicPlan], name: str) -> TopicPlan:
-    return next(each for each in plans if each.name == name)
+    return next(plan for plan in plans if plan.name == name)
 
 
 def _reason(refused: Any) -> str:
@@ -200,17 +204,17 @@ def _refusal(refused: Any) -> KafkaError:
 async def create(client: ClusterClient, plans: Sequence[TopicPlan], factor: int | None) -> None:
     """Create the topics that the cluster does not have, and wait for their leaders; KafkaError, ClientError.
 
-    After an error none of them is there.
+    After an error none of the topics exists.
     """
-    new = [each for each in plans if not each.exists]
+    new = [plan for plan in plans if not plan.exists]
     if not new:
         return
     created = list[str]()
     try:
-        for each in await _created(client, new, factor, validate_only=False):
-            if each.error_code:
-                raise _refusal(each)
-            created.append(each.name)
+        for result in await _created(client, new, factor, validate_only=False):
+            if result.error_code:
+                raise _refusal(result)
+            created.append(result.name)
         await _wait_for_leaders(client, new)
     except ClientError:
         await delete(client, created)
@@ -226,25 +230,25 @@ async def _created(
     async def ask() -> None:
         nonlocal attempts
         attempts += 1
-        await client.metadata([each.name for each in plans], refresh=True)  # the controller may have moved
+        await client.metadata([plan.name for plan in plans], refresh=True)  # the controller may have moved
         connection = await client.connection(NodeKind.CONTROLLER)
         has_default = connection.version_of(m.CreateTopicsRequest) >= DEFAULT_FACTOR_VERSION
         replicas = factor or (-1 if has_default else 1)
-        left = [each for each in plans if each.name not in done]
-        topics = [m.CreatableTopic(each.name, each.count, replicas, configs=_configs(each)) for each in left]
+        left = [plan for plan in plans if plan.name not in done]
+        topics = [m.CreatableTopic(plan.name, plan.count, replicas, configs=_configs(plan)) for plan in left]
         request = m.CreateTopicsRequest(topics, CREATION_TIMEOUT_MS, validate_only)
         response = await connection.request(request, timeout_ms=2 * CREATION_TIMEOUT_MS)
-        for each in response.topics:
-            if attempts > 1 and each.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
-                each.error_code = ErrorCode.NONE  # by an attempt whose answer did not come
-            refusal = _refusal(each)
-            if not each.error_code or not refusal.is_retriable:
-                done[each.name] = each
-        if passing := [each for each in response.topics if each.name not in done]:
+        for topic in response.topics:
+            if attempts > 1 and topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+                topic.error_code = ErrorCode.NONE  # by an attempt whose answer did not come
+            refusal = _refusal(topic)
+            if not topic.error_code or not refusal.is_retriable:
+                done[topic.name] = topic
+        if passing := [topic for topic in response.topics if topic.name not in done]:
             raise _refusal(passing[0])
 
     await repeated(ask, client.properties)
-    return [done[each.name] for each in plans]
+    return [done[plan.name] for plan in plans]
 
 
 async def delete(client: ClusterClient, names: Sequence[str]) -> list[str]:
@@ -253,7 +257,7 @@ async def delete(client: ClusterClient, names: Sequence[str]) -> list[str]:
     async def ask() -> list[str]:
         request = m.DeleteTopicsRequest(topic_names=list(names), timeout_ms=CREATION_TIMEOUT_MS)
         response = await client.request(request, node=NodeKind.CONTROLLER, max_version=DELETION_BY_NAME_VERSION)
-        return [each.name for each in response.responses if not each.error_code]
+        return [row.name for row in response.responses if not row.error_code]
 
     if not names:
         return []
@@ -274,34 +278,34 @@ def _is_late(name: str, value: str) -> bool:
 
 async def _wait_for_leaders(client: ClusterClient, plans: Sequence[TopicPlan]) -> None:
     async def ask() -> None:
-        metadata = await client.metadata([each.name for each in plans], refresh=True)
+        metadata = await client.metadata([plan.name for plan in plans], refresh=True)
         for plan in plans:
-            found = metadata.topics[plan.name].partitions
-            if len(found) < plan.count or any(each.leader < 0 for each in found.values()):
-                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{plan.name}: it is created, and has no leader")
+            partitions = metadata.topics[plan.name].partitions
+            if len(partitions) < plan.count or any(partition.leader < 0 for partition in partitions.values()):
+                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{plan.name}: the new topic has no leader")
 
     await repeated(ask, client.properties)
 
 
 async def complete(client: ClusterClient, plans: Sequence[TopicPlan]) -> None:
-    """Set what a topic may have only when its records are there; KafkaError, ClientError.
+    """Set the topic settings that must not apply before the records are there; KafkaError, ClientError.
 
     The restored records stay those of CreateTime with the times that they have: no producer may send others.
     """
     late = [
-        each for each in plans if not each.exists and _is_late(_TIMESTAMP_TYPE, each.settings.get(_TIMESTAMP_TYPE, ""))
+        plan for plan in plans if not plan.exists and _is_late(_TIMESTAMP_TYPE, plan.settings.get(_TIMESTAMP_TYPE, ""))
     ]
     if not late:
         return
     change = m.IncrementalAlterConfigsRequestAlterableConfig(_TIMESTAMP_TYPE, 0, LOG_APPEND_TIME)
     resources = [
-        m.IncrementalAlterConfigsRequestAlterConfigsResource(TOPIC_RESOURCE, each.name, [change]) for each in late
+        m.IncrementalAlterConfigsRequestAlterConfigsResource(TOPIC_RESOURCE, plan.name, [change]) for plan in late
     ]
 
     async def ask() -> None:
         response = await client.request(m.IncrementalAlterConfigsRequest(resources), node=NodeKind.CONTROLLER)
-        for each in response.responses:
-            check_code(each.error_code, f"{each.resource_name}: {_TIMESTAMP_TYPE}: {each.error_message}")
+        for row in response.responses:
+            check_code(row.error_code, f"{row.resource_name}: {_TIMESTAMP_TYPE}: {row.error_message}")
 
     await repeated(ask, client.properties)
 
@@ -322,14 +326,14 @@ async def _offsets(
 ) -> dict[TopicPartition, int]:
     if not partitions:
         return {}
-    metadata = await client.metadata(sorted({each.topic for each in partitions}), refresh=True)
+    metadata = await client.metadata(sorted({partition.topic for partition in partitions}), refresh=True)
     by_leader: dict[int, dict[str, list[int]]] = {}
-    for each in partitions:
-        leader = metadata.topics[each.topic].partitions[each.partition].leader
+    for partition in partitions:
+        leader = metadata.topics[partition.topic].partitions[partition.partition].leader
         if leader < 0:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{each} has no leader")
-        by_leader.setdefault(leader, {}).setdefault(each.topic, []).append(each.partition)
-    found = {}
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
+        by_leader.setdefault(leader, {}).setdefault(partition.topic, []).append(partition.partition)
+    offsets = {}
     for leader, topics in by_leader.items():
         rows = [
             m.ListOffsetsTopic(name, [m.ListOffsetsPartition(index, timestamp=wanted) for index in indexes])
@@ -340,5 +344,5 @@ async def _offsets(
             for row in topic.partitions:
                 partition = TopicPartition(topic.name, row.partition_index)
                 check_code(row.error_code, str(partition))
-                found[partition] = row.offset
-    return found
+                offsets[partition] = row.offset
+    return offsets

@@ -62,15 +62,15 @@ def compact(spark: SparkSession, source: str, partitions: Sequence[str] = ()) ->
     directory = LogDirectory.open(local_path(source, "compact"))
     scratch = f"{directory.path}.compacting-{uuid.uuid4().hex}"
     try:
-        logs = {str(each): directory.log(each) for each in _wanted(directory, partitions)}
-        dirty = [found for log in logs.values() if (found := begin_compaction(directory, log)) is not None]
+        logs = {str(partition): directory.log(partition) for partition in _wanted(directory, partitions)}
+        dirty = [task for log in logs.values() if (task := begin_compaction(directory, log)) is not None]
         if dirty:
             check_visible(spark, directory.path, is_to_write=True)
             files.make_directory(scratch)
         answers = spread(spark, functools.partial(_compact, directory.path, scratch), dirty)
         done = [
-            _install(directory, logs[each.partition], os.path.join(scratch, each.partition), CompactedCopy(**answer))
-            for each, answer in zip(dirty, answers, strict=True)
+            _install(directory, logs[task.partition], os.path.join(scratch, task.partition), CompactedCopy(**answer))
+            for task, answer in zip(dirty, answers, strict=True)
         ]
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -80,12 +80,14 @@ def compact(spark: SparkSession, source: str, partitions: Sequence[str] = ()) ->
 
 def _wanted(directory: LogDirectory, names: Sequence[str]) -> list[TopicPartition]:
     wanted = [TopicPartition.parse(name) for name in names]
-    for each in wanted:
-        if not directory.has(each):
-            raise UnknownPartition(f"no partition {each}", path=directory.path)
-        if not _is_compacted(directory, each.topic):
-            raise JobFailed(f"{each}: cleanup.policy of {each.topic} is not compact (offsetfs config)")
-    return wanted or [each for each in directory.partitions() if _is_compacted(directory, each.topic)]
+    for partition in wanted:
+        if not directory.has(partition):
+            raise UnknownPartition(f"no partition {partition}", path=directory.path)
+        if not _is_compacted(directory, partition.topic):
+            raise JobFailed(
+                f"{partition}: cleanup.policy of {partition.topic} is not compact; change it with offsetfs config"
+            )
+    return wanted or [partition for partition in directory.partitions() if _is_compacted(directory, partition.topic)]
 
 
 def _is_compacted(directory: LogDirectory, topic: str) -> bool:

@@ -51,13 +51,13 @@ class _Rows:
             yield b"".join(values), starts
 
     def reject(self, line: int, reason: str) -> None:
-        """Count a row that is wrong, and keep the first ones."""
+        """Count an invalid row, and keep the first rows."""
         self.rejected += 1
         if len(self.rejects) <= self.rejects_max:
             self.rejects.append((line, reason))
 
     def _rows(self, reader: Any) -> Iterator[tuple[int, list[str]]]:
-        """Yield each row that is not blank, with the number of its first line; those that cannot be are rejected."""
+        """Yield each row that is not blank, with the number of its first line; unreadable rows are rejected."""
         while True:
             start = reader.line_num + 1
             try:
@@ -74,7 +74,7 @@ class _Rows:
         if len(row) != len(header):
             self.reject(start, f"{_fields(len(row))}, but the header names {_fields(len(header))}")
             return None
-        text = json.dumps(dict(zip(header, (each or None for each in row), strict=True)), ensure_ascii=False)
+        text = json.dumps(dict(zip(header, (cell or None for cell in row), strict=True)), ensure_ascii=False)
         try:
             return text.encode() + b"\n"
         except UnicodeEncodeError:

@@ -82,14 +82,14 @@ def export(
     for path in options.paths:
         check_visible(spark, path)
     check_visible(spark, destination, is_to_write=True)
-    missing = [each for each in planned if not files.exists(os.path.join(destination, _name(each)))]
+    missing = [part for part in planned if not files.exists(os.path.join(destination, _name(part)))]
     made = spread(spark, functools.partial(_write, options, destination, compression), missing)
     partitions = tuple(_exported(planned, missing, made))
     return ExportResult(
         len(planned),
         len(made),
-        sum(each.records_made for each in partitions),
-        sum(each.bytes_made for each in partitions),
+        sum(partition.records_made for partition in partitions),
+        sum(partition.bytes_made for partition in partitions),
         partitions,
     )
 
@@ -97,11 +97,11 @@ def export(
 def _exported(
     planned: Sequence[Range], missing: Sequence[Range], made: Sequence[Answer]
 ) -> Iterator[PartitionExported]:
-    for name in sorted({each.name for each in planned}):
-        ranges = [each for each in planned if each.name == name]
-        ours = [answer for each, answer in zip(missing, made, strict=True) if each.name == name]
+    for name in sorted({part.name for part in planned}):
+        ranges = [part for part in planned if part.name == name]
+        ours = [answer for part, answer in zip(missing, made, strict=True) if part.name == name]
         records, size = (sum(answer[key] for answer in ours) for key in ("records", "bytes"))
-        start, end = min(each.start for each in ranges), max(each.end for each in ranges)
+        start, end = min(part.start for part in ranges), max(part.end for part in ranges)
         yield PartitionExported(str(name), start, end, len(ours), records, size)
 
 
@@ -115,45 +115,45 @@ def _plan(options: ReadOptions, destination: str) -> list[Range]:
     described = {"source": options.path, "isolation": options.is_committed_only, "times": times}
     if manifest and {"times": [None, None], **manifest, "files": ()} != {**described, "files": ()}:
         raise JobFailed(
-            f"{destination} holds an export of another directory, isolation level or range of times: "
-            f"{manifest['source']}"
+            f"{destination} holds an export of {manifest['source']}, or of another isolation level or range of times;"
+            " export into another directory"
         )
-    planned = [Range(**each) for each in manifest.get("files", ())]
+    planned = [Range(**fields) for fields in manifest.get("files", ())]
     ends: dict[tuple[str, int], int] = {}
-    for each in planned:
-        ends[each.topic, each.partition] = max(each.end, ends.get((each.topic, each.partition), 0))
+    for part in planned:
+        ends[part.topic, part.partition] = max(part.end, ends.get((part.topic, part.partition), 0))
     with opened(options.paths, options.access) as directory:
         resolved = resolve(directory, options)
         _check_same_topics(planned, resolved, destination)
-        new = [replace(each, start=max(each.start, ends.get((each.topic, each.partition), 0))) for each in resolved]
-        new = [each for each in new if each.start < each.end]
-        pieces = [cut(directory, [each], splits_min=1, bytes_per_split=options.bytes_per_split) for each in new]
-        planned += [each for tasks in pieces for ranges in tasks for each in ranges]
+        new = [replace(part, start=max(part.start, ends.get((part.topic, part.partition), 0))) for part in resolved]
+        new = [part for part in new if part.start < part.end]
+        pieces = [cut(directory, [part], splits_min=1, bytes_per_split=options.bytes_per_split) for part in new]
+        planned += [part for tasks in pieces for ranges in tasks for part in ranges]
     if new or not manifest:
-        content = {**described, "files": [asdict(each) for each in planned]}
+        content = {**described, "files": [asdict(part) for part in planned]}
         files.replace_file(path, json.dumps(content, indent=1).encode())
     return planned
 
 
 def _check_same_topics(planned: Sequence[Range], new: Sequence[Range], destination: str) -> None:
     """Raise `JobFailed` if a topic was created again since: its offsets are those of other records."""
-    known = {each.name: each.topic_id for each in planned}
-    for each in new:
-        if is_another(each.topic_id, known.get(each.name)):
+    known = {part.name: part.topic_id for part in planned}
+    for part in new:
+        if is_another(part.topic_id, known.get(part.name)):
             raise JobFailed(
-                f"{destination} holds records of {each.topic} before the topic was deleted and created again;"
+                f"{destination} holds records of {part.topic} before the topic was deleted and created again;"
                 " export into another directory"
             )
 
 
 def _manifest(path: str) -> dict[str, Any]:
     try:
-        found = json.loads(files.read_file(path, _MANIFEST_BYTES_MAX))
+        manifest = json.loads(files.read_file(path, _MANIFEST_BYTES_MAX))
     except FileNotFoundError:
         return {}
     except ValueError:
-        raise JobFailed(f"{path} is not JSON") from None
-    return dict(found)
+        raise JobFailed(f"{path} is not JSON; export into another directory") from None
+    return dict(manifest)
 
 
 def _name(wanted: Range) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "to_json(headers) AS headers")
-"""What a row of the table has. A database has no array of pairs; values of headers are base64 there."""
+"""The columns of the table. A database has no array of pairs; values of headers are base64 there."""
 
 _DRIVERS = {
     "postgresql": "org.postgresql.Driver",
@@ -31,7 +31,7 @@ _DRIVERS = {
     "mariadb": "org.mariadb.jdbc.Driver",
     "sqlserver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
 }
-"""Classes of drivers: one that came as `spark.jars` is found by its name only."""
+"""Classes of drivers: a driver that came as `spark.jars` is found by its name only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def export_table(
 
 
 def _explained(error: Exception, url: str, table: str) -> JobFailed | None:
-    """Return a clearer error than that of Spark, None if there is none."""
+    """Return a clearer error than that of Spark; None for unknown errors."""
     text = str(error)
     if re.search(r"TABLE_OR_VIEW_ALREADY_EXISTS|SaveMode: ErrorIfExists", text):
         return JobFailed(f"table {table} is there already; --append (is_to_append) adds to it")

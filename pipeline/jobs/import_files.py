@@ -42,7 +42,7 @@ FORMATS = ("text", "ndjson", "parquet", "csv")
 SPLIT_BYTES = 128 << 20
 """About how much of a file a task takes; the last one gets no crumb."""
 REJECTS_SHOWN_MAX = 10_000
-"""How many rejects of one task are kept."""
+"""The number of rejects that are kept of one task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class TooManyRejects(JobFailed):
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """What was published, and what was not."""
+    """The published records, and the rejected lines."""
 
     published: Published
     rejected: int
@@ -89,7 +89,7 @@ def import_files(
     then nothing of it is in the log, or, after a crash, all of it will be when the next job begins.
     """
     if format not in FORMATS:
-        raise JobFailed(f"{format} is none of {', '.join(FORMATS)}")
+        raise JobFailed(f"format {format} must be one of {', '.join(FORMATS)}")
     if json_values not in JSON_VALUES:
         raise JobFailed(f"json_values is {json_values!r}, but must be one of {', '.join(JSON_VALUES)}")
     if json_values != "refuse" and format != "ndjson":
@@ -115,16 +115,16 @@ def _made(partitions: int | None) -> Mapping[str, str]:
 
 def input_files(sources: Sequence[str]) -> list[str]:
     """Return the selected files, sorted by name. `JobFailed` if there is none."""
-    found: set[str] = set()
+    selected: set[str] = set()
     for source in sources:
         if os.path.isdir(source):
             below = (os.path.join(path, name) for path, _, names in os.walk(source) for name in names)
-            found |= {path for path in below if not os.path.basename(path).startswith((".", "_"))}
+            selected |= {path for path in below if not os.path.basename(path).startswith((".", "_"))}
         else:
-            found |= {path for path in glob.glob(source) if os.path.isfile(path)}
-    if not found:
-        raise JobFailed(f"{', '.join(sources)}: there is no file to import")
-    return sorted(os.path.abspath(path) for path in found)
+            selected |= {path for path in glob.glob(source) if os.path.isfile(path)}
+    if not selected:
+        raise JobFailed(f"{', '.join(sources)}: there is no file to import; give files, directories or patterns")
+    return sorted(os.path.abspath(path) for path in selected)
 
 
 def _fingerprint(paths: Sequence[str], topic: str, format: str) -> str:
@@ -151,11 +151,11 @@ def _by_lines(
     if format == "csv":
         ranges = [FileRange(path, 0, size) for path, size in sizes if size]
     else:
-        ranges = [each for path, size in sizes for each in file_ranges(path, size)]
+        ranges = [part for path, size in sizes for part in file_ranges(path, size)]
     try:
         answers = spread(spark, stage, list(enumerate(ranges)))
         rejected = sum(answer["rejected"] for answer in answers)
-        rejects = tuple(Reject(**each) for answer in answers for each in answer["rejects"])
+        rejects = tuple(Reject(**fields) for answer in answers for fields in answer["rejects"])
         if rejected > rejects_max:
             first = rejects[0]
             sentence = f"{first.file}, line {first.line}: {first.reason}"
@@ -185,12 +185,12 @@ def _stage(
     attempt = context.taskAttemptId() if context else 0
     shown_max = min(rejects_max, REJECTS_SHOWN_MAX)
     if format == "csv":
-        found = stage_csv(wanted.path, target, split, attempt, rejects_max=shown_max)
+        result = stage_csv(wanted.path, target, split, attempt, rejects_max=shown_max)
     else:
         kind = {"is_json": format == "ndjson", "values_as_text": values_as_text}
-        found = stage_lines(wanted, target, split, attempt, rejects_max=shown_max, **kind)
-    rejects = [{"file": wanted.path, "line": line, "reason": reason} for line, reason in found.rejects]
-    return {"staged": found.staged.as_json(), "rejected": found.rejected, "rejects": rejects}
+        result = stage_lines(wanted, target, split, attempt, rejects_max=shown_max, **kind)
+    rejects = [{"file": wanted.path, "line": line, "reason": reason} for line, reason in result.rejects]
+    return {"staged": result.staged.as_json(), "rejected": result.rejected, "rejects": rejects}
 
 
 # --- frames ----------------------------------------------------------------------------------------------------------
@@ -218,6 +218,6 @@ def _parquet(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 def write_rejects(path: str, rejects: Sequence[Reject]) -> None:
     """Write the rejects as lines of JSON; durable on return."""
     lines = "".join(
-        json.dumps({"file": each.file, "line": each.line, "reason": each.reason}) + "\n" for each in rejects
+        json.dumps({"file": reject.file, "line": reject.line, "reason": reject.reason}) + "\n" for reject in rejects
     )
     files.replace_file(os.path.abspath(path), lines.encode("utf-8", "surrogateescape"))

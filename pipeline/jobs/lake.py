@@ -1,4 +1,4 @@
-"""What `export` and `tail` share: which records they read, and Parquet that Spark itself writes, in any of its paths.
+"""Shared by `export` and `tail`: the selection of records, and Parquet that Spark itself writes, in any of its paths.
 
     DEST/topic=orders/date=2026-11-29/…parquet      `date`: of the timestamp, in UTC; only by date
 
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offsetfs.pipeline.jobs.workers import JobFailed, check_visible
+from offsetfs.pipeline.jobs.workers import JobFailed, check_visible, missing_jar
 from offsetfs.pipeline.read_options import ReadOptions, location
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _DATE_OF_RECORD = f"date_from_unix_date(int(floor(unix_millis(timestamp) / 86400
 
 @dataclass(frozen=True, slots=True)
 class LakeResult:
-    """What an export through Spark's own writer has written."""
+    """The result of an export through Spark's own writer."""
 
     destination: str
     records: int
@@ -44,22 +44,22 @@ def selection(
 
     A range begins with the first record at or after `start_ms`, and ends before the first one at or after `end_ms`.
     """
-    found = {"includeHeaders": "true", "isolation": isolation}
+    options = {"includeHeaders": "true", "isolation": isolation}
     if topics:
-        found["subscribe"] = ",".join(topics)
+        options["subscribe"] = ",".join(topics)
     if start_ms is not None:
-        found |= {"startingTimestamp": str(start_ms), "startingOffsetsByTimestampStrategy": "latest"}
+        options |= {"startingTimestamp": str(start_ms), "startingOffsetsByTimestampStrategy": "latest"}
     if end_ms is not None:
-        found["endingTimestamp"] = str(end_ms)
-    return found
+        options["endingTimestamp"] = str(end_ms)
+    return options
 
 
 def hadoop_path(text: str) -> str | None:
     """Return the path as Hadoop takes it; None for a directory of this machine."""
-    found = _SCHEME.match(text)
-    if found is None or found[1].lower() == "file":
+    match = _SCHEME.match(text)
+    if match is None or match[1].lower() == "file":
         return None
-    return f"s3a://{text[found.end() :]}" if found[1].lower() == "s3" else text
+    return f"s3a://{text[match.end() :]}" if match[1].lower() == "s3" else text
 
 
 def partitioned(frame: DataFrame, *, is_by_date: bool) -> tuple[DataFrame, list[str]]:
@@ -99,10 +99,13 @@ def _new_directory(spark: SparkSession, destination: str) -> str:
 
 
 def explained(error: Exception, destination: str) -> JobFailed | None:
-    """Return a clearer error than that of Spark, None if there is none."""
+    """Return a clearer error than that of Spark; None for unknown errors."""
     text = str(error)
     if "PATH_ALREADY_EXISTS" in text:
         return _has_files(destination)
+    jar = missing_jar(text)
+    if jar is not None:
+        return JobFailed(f"{destination}: {jar}")
     missing = re.search(r'No FileSystem for scheme "(\w+)"|Class (\S*FileSystem\S*) not found', text)
     if missing is not None:
         return JobFailed(

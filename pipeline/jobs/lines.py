@@ -36,7 +36,7 @@ class Found:
     staged: Staged
     rejected: int
     rejects: list[tuple[int, str]]
-    """The first of them: number of the line in its file, and what is wrong with it."""
+    """The first of them: number of the line in its file, and the fault."""
 
 
 def stage_lines(
@@ -82,7 +82,7 @@ def stage_lines(
 
 
 def _blocks(file: files.File, wanted: FileRange) -> Iterator[tuple[bytes, int]]:
-    """Yield whole lines, each with its newline, and the position of the first; those that begin in the range."""
+    """Yield whole lines, each with its newline, and the position of the first; only lines that begin in the range."""
     size, position = file.size(), wanted.start
     rest = b""
     if position:  # the line that reaches into the range belongs to the range that has its beginning
@@ -179,7 +179,7 @@ class _Json:
         """Encode lines until one is invalid or has no space; return its position, and its fault."""
         numbers = self.shape.partitions
         partitions = [TopicPartition(self.topic, number) for number in numbers]
-        builders = [self.staging.builder(each, self.shape) for each in partitions]
+        builders = [self.staging.builder(partition, self.shape) for partition in partitions]
         spread = spread_json_lines(
             builders,
             block,

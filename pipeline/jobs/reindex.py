@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TASK_BYTES = 256 << 20
-"""How many bytes of segments a task reads at least, unless there are no more."""
+"""Bytes of segments that a task reads at least, unless there are no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def reindex(spark: SparkSession, source: str, partitions: Sequence[str] = ()) ->
     directory = LogDirectory.open(local_path(source, "reindex"))
     try:
         wanted = [TopicPartition.parse(name) for name in partitions] or directory.partitions()
-        missing = [each for each in wanted if not directory.has(each)]
+        missing = [partition for partition in wanted if not directory.has(partition)]
         if missing:
             raise UnknownPartition(f"no partition {missing[0]}", path=directory.path)
         check_visible(spark, directory.path, is_to_write=True)

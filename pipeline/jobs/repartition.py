@@ -78,8 +78,8 @@ def repartition(
         ranges = resolve(directory, options)
         tasks = [
             part
-            for each in ranges
-            for parts in cut(directory, [each], splits_min=1, bytes_per_split=options.bytes_per_split)
+            for whole in ranges
+            for parts in cut(directory, [whole], splits_min=1, bytes_per_split=options.bytes_per_split)
             for part in parts
         ]
     target = Target(wanted.path, uuid.uuid4().hex, topic_shapes(wanted), new_topic)
@@ -102,19 +102,22 @@ def repartition(
         raise
     mixed = [name for name, (start, end) in published.partitions.items() if end - start != _taken(answers)[name]]
     if mixed and not published.is_repeated:
-        raise JobFailed(f"{mixed[0]}: others have written in between, so that {path} does not hold")
+        raise JobFailed(
+            f"{mixed[0]}: another writer appended meanwhile, so the offset map {path} is wrong;"
+            " delete the topic and start again"
+        )
     return RepartitionResult(published, path)
 
 
 def _check_new(path: str, topic: str, partitions: int) -> None:
     """Raise `JobFailed` unless the topic is empty and has so many partitions, or is being made by a run that died."""
     with opened((path,)) as directory:
-        found = [each for each in directory.partitions() if each.topic == topic]
-        if len(found) != partitions:
-            raise JobFailed(f"{topic} is there and has {len(found)} partitions, not {partitions}")
-        has_records = any(directory.log(each).next_offset for each in found)
+        present = [partition for partition in directory.partitions() if partition.topic == topic]
+        if len(present) != partitions:
+            raise JobFailed(f"{topic} exists and has {len(present)} partitions, not {partitions}; give a new topic")
+        has_records = any(directory.log(partition).next_offset for partition in present)
         if has_records and not files.exists(os.path.join(path, INTENT)):
-            raise JobFailed(f"{topic} holds records already; a new topic is wanted")
+            raise JobFailed(f"{topic} holds records already; give a new topic")
 
 
 def _stage(options: ReadOptions, target: Target, numbered: tuple[int, Range]) -> Answer:
@@ -177,8 +180,8 @@ def _line(move: Move) -> str:
 def read_moves(path: str) -> list[Move]:
     """Read an offset map. Raises OSError, and ValueError for an invalid line."""
     with open(path) as lines:
-        found: list[dict[str, Any]] = [json.loads(line) for line in lines]
-    return [Move(each["from"], each["from_offset"], each["to"], each["to_offset"]) for each in found]
+        rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    return [Move(row["from"], row["from_offset"], row["to"], row["to_offset"]) for row in rows]
 
 
 def translate(moves: Iterable[Move], committed: Mapping[str, int]) -> dict[str, int]:
@@ -201,8 +204,8 @@ def translate(moves: Iterable[Move], committed: Mapping[str, int]) -> dict[str, 
             passed[pair] = move
     done: dict[str, int] = {}
     for (source, target), move in lowest.items():
-        found = passed.get((source, target), move)
-        done[target] = max(done.get(target, 0), found.target_offset)
+        reached = passed.get((source, target), move)
+        done[target] = max(done.get(target, 0), reached.target_offset)
         if committed.get(source, 0) < last[source]:
-            first[target] = min(first.get(target, found.target_offset), found.target_offset)
+            first[target] = min(first.get(target, reached.target_offset), reached.target_offset)
     return {target: first.get(target, end) for target, end in done.items()}

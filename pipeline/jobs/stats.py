@@ -51,7 +51,7 @@ class PartitionStats:
     keyed: int
     distinct_keys: int
     hottest_key_records: int
-    """At most so many records have the same key."""
+    """The largest number of records with the same key."""
     codecs: dict[str, int]
     """Batches by codec."""
     unreadable: int
@@ -65,7 +65,7 @@ class StatsResult:
 
     @property
     def records(self) -> int:
-        return sum(each.records for each in self.partitions)
+        return sum(partition.records for partition in self.partitions)
 
 
 def stats(spark: SparkSession, source: str, topics: Sequence[str] = ()) -> StatsResult:
@@ -77,7 +77,7 @@ def stats(spark: SparkSession, source: str, topics: Sequence[str] = ()) -> Stats
     for path in options.paths:
         check_visible(spark, path)
     parts = [part for answer in spread(spark, functools.partial(_count, options), tasks) for part in answer["parts"]]
-    return StatsResult(tuple(_together(each, parts) for each in sorted(ranges)))
+    return StatsResult(tuple(_together(whole, parts) for whole in sorted(ranges)))
 
 
 def _options(source: str, topics: Sequence[str]) -> ReadOptions:
@@ -90,7 +90,7 @@ def _options(source: str, topics: Sequence[str]) -> ReadOptions:
 
 def _count(options: ReadOptions, ranges: tuple[Range, ...]) -> Answer:
     with opened(options.paths, options.access, ends=ends_of(ranges)) as directory:
-        return {"parts": [_count_range(directory, each, options) for each in ranges]}
+        return {"parts": [_count_range(directory, part, options) for part in ranges]}
 
 
 def _count_range(directory: Any, wanted: Range, options: ReadOptions) -> Answer:

@@ -7,7 +7,7 @@ directory lists is there exactly once.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter
 
 CHECKPOINT = "_checkpoint"
+_WAIT_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class TailResult:
-    """How much came while the stream ran."""
+    """The records and micro-batches that came while the stream ran."""
 
     records: int
     batches: int
@@ -45,11 +46,13 @@ def tail(
     trigger_ms: int | None = None,
     is_by_date: bool = False,
     records_per_batch_max: int | None = None,
+    is_ending: Callable[[], bool] = lambda: False,
 ) -> TailResult:
-    """Copy new records until the stream is stopped; with `is_once`, copy the present ones and return.
+    """Copy new records until the stream is stopped; with `is_once`, copy the present records and return.
 
     Without a destination records are printed; it may be a path of Hadoop (see `lake`). `trigger_ms`: a micro-batch so
     often, instead of one after the other. `start_ms` counts before `starting_offsets`, both only at the first start.
+    `is_ending`: asked twice a second whether the stream shall be stopped; the next start repeats a batch that was cut.
     Raises `OptionError`, `NotALogDirectory`, `JobFailed`, and the error that ends the stream.
     """
     options = {"startingOffsets": starting_offsets, **selection(topics, isolation=isolation, start_ms=start_ms)}
@@ -69,11 +72,12 @@ def tail(
     except Exception as error:
         raise explained(error, destination or "") or error from None
     try:
-        query.awaitTermination()
+        while not query.awaitTermination(_WAIT_S) and not is_ending():
+            pass
     finally:
         query.stop()
-    progress = [each for each in query.recentProgress if each.numInputRows]
-    return TailResult(sum(each.numInputRows for each in progress), len(progress))
+    progress = [batch for batch in query.recentProgress if batch.numInputRows]
+    return TailResult(sum(batch.numInputRows for batch in progress), len(progress))
 
 
 def _console(frame: DataFrame) -> DataStreamWriter:

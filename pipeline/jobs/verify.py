@@ -50,7 +50,7 @@ class VerifyResult:
 
     @property
     def damage(self) -> int:
-        return sum(each.severity == DAMAGE for each in self.findings)
+        return sum(finding.severity == DAMAGE for finding in self.findings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def verify(spark: SparkSession, source: str, partitions: Sequence[str] = ()) -> 
     wanted = [TopicPartition.parse(name) for name in partitions] or None
     findings: list[Finding] = []
     outside = Verification(path, wanted, report=findings.append)
-    names = [str(each) for each in outside.partitions]
+    names = [str(partition) for partition in outside.partitions]
     outside.run(into_partitions=False)
     check_visible(spark, path)
     pieces = [piece for name in names for piece in _pieces(path, name)]
@@ -85,7 +85,7 @@ def verify(spark: SparkSession, source: str, partitions: Sequence[str] = ()) -> 
     for answer in answers:
         findings += [Finding(**fields) for fields in answer["findings"]]
     once = dict.fromkeys(findings)  # each task reads the checkpoints, and reports a damaged one
-    ordered = sorted(once, key=lambda each: (each.path, each.position or 0))
+    ordered = sorted(once, key=lambda finding: (finding.path, finding.position or 0))
     return VerifyResult(
         tuple(ordered), sum((VerificationCounts(**answer["tally"]) for answer in answers), VerificationCounts())
     )
@@ -96,7 +96,9 @@ def _pieces(path: str, name: str) -> list[_Piece]:
     directory = os.path.join(path, name)
     try:
         logs = {
-            each[0]: file for file in files.names(directory) if (each := parse_segment_name(file)) and each[1] == ".log"
+            parsed[0]: file
+            for file in files.names(directory)
+            if (parsed := parse_segment_name(file)) and parsed[1] == ".log"
         }
         sizes = {base: files.status(os.path.join(directory, file)).st_size for base, file in sorted(logs.items())}
     except OSError:
@@ -126,10 +128,10 @@ def _packed(pieces: list[_Piece]) -> list[list[_Piece]]:
 
 def _ranges_by_log(answers: Iterator[Any]) -> dict[str, dict[int, list[Any]]]:
     """Return the ranges by partition and base offset, in order."""
-    found: dict[str, dict[int, list[Any]]] = {}
+    by_log: dict[str, dict[int, list[Any]]] = {}
     for name, base, fields in answers:
-        found.setdefault(name, {}).setdefault(base, []).append(fields)
-    return found
+        by_log.setdefault(name, {}).setdefault(base, []).append(fields)
+    return by_log
 
 
 # --- in a task -------------------------------------------------------------------------------------------------------
@@ -143,8 +145,8 @@ def _look(path: str, pieces: list[_Piece]) -> Answer:
     for piece in pieces:
         if piece.base is not None:
             log = os.path.join(path, piece.partition, segment_name(piece.base, ".log"))
-            found = inspect_chunk(log, piece.start, piece.stop)
-            ranges.append((piece.partition, piece.base, None if found is None else asdict(found)))
+            inspected = inspect_chunk(log, piece.start, piece.stop)
+            ranges.append((piece.partition, piece.base, None if inspected is None else asdict(inspected)))
     return {**answer, "ranges": ranges}
 
 
@@ -165,4 +167,4 @@ def _verify(
     make_readable(path, ends={})
     findings: list[Finding] = []
     tally = Verification(path, partitions, report=findings.append, inspected=inspected).run()
-    return {"findings": [asdict(each) for each in findings], "tally": asdict(tally)}
+    return {"findings": [asdict(finding) for finding in findings], "tally": asdict(tally)}

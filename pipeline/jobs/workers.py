@@ -24,7 +24,7 @@ _Descriptor = TypeVar("_Descriptor")
 
 
 _LOOKS = 32
-"""How many tasks look: enough for each executor of a small cluster to get some."""
+"""The number of tasks that look: enough for each executor of a small cluster to get some."""
 
 
 class JobFailed(Exception):
@@ -68,12 +68,12 @@ def check_visible(spark: SparkSession, path: str, *, is_to_write: bool = False) 
         files.replace_file(nonce, name.encode(), sync_name=False)
     try:
         looked_for = nonce if is_to_write else path
-        found = spread(spark, _visible_names, [looked_for] * _LOOKS)
+        answers = spread(spark, _visible_names, [looked_for] * _LOOKS)
         wanted = _visible_names(looked_for)["sees"]
     finally:
         if is_to_write:
             files.remove_file(nonce)
-    blind = sorted({answer["host"] for answer in found if answer["sees"] != wanted})
+    blind = sorted({answer["host"] for answer in answers if answer["sees"] != wanted})
     if blind:
         raise JobFailed(f"{path} has other files on {', '.join(blind)}: all executors need the same files there")
 
@@ -95,18 +95,50 @@ def _visible_names(path: str) -> Answer:
 _RAISED = re.compile(r"^(?:[\w$.]+\.)?(\w+): (.+)$")
 _OF_THE_JVM = re.compile(r"^: (?:[a-z]\w*\.)+\w+: (.+)$")
 _OURS = re.compile(r"^offsetfs\.[\w.]+: (.+)$")
+_MISSING_CLASS = re.compile(
+    r"(?:NoClassDefFoundError|ClassNotFoundException): (?:Could not initialize class )?([A-Za-z][\w$]*(?:[./][\w$]+)+)"
+    r"|Class ([\w.$]+) not found"
+)
+_JARS = {
+    "org.apache.hadoop.fs.s3a.": "org.apache.hadoop:hadoop-aws",
+    "org.apache.hadoop.fs.azure": "org.apache.hadoop:hadoop-azure",
+    "com.google.cloud.hadoop.": "com.google.cloud.bigdataoss:gcs-connector",
+    "software.amazon.s3.analyticsaccelerator.": "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3",
+    "software.amazon.encryption.s3.": "software.amazon.encryption.s3:amazon-s3-encryption-client-java",
+    "software.amazon.awssdk.": "software.amazon.awssdk:bundle",
+    "com.amazonaws.": "com.amazonaws:aws-java-sdk-bundle",
+    "org.wildfly.openssl.": "org.wildfly.openssl:wildfly-openssl",
+    "com.microsoft.azure.": "com.microsoft.azure:azure-storage",
+}
+"""The jars, as Maven names them, that have the classes which begin so: file systems of Hadoop, and what they load."""
+
+
+def missing_jar(text: str) -> str | None:
+    """Return the sentence for an error of the JVM that names a class of a jar that Spark does not have; else None."""
+    for match in _MISSING_CLASS.finditer(text):
+        name = (match[1] or match[2]).replace("/", ".")
+        jar = next((jar for prefix, jar in _JARS.items() if name.startswith(prefix)), None)
+        if jar is not None:
+            return (
+                f"Spark lacks the jar {jar.partition(':')[2]}, which has {name}: add {jar}:VERSION to "
+                "--conf spark.jars.packages, or the file to --conf spark.jars"
+            )
+    return None
 
 
 def sentence_of(error: BaseException) -> str:
     """Return the message of a failed job: our own sentence if there is one among the stacks of Python and the JVM."""
     lines = str(error).splitlines()
-    ours = [found.group(1) for line in lines if (found := _OURS.match(line.strip()))]
+    ours = [match.group(1) for line in lines if (match := _OURS.match(line.strip()))]
     if ours:
         return ours[-1]
+    jar = missing_jar(str(error))
+    if jar is not None:
+        return jar
     raised = [
-        line.strip() for line in lines if (found := _RAISED.match(line.strip())) and found.group(1).endswith("Error")
+        line.strip() for line in lines if (match := _RAISED.match(line.strip())) and match.group(1).endswith("Error")
     ]
     if raised:
         return raised[-1]
-    of_the_jvm = [found.group(1) for line in lines if (found := _OF_THE_JVM.match(line))]
+    of_the_jvm = [match.group(1) for line in lines if (match := _OF_THE_JVM.match(line))]
     return next(iter([*of_the_jvm, *lines]), type(error).__name__)

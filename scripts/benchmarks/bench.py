@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import brokers
 import logs
 import mounted
-from kafka_broker import KafkaBroker
+from fixtures.kafka.broker import KafkaBroker
 from logs import SparseLog
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 import mounted  # noqa: F401  (the fixtures of the tests are on the path after it)
-from kafka_broker import KafkaBroker
+from fixtures.kafka.broker import KafkaBroker
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS

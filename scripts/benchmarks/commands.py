@@ -8,7 +8,7 @@ import sys
 import time
 
 from bench import Bench
-from kafka_broker import KafkaBroker
+from fixtures.kafka.broker import KafkaBroker
 
 OFFSETFS = (sys.executable, "-m", "offsetfs")
 

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parent.parent.parent / "tests" / "fixtures"))
-from running_broker import decoded, framed
+sys.path.append(str(Path(__file__).resolve().parent.parent.parent / "tests"))
+from fixtures.broker.running import decoded, framed
 
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.storage.records import last_whole_batch

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import files_or_tables_page as page
-import postgres
 from files_or_tables_page import Question
+from fixtures.databases import postgres
 from machine import Machine
 from message_stores import (
     BATCH,

@@ -110,16 +110,10 @@ def line(question: Question) -> str:
     return f"{question.name:<22}" + "; ".join(f"{name}: {figure(question, name)}" for name in question.figures)
 
 
-def figure(question: Question, contender: str, *, has_spread: bool = False) -> str:
-    """Return the median with its unit: `12,300 messages/s`, with the spread `12,300 (11,000–12,400) messages/s`."""
-    kind, taken = _KINDS[question.name], question.figures[contender]
-    texts = [_amount(kind, each / question.count) for each in (statistics.median(taken), max(taken), min(taken))]
-    median, slowest, fastest = texts
-    if kind.is_rate:
-        spread = f" ({slowest}–{fastest})"
-    else:
-        spread = f" ({fastest}–{slowest})"
-    return f"{median}{spread if has_spread and len(taken) > 1 else ''} {kind.unit}"
+def figure(question: Question, contender: str) -> str:
+    """Return the median with its unit: `12,300 messages/s`."""
+    kind = _KINDS[question.name]
+    return f"{_amount(kind, statistics.median(question.figures[contender]) / question.count)} {kind.unit}"
 
 
 def _amount(kind: _Kind, found: float) -> str:
@@ -137,8 +131,8 @@ bytes and JSON of about 80 bytes, are in a log directory, in PostgreSQL and in S
 [offsetfs table sync](../use/tables.md) with all indexes. One Python process uses the library of offsetfs, psycopg 3 and
 sqlite3. Every appended message is on disk when the call returns.
 
-Figures are medians, with the smallest and the largest. All three were measured in turn, beside other work: look at the
-ratios, of which those from 0.8 to 1.25 decide nothing.
+Figures are medians. All three were measured in turn, beside other work: look at the ratios, of which those from 0.8 to
+1.25 decide nothing.
 """
 
 _METHOD = """\
@@ -248,10 +242,6 @@ def text(questions: Sequence[Question], count: int, here: Machine) -> str:
     found = {each.name: each for each in questions}
     claims = [_claim(number, each, found) for number, each in enumerate(CLAIMS, 1)]
     notes = [(number, each.more(found)) for number, each in enumerate(CLAIMS, 1)]
-    contenders = (FILES, *TABLES)
-    rows = [
-        f"| {_KINDS[each.name].title} | {' | '.join(_cell(each, name) for name in contenders)} |" for each in questions
-    ]
     parts = [
         "# Files or tables\n\n<!-- made by scripts/bench files-or-tables -->\n",
         _INTRODUCTION.format(count=count),
@@ -260,21 +250,11 @@ def text(questions: Sequence[Question], count: int, here: Machine) -> str:
         "Ratios are those of files against PostgreSQL and against SQLite: how many times as fast, or as small.\n",
         "\n".join(["| claim | on this machine | ratios |", "|---|---|---|", *claims]) + "\n",
         "\n".join(f"* Claim {number}: {more}" for number, more in notes if more) + "\n",
-        "## All figures\n",
-        "\n".join([f"| | {' | '.join(contenders)} |", "|---|---|---|---|", *rows]) + "\n",
+        "## Charts\n\n[figures.json](files-or-tables/figures.json) has all rounds.\n",
         *(f"![{_KINDS[name].title}](files-or-tables/{name}.svg)\n" for name in _CHARTS),
         _METHOD,
     ]
     return "\n".join(parts)
-
-
-def _cell(question: Question, contender: str) -> str:
-    """Return a figure; in the column of the files also those of other ways to use files."""
-    shown = [figure(question, contender, has_spread=True)] if contender in question.figures else []
-    if contender == FILES:
-        others = (each for each in question.figures if each not in (FILES, *TABLES))
-        shown += [f"{each}: {figure(question, each, has_spread=True)}" for each in others]
-    return "; ".join(shown)
 
 
 def _claim(number: int, claim: _Claim, found: Mapping[str, Question]) -> str:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from running_broker import decoded, framed
+from fixtures.broker.running import decoded, framed
 
 from offsetfs.kafka.protocol import messages as m
 

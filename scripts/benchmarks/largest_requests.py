@@ -1,6 +1,6 @@
 """What other clients notice of the largest request of each API.
 
-    python largest_requests.py [NAME…]     those of `tests/fixtures/large_requests.py` whose names begin so, or all
+    python largest_requests.py [NAME…]     those of `LARGE_REQUESTS` whose names begin so, or all
 
 Each request has as many elements as a request may have, and is sent once to an `offsetfs serve` of its own process.
 Meanwhile a bystander on another connection asks for ApiVersions, and for Metadata of one topic, every 5 ms, or as soon
@@ -25,11 +25,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "fixtures"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
-from large_requests import ELEMENTS_MAX, LARGE_REQUESTS, LargeRequest
-from running_broker import decoded, framed
-from served import served
+from fixtures.broker.large_requests import ELEMENTS_MAX, LARGE_REQUESTS, LargeRequest
+from fixtures.broker.running import decoded, framed
+from fixtures.broker.served import served
 
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode

@@ -80,7 +80,7 @@ def new_log(bench: Bench, setting: str, partitions: int = 1) -> Path:
     """Make a log directory with an empty topic."""
     log_directory = bench.new("log")
     log_directory.mkdir()
-    words = ["create", str(log_directory), PARTITION.topic, "--config", setting, "--partitions", str(partitions)]
+    words = ["create", str(log_directory), PARTITION.topic, "-o", setting, "--partitions", str(partitions)]
     subprocess.run([*OFFSETFS, *words], check=True, stdout=subprocess.DEVNULL)
     return log_directory
 

@@ -20,8 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-import postgres
 import psycopg
+from fixtures.databases import postgres
 
 import offsetfs
 from offsetfs import cli
@@ -29,10 +29,10 @@ from offsetfs.appending import NewRecord
 from offsetfs.common.name_patterns import NamePattern
 from offsetfs.storage import LogDirectory, LogView, TopicPartition
 from offsetfs.storage.views import KeyIndex
-from offsetfs.tables.databases.database_urls import parse_url
+from offsetfs.tables.databases.database import open_database
 from offsetfs.tables.databases.messages_table import MessagesTable
-from offsetfs.tables.databases.opening import open_database
 from offsetfs.tables.databases.syncing import SyncOptions, TableSync
+from offsetfs.tables.databases.table_location import parse_url
 
 TOPIC = "orders"
 ORDERS = TopicPartition(TOPIC, 0)

@@ -19,10 +19,10 @@ import mounted
 from bench import Bench
 from commands import OFFSETFS, UNWAITING, seconds
 from confluent_kafka import Consumer, Producer, TopicPartition
-from free_ports import free_ports
-from kafka_apps import app, properties
+from fixtures.kafka.apps import app, properties
+from fixtures.machine.free_ports import free_ports
+from fixtures.mirrors.process import MirrorProcess, wait_until
 from measuring import Contender, Goal, Measure, Opened, Peer, Row, times_as_fast
-from mirror_process import MirrorProcess, wait_until
 from served_logs import Server, consumed_seconds, filled_by_kcat, kafka
 
 from offsetfs.kafka.mirror.options import FETCH_BYTES_MAX

@@ -21,9 +21,9 @@ from offsetfs.cli.mounts import daemon_registry
 ROOT = Path(__file__).resolve().parent.parent.parent
 START_SECONDS_MAX = 60.0
 
-sys.path.append(str(ROOT / "tests" / "fixtures"))
-import kafka_tools  # noqa: E402  (they lie where the tests find them)
-from kafka_broker import KafkaBroker  # noqa: E402
+sys.path.append(str(ROOT / "tests"))
+from fixtures.kafka import programs  # noqa: E402  (they lie where the tests find them)
+from fixtures.kafka.broker import KafkaBroker  # noqa: E402
 
 KAFKA_VERSION = "4.1.0"
 """The Kafka of the figures in the page."""
@@ -44,8 +44,8 @@ AS_STARTED_BY_KAFKA = (
 
 def run_kafka_at_full_speed() -> None:
     """Start Kafka's programs from now on as its own scripts do."""
-    assert kafka_tools.JAVA[0] == "java"
-    kafka_tools.JAVA = AS_STARTED_BY_KAFKA
+    assert programs.JAVA[0] == "java"
+    programs.JAVA = AS_STARTED_BY_KAFKA
 
 
 samples: list[Path] = []

@@ -17,14 +17,13 @@ from pathlib import Path
 
 import logs
 import mounted  # adds the folder of the fixtures to the path
-import s3_faults
-import s3_server
 import spark_driver
 from bench import Bench
 from commands import OFFSETFS
+from fixtures.stores import s3_faults, s3_server
+from fixtures.stores.s3_faults import S3Faults
+from fixtures.stores.s3_server import S3Server
 from measuring import Contender, Measure, Opened, Peer, Row, times_as_fast
-from s3_faults import S3Faults
-from s3_server import S3Server
 from spark_driver import SparkDriver
 
 LATENCY_S, BYTES_PER_S = 0.020, 50e6

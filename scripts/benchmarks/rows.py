@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import crowds
+import decoded_values
 import lines_in
 import lines_out
 import mirrors
@@ -34,6 +35,7 @@ SUBJECTS = {
     "Archives": object_storage.ROWS,
     "Spark": pipelines.ROWS,
     "SQL": queries.ROWS,
+    "Values with a schema": decoded_values.ROWS,
 }
 """The rows of each module, by the heading of their table on the page."""
 

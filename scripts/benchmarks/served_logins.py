@@ -13,12 +13,12 @@ from contextlib import AbstractContextManager, ExitStack
 import brokers
 from bench import Bench
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
-from kafka_broker import KafkaBroker
+from fixtures.broker.running import decoded, framed
+from fixtures.broker.served import served
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.security.scram_client import ScramClient
 from measuring import Contender, Measure, Peer, Row, times_as_fast
 from mounted import KAFKA_VERSION
-from running_broker import decoded, framed
-from scram_client import ScramClient
-from served import served
 from served_logs import KAFKA, OURS, SECONDS_MAX
 
 from offsetfs.kafka.protocol import messages as m

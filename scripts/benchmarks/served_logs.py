@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import group_members
-import kafka_tools
 import logs
 import mounted
 import socket_costs
@@ -30,11 +29,12 @@ from commands import UNWAITING, seconds
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from crowds import side_by_side
+from fixtures.broker.running import framed
+from fixtures.broker.served import served
+from fixtures.kafka import programs
+from fixtures.kafka.broker import KafkaBroker
 from group_members import FIND_COORDINATOR, GroupMember
-from kafka_broker import KafkaBroker
 from measuring import Contender, Goal, Measure, Opened, Peer, Row, times_as_fast, times_as_long
-from running_broker import framed
-from served import served
 
 from offsetfs.kafka.protocol import codec
 from offsetfs.kafka.protocol import messages as m
@@ -206,7 +206,7 @@ def perf_in(record_bytes: int) -> Work:
 
 
 def _java(main_class: str, *words: str) -> str:
-    command = kafka_tools.java(main_class, *words, log_level="warn", log_target="SYSTEM_ERR")
+    command = programs.java(main_class, *words, log_level="warn", log_target="SYSTEM_ERR")
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS_MAX).stdout
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import brokers
 import logs
 from bench import Bench
-from certificates import Authority
-from kafka_broker import KafkaBroker
+from fixtures.broker.served import served
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.security.certificates import Authority
 from measuring import Contender, Goal, Peer, Row, times_as_fast, times_as_long
 from mounted import KAFKA_VERSION
-from served import served
 from served_logs import KAFKA, OURS, Server, Work, kcat_in, kcat_out, server_cpu
 
 

@@ -15,7 +15,7 @@ import mounted
 from bench import Bench
 from brokers import Planted
 from commands import kcat, lines_topic, seconds
-from kafka_broker import KafkaBroker
+from fixtures.kafka.broker import KafkaBroker
 from logs import PARTITION, SparseLog
 from measuring import WARM_UP, Contender, Measure, Opened, Peer, Row, times_as_fast, times_as_long
 from null_fs import FILE_BYTES

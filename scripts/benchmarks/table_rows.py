@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import logs
-import postgres
 from bench import Bench
 from commands import seconds
+from fixtures.databases import postgres
 from logs import PRODUCER_BATCH_BYTES
 from measuring import Contender, Measure, Opened, Peer, Row, times_as_fast
 
-from offsetfs.tables.databases.database_urls import parse_url
+from offsetfs.tables.databases.database import open_database
 from offsetfs.tables.databases.messages_table import MessagesTable
-from offsetfs.tables.databases.opening import open_database
+from offsetfs.tables.databases.table_location import parse_url
 
 SYNC = 'exec "$1" -m offsetfs table sync "$2" "$3" > /dev/null'
 LOOP = 'exec "$1" "$4" "$2" "$3"'

@@ -16,14 +16,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import brokers
-import kafka_tools
 import keyed
 import logs
 import mounted
 from bench import Bench
 from brokers import Planted
 from commands import OFFSETFS, one_core, seconds
-from kafka_broker import KafkaBroker
+from fixtures.kafka import programs
+from fixtures.kafka.broker import KafkaBroker
 from logs import PARTITION
 from measuring import WARM_UP, Contender, Measure, Opened, Peer, Row, times_as_fast
 
@@ -185,7 +185,7 @@ def dump_log_segments(*options: str) -> Opened:
         files = ",".join(map(str, segments))
         words = ("kafka.tools.DumpLogSegments", *options, "--files", files)
         version = mounted.KAFKA_VERSION
-        command = kafka_tools.java(*words, log_level="warn", log_target="SYSTEM_ERR", version=version)
+        command = programs.java(*words, log_level="warn", log_target="SYSTEM_ERR", version=version)
         yield lambda number: seconds(_QUIETLY, *command)
 
     return opened

@@ -6,8 +6,8 @@ import shlex
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parent.parent.parent / "tests" / "fixtures"))
-from kafka_tools import JARS, JAVA, java
+sys.path.append(str(Path(__file__).resolve().parent.parent.parent / "tests"))
+from fixtures.kafka.programs import JARS, JAVA, java
 
 TOOLS = {
     "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",

@@ -25,12 +25,12 @@ from suite import (
     SecurityProtocol,
 )
 
-sys.path.append(str(Path(__file__).resolve().parent.parent.parent / "tests" / "fixtures"))
-from certificates import Authority
-from free_ports import free_ports
-from kafka_broker import SCRAM_MODULE, KafkaBroker, tied_to_us
-from logins import PLAIN_MODULE
-from served import served
+sys.path.append(str(Path(__file__).resolve().parent.parent.parent / "tests"))
+from fixtures.broker.served import served
+from fixtures.kafka.broker import SCRAM_MODULE, KafkaBroker, tied_to_us
+from fixtures.machine.free_ports import free_ports
+from fixtures.security.certificates import Authority
+from fixtures.security.logins import PLAIN_MODULE
 
 __all__ = ["SIDES", "Side", "running_broker", "tied_to_us"]
 

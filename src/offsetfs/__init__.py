@@ -11,3 +11,8 @@ all.
 from offsetfs.lazy_names import lazy_names
 
 __getattr__ = lazy_names(__name__)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, also those that are not loaded yet, and none of what this module imports."""
+    return list(__getattr__("__all__"))

@@ -1,11 +1,13 @@
 from offsetfs.appending import NewRecord as NewRecord
 from offsetfs.kafka.broker.embedded import EmbeddedBroker as EmbeddedBroker
 from offsetfs.kafka.broker.embedded import serve as serve
+from offsetfs.open_directory import CommittedGroup as CommittedGroup
 from offsetfs.open_directory import Directory as Directory
 from offsetfs.open_directory import open as open
 from offsetfs.partition import Partition as Partition
+from offsetfs.partition import PartitionRecord as PartitionRecord
+from offsetfs.partition import Topic as Topic
 from offsetfs.storage import Batch as Batch
 from offsetfs.storage import Record as Record
 from offsetfs.storage import errors as errors
-from offsetfs.topic import Topic as Topic
 from offsetfs.version import __version__ as __version__

@@ -12,8 +12,10 @@ import os
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
+from offsetfs import arguments
 from offsetfs.storage import INTERNAL_TOPICS, JSON_VALUES, BatchLimit, BatchWriter, Clock, Log, SealedBatch
 from offsetfs.storage.errors import PolicyViolation
 
@@ -24,7 +26,7 @@ _NEEDS_KEY = "a compacted topic takes no record without a key"
 
 
 class Appendable(Protocol):
-    """What can be appended: a `NewRecord`, or a `Record` that was read elsewhere."""
+    """An appendable record: a `NewRecord`, or a `Record` that was read elsewhere."""
 
     @property
     def value(self) -> bytes | None: ...
@@ -33,17 +35,17 @@ class Appendable(Protocol):
     @property
     def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
     @property
-    def timestamp(self) -> int | None: ...
+    def timestamp(self) -> int | datetime | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """A record to append. `timestamp`: milliseconds since 1970; None: now."""
+    """A record to append. `timestamp`: milliseconds since 1970, or a datetime with its zone; None: now."""
 
     value: bytes | None
     key: bytes | None = None
     headers: Sequence[tuple[str, bytes | None]] = ()
-    timestamp: int | None = None
+    timestamp: int | datetime | None = None
 
 
 class Appender:
@@ -107,10 +109,6 @@ class Appender:
                 self._batches.write()
             return range(first, self.log.next_offset)
 
-    def sync(self) -> None:
-        """Return when everything appended so far is on disk."""
-        self.log.flush()
-
     # --- batches -----------------------------------------------------------------------------------------------------
 
     def _check(self, *, has_keys: bool = True) -> None:
@@ -121,11 +119,10 @@ class Appender:
             raise PolicyViolation(_NEEDS_KEY, path=self.log.path)
 
     def _take(self, record: Appendable) -> None:
-        key, value, headers = record.key, record.value, record.headers
+        key, value, headers, timestamp = arguments.parts(record)
         if key is None and self.log.is_compacted:
             raise PolicyViolation(_NEEDS_KEY, path=self.log.path)
-        timestamp = self._clock.now_ms() if record.timestamp is None else record.timestamp
-        self._batches.append(key, value, headers, timestamp)
+        self._batches.append(key, value, headers, self._clock.now_ms() if timestamp is None else timestamp)
 
     def _limit(self) -> BatchLimit:
         config = self.log.config
@@ -134,4 +131,4 @@ class Appender:
     def _append(self, sealed: SealedBatch) -> None:
         self.log.append(sealed)
         if self.log.must_flush:
-            self.sync()
+            self.log.flush()

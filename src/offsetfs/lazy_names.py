@@ -26,9 +26,9 @@ def lazy_names(package: str) -> Callable[[str], Any]:
             return sorted(modules)
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(__import__(modules[name], fromlist=[name]), name)
-        setattr(sys.modules[package], name, found)
-        return found
+        value = getattr(__import__(modules[name], fromlist=[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
 
     return load
 

@@ -1,4 +1,4 @@
-"""An open log directory: its partitions, and what is durable after it is closed.
+"""An open log directory, its partitions and topics.
 
     with offsetfs.open("/var/lib/kafka/data") as data:
         for record in data.partition("orders-0").read(-10):
@@ -13,26 +13,32 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from offsetfs.partition import Partition
+from offsetfs import arguments
+from offsetfs.partition import Partition, Topic
 from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED, LogDirectory, TopicPartition
 from offsetfs.storage.errors import UnknownPartition
-from offsetfs.topic import Topic
+
+if TYPE_CHECKING:
+    from offsetfs.storage.coordinators import ConsumerGroups
 
 Mode = Literal["r", "a"]
 Isolation = Literal["read_uncommitted", "read_committed"]
 
 _log = logging.getLogger(__name__)
 
+_COUNT = "the number of partitions, 1 or more"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def open(
-    path: str | os.PathLike[str],
+    path: str | bytes | os.PathLike[str],
     mode: Mode = "r",
     *,
     isolation: Isolation = "read_uncommitted",
@@ -45,13 +51,14 @@ def open(
     transactions are shown. `settings`: topic settings by Kafka's names, for topics that say nothing themselves.
 
     Raises `errors.NotALogDirectory`, `errors.LogDirectoryLocked` (its `pid` is that of the holder),
-    `errors.InvalidConfig`, OSError, and ValueError for another mode or isolation level.
+    `errors.InvalidConfig`, OSError, TypeError, and ValueError for another mode or isolation level.
     """
+    path, settings = arguments.path_text("path", path), arguments.topic_settings(settings)
     if mode not in ("r", "a"):
         raise ValueError(f"mode {mode!r} is neither 'r' nor 'a'")
     if isolation not in (READ_UNCOMMITTED, READ_COMMITTED):
         raise ValueError(f"isolation {isolation!r} is neither {READ_UNCOMMITTED} nor {READ_COMMITTED}")
-    opened = LogDirectory.open(_attached(os.fspath(path), mode), read_only=mode == "r", defaults=settings)
+    opened = LogDirectory.open(_attached(path, mode), read_only=mode == "r", defaults=settings)
     for cut in opened.cuts():
         _log.warning("%s, position %d, offset %s: %s", cut.path, cut.position, cut.offset, cut.reason)
     return Directory(opened, is_committed_only=isolation == READ_COMMITTED)
@@ -70,6 +77,14 @@ def _attached(path: str, mode: Mode) -> str:
     return reading.attach(path)
 
 
+@dataclass(frozen=True, slots=True)
+class CommittedGroup:
+    """A consumer group. `offsets`: the offset at which it continues, by the name of the partition, such as orders-0."""
+
+    name: str
+    offsets: Mapping[str, int]
+
+
 class Directory:
     """An open log directory. Use `offsetfs.open`; every method may be called from any thread."""
 
@@ -77,6 +92,7 @@ class Directory:
         self._directory = directory
         self._is_committed_only = is_committed_only
         self._partitions: dict[TopicPartition, Partition] = {}
+        self._groups: ConsumerGroups | None = None
         self._mutex = threading.Lock()
 
     def __repr__(self) -> str:
@@ -92,21 +108,50 @@ class Directory:
 
     def partitions(self, topic: str | None = None) -> list[Partition]:
         """Return all partitions, or those of a topic, sorted; as they are now."""
-        return [self._of(each) for each in self._directory.partitions() if topic in (None, each.topic)]
+        if topic is not None:
+            arguments.text("topic", topic, "orders")
+        return [self._of(partition) for partition in self._directory.partitions() if topic in (None, partition.topic)]
 
     def partition(self, name: str) -> Partition:
         """Return the partition of that name, such as orders-0. Raises `UnknownPartition`, `InvalidName`."""
-        wanted = TopicPartition.parse(name)
+        wanted = TopicPartition.parse(arguments.text("name", name, "orders-0"))
         if not self._directory.has(wanted):
             raise UnknownPartition(f"no partition {name}", path=self.path)
         return self._of(wanted)
 
     def topic(self, name: str) -> Topic:
         """Return the topic of that name with its partitions as they are now. Raises `UnknownPartition`."""
-        partitions = self.partitions(name)
+        partitions = self.partitions(arguments.text("name", name, "orders"))
         if not partitions:
             raise UnknownPartition(f"no topic {name}", path=self.path)
         return Topic(name, partitions)
+
+    def topics(self) -> list[Topic]:
+        """Return all topics, sorted by name, with their partitions as they are now."""
+        found: dict[str, list[Partition]] = {}
+        for partition in self.partitions():
+            found.setdefault(partition.topic, []).append(partition)
+        return [Topic(name, partitions) for name, partitions in sorted(found.items())]
+
+    def groups(self) -> list[CommittedGroup]:
+        """Return the consumer groups with commits or members, sorted by name, as they are now.
+
+        Reads `__consumer_offsets`, and later what was appended to it since. A record there that cannot be read is left
+        out, with a warning in the log of Python. Raises StorageError, OSError.
+        """
+        from offsetfs.storage import coordinators  # seldom needed, and slow to import
+
+        with self._mutex:
+            if self._groups is None:
+                self._groups = coordinators.ConsumerGroups(self._directory, _log.warning)
+        self._groups.refresh(bytes_max=sys.maxsize)
+        return [
+            CommittedGroup(
+                name.decode("utf-8", "surrogateescape"),
+                MappingProxyType({str(each.partition): each.offset for each in self._groups.commits(name) or ()}),
+            )
+            for name in self._groups.names()
+        ]
 
     def _of(self, name: TopicPartition) -> Partition:
         with self._mutex:  # one object a partition, for one way into its log
@@ -121,9 +166,13 @@ class Directory:
 
         Raises `PartitionExists`, `InvalidName`, `InvalidConfig`, `ReadOnlyLog`, OSError.
         """
-        wanted = [TopicPartition(topic, number) for number in range(partitions)]
-        self._directory.create_partitions(wanted, settings)
-        return [self._of(each) for each in wanted]
+        arguments.text("topic", topic, "orders")
+        count = arguments.number("partitions", partitions, _COUNT)
+        if count < 1:
+            raise ValueError(f"partitions is {count}; give {_COUNT}")
+        wanted = [TopicPartition(topic, number) for number in range(count)]
+        self._directory.create_partitions(wanted, arguments.topic_settings(settings))
+        return [self._of(partition) for partition in wanted]
 
     def sync(self) -> None:
         """Return when everything appended to all partitions is on disk. The first failure is raised after all."""

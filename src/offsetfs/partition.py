@@ -1,35 +1,41 @@
-"""One partition of an open directory: reading, appending and following.
+"""Partitions and topics of an open directory: reading, appending and following. pyarrow is loaded by `arrow`.
 
-A position in the log can be given in four ways:
+A position in the log can be given in five ways:
 
     42                  an offset
     -10                 the tenth record from the end
     datetime(…, UTC)    the first record at or after a time
+    "-1h"               the same, with a time as in names of a mount (`common.quantities`)
     None                the beginning, or the end
 
-Thread-safe.
+A value of another type is a TypeError, an invalid one a ValueError, that name the argument. Thread-safe.
 """
 
 from __future__ import annotations
 
+import heapq
+import operator
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from offsetfs import arguments
 from offsetfs.appending import Appendable, Appender, NewRecord
-from offsetfs.arrow_columns import partitions_reader
+from offsetfs.arguments import Place
+from offsetfs.common.extras import install_command
 from offsetfs.storage import Batch, LogDirectory, LogReader, LogView, Record, TopicPartition
-from offsetfs.storage.errors import OffsetOutOfRange, ReadOnlyLog
+from offsetfs.storage.errors import OffsetOutOfRange, ReadOnlyLog, counted
 
 if TYPE_CHECKING:
     import pyarrow
 
 POLL_S = 0.005
-"""So often a waiting reader looks whether the log has grown: writes of other processes are not announced."""
+"""The interval in which a waiting reader looks for new records: writes of other processes are not announced."""
 
-Place = int | datetime | None
+_OFFSET = "an offset"
 
 
 class Partition:
@@ -70,14 +76,17 @@ class Partition:
         """The offset below which everything is shown: the next to be given; with read_committed the last stable one."""
         return self._now().end_offset()
 
-    def offset_at(self, when: datetime) -> int:
+    def offset_at(self, when: datetime | str) -> int:
         """Return the offset of the first record at or after a time, `end_offset` when there is none.
 
-        ValueError for a time without a zone, which is ambiguous.
+        ValueError for a datetime without a zone, which is ambiguous, and a text that is no time.
         """
+        return self._offset_at(arguments.time_ms("when", when, self._directory.clock))
+
+    def _offset_at(self, timestamp: int) -> int:
         view = self._now()
-        found = view.find_timestamp(_milliseconds(when))
-        return view.end_offset() if found is None else found[0]
+        first = view.find_timestamp(timestamp)
+        return view.end_offset() if first is None else first[0]
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -86,6 +95,7 @@ class Partition:
 
         Raises `OffsetOutOfRange` outside of the log, `CorruptBatch` and the like.
         """
+        offset = arguments.number("offset", offset, _OFFSET)
         view = self._now()
         batch = view.log.batch_at(offset)
         if batch is None or offset >= view.end_offset() or not view.shows(batch.header):
@@ -117,17 +127,27 @@ class Partition:
         return self._reader(start, stop).ndjson()
 
     def arrow(
-        self, start: Place = None, stop: Place = None, *, columns: Sequence[str] | None = None
+        self,
+        start: Place = None,
+        stop: Place = None,
+        *,
+        columns: Sequence[str] | None = None,
+        decode: bool = False,
+        schemas: Sequence[str] = (),
     ) -> pyarrow.RecordBatchReader:
         """Return a reader of the records from `start` to before `stop` as Arrow record batches of about 1 MiB.
 
         `columns`: those of the Spark source (`key`, `value`, `topic`, `partition`, `offset`, `timestamp`,
         `timestampType`, `headers`), in the order given; None: all. Columns that are left out cost nothing.
 
+        `decode`: `value` has the type of the topic's schema, and a column `error` says why a value is null that is not
+        decoded. Schemas come from the topic `_schemas`, and from `schemas`: `NAME=FILE` or folders, as `offsetfs
+        schemas` takes them. ValueError if none is known for the topic.
+
         The range is fixed now; records are read as the reader is iterated, which raises as `read`. Needs the extra
         `arrow`: ImportError without it. ValueError for an unknown column.
         """
-        return partitions_reader([self], start, stop, columns)
+        return _partitions_reader([self], start, stop, columns, decode, schemas)
 
     def range_reader(self, start: Place, stop: Place) -> tuple[TopicPartition, LogReader]:
         """Return the reader of a range that is fixed now, and the name of the log. Raises as `read`."""
@@ -139,16 +159,20 @@ class Partition:
 
     def _range(self, start: Place, stop: Place) -> tuple[LogView, int, int]:
         view = self._now()
-        first = view.log.log_start_offset if start is None else self._offset(view, start)
-        last = view.end_offset() if stop is None else self._offset(view, stop)
+        first = self._offset(view, "start", start, view.log.log_start_offset)
+        last = self._offset(view, "stop", stop, view.end_offset())
         if not view.log.log_start_offset <= first <= view.log.next_offset:
             raise OffsetOutOfRange(first, view.log.log_start_offset, view.log.next_offset, view.log.path)
         return view, first, last
 
-    def _offset(self, view: LogView, start: int | datetime) -> int:
-        if isinstance(start, datetime):
-            return self.offset_at(start)
-        return start if start >= 0 else max(view.end_offset() + start, view.log.log_start_offset)
+    def _offset(self, view: LogView, name: str, place: Place, default: int) -> int:
+        given = arguments.offset_or_time(name, place, self._directory.clock)
+        if given is None:
+            return default
+        number, is_time = given
+        if is_time:
+            return self._offset_at(number)
+        return number if number >= 0 else max(view.end_offset() + number, view.log.log_start_offset)
 
     def _now(self) -> LogView:
         """Return the log after a check for changes by other processes; reopened if it was created again."""
@@ -169,6 +193,7 @@ class Partition:
 
         None waits without a limit. Raises `OffsetOutOfRange` if the log ends below `offset`, because it was truncated.
         """
+        offset, timeout = arguments.number("offset", offset, _OFFSET), arguments.seconds("timeout", timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         while (view := self._now()).end_offset() <= offset:
             if view.log.next_offset < offset:
@@ -183,8 +208,9 @@ class Partition:
         """Yield records from `start` (None: the end) on, waiting for those to come.
 
         Ends when none came for `timeout` seconds; None: never. Raises as `read`: `OffsetOutOfRange` when retention was
-        faster than the reader, or the log was cut below what it has read.
+        faster than the reader, or the log was cut below the offset of the reader.
         """
+        timeout = arguments.seconds("timeout", timeout)
         offset = self.end_offset if start is None else self._range(start, None)[1]
         return self._follow(offset, timeout)
 
@@ -211,40 +237,40 @@ class Partition:
         (a compacted topic, and no key), PermissionError (a broker's own topic), `LogFailed`, OSError: then nothing of
         it is in the log.
         """
-        when = _milliseconds(timestamp) if isinstance(timestamp, datetime) else timestamp
-        return self.extend([NewRecord(value, key, headers, when)]).start
+        return self.extend([NewRecord(value, key, headers, timestamp)]).start
 
     def extend(self, records: Iterable[Appendable]) -> range:
         """Append records, in batches; return their offsets. Raises as `append`: what came before it is in the log.
 
         Takes `NewRecord`s, and `Record`s that were read elsewhere.
         """
-        return self._appending().extend(records)
+        return self._appending().extend(arguments.records(records))
 
-    def append_lines(self, data: bytes | bytearray, timestamp: int | None = None) -> range:
+    def append_lines(self, data: bytes | bytearray | memoryview, timestamp: int | datetime | None = None) -> range:
         """Append each line of `data` as a value, as `append` of a mount does; return the offsets.
 
         Raises as `extend`.
         """
-        return self._appending().lines(data, timestamp)
+        return self._appending().lines(arguments.lines(data), arguments.timestamp(timestamp))
 
-    def append_ndjson(self, data: bytes | bytearray, *, json_values: str = "refuse") -> range:
+    def append_ndjson(self, data: bytes | bytearray | memoryview, *, json_values: str = "refuse") -> range:
         """Append each line of `data` as a record, as `append.ndjson` of a mount does; return the offsets.
 
         With `json_values="text"` a `value` that is a number, a boolean, an object or a list is taken as its text, byte
-        by byte as it stands in the line; with "refuse" such a line is wrong.
+        by byte as it stands in the line; with "refuse" the line is invalid.
 
-        Raises as `extend`, and ValueError at a line that is wrong, with its number and what is wrong.
+        Raises as `extend`, and ValueError for an invalid line, with its number and the fault.
         """
-        return self._appending().ndjson(data, json_values)
+        return self._appending().ndjson(arguments.lines(data), json_values)
 
     def sync(self) -> None:
         """Return when everything appended so far is on disk. After a failure the log accepts no more writes."""
-        self._appending().sync()
+        self._appending().log.flush()
 
     def _appending(self) -> Appender:
         if self._directory.read_only:
-            raise ReadOnlyLog("opened for reading: offsetfs.open(path, 'a') appends", path=self._directory.path)
+            state = "closed" if self._directory.is_closed else "opened for reading"
+            raise ReadOnlyLog(f"{state}; to append, open it with offsetfs.open(path, 'a')", path=self._directory.path)
         self._directory.refresh_config()
         with self._mutex:
             log = self._directory.writable_log(self._name)
@@ -253,7 +279,106 @@ class Partition:
             return self._appender
 
 
-def _milliseconds(when: datetime) -> int:
-    if when.tzinfo is None:
-        raise ValueError(f"{when} has no zone: datetime.now(UTC), or datetime(…, tzinfo=UTC)")
-    return int(when.timestamp() * 1000)
+@dataclass(frozen=True, slots=True)
+class PartitionRecord(Record):
+    """A record with the number of its partition."""
+
+    partition: int = 0
+
+
+class Topic:
+    """A topic, with the partitions that it had when it was asked for. Use `Directory.topic`."""
+
+    def __init__(self, name: str, partitions: Sequence[Partition]) -> None:
+        self.name = name
+        self.partitions = tuple(partitions)
+        """Sorted by number."""
+
+    def __repr__(self) -> str:
+        return f"<Topic {self.name}, {counted(len(self.partitions), 'partition')}>"
+
+    def read(self, start: Place = None, stop: Place = None) -> Iterator[PartitionRecord]:
+        """Yield the records of all partitions from `start` to before `stop`, as far as there are any now, by time.
+
+        The order is that of `topics/<topic>/range` in a mount (`storage.views.LineMerge`, which merges lines). Each
+        partition stays in the order of its offsets: a record counts as late as the latest before it. Of records of the
+        same time, those of the lower partition come first. A batch of each partition is in memory.
+
+        `start` and `stop` count in each partition: a time, or -10 for its last ten records. Raises as `Partition.read`.
+        """
+        readers = [partition.range_reader(start, stop) for partition in self.partitions]
+        merged = heapq.merge(*(_by_time(name.partition, reader) for name, reader in readers), key=_PLACE_IN_TIME)
+        return (record for _, _, record in merged)
+
+    def arrow(
+        self,
+        start: Place = None,
+        stop: Place = None,
+        *,
+        columns: Sequence[str] | None = None,
+        decode: bool = False,
+        schemas: Sequence[str] = (),
+    ) -> pyarrow.RecordBatchReader:
+        """Return a reader of all partitions, one after the other, as Arrow record batches; see `Partition.arrow`.
+
+        `start` and `stop` count in each partition: a time, or -10 for its last ten records.
+        """
+        return _partitions_reader(self.partitions, start, stop, columns, decode, schemas)
+
+
+_PLACE_IN_TIME = operator.itemgetter(0, 1)
+
+
+def _by_time(partition: int, reader: LogReader) -> Iterator[tuple[int, int, PartitionRecord]]:
+    """Yield records with their place among those of other partitions: the latest timestamp up to them, the number."""
+    latest = -1  # of a record without a timestamp
+    for record in reader.records():
+        latest = max(latest, record.timestamp)
+        yield (
+            latest,
+            partition,
+            PartitionRecord(
+                record.offset,
+                record.timestamp,
+                record.timestamp_type,
+                record.key,
+                record.value,
+                record.headers,
+                partition,
+            ),
+        )
+
+
+def _partitions_reader(
+    partitions: Sequence[Partition],
+    start: Place,
+    stop: Place,
+    columns: Sequence[str] | None,
+    decode: bool,
+    schema_words: Sequence[str],
+) -> pyarrow.RecordBatchReader:
+    """Return a reader of the ranges of several partitions, one after the other; see `Partition.arrow`."""
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise ImportError(f"Arrow needs pyarrow and numpy: {install_command('arrow')}") from error
+    from offsetfs.tables.arrow import record_batches, schema_of
+
+    schema = schema_of(arguments.columns(columns))
+    is_decoded, words = arguments.flag("decode", decode), arguments.schema_words(schema_words)
+    readers = [partition.range_reader(start, stop) for partition in partitions]
+    batches = (batch for name, reader in readers for batch in record_batches(reader.slices(), name, schema))
+    reader = pyarrow.RecordBatchReader.from_batches(schema, batches)
+    return _decoded(partitions[0], reader, words) if is_decoded and "value" in schema.names else reader
+
+
+def _decoded(
+    partition: Partition, batches: pyarrow.RecordBatchReader, words: Sequence[str]
+) -> pyarrow.RecordBatchReader:
+    """Return batches of a topic with their column `value` decoded, and a column `error` behind the others."""
+    from offsetfs.schemas.decoding import DirectorySchemas, decoded_batches
+    from offsetfs.schemas.schema_files import read_schema_files
+
+    schemas = DirectorySchemas(partition._directory, read_schema_files(words))
+    schemas.refresh()
+    return decoded_batches(batches, schemas.decoder(partition.topic, schemas.reader(partition.topic)))

@@ -101,7 +101,7 @@ class MetadataLog:
                 continue
             except StorageError as error:
                 problem = problem or error
-        first = min((parsed[0] for each in names if (parsed := parse_segment_name(each))), default=0)
+        first = min((parsed[0] for name in names if (parsed := parse_segment_name(name))), default=0)
         if first > 0:
             raise problem or StorageError(f"there is no snapshot, and the log begins at {first}", path=self.path)
         self._image, self._next_offset = ClusterImage(), 0
@@ -159,13 +159,13 @@ def open_beside(path: str, given: str | None, clock: Clock) -> MetadataLog | Non
     """
     above = path if given is None else given
     is_itself = os.path.basename(above.rstrip("/")) == METADATA_DIRECTORY
-    found = above if is_itself else os.path.join(above, METADATA_DIRECTORY)
-    if not files.is_directory(found):
+    directory = above if is_itself else os.path.join(above, METADATA_DIRECTORY)
+    if not files.is_directory(directory):
         if given is not None:
             raise InvalidConfig(f"metadata.log.dir: there is no {METADATA_DIRECTORY}", path=given)
         return None
-    _check_cluster(path, os.path.dirname(found.rstrip("/")))
-    return MetadataLog(found, clock)
+    _check_cluster(path, os.path.dirname(directory.rstrip("/")))
+    return MetadataLog(directory, clock)
 
 
 def _check_cluster(path: str, beside: str) -> None:

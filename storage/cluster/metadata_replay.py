@@ -30,8 +30,8 @@ from offsetfs.storage.records.format.batch import Batch
 
 _ACL_RECORDS = (AccessControlEntryRecord.__name__, RemoveAccessControlEntryRecord.__name__)
 _REPLAYED = frozenset(
-    each.__name__
-    for each in (
+    record_class.__name__
+    for record_class in (
         TopicRecord,
         PartitionRecord,
         PartitionChangeRecord,
@@ -87,8 +87,8 @@ def _replay_one(image: ClusterImage, value: bytes) -> None:
             image.pending = None
         case EndTransactionRecord():
             pending, image.pending = image.pending or [], None
-            for each in pending:
-                _apply(image, each)
+            for pending_record in pending:
+                _apply(image, pending_record)
         case _ if image.pending is not None:
             image.pending.append(record)
         case _:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a broker stores of a password: enough to check it, too little to log in with it."""
+    """A stored password: enough to check it, too little to log in with it."""
 
     salt: bytes = field(repr=False)  # nothing with which passwords can be tried is in a log
     stored_key: bytes = field(repr=False)

@@ -18,10 +18,10 @@ def apply(state: SecurityState, record: ProtocolMessage) -> bool:
     """Apply a record; return whether it is one of a credential or an ACL."""
     match record:
         case UserScramCredentialRecord():
-            found = ScramCredential(
+            credential = ScramCredential(
                 bytes(record.salt), bytes(record.stored_key), bytes(record.server_key), record.iterations
             )
-            state.set_credential(record.name, record.mechanism, found)
+            state.set_credential(record.name, record.mechanism, credential)
         case RemoveUserScramCredentialRecord():
             state.set_credential(record.name, record.mechanism, None)
         case AccessControlEntryRecord():

@@ -71,8 +71,8 @@ class CleanedTransactions:
     def _reach(self, offset: int) -> None:
         """Open the aborted transactions that begin at or before `offset`."""
         if self._span is not None:
-            for each in self._log.transactions.aborted(*self._span):
-                heapq.heappush(self._coming, (each.first_offset, each))
+            for transaction in self._log.transactions.aborted(*self._span):
+                heapq.heappush(self._coming, (transaction.first_offset, transaction))
             self._span = None
         while self._coming and self._coming[0][0] <= offset:
             _, aborted = heapq.heappop(self._coming)

@@ -328,9 +328,9 @@ def _joins(group: Sequence[Segment], segment: Segment, end: int) -> bool:
     """Whether a segment that ends below the offset `end` fits into the group."""
     config = segment.config
     every = [*group, segment]
-    if sum(each.size for each in every) > config.segment_bytes:
+    if sum(segment.size for segment in every) > config.segment_bytes:
         return False
-    index_bytes, time_bytes = zip(*(_index_bytes(each) for each in every), strict=True)
+    index_bytes, time_bytes = zip(*(_index_bytes(segment) for segment in every), strict=True)
     # As Cleaner.groupSegmentsBySize: otherwise the merged segment could not be indexed.
     if max(sum(index_bytes), sum(time_bytes)) > config.segment_index_bytes:
         return False

@@ -78,7 +78,7 @@ def find_dirty_range(log: Log, cleaner_offset: int | None, now_ms: int) -> Dirty
 
 def most_dirty(candidates: Iterable[tuple[_Name, DirtyRange]]) -> _Name | None:
     """Return the name of the candidate with the highest ratio among those that are due, or None."""
-    due = [(name, each) for name, each in candidates if each.is_due]
+    due = [(name, dirty) for name, dirty in candidates if dirty.is_due]
     return max(due, key=lambda pair: pair[1].ratio)[0] if due else None
 
 

@@ -33,7 +33,7 @@ class UnreadableRecord(ValueError):
 
 
 class ChangesReplay(Generic[C]):
-    """What the records of one partition change, in order, as far as `reached`."""
+    """The changes of the records of one partition, in order, as far as `reached`."""
 
     def __init__(self, log: Log, change_of: Callable[[Record], C]) -> None:
         """`change_of` raises ValueError with the reason for a record that is left out, or `UnreadableRecord`."""

@@ -64,7 +64,7 @@ _KEYS: dict[ConsumerRecord, Callable[..., ProtocolMessage]] = {
     ConsumerRecord.CURRENT: ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerRecord.REGEX: ConsumerGroupRegularExpressionKey,
 }
-_TYPES = frozenset(each.value for each in ConsumerRecord)
+_TYPES = frozenset(record_type.value for record_type in ConsumerRecord)
 
 
 class ConsumerGroupRecord(NamedTuple):

@@ -98,8 +98,8 @@ class ConsumerGroups:
         """Return the group's commits by partition, as of the last `refresh`; None when there is no such group."""
         with self._replay.states(nowait=nowait) as states:
             mine = [state for state in states if state.knows(group)]
-            found = [commit for state in mine for commit in self._decoded(state.commits.get(group, {}))]
-        return sorted(found) if mine else None
+            commits = [commit for state in mine for commit in self._decoded(state.commits.get(group, {}))]
+        return sorted(commits) if mine else None
 
     def committed_to(self, partition: TopicPartition, *, nowait: bool = False) -> list[str]:
         """Return the groups that have a commit for a partition, sorted, as of the last `refresh`.
@@ -109,28 +109,28 @@ class ConsumerGroups:
         rest = partition_name(partition)
         # First, because a commit that is staged now may be stored a moment later.
         with self._replay.staged(nowait=nowait) as staged:
-            found = {group for each in staged for group in each if each.has(group, rest)}
+            groups = {group for transaction in staged for group in transaction if transaction.has(group, rest)}
         with self._replay.states(nowait=nowait) as states:
-            found |= {
+            groups |= {
                 group
                 for state in states
                 for group, commits in state.commits.items()
                 if len(group).to_bytes(2, "big") + group + rest in commits
             }
         # Clients send names in UTF-8: other names are not from a coordinator.
-        return sorted(name for group in found if (name := group.decode(errors="replace")).encode() == group)
+        return sorted(name for group in groups if (name := group.decode(errors="replace")).encode() == group)
 
     def state(self, group: bytes, *, nowait: bool = False) -> dict[str, object] | None:
         """Return type, state and members of a group as of the last `refresh` (see `group_state`); None if the records
         contain commits only. What cannot be read, with which no broker of a known version loads the group, is named.
         """
-        found = group_state.describe(self._described(group, nowait))
+        description = group_state.describe(self._described(group, nowait))
         with self._replay.states(nowait=nowait) as states:
             unreadable = [at for state in states for at in state.unreadable.get(group, {}).values()]
         if unreadable:
-            found = found or {"type": None, "state": None}
-            found["unreadable"] = [f"the commit at offset {at} of {OFFSETS_TOPIC}" for at in sorted(unreadable)]
-        return found
+            description = description or {"type": None, "state": None}
+            description["unreadable"] = [f"the commit at offset {at} of {OFFSETS_TOPIC}" for at in sorted(unreadable)]
+        return description
 
     def share_topics(self, group: bytes, *, nowait: bool = False) -> dict[str, str]:
         """Return the names of the topics that a share group reads, by their ids."""

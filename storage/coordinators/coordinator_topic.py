@@ -46,13 +46,16 @@ def partition_of_key(
     is completed at the next call. `NoOffsetsTopic` if the topic does not exist or is incomplete. Waits for the disk.
     """
     made = partitions or PARTITIONS
-    there = {each.partition for each in directory.partitions_of(topic)}
+    there = {partition.partition for partition in directory.partitions_of(topic)}
     if there != set(range(len(there))) or not there:
         if not may_create or not there <= set(range(made)):
-            raise NoOffsetsTopic(f"{topic} is not here, or not all of it", path=directory.path)
+            raise NoOffsetsTopic(f"{topic} is missing or incomplete", path=directory.path)
         # A coordinator creates the topic with its own replication factor and settings (`offsets.topic.*`).
         if directory.is_brokers:
-            raise NoOffsetsTopic(f"the broker has to make {topic} itself", path=directory.path)
+            raise NoOffsetsTopic(
+                f"{topic} must be created by the broker of this directory: start the broker, then repeat",
+                path=directory.path,
+            )
         _create(directory, topic, set(range(made)) - there, settings)
         there = set(range(made))
     return TopicPartition(topic, partition_of(key, len(there)))

@@ -114,8 +114,8 @@ def _deletion_order(key: bytes) -> tuple[bool, int]:
 def change_of(record: Record) -> Change:
     """Return what a record changes.
 
-    ValueError with the reason for one that is left out, of an unknown type. `UnreadableRecord` for one with which
-    Kafka's coordinator does not load the partition: of an unknown version, or damaged.
+    ValueError with the reason for a record of an unknown type, which is left out. `UnreadableRecord` for a record of an
+    unknown version or a damaged record, with which Kafka's coordinator does not load the partition.
     """
     key = record.key
     if key is None or len(key) < _NAME_AT:

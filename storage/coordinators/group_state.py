@@ -32,18 +32,18 @@ _PROTOCOLS = {"consumer": (3, 5, 6, 8), "share": (11, 10, 12, 14), "streams": (1
 
 _SHARE_TOPICS = 15
 
-DESCRIBED = frozenset((_CLASSIC, _SHARE_TOPICS, *(each for types in _PROTOCOLS.values() for each in types)))
+DESCRIBED = frozenset((_CLASSIC, _SHARE_TOPICS, *(type_id for types in _PROTOCOLS.values() for type_id in types)))
 """The record types that `describe` and `share_topics` take."""
 
 
 def describe(records: Mapping[bytes, bytes]) -> dict[str, object] | None:
     """Return the state of one group from its records (values by whole keys); None if they contain none."""
-    parsed = [each for key, value in records.items() if (each := _parsed(key, value)) is not None]
+    parsed = [record for key, value in records.items() if (record := _parsed(key, value)) is not None]
     for type_id, _, value in parsed:
         if type_id == _CLASSIC:
             return _classic(value)
     for kind, (epoch, members, assignment_epoch, assignments) in _PROTOCOLS.items():
-        of_kind = [each for each in parsed if each[0] in (epoch, members, assignment_epoch, assignments)]
+        of_kind = [record for record in parsed if record[0] in (epoch, members, assignment_epoch, assignments)]
         if of_kind:
             return _of_protocol(kind, of_kind)
     return None
@@ -51,7 +51,7 @@ def describe(records: Mapping[bytes, bytes]) -> dict[str, object] | None:
 
 def share_topics(records: Mapping[bytes, bytes]) -> dict[str, str]:
     """Return the names of the topics that a share group has a state of, or gets one, by topic id."""
-    parsed = [each for key, value in records.items() if (each := _parsed(key, value)) is not None]
+    parsed = [record for key, value in records.items() if (record := _parsed(key, value)) is not None]
     topics = (
         topic
         for type_id, _, value in parsed
@@ -106,7 +106,7 @@ def _classic_member(protocol_type: str, member: MemberMetadata) -> dict[str, obj
         "client_id": member.client_id,
         "client_host": member.client_host,
         "topics": [] if subscription is None else subscription.topics,
-        "assignment": [{"topic": each.topic, "partitions": each.partitions} for each in assigned],
+        "assignment": [{"topic": topic.topic, "partitions": topic.partitions} for topic in assigned],
     }
 
 
@@ -123,21 +123,21 @@ def _client_message(name: str, data: bytes) -> Any:
 
 def _of_protocol(kind: str, records: Iterable[_Parsed]) -> dict[str, object]:
     epoch_type, member_type, assignment_epoch_type, assignment_type = _PROTOCOLS[kind]
-    found: dict[str, object] = {"type": kind, "state": "Empty", "epoch": None, "assignment_epoch": None}
+    description: dict[str, object] = {"type": kind, "state": "Empty", "epoch": None, "assignment_epoch": None}
     members: dict[str, Any] = {}
     current: dict[str, Any] = {}
     for type_id, key, value in records:
         if type_id == epoch_type:
-            found["epoch"] = value.epoch
+            description["epoch"] = value.epoch
         elif type_id == assignment_epoch_type:
-            found["assignment_epoch"] = value.assignment_epoch
+            description["assignment_epoch"] = value.assignment_epoch
         elif type_id == member_type:
             members[key.member_id] = value
         elif type_id == assignment_type:
             current[key.member_id] = value
-    found["state"] = _state(kind, found, members, current)
-    found["members"] = [_member(name, value, current.get(name)) for name, value in sorted(members.items())]
-    return found
+    description["state"] = _state(kind, description, members, current)
+    description["members"] = [_member(name, value, current.get(name)) for name, value in sorted(members.items())]
+    return description
 
 
 def _state(kind: str, group: Mapping[str, object], members: Mapping[str, object], current: Mapping[str, Any]) -> str:
@@ -172,6 +172,6 @@ def _epoch(current: Any) -> int | None:
 
 def _assigned(current: Any) -> list[dict[str, object]]:
     if isinstance(current, StreamsGroupCurrentMemberAssignmentValue):
-        return [{"subtopology": each.subtopology_id, "partitions": each.partitions} for each in current.active_tasks]
+        return [{"subtopology": tasks.subtopology_id, "partitions": tasks.partitions} for tasks in current.active_tasks]
     assigned = [] if current is None else current.assigned_partitions
-    return [{"topic_id": id_text(each.topic_id), "partitions": each.partitions} for each in assigned]
+    return [{"topic_id": id_text(topic.topic_id), "partitions": topic.partitions} for topic in assigned]

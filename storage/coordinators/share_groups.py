@@ -2,7 +2,7 @@
 
 A share coordinator keeps one state for each group and partition: the start offset, below which all records are done,
 and the state batches of the records behind it. Key type 0 is a snapshot, which replaces the state, or a tombstone,
-which ends it; type 1 is an update (`state_batches`). Follows ShareCoordinatorShard of Kafka's share coordinator
+which ends it; type 1 is an update (`StateBatch`). Follows ShareCoordinatorShard of Kafka's share coordinator
 (KIP-932).
 
 At most `BATCHES_MAX` state batches are kept. A partition whose batches do not fit has its start offset alone.
@@ -12,6 +12,8 @@ Threads: any, as for `topic_replay`.
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +31,6 @@ from offsetfs.kafka.protocol.records import (
 )
 from offsetfs.kafka.protocol.schemas import includes, schema
 from offsetfs.storage import checkpoint
-from offsetfs.storage.coordinators.state_batches import FINISHED, STATES, StateBatch, combined
 from offsetfs.storage.coordinators.topic_replay import (
     STEP_BYTES,
     Limits,
@@ -42,6 +43,59 @@ from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.errors import StorageError, WouldBlock
 from offsetfs.storage.names import SHARE_TOPIC, TopicPartition
 from offsetfs.storage.records.format.record import Record
+
+STATES = ("Available", "Acquired", "Acknowledged", "Archiving", "Archived")
+"""The names of delivery states by number. Brokers keep acquired records in memory and do not write that state."""
+
+FINISHED = (STATES.index("Acknowledged"), STATES.index("Archived"))
+
+
+class StateBatch(NamedTuple):
+    """The records from `first_offset` to `last_offset`, both included."""
+
+    first_offset: int
+    last_offset: int
+    state: int
+    delivery_count: int
+
+
+def combined(batches: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
+    """Return the batches from `start_offset` on, sorted, without overlaps, and as few as there can be.
+
+    A share coordinator writes a snapshot of all batches, then updates, whose batches may overlap those before them.
+    Where batches overlap, the one with the higher delivery count holds, and of the same count the one with the higher
+    state. Batches below the start offset are done. Follows PersisterStateBatchCombiner (KIP-932).
+
+    Costs n log n.
+    """
+    ordered = sorted(batch for batch in batches if batch.last_offset >= start_offset)
+    edges = sorted(
+        {edge for batch in ordered for edge in (max(batch.first_offset, start_offset), batch.last_offset + 1)}
+    )
+    result: list[StateBatch] = []
+    covering: list[tuple[int, int, int]] = []  # minus delivery count, minus state, last offset: the first one holds
+    place = 0
+    for edge, following in itertools.pairwise(edges):
+        while place < len(ordered) and ordered[place].first_offset <= edge:
+            batch = ordered[place]
+            # A heap instead of comparing all pairs: a snapshot and its updates may hold 10,000 overlapping batches of
+            # one partition.
+            heapq.heappush(covering, (-batch.delivery_count, -batch.state, batch.last_offset))
+            place += 1
+        while covering and covering[0][2] < edge:
+            heapq.heappop(covering)
+        if covering:
+            _add(result, StateBatch(edge, following - 1, -covering[0][1], -covering[0][0]))
+    return result
+
+
+def _add(batches: list[StateBatch], batch: StateBatch) -> None:
+    """Add a batch behind those found, or lengthen the last one where it is of the same kind."""
+    if batches and batches[-1].last_offset + 1 == batch.first_offset and batches[-1][2:] == batch[2:]:
+        batches[-1] = batches[-1]._replace(last_offset=batch.last_offset)
+    else:
+        batches.append(batch)
+
 
 BATCHES_MAX = 200_000
 """State batches kept in memory, some 250 bytes each, and one more for each group and partition: protects the daemon
@@ -80,19 +134,19 @@ class ShareProgress(NamedTuple):
         """Records from the start offset to the end that are neither acknowledged nor archived; None if not known."""
         if self.end_offset is None or self.start_offset < 0 or self.batches is None:
             return None
-        finished = sum(each.last_offset + 1 - each.first_offset for each in self.batches if each.state in FINISHED)
+        finished = sum(batch.last_offset + 1 - batch.first_offset for batch in self.batches if batch.state in FINISHED)
         return max(self.end_offset - self.start_offset - finished, 0)
 
     def described(self) -> dict[str, object]:
         """Return the fields for `state`, with Kafka's names."""
         batches = [
             {
-                "first_offset": each.first_offset,
-                "last_offset": each.last_offset,
-                "state": STATES[each.state],
-                "delivery_count": each.delivery_count,
+                "first_offset": batch.first_offset,
+                "last_offset": batch.last_offset,
+                "state": STATES[batch.state],
+                "delivery_count": batch.delivery_count,
             }
-            for each in self.batches or ()
+            for batch in self.batches or ()
         ]
         return {
             "topic": self.topic,
@@ -139,7 +193,7 @@ class ShareGroups:
         `topics`: names by topic id, as the group's coordinator has them; for others those in the log directory. With
         `nowait` `WouldBlock` when many batches are to be combined.
         """
-        found: list[ShareProgress] = []
+        progress: list[ShareProgress] = []
         with self._replay.states(nowait=nowait) as states:
             names = {**self._local_topics(nowait), **topics}
             kept_in = (kept for state in states for kept in state.groups.get(group, {}).values())
@@ -152,13 +206,13 @@ class ShareGroups:
                     named = TopicPartition.valid_or_none(names.get(text, ""), partition)
                     end = None if named is None else log_end(self._directory, named, nowait=nowait)
                     batches = None if kept.batches is None else combined(kept.batches, kept.start_offset)
-                    found.append(
+                    progress.append(
                         ShareProgress(
                             *(None if named is None else named.topic, text, partition, kept.start_offset, end),
                             *(kept.state_epoch, kept.leader_epoch, batches),
                         )
                     )
-        return sorted(found, key=lambda each: (each.topic or "", each.topic_id, each.partition))
+        return sorted(progress, key=lambda partition: (partition.topic or "", partition.topic_id, partition.partition))
 
     def _local_topics(self, nowait: bool) -> dict[str, str]:
         """Return the topics of the log directory by id; read again when the directory's partitions are others."""
@@ -272,8 +326,10 @@ class _ShareStates:
         self._budget.release(before - len(kept.batches))
 
     def _sound(self, batches: Sequence[_WrittenBatch]) -> Iterable[StateBatch]:
-        for each in batches:
-            batch = StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+        for written in batches:
+            batch = StateBatch(
+                written.first_offset, written.last_offset, written.delivery_state, written.delivery_count
+            )
             if 0 <= batch.first_offset <= batch.last_offset and 0 <= batch.state < len(STATES):
                 yield batch
             else:

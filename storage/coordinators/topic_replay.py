@@ -29,7 +29,7 @@ from offsetfs.storage.records.format.batch import Batch
 from offsetfs.storage.records.format.record import Record
 
 STEP_BYTES = 32 << 20
-"""How much of the logs one step takes in: a second or two of work at most."""
+"""Limits the bytes of the logs that one step reads: a second or two of work at most."""
 
 _OMISSIONS_MAX = 100
 
@@ -73,8 +73,8 @@ class StateBudget:
     def limit(self, limits: Limits, others: list[StateBudget]) -> None:
         """Set the limits for the next records; `others` are the budgets of the other partitions."""
         self._limits = limits
-        self._items_max = limits.items_max - sum(each.items for each in others)
-        self._bytes_max = limits.bytes_max - sum(each.bytes for each in others)
+        self._items_max = limits.items_max - sum(budget.items for budget in others)
+        self._bytes_max = limits.bytes_max - sum(budget.bytes for budget in others)
 
     def reserve(self, items: int, size: int = 0) -> bool:
         """Reserve memory; return whether there was enough. If not, that is reported."""
@@ -148,7 +148,9 @@ class TopicReplay(Generic[S]):
                 if nowait:
                     raise WouldBlock("records are to be read", path=replay.log.path)
                 # Only one partition is read at a time, so the shares of the others are fixed meanwhile.
-                replay.budget.limit(limits, [each.budget for each in self._replays.values() if each is not replay])
+                replay.budget.limit(
+                    limits, [sibling.budget for sibling in self._replays.values() if sibling is not replay]
+                )
                 left -= replay.advance(left)
                 if left <= 0:
                     return False

@@ -9,6 +9,7 @@ which all brokers read, is written for older clients. Follows TransactionLog and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from struct import Struct, error
@@ -23,7 +24,11 @@ from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.names import TRANSACTIONS_TOPIC, TopicPartition
 from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.producers import ABORT, COMMIT
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.records.format.record import Record
+from offsetfs.storage.units import Timestamp
 
 NO_PRODUCER = -1
 """The value for no producer id, no epoch and no start time."""
@@ -58,7 +63,7 @@ class TransactionState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What the coordinator knows of a transactional id, its latest transaction included. Times are in milliseconds."""
+    """The state of a transactional id, with its latest transaction. Times are in milliseconds."""
 
     producer_id: int
     epoch: int
@@ -90,15 +95,15 @@ def transaction_key(transactional_id: str) -> bytes:
 def transaction_value(transaction: Transaction) -> bytes:
     """Return the value of a transactional id."""
     by_topic: dict[str, list[int]] = {}
-    for each in sorted(transaction.partitions):
-        by_topic.setdefault(each.topic, []).append(each.partition)
+    for partition in sorted(transaction.partitions):
+        by_topic.setdefault(partition.topic, []).append(partition.partition)
     is_empty = transaction.state == TransactionState.EMPTY  # as TransactionLog.valueToBytes
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=transaction.state,
-        transaction_partitions=None if is_empty else [PartitionsSchema(*each) for each in by_topic.items()],
+        transaction_partitions=None if is_empty else [PartitionsSchema(*topic) for topic in by_topic.items()],
         transaction_last_update_timestamp_ms=transaction.updated_ms,
         transaction_start_timestamp_ms=transaction.started_ms,
         client_transaction_version=transaction.client_version,
@@ -142,9 +147,9 @@ def _transaction(data: bytes) -> Transaction | None:
         timeout_ms=value.transaction_timeout_ms,
         state=state,
         partitions=frozenset(
-            TopicPartition(topic.topic, each)
+            TopicPartition(topic.topic, partition)
             for topic in value.transaction_partitions or ()
-            for each in topic.partition_ids
+            for partition in topic.partition_ids
         ),
         started_ms=value.transaction_start_timestamp_ms,
         updated_ms=value.transaction_last_update_timestamp_ms,
@@ -155,7 +160,7 @@ def _transaction(data: bytes) -> Transaction | None:
 
 
 class TransactionsReplay(ChangesReplay[TransactionChange]):
-    """What the records of one partition of `__transaction_state` change."""
+    """The changes of the records of one partition of `__transaction_state`."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(log, transaction_change_of)
@@ -168,3 +173,34 @@ def partition_of_transaction(
     return partition_of_key(
         directory, TRANSACTIONS_TOPIC, transactional_id, _SETTINGS, may_create=may_create, partitions=partitions
     )
+
+
+_KEY = Struct(">hh")
+_VALUE = Struct(">hi")
+_VERSION = 0
+
+
+def end_marker_batch(
+    producer_id: int, epoch: int, *, is_commit: bool, coordinator_epoch: int, now_ms: int
+) -> SealedBatch:
+    """Return the control batch that ends the transaction of a producer in a partition."""
+    kind = COMMIT if is_commit else ABORT
+    record = _KEY.pack(_VERSION, kind), _VALUE.pack(_VERSION, coordinator_epoch), (), now_ms
+    data = build([record], producer_id=producer_id, producer_epoch=epoch, transactional=True, control=True)
+    return _sealed(data, 1, now_ms)
+
+
+def transactional_batch(
+    records: Sequence[tuple[bytes, bytes | None]], producer_id: int, epoch: int, now_ms: int
+) -> SealedBatch:
+    """Return keys and values of a coordinator's records, which count when the transaction of a producer commits.
+
+    As a coordinator of Kafka, each such batch begins with the sequence 0.
+    """
+    timed = [(key, value, (), now_ms) for key, value in records]
+    data = build(timed, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True)
+    return _sealed(data, len(timed), now_ms)
+
+
+def _sealed(data: bytearray, count: int, now_ms: int) -> SealedBatch:
+    return SealedBatch(memoryview(data), count, 0, Timestamp(now_ms), len(data))

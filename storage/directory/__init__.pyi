@@ -5,6 +5,7 @@ from offsetfs.storage.checkpoint import CleanShutdown as CleanShutdown
 from offsetfs.storage.checkpoint import write_epochs as write_epochs
 from offsetfs.storage.checkpoint import write_topic_id as write_topic_id
 from offsetfs.storage.cluster.metadata_log import holds_metadata_log as holds_metadata_log
+from offsetfs.storage.directory.directory import DirectoryAccess as DirectoryAccess
 from offsetfs.storage.directory.directory_listing import LOAD_JOURNAL as LOAD_JOURNAL
 from offsetfs.storage.directory.directory_listing import MARKER_FILES as MARKER_FILES
 from offsetfs.storage.directory.directory_listing import RESTORE_JOURNAL as RESTORE_JOURNAL
@@ -12,10 +13,11 @@ from offsetfs.storage.directory.directory_listing import check_log_directory as 
 from offsetfs.storage.directory.directory_listing import cluster_id_of as cluster_id_of
 from offsetfs.storage.directory.directory_listing import has_meta_properties as has_meta_properties
 from offsetfs.storage.directory.directory_listing import log_directory_ids as log_directory_ids
+from offsetfs.storage.directory.flusher import LogChange as LogChange
+from offsetfs.storage.directory.flusher import OnLogChange as OnLogChange
+from offsetfs.storage.directory.inherited_settings import BrokerContext as BrokerContext
 from offsetfs.storage.directory.inherited_settings import SettingLayers as SettingLayers
 from offsetfs.storage.directory.inherited_settings import setting_layers as setting_layers
-from offsetfs.storage.directory.log_changes import LogChange as LogChange
-from offsetfs.storage.directory.log_changes import OnLogChange as OnLogChange
 from offsetfs.storage.directory.log_directories import left_out_message as left_out_message
 from offsetfs.storage.directory.log_directories import metadata_directory_among as metadata_directory_among
 from offsetfs.storage.directory.log_directories import split_paths as split_paths

@@ -13,18 +13,17 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from offsetfs.storage import checkpoint, files
-from offsetfs.storage.cautious_clock import CautiousClock
 from offsetfs.storage.checkpoint import META_PROPERTIES
-from offsetfs.storage.clock import SYSTEM, Clock
+from offsetfs.storage.clock import SYSTEM, CautiousClock, Clock
 from offsetfs.storage.cluster import metadata_log
-from offsetfs.storage.directory import partition_creation, partition_deletion, unfinished_files
-from offsetfs.storage.directory.clean_shutdown_marker import CleanShutdownMarker
-from offsetfs.storage.directory.directory_checkpoints import DirectoryCheckpoints
+from offsetfs.storage.directory import partition_directories, unfinished_files
+from offsetfs.storage.directory.directory_checkpoints import CleanShutdownMarker, DirectoryCheckpoints
 from offsetfs.storage.directory.directory_listing import (
     FUTURE,
     check_log_directory,
@@ -33,10 +32,9 @@ from offsetfs.storage.directory.directory_listing import (
     partitions_of,
     sorted_partitions,
 )
-from offsetfs.storage.directory.flusher import Flusher
-from offsetfs.storage.directory.inherited_settings import InheritedSettings
+from offsetfs.storage.directory.flusher import Flusher, LogChange, OnLogChange
+from offsetfs.storage.directory.inherited_settings import NO_BROKER, BrokerContext, InheritedSettings
 from offsetfs.storage.directory.live_settings import LiveSettings
-from offsetfs.storage.directory.log_changes import LogChange, OnLogChange
 from offsetfs.storage.directory.mirror_file import MirrorFile
 from offsetfs.storage.directory.open_logs import OpenLogs
 from offsetfs.storage.directory.pending_recoveries import PendingRecoveries
@@ -52,8 +50,8 @@ from offsetfs.storage.lock import DirectoryLock
 from offsetfs.storage.names import METADATA_TOPIC, TopicPartition, parse_segment_name
 from offsetfs.storage.partition.damage_registry import OnDamage
 from offsetfs.storage.partition.log import Damage, Log
-from offsetfs.storage.partition.log_context import LogContext
-from offsetfs.storage.partition.log_values import remote_note
+from offsetfs.storage.partition.log_parts import LogContext
+from offsetfs.storage.partition.log_state import remote_note
 from offsetfs.storage.partition.unsynced import Unsynced
 from offsetfs.storage.recovery.log_loader import OpenOptions, open_log
 from offsetfs.storage.recovery.recover_all import OnRecovery, bytes_to_verify, recover_all
@@ -69,8 +67,20 @@ from offsetfs.storage.settings.topic_settings import Changes, TopicSettings
 if TYPE_CHECKING:
     from offsetfs.storage.security.security_store import SecurityStore
 
-OPEN_SEGMENTS_MAX = 128
-"""The default for the number of sealed segments that stay open. Each uses three descriptors."""
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DirectoryAccess:
+    """How a process uses a directory, beside reading or writing."""
+
+    open_segments_max: int = 128
+    """The number of sealed segments that stay open. Each uses three descriptors."""
+    shows_log_end: bool = False
+    """Whether a reader is shown the records above the high watermark."""
+    flushes: bool = True
+    """Whether logs are synced by `flush.messages` and `flush.ms` (`flusher`); otherwise that is left to the caller."""
+
+
+DEFAULT_ACCESS = DirectoryAccess()
 
 _UNKNOWN: tuple[int, Sequence[TopicPartition]] = -1, sorted_partitions(())
 """The listing of a directory that must be listed again: its modification time, and its partitions."""
@@ -85,14 +95,10 @@ class LogDirectory(OpenLogs):
         *,
         read_only: bool,
         defaults: Mapping[str, str],
-        open_segments_max: int,
         clock: Clock,
         config: DirectoryConfig,
-        metadata_directory: str | None = None,
-        broker: Mapping[str, str] = MappingProxyType({}),
-        is_broker_known: bool = False,
-        shows_log_end: bool = False,
-        flushes: bool = True,
+        broker: BrokerContext,
+        access: DirectoryAccess,
     ) -> None:
         super().__init__()
         self.path = path
@@ -100,6 +106,9 @@ class LogDirectory(OpenLogs):
         self.cautious_clock = CautiousClock(clock)
         """The clock for retention and compaction. It does not trust a sudden jump ahead."""
         self.read_only = read_only
+        self.is_closed = False
+        """Whether a directory that was open for writing was closed. Then it is read-only."""
+        self._closing = threading.RLock()  # a signal handler may close, too
         self._pending = PendingRecoveries(clock, self._recover, lambda: files.free_bytes(path))
         self._failed_creations: dict[
             TopicPartition, OSError
@@ -112,22 +121,16 @@ class LogDirectory(OpenLogs):
         self._damage_subscribers: list[OnDamage] = []
         self._change_subscribers: list[OnLogChange] = []
         # One pool for all partitions, so that the limit of open files bounds speed and not the number of partitions.
-        self._pool: FilePool[SegmentFiles] = FilePool(open_segments_max, finds_held=True)
+        self._pool: FilePool[SegmentFiles] = FilePool(access.open_segments_max, finds_held=True)
         self._listing: tuple[int, Sequence[TopicPartition]] = _UNKNOWN
         self._topic_ids: dict[TopicPartition, bytes] = {}
-        self.metadata = metadata_log.open_beside(path, metadata_directory, clock)
+        self.metadata = metadata_log.open_beside(path, broker.metadata_directory, clock)
         """The metadata log of the cluster; None if none lies beside the data and none was given."""
-        self.inherited = InheritedSettings(
-            self.metadata,
-            metadata_log.node_id(path),
-            broker=broker,
-            is_broker_known=is_broker_known,
-            given=defaults,
-        )
+        self.inherited = InheritedSettings(self.metadata, metadata_log.node_id(path), broker=broker, given=defaults)
         self.config = DirectoryConfig.from_properties(self.inherited.layers.directory, config)
-        self._is_bounded = read_only and not shows_log_end
+        self._is_bounded = read_only and not access.shows_log_end
         self._flusher: Flusher | None = None
-        if flushes and not read_only:
+        if access.flushes and not read_only:
             self._flusher = Flusher(clock, self.opened, self.config.log_flush_scheduler_interval_ms)
             self.subscribe_changes(self._flusher.changed)
 
@@ -139,26 +142,18 @@ class LogDirectory(OpenLogs):
         read_only: bool = False,
         defaults: Mapping[str, str] = MappingProxyType({}),
         on_progress: OnRecovery | None = None,
-        open_segments_max: int = OPEN_SEGMENTS_MAX,
         clock: Clock = SYSTEM,
         config: DirectoryConfig = DIRECTORY_DEFAULTS,
-        metadata_directory: str | None = None,
-        broker: Mapping[str, str] = MappingProxyType({}),
-        is_broker_known: bool = False,
-        shows_log_end: bool = False,
-        flushes: bool = True,
+        broker: BrokerContext = NO_BROKER,
+        access: DirectoryAccess = DEFAULT_ACCESS,
     ) -> LogDirectory:
         """Open the directory at `path`. For writing, take its lock, and recover its logs if it was not closed cleanly.
 
-        `defaults` are topic settings under Kafka's names, `config` the settings of the whole directory, `broker`
-        settings as in `server.properties` (`is_broker_known`: all that the broker has). See `inherited_settings` for
-        their order and for settings from the metadata log.
+        `defaults` are topic settings under Kafka's names, `config` the settings of the whole directory. See
+        `inherited_settings` for their order, and for the settings of `broker` and of the metadata log.
 
         With `read_only` nothing is written, and a broker may be running. Then partitions that have several replicas,
-        according to the metadata log beside them or in `metadata_directory`, end at the high watermark unless
-        `shows_log_end` is set.
-
-        `flushes`: sync logs by `flush.messages` and `flush.ms` (`flusher`); otherwise that is left to the caller.
+        according to the metadata log, end at the high watermark unless `access.shows_log_end` is set.
 
         Raises `NotALogDirectory`, `LogDirectoryLocked`, `InvalidConfig`, OSError.
         """
@@ -167,14 +162,10 @@ class LogDirectory(OpenLogs):
             files.real_path(path),
             read_only=read_only,
             defaults=defaults,
-            open_segments_max=open_segments_max,
             clock=clock,
             config=config,
-            metadata_directory=metadata_directory,
             broker=broker,
-            is_broker_known=is_broker_known,
-            shows_log_end=shows_log_end,
-            flushes=flushes,
+            access=access,
         )
         if not read_only:
             # The lock comes before the first look at the files: what a running writer has half done must not be taken
@@ -227,7 +218,7 @@ class LogDirectory(OpenLogs):
             self.path
         )  # a process that crashed before its sync never reported a new name as durable; this one may
         # The queue of removals does not survive the process, as in Kafka (LogManager.addLogToBeDeleted at startup).
-        for leftover in partition_deletion.deleted_directories(self.path):
+        for leftover in partition_directories.deleted_directories(self.path):
             self._remove_later(leftover, self.inherited.layers.inherited().defaults.file_delete_delay_ms)
         # Before a thread of this process writes files of the same names.
         remove_unfinished = unfinished_files.removal(self.path)
@@ -250,7 +241,7 @@ class LogDirectory(OpenLogs):
 
     @property
     def mirror(self) -> MirrorFile | None:
-        """What the directory mirrors; None if it is not a mirror of a cluster, or its file cannot be read."""
+        """The file of a mirror; None if the directory is not a mirror of a cluster, or the file cannot be read."""
         return self._mirror
 
     def mirrors(self, topic: str) -> bool:
@@ -262,8 +253,7 @@ class LogDirectory(OpenLogs):
 
         A topic must be in it before its partitions are created: records of another origin must never be continued.
         """
-        if self.read_only:
-            raise ReadOnlyLog("opened for reading", path=self.path)
+        self._check_writable()
         self._mark.before_change()
         mirror.write(self.path)
         self._mirror = mirror
@@ -296,10 +286,13 @@ class LogDirectory(OpenLogs):
         # A listing of ten thousand partitions takes milliseconds, and the mount asks at every look-up of a name.
         changed = files.status(self.path).st_mtime_ns
         if changed != self._listing[0]:
-            found = sorted_partitions(partitions_in(self.path))
+            partitions = sorted_partitions(partitions_in(self.path))
             # Where this process alone changes partitions, the object is the same until they change: checkpoints change
             # the directory as well. Another process may delete a partition and create it again between two calls.
-            self._listing = (changed, self._listing[1] if found == self._listing[1] and not self.read_only else found)
+            self._listing = (
+                changed,
+                self._listing[1] if partitions == self._listing[1] and not self.read_only else partitions,
+            )
         return self._listing[1]
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
@@ -317,18 +310,18 @@ class LogDirectory(OpenLogs):
 
         Kafka names it `<partition>.<uuid>-future` (KIP-113). Costs a listing of the directory.
         """
-        found = (FUTURE.match(name) for name in files.directory_names(self.path))
-        return next((self._file(name[0]) for name in found if name and name["partition"] == str(partition)), None)
+        matches = (FUTURE.match(name) for name in files.directory_names(self.path))
+        return next((self._file(name[0]) for name in matches if name and name["partition"] == str(partition)), None)
 
     def topic_id(self, partition: TopicPartition) -> bytes | None:
         """Return the 16 bytes of the topic id in the partition's `partition.metadata`; None without such a file."""
-        found = self._topic_ids.get(partition)
-        if found is None:
+        topic_id = self._topic_ids.get(partition)
+        if topic_id is None:
             path = os.path.join(self._file(str(partition)), checkpoint.PARTITION_METADATA)
-            found = checkpoint.read_topic_id(path)
-            if found is not None and not self.read_only:  # another process may create the partition again
-                self._topic_ids[partition] = found
-        return found
+            topic_id = checkpoint.read_topic_id(path)
+            if topic_id is not None and not self.read_only:  # another process may create the partition again
+                self._topic_ids[partition] = topic_id
+        return topic_id
 
     def leader_epoch(self, partition: TopicPartition) -> int:
         """Return the latest leader epoch of a partition, without opening its log; -1 if unknown."""
@@ -411,7 +404,7 @@ class LogDirectory(OpenLogs):
             remote_start=functools.partial(self._remote_start, partition),
             high_watermark=lambda: self._high_watermark(partition),
             clean=self._mark.was_present,
-            read_only=self.read_only or partition.topic == METADATA_TOPIC,
+            read_only=self.read_only or self._is_ending or partition.topic == METADATA_TOPIC,
             is_compacted=self.settings.is_compacted(partition),
             # A broker writes no recovery point before its first gap of compaction, so in its logs a gap proves no loss.
             is_brokers=self.is_brokers
@@ -434,7 +427,7 @@ class LogDirectory(OpenLogs):
         none. OSError if the partition is gone.
         """
         parsed = map(parse_segment_name, files.names(self._file(str(partition))))
-        first = min((each[0] for each in parsed if each is not None and each[1] == ".log"), default=0)
+        first = min((parts[0] for parts in parsed if parts is not None and parts[1] == ".log"), default=0)
         return remote_note(self._remote_start(partition, first), first)
 
     def _high_watermark(self, partition: TopicPartition) -> int | None:
@@ -520,12 +513,12 @@ class LogDirectory(OpenLogs):
         A partition costs little more than its files, because the syncs run in parallel. A crash may leave some of the
         partitions, each of them complete. Raises as `create_partition`.
         """
-        if self.read_only:
-            raise ReadOnlyLog("opened for reading", path=self.path)
+        self._check_writable()
         self.check_free(partitions)
-        for topic in sorted({each.topic for each in partitions}) if properties else ():
+        for topic in sorted({partition.topic for partition in partitions}) if properties else ():
             self.configure(topic, properties or {})
         with self._mutex:
+            self._check_writable()  # again: `close` may have held the table
             self.check_free(partitions)
             self._mark.before_change()
             # Entries of a deleted partition with the same name would give the new log a start or a recovery point of
@@ -533,24 +526,26 @@ class LogDirectory(OpenLogs):
             self.checkpoints.forget(set(partitions))
             others = self.partitions()
             self._listing = _UNKNOWN
-            for each in partitions:  # a reader may have stored the id of a deleted partition after it was deleted
-                self._topic_ids.pop(each, None)
+            for partition in partitions:  # a reader may have stored the id of a deleted partition after it was deleted
+                self._topic_ids.pop(partition, None)
             try:
-                partition_creation.make(self.path, partitions, others, topic_id, is_stopped)
+                partition_directories.create(self.path, partitions, others, topic_id, is_stopped)
             except OSError as error:
                 # A partition that could not be removed may or may not be on disk, so it accepts no records.
-                self._failed_creations |= dict.fromkeys(partition_creation.unmake(self.path, partitions), error)
+                self._failed_creations |= dict.fromkeys(
+                    partition_directories.remove_failed(self.path, partitions), error
+                )
                 raise
             # A recovery point of 0 on disk says that gaps in this log are losses until compaction has raised it.
             self.checkpoints.begin(partitions)
-        for each in partitions:
-            self._publish(each, LogChange.CREATED)
+        for partition in partitions:
+            self._publish(partition, LogChange.CREATED)
 
     def check_free(self, partitions: Iterable[TopicPartition]) -> None:
         """Raise `PartitionExists` if one of the partitions exists."""
-        for each in partitions:
-            if self.has(each):
-                raise PartitionExists("the partition exists already", path=self._file(str(each)))
+        for partition in partitions:
+            if self.has(partition):
+                raise PartitionExists("the partition exists already", path=self._file(str(partition)))
 
     def delete_partition(self, partition: TopicPartition) -> None:
         """Delete a partition. Its name can be reused at once; its files are removed after `file.delete.delay.ms`.
@@ -559,14 +554,15 @@ class LogDirectory(OpenLogs):
         partition of a topic removes the topic's settings. Raises `UnknownPartition`, `ReadOnlyLog`, OSError.
         """
         if self.read_only or partition.topic == METADATA_TOPIC:
-            raise ReadOnlyLog("opened for reading", path=self.path)
+            raise self._refusal()
         with self._held(partition) as log:
+            self._check_writable()  # again: `close` may have held the table
             if not self.has(partition):
                 raise UnknownPartition(f"no partition {partition}", path=self.path)
             self._mark.before_change()
             # Read before the topic's settings are removed with its last partition.
             delay_ms = self.config_of(partition.topic).file_delete_delay_ms
-            renamed = partition_deletion.rename_partition(self.path, partition, log)
+            renamed = partition_directories.rename_partition(self.path, partition, log)
             self._forget(partition)
             self._pending.forget(partition)
             self._failed_creations.pop(partition, None)
@@ -581,11 +577,39 @@ class LogDirectory(OpenLogs):
 
     def _remove_later(self, path: str, delay_ms: int, log: Log | None = None) -> None:
         def remove() -> None:
-            partition_deletion.remove_tree(path)
+            partition_directories.remove_tree(path)
             if log is not None:
-                partition_deletion.close_log(log)
+                partition_directories.close_log(log)
 
         self.deletions.add(remove, delay_ms)
+
+    # --- renaming a topic: see `coordinators/topic_rename` ---------------------------------------------------------
+
+    def copy_checkpoints(self, names: Mapping[TopicPartition, TopicPartition]) -> None:
+        """Give the entries of partitions in the checkpoints to others as well; durable on return."""
+        self._check_writable()
+        self._mark.before_change()
+        self.checkpoints.copy(names)
+
+    def rename_partitions(self, names: Mapping[TopicPartition, TopicPartition]) -> None:
+        """Rename the directories of partitions whose logs are not open; durable on return. `ReadOnlyLog`, OSError."""
+        with self._mutex:
+            self._check_writable()
+            self._mark.before_change()
+            for partition, new_name in names.items():
+                assert self.opened(partition) is None, "the log is open"
+                self._topic_ids.pop(partition, None)
+                files.rename(self._file(str(partition)), self._file(str(new_name)))
+            self._listing = _UNKNOWN
+            files.sync_directory(self.path)
+
+    def forget_topic(self, partitions: Collection[TopicPartition]) -> None:
+        """Remove what the checkpoints and the settings have of partitions that are gone; durable on return."""
+        self._check_writable()
+        self._mark.before_change()
+        self.checkpoints.forget(partitions)
+        for topic in sorted({partition.topic for partition in partitions}):
+            self.settings.topics.forget(topic)
 
     # --- settings ----------------------------------------------------------------------------------------------------
 
@@ -621,8 +645,7 @@ class LogDirectory(OpenLogs):
         Raises `InvalidConfig` for an unknown name, an illegal value, or a contradiction between settings; then nothing
         is changed. `InvalidName`, `ReadOnlyLog`, OSError.
         """
-        if self.read_only:
-            raise ReadOnlyLog("opened for reading", path=self.path)
+        self._check_writable()
         self.settings.change(topic, changes)
 
     def refresh_config(self) -> StorageError | OSError | None:
@@ -684,8 +707,7 @@ class LogDirectory(OpenLogs):
 
     def set_cleaner_offsets(self, offsets: Mapping[TopicPartition, int | None]) -> None:
         """Record how far partitions were compacted, as `set_cleaner_offset`, with one write. `ReadOnlyLog`, OSError."""
-        if self.read_only:
-            raise ReadOnlyLog("opened for reading", path=self.path)
+        self._check_writable()
         self._mark.before_change()
         self.checkpoints.set_cleaner_offsets(offsets)
 
@@ -717,14 +739,39 @@ class LogDirectory(OpenLogs):
         if errors:
             raise errors[0]
 
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise self._refusal()
+
+    def _refusal(self) -> ReadOnlyLog:
+        return ReadOnlyLog("closed" if self.is_closed else "opened for reading", path=self.path)
+
     def close(self) -> None:
         """Flush and close every log, write the checkpoints and the clean shutdown file, and release the lock.
+
+        Waits for running appends and recoveries; later changes raise `ReadOnlyLog`. Afterwards the directory and its
+        logs are read-only, because another process may have the lock. A second call only waits for the first.
 
         If a log cannot be closed, the clean shutdown file is not written, so that the next opening recovers the
         directory. The first such error is raised at the end.
         """
-        if self._flusher is not None:
-            self._flusher.close()
+        with self._closing:
+            if self._is_ending:  # the clean shutdown file may be another writer's by now
+                return
+            with self._mutex:
+                self._is_ending = True
+            try:
+                if self._flusher is not None:
+                    self._flusher.close()
+                self._pending.end()
+                # Without the lock of the table, which a log that changes may wait for.
+                for log in self.open_logs():
+                    log.end_changes()
+            finally:  # also after a KeyboardInterrupt
+                self._close_all()
+
+    def _close_all(self) -> None:
+        """Close logs, checkpoints and lock, when nothing changes them any more."""
         errors: list[Exception] = [*self.failed.values(), *self._failed_creations.values()]
         known = len(errors)
         with self._mutex:
@@ -741,6 +788,10 @@ class LogDirectory(OpenLogs):
                 if self._mark.is_changed and not errors:
                     self._mark.restore()
             finally:
+                self.is_closed = not self.read_only
+                self.read_only = True
+                for log in self.open_logs():
+                    log.end_writing()
                 self._logs.clear()
                 self._pool.clear()
                 self._lock.release()

@@ -17,14 +17,54 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from offsetfs.storage import checkpoint, files
-from offsetfs.storage.checkpoint import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from offsetfs.storage.checkpoint import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, CleanShutdown
 from offsetfs.storage.clock import Clock
 from offsetfs.storage.errors import InvalidCheckpoint
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
+
+
+class CleanShutdownMarker:
+    """The clean shutdown file of the directory at `path`: removed before the first change, written by a clean close.
+
+    See docs/internals/decisions/0001. Safe to use from any thread. A log calls `before_change` while it is locked.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.is_changed = False
+        """Whether the directory was changed since it was opened, so that the file is gone."""
+        self.on_first_change: Callable[[], None] = lambda: None
+        """Called once, after the file was removed. Must not raise."""
+        self._path = path
+        self._found = CleanShutdown.read(path)
+        self._lock = threading.Lock()
+
+    @property
+    def was_present(self) -> bool:
+        """Whether the directory was closed cleanly before this opening."""
+        return self._found is not None
+
+    def before_change(self) -> None:
+        """Remove the file before the first change. Durable on return."""
+        if self.is_changed:
+            return
+        with self._lock:
+            if not self.is_changed:
+                if self._found is not None:
+                    CleanShutdown.remove(self._path)
+                self.on_first_change()
+                self.is_changed = True
+
+    def restore(self) -> None:
+        """Write the file, as the last step of a clean shutdown.
+
+        It contains the broker epoch that it contained before.
+        """
+        (self._found or CleanShutdown()).write(self._path)
+
 
 LOG_START_CHECK_S = 1.0
 DAMAGED = ".damaged"
@@ -222,6 +262,15 @@ class DirectoryCheckpoints:
             if not watermarks.keys().isdisjoint(partitions):
                 self._write(HIGH_WATERMARKS, _without(watermarks, partitions))
 
+    def copy(self, names: Mapping[TopicPartition, TopicPartition]) -> None:
+        """Give the entries of partitions to others (`names`) as well, where those have none."""
+        with self._lock:
+            for name, offsets in self._offsets.items():
+                self._change(name, _copied(offsets, names))
+            watermarks = self._read(HIGH_WATERMARKS)
+            if watermarks != _copied(watermarks, names):
+                self._write(HIGH_WATERMARKS, _copied(watermarks, names))
+
     def begin(self, partitions: Collection[TopicPartition]) -> None:
         """Include new partitions in the next `save`: their empty logs are on disk."""
         with self._lock:
@@ -230,6 +279,10 @@ class DirectoryCheckpoints:
 
 def _without(offsets: Offsets, partitions: Collection[TopicPartition]) -> Offsets:
     return {p: offset for p, offset in offsets.items() if p not in partitions}
+
+
+def _copied(offsets: Offsets, names: Mapping[TopicPartition, TopicPartition]) -> Offsets:
+    return {other: offsets[partition] for partition, other in names.items() if partition in offsets} | offsets
 
 
 def _changed_ns(path: str) -> int:

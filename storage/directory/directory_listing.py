@@ -22,7 +22,7 @@ from offsetfs.storage.checkpoint import (
     RECOVERY_POINTS,
     SECURITY_FILE,
 )
-from offsetfs.storage.directory import partition_deletion
+from offsetfs.storage.directory import partition_directories
 from offsetfs.storage.directory.mirror_file import MIRROR_FILE
 from offsetfs.storage.errors import InvalidCheckpoint, NotALogDirectory
 from offsetfs.storage.names import PARTITION_MAX, TopicPartition, parse_segment_name
@@ -68,10 +68,10 @@ def log_directory_ids(path: str) -> tuple[str, ...]:
     """
     properties = checkpoint.read_properties(os.path.join(path, META_PROPERTIES)) or {}
     cluster, node = properties.get("cluster.id"), properties.get("node.id", properties.get("broker.id"))
-    found = [properties["directory.id"]] if properties.get("directory.id") else []
+    ids = [properties["directory.id"]] if properties.get("directory.id") else []
     if cluster and node:
-        found.append(f"{cluster}/{node}")
-    return tuple(found) or (f"inode {files.status(path).st_ino}",)
+        ids.append(f"{cluster}/{node}")
+    return tuple(ids) or (f"inode {files.status(path).st_ino}",)
 
 
 def cluster_id_of(path: str) -> str:
@@ -111,7 +111,7 @@ def check_log_directory(path: str, *, read_only: bool) -> None:
 def _is_partition(path: str, name: str) -> bool:
     """Whether `name` has the form of a partition or a deleted partition, and contains a log or no other files."""
     partition = os.path.join(path, name)
-    has_form = TopicPartition.parse_or_none(name) is not None or partition_deletion.is_deleted(name)
+    has_form = TopicPartition.parse_or_none(name) is not None or partition_directories.is_deleted(name)
     if not has_form or not files.is_directory(partition):
         return False
     names = files.names(partition)
@@ -126,16 +126,16 @@ def partitions_in(path: str) -> list[TopicPartition]:
 
 def sorted_partitions(partitions: Iterable[TopicPartition]) -> Sequence[TopicPartition]:
     """Return partitions by topic, then by number, for any number of readers. The result never changes."""
-    found: Any = SortedKeyList(partitions, key=attrgetter("topic", "partition"))  # their own order takes longer
-    if found:
-        found.index(found[-1])  # makes the list's table of positions: two readers must not make it at once
-    return cast("Sequence[TopicPartition]", found)
+    ordered: Any = SortedKeyList(partitions, key=attrgetter("topic", "partition"))  # their own order takes longer
+    if ordered:
+        ordered.index(ordered[-1])  # makes the list's table of positions: two readers must not make it at once
+    return cast("Sequence[TopicPartition]", ordered)
 
 
 def partitions_of(partitions: Sequence[TopicPartition], topic: str) -> list[TopicPartition]:
     """Return those of one topic among `sorted_partitions`; costs a binary search."""
-    found: Any = partitions
-    return list(found.irange_key((topic, 0), (topic, PARTITION_MAX)))
+    ordered: Any = partitions
+    return list(ordered.irange_key((topic, 0), (topic, PARTITION_MAX)))
 
 
 def log_bytes_in(path: str) -> int:

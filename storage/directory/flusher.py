@@ -16,13 +16,33 @@ import logging
 import math
 import threading
 from collections.abc import Callable
+from enum import Enum, auto
 
 from offsetfs.storage.clock import Clock
-from offsetfs.storage.directory.log_changes import LogChange
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.units import I64_MAX
+
+
+class LogChange(Enum):
+    """A change of a partition: an append, a sealed segment, creation or deletion.
+
+    Everything that serves one open directory in a process (a mount, a broker) gets the same notifications, no matter
+    which of them has changed the log.
+    """
+
+    APPENDED = auto()
+    ROLLED = auto()
+    """A segment was sealed and the next one begun."""
+
+    CREATED = auto()
+    DELETED = auto()
+
+
+OnLogChange = Callable[[TopicPartition, LogChange], None]
+"""Called after a change, in the thread that made it, without locks. It must neither wait nor raise."""
+
 
 _log = logging.getLogger(__name__)
 

@@ -31,6 +31,21 @@ _RETENTION, _POLICY = "retention.ms", "cleanup.policy"
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerContext:
+    """What the caller knows of the broker of a directory."""
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings as in `server.properties`."""
+    is_complete: bool = False
+    """Whether `settings` are all that the broker has."""
+    metadata_directory: str | None = None
+    """The directory with the metadata log of the cluster; None if the log lies beside the data, or there is none."""
+
+
+NO_BROKER = BrokerContext()
+
+
+@dataclass(frozen=True, slots=True)
 class SettingLayers:
     """The layers of settings below `.offsetfs-topics.json`, for one state of the metadata log."""
 
@@ -61,19 +76,14 @@ class InheritedSettings:
         metadata: MetadataLog | None,
         node_id: str | None,
         *,
-        broker: Mapping[str, str],
-        is_broker_known: bool,
+        broker: BrokerContext,
         given: Mapping[str, str],
     ) -> None:
-        """`broker`: settings by the broker's names; `is_broker_known`: they are complete.
-
-        `InvalidConfig` if one is illegal.
-        """
-        resolve_broker_settings(broker)
+        """`InvalidConfig` if a setting of the broker is illegal."""
+        resolve_broker_settings(broker.settings)
         self._metadata = metadata
         self._node_id = node_id
-        self._broker = dict(broker)
-        self._is_broker_known = is_broker_known
+        self._broker = broker
         self._given = dict(given)
         self._seen: tuple[int, int] | None = None
         self.layers = self._read(ClusterImage())
@@ -109,7 +119,7 @@ class InheritedSettings:
             return False
         own = {**layers.broker, **layers.cluster[topic]}
         # Kafka's default of seven days must not delete a topic that the broker keeps forever (decision 26).
-        return self._is_broker_known or _RETENTION in own or own.get(_POLICY) == "compact"
+        return self._broker.is_complete or _RETENTION in own or own.get(_POLICY) == "compact"
 
     def is_tiered(self, topic: str) -> bool | None:
         """Return whether the broker keeps the topic in remote storage, too (KIP-405); None if that is unknown."""
@@ -126,7 +136,7 @@ class InheritedSettings:
     def _read(self, image: ClusterImage) -> SettingLayers:
         problems: list[str] = []
         dynamic = _legal_of_broker(image.broker_settings(self._node_id), problems)
-        resolved = resolve_broker_settings(self._broker | dynamic)
+        resolved = resolve_broker_settings({**self._broker.settings, **dynamic})
         given = {name: value for name, value in dynamic.items() if name in DIRECTORY_SETTING_NAMES}
         cluster, doubtful, tiered = dict[str, Mapping[str, str]](), set[str](), set[str]()
         for topic in list(image.topic_ids):
@@ -147,22 +157,13 @@ class InheritedSettings:
         )
 
 
-def setting_layers(
-    path: str,
-    metadata_directory: str | None,
-    *,
-    broker: Mapping[str, str],
-    is_broker_known: bool,
-    given: Mapping[str, str],
-) -> SettingLayers:
+def setting_layers(path: str, *, broker: BrokerContext, given: Mapping[str, str]) -> SettingLayers:
     """Return the layers of the directory at `path` as they are now, with the metadata log of its cluster.
 
     Arguments and errors: those of `InheritedSettings` and `metadata_log.open_beside`.
     """
-    metadata = metadata_log.open_beside(path, metadata_directory, SYSTEM)
-    node_id = metadata_log.node_id(path)
-    inherited = InheritedSettings(metadata, node_id, broker=broker, is_broker_known=is_broker_known, given=given)
-    return inherited.layers
+    metadata = metadata_log.open_beside(path, broker.metadata_directory, SYSTEM)
+    return InheritedSettings(metadata, metadata_log.node_id(path), broker=broker, given=given).layers
 
 
 def _legal_of_broker(settings: Mapping[str, str], problems: list[str]) -> dict[str, str]:

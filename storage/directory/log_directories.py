@@ -24,7 +24,7 @@ from offsetfs.storage import files
 from offsetfs.storage.cluster.metadata_log import METADATA_DIRECTORY
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.directory.directory_listing import partitions_of, sorted_partitions
-from offsetfs.storage.directory.log_changes import OnLogChange
+from offsetfs.storage.directory.flusher import OnLogChange
 from offsetfs.storage.errors import DuplicatePartition, NotALogDirectory, StorageError, UnknownPartition
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.damage_registry import OnDamage
@@ -96,17 +96,17 @@ class LogDirectories:
 
         Raises `UnknownPartition`, and `DuplicatePartition` if it is in two directories that are open for writing.
         """
-        found = [directory for directory in self.directories if directory.has(partition)]
-        if not found:
+        holders = [directory for directory in self.directories if directory.has(partition)]
+        if not holders:
             raise UnknownPartition(f"no partition {partition}", path=self.path)
         # Only the user knows which copy is complete. A broker refuses to start in this state.
-        if len(found) > 1 and not self.read_only:
+        if len(holders) > 1 and not self.read_only:
             raise DuplicatePartition(
-                f"{partition} is in {found[0].path} and in {found[1].path}; "
+                f"{partition} is in {holders[0].path} and in {holders[1].path}; "
                 "remove one of the two, that of a disk that failed lately, or mount with -o ro",
-                path=os.path.join(found[1].path, str(partition)),
+                path=os.path.join(holders[1].path, str(partition)),
             )
-        return found[0]
+        return holders[0]
 
     def duplicates(self) -> Iterator[tuple[TopicPartition, str, str]]:
         """Yield each partition that is in two directories, with both paths."""
@@ -135,11 +135,11 @@ class LogDirectories:
     def _partitions_in(self, directory: LogDirectory) -> Sequence[TopicPartition]:
         """Return the partitions of a directory; if its disk no longer responds, the last known ones."""
         try:
-            found = self._last[directory] = directory.partitions()
+            partitions = self._last[directory] = directory.partitions()
         except OSError as error:
             self.failures = MappingProxyType({**self.failures, directory.path: error})
             return self._last.get(directory, sorted_partitions(()))
-        return found
+        return partitions
 
     def has(self, partition: TopicPartition) -> bool:
         """Whether a directory holds the partition; costs one lstat a directory."""
@@ -160,13 +160,13 @@ class LogDirectories:
 
     def ready(self, partition: TopicPartition) -> Log | None:
         """Return the log if `log` would return it at once; never waits."""
-        found = (directory.ready(partition) for directory in self.directories)
-        return next((log for log in found if log is not None), None)
+        logs = (directory.ready(partition) for directory in self.directories)
+        return next((log for log in logs if log is not None), None)
 
     def opened(self, partition: TopicPartition) -> Log | None:
         """Return the log when it is open already; never waits."""
-        found = (directory.opened(partition) for directory in self.directories)
-        return next((log for log in found if log is not None), None)
+        logs = (directory.opened(partition) for directory in self.directories)
+        return next((log for log in logs if log is not None), None)
 
     def subscribe_damage(self, report: OnDamage) -> None:
         """Call `report` for damage in any directory, as `LogDirectory.subscribe_damage`."""
@@ -192,8 +192,8 @@ class LogDirectories:
 
     def future_of(self, partition: TopicPartition) -> str | None:
         """Return the path of the copy that a move of the partition fills, as `LogDirectory.future_of`."""
-        found = (directory.future_of(partition) for directory in self.directories)
-        return next((path for path in found if path is not None), None)
+        paths = (directory.future_of(partition) for directory in self.directories)
+        return next((path for path in paths if path is not None), None)
 
     def create_partition(self, partition: TopicPartition, properties: Mapping[str, str] | None = None) -> Log:
         """Create an empty partition, as `create_partitions`."""
@@ -216,9 +216,12 @@ class LogDirectories:
             least = counts.index(min(counts))
             counts[least] += 1
             chosen[least].append(partition)
-        settings = {each.topic: dict(self.settings_of(each.topic)) | dict(properties or {}) for each in partitions}
+        settings = {
+            partition.topic: dict(self.settings_of(partition.topic)) | dict(properties or {})
+            for partition in partitions
+        }
         for directory, wanted in zip(self.directories, chosen, strict=True):
-            for topic in sorted({each.topic for each in wanted}):
+            for topic in sorted({partition.topic for partition in wanted}):
                 if directory.settings_of(topic) != settings[topic]:
                     directory.configure(topic, settings[topic])
             if wanted:
@@ -243,7 +246,7 @@ class LogDirectories:
         return self._with_topic(topic).explicit_settings_of(topic)
 
     def _with_topic(self, topic: str) -> LogDirectory:
-        having = (each for each in self.directories if partitions_of(self._partitions_in(each), topic))
+        having = (directory for directory in self.directories if partitions_of(self._partitions_in(directory), topic))
         return next(having, self.directories[0])
 
     def configure(self, topic: str, changes: Changes) -> None:

@@ -1,4 +1,4 @@
-"""What a log directory mirrors: `.offsetfs-mirror.json`, written by `offsetfs mirror`.
+"""The source of a mirror: `.offsetfs-mirror.json`, written by `offsetfs mirror`.
 
     {"version": 0, "cluster.id": "MkU3…", "source": "broker1:9092,broker2:9092", "keep": false,
      "topics": {"orders": {"topic.id": "k5z…", "settings": {"retention.ms": "86400000"}, "settings.known": true,
@@ -62,7 +62,7 @@ class MirrorFile:
             keep = content.get("keep", False)
             if not isinstance(keep, bool):
                 raise ValueError(f"keep is {json.dumps(keep)}, and must be true or false")
-            topics = {name: _topic(each) for name, each in content["topics"].items()}
+            topics = {name: _topic(topic) for name, topic in content["topics"].items()}
             return cls(str(content["cluster.id"]), str(content["source"]), topics, keep)
         except FileNotFoundError:
             return None
@@ -74,12 +74,12 @@ class MirrorFile:
         """Replace the file; durable on return. OSError."""
         topics = {
             name: {
-                "topic.id": each.topic_id,
-                "settings": dict(sorted(each.settings.items())),
-                "settings.known": each.knows_settings,
-                "begun": sorted(each.begun),
+                "topic.id": topic.topic_id,
+                "settings": dict(sorted(topic.settings.items())),
+                "settings.known": topic.knows_settings,
+                "begun": sorted(topic.begun),
             }
-            for name, each in sorted(self.topics.items())
+            for name, topic in sorted(self.topics.items())
         }
         content = {
             "version": _VERSION,

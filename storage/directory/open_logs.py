@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from offsetfs.storage import files, parallel
 from offsetfs.storage.directory.directory_checkpoints import DirectoryCheckpoints
 from offsetfs.storage.directory.live_settings import LiveSettings
-from offsetfs.storage.errors import StorageError
+from offsetfs.storage.errors import ReadOnlyLog, StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 
@@ -35,6 +35,7 @@ class OpenLogs:
         self._logs: dict[TopicPartition, Log] = {}
         self._borrowed: dict[TopicPartition, int] = {}  # opened for a task only, with the thread of the task
         self._returned: dict[TopicPartition, Log] = {}  # closed since the last checkpoint, which must include them
+        self._is_ending = False  # `close` has begun: logs that are opened now are read-only
 
     def _open_log(self, partition: TopicPartition) -> Log:
         raise NotImplementedError
@@ -111,23 +112,27 @@ class OpenLogs:
                     if log.recovery_point != self.checkpoints.recovery_point(partition):
                         self._returned[partition] = log
             finally:
-                self._borrowed.pop(
-                    partition, None
-                )  # last, because until then `log` does not return it without the mutex
+                # Last, because until then `ready` does not return the log, so callers of `log` wait for the mutex.
+                self._borrowed.pop(partition, None)
 
     @contextlib.contextmanager
     def _held(self, partition: TopicPartition) -> Iterator[Log | None]:
-        """Lock a log, if it is open, and the table. In this order, because a log that changes calls the directory."""
+        """Lock a log, if it is open, and the table. In this order, because a log that changes calls the directory.
+
+        `ReadOnlyLog` if `close` has begun, which holds the table while it waits for the lock of the log.
+        """
         while True:
             with self._mutex:
-                self._borrowed.pop(
-                    partition, None
-                )  # a task that returns the log takes the table's lock first, and would close the log here
+                # A task that returns the log takes the table's lock first, and would close the log here.
+                self._borrowed.pop(partition, None)
                 log = self._logs.get(partition)
-            with contextlib.nullcontext() if log is None else log.held(), self._mutex:
-                if self._logs.get(partition) is log:
-                    yield log
-                    return
+            with contextlib.nullcontext() if log is None else log.held():
+                if self._is_ending:
+                    raise ReadOnlyLog("closed", path=log.path if log else None)
+                with self._mutex:
+                    if self._logs.get(partition) is log:
+                        yield log
+                        return
 
     def _forget(self, partition: TopicPartition) -> None:
         """Drop the log of a deleted partition."""

@@ -38,6 +38,7 @@ class PendingRecoveries:
         self._free_bytes = free_bytes
         self._not_before: dict[TopicPartition, tuple[float, int]] = {}  # a time, and the free space at the last attempt
         self._next_pass = 0.0
+        self._has_ended = False
 
     def add(self, partition: TopicPartition, cause: Exception) -> None:
         self.causes[partition] = cause
@@ -54,7 +55,7 @@ class PendingRecoveries:
         """
         with self._lock:
             began = self._clock.monotonic()
-            if partition not in self.causes or not self._is_due(partition, began):
+            if self._has_ended or partition not in self.causes or not self._is_due(partition, began):
                 return partition not in self.causes
             free = self._free_bytes()
             try:
@@ -72,6 +73,11 @@ class PendingRecoveries:
     def _is_due(self, partition: TopicPartition, now: float) -> bool:
         not_before, free = self._not_before.get(partition, (now, 0))
         return now >= not_before or self._free_bytes() > free
+
+    def end(self) -> None:
+        """Wait for a running recovery, and begin no other: the directory is being closed."""
+        with self._lock:
+            self._has_ended = True
 
     def next_pass(self) -> float | None:
         """Return when `try_all` is due, in seconds of the clock's `monotonic`; None if nothing is pending."""

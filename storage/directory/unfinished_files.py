@@ -60,14 +60,14 @@ def removal(path: str) -> Callable[[], None]:
 
     For the holder of the directory's lock. It raises nothing: a file that cannot be removed stays and is harmless.
     """
-    found = [os.path.join(path, name) for name in unfinished(files.names(path))]
+    present = [os.path.join(path, name) for name in unfinished(files.names(path))]
     settings = os.path.join(path, TOPICS + ENDING)
-    remove_others = leftover_files.deferred_removal(each for each in found if each != settings)
-    remove_settings = leftover_files.deferred_removal([settings] if settings in found else [])
+    remove_others = leftover_files.deferred_removal(temporary for temporary in present if temporary != settings)
+    remove_settings = leftover_files.deferred_removal([settings] if settings in present else [])
 
     def remove() -> None:
         remove_others()
-        if settings in found:
+        if settings in present:
             # Without waiting: a process that changes settings now replaces the file itself.
             with contextlib.suppress(OSError), files.locked_directory(path, wait=False):
                 remove_settings()

@@ -6,10 +6,10 @@ from offsetfs.storage.dump.indexes import INDEX_SUFFIX as INDEX_SUFFIX
 from offsetfs.storage.dump.indexes import INDEX_WINDOW_BYTES as INDEX_WINDOW_BYTES
 from offsetfs.storage.dump.indexes import TIME_INDEX_SUFFIX as TIME_INDEX_SUFFIX
 from offsetfs.storage.dump.indexes import IndexOptions as IndexOptions
-from offsetfs.storage.dump.lines import LineBuffer as LineBuffer
 from offsetfs.storage.dump.log import BYTES_MAX as BYTES_MAX
 from offsetfs.storage.dump.log import LOG_SUFFIX as LOG_SUFFIX
 from offsetfs.storage.dump.log import LogOptions as LogOptions
+from offsetfs.storage.dump.printer import LineBuffer as LineBuffer
 from offsetfs.storage.dump.range import DumpRange as DumpRange
 from offsetfs.storage.dump.range import RangeBound as RangeBound
 from offsetfs.storage.dump.range import logs_within as logs_within

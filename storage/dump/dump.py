@@ -18,9 +18,8 @@ from offsetfs.storage.dump.indexes import (
     dump_time_index,
 )
 from offsetfs.storage.dump.json import JsonBatches
-from offsetfs.storage.dump.lines import LineBuffer
 from offsetfs.storage.dump.log import CHECKPOINT_SUFFIX, LOG_SUFFIX, BatchPrinter, LogOptions, dump_log
-from offsetfs.storage.dump.printer import JsonPrinter, Printer, TextPrinter
+from offsetfs.storage.dump.printer import JsonPrinter, LineBuffer, Printer, TextPrinter
 from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.dump.snapshot import (
     SNAPSHOT_SUFFIX,
@@ -45,7 +44,7 @@ SUFFIXES = (
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What to print of each kind of file, and how."""
+    """The options for each kind of file."""
 
     log: LogOptions = field(default_factory=LogOptions)
     index: IndexOptions = field(default_factory=IndexOptions)
@@ -74,8 +73,8 @@ def _dump(path: str, options: DumpOptions, printer: Printer, report: DumpReport)
         SNAPSHOT_SUFFIX: lambda: dump_snapshot(path, printer, report, is_old=options.log.is_old),
         TRANSACTION_INDEX_SUFFIX: lambda: dump_transaction_index(path, printer),
     }
-    other = put_log if parse_kept_name(os.path.basename(path)) else lambda: report.ignored(path)
-    dumps.get(suffix_of(path), other)()
+    fallback = put_log if parse_kept_name(os.path.basename(path)) else lambda: report.ignored(path)
+    dumps.get(suffix_of(path), fallback)()
 
 
 def _writer(path: str, options: DumpOptions, printer: Printer, report: DumpReport) -> BatchPrinter:

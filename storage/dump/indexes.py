@@ -62,12 +62,12 @@ def _dump_offsets(index: _Entries, log: File, options: IndexOptions, printer: Pr
     size = log.size()
     for relative, position in index.listed(offset_column=0):
         offset = index.offset(relative)
-        found = _header_at(log, index, position, min(position + options.window_bytes, size))
-        if found is None:
+        batch = _header_at(log, index, position, min(position + options.window_bytes, size))
+        if batch is None:
             reason = f"points to position {position} of the log, where no whole batch is"
             report.cannot_read(MalformedBatch(reason, path=index.path, offset=offset))
-        elif last_offset(found) != offset:
-            report.index_mismatch(index.path, offset, last_offset(found))
+        elif last_offset(batch) != offset:
+            report.index_mismatch(index.path, offset, last_offset(batch))
         if not options.verify_only:
             printer.entry({"offset": offset, "position": position})
 
@@ -100,9 +100,9 @@ def _dump_times(index: _Entries, log: File, options: IndexOptions, printer: Prin
 
 def _check_time(index: _Entries, batch: FoundBatch, timestamp: int, before: int, report: DumpReport) -> None:
     try:
-        found = _max_timestamp(batch)
-        if found != timestamp:
-            report.time_mismatch(index.path, timestamp, found)
+        max_timestamp = _max_timestamp(batch)
+        if max_timestamp != timestamp:
+            report.time_mismatch(index.path, timestamp, max_timestamp)
     except StorageError as error:
         report.cannot_read(batch.error(error.reason))
     if before >= timestamp:

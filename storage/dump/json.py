@@ -13,11 +13,11 @@ import base64
 import json
 from collections.abc import Iterator
 
-from offsetfs.storage.coordinators import control_records
+from offsetfs.storage.dump import decoders
 from offsetfs.storage.dump import legacy as dump_legacy
 from offsetfs.storage.dump.batches import FoundBatch, last_offset, last_sequence
-from offsetfs.storage.dump.lines import LineBuffer
 from offsetfs.storage.dump.log import LogOptions
+from offsetfs.storage.dump.printer import LineBuffer
 from offsetfs.storage.dump.records import FoundRecords, open_records
 from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.errors import StorageError
@@ -72,9 +72,9 @@ class JsonBatches:
         offset, key, value = records.offset(row), records.key(row), records.value(row)
         fields: Fields = {"timestamp": records.timestamp(row), "timestamp_type": header.timestamp_type}
         if header.is_control:
-            return offset, {**fields, "control": control_records.show(key, value)}
+            return offset, {**fields, "control": decoders.show_control_record(key, value)}
         headers = (
-            [_header(*each) for each in codec.headers(records.payload, row[HEADERS_POSITION], row[HEADERS_COUNT])]
+            [_header(*header) for header in codec.headers(records.payload, row[HEADERS_POSITION], row[HEADERS_COUNT])]
             if row[HEADERS_COUNT]
             else []
         )

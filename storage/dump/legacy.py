@@ -14,7 +14,7 @@ from struct import Struct, error
 from offsetfs.storage.dump.batches import FoundBatch
 from offsetfs.storage.dump.records import inflated
 from offsetfs.storage.errors import MalformedBatch
-from offsetfs.storage.records.compression.compression import LZ4, ZSTD
+from offsetfs.storage.records.compression.compression import CODECS_SINCE_V2, LZ4
 from offsetfs.storage.records.compression.lz4_frame import with_right_checksum
 from offsetfs.storage.records.format.batch_header import (
     CODEC_MASK,
@@ -127,7 +127,7 @@ def messages(batch: FoundBatch) -> Iterator[FoundMessage]:
 
 
 def _inflated(header: BatchHeader, outer: FoundMessage) -> bytes | bytearray:
-    if header.codec == ZSTD or header.magic not in (0, 1):
+    if header.codec in CODECS_SINCE_V2 or header.magic not in (0, 1):
         raise MalformedBatch(f"{header.codec_name} in a message of format v{header.magic}")
     value = outer.value
     if value is None:
@@ -138,7 +138,7 @@ def _inflated(header: BatchHeader, outer: FoundMessage) -> bytes | bytearray:
 
 
 def _split(data: bytes | bytearray, append_time: int | None) -> Iterator[FoundMessage]:
-    """Yield the messages as stored, up to one that is incomplete."""
+    """Yield the messages as stored, up to an incomplete message."""
     view, position = memoryview(data), 0
     while len(view) - position >= PREFIX.size:
         offset, size = PREFIX.unpack_from(view, position)

@@ -35,7 +35,9 @@ _BASE_OFFSET = re.compile(r"0*[0-9]{1,19}\Z")
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What to print of a log. `records` without `data` omits keys and values, without `metadata` everything else.
+    """Selects the fields and batches of a log to print.
+
+    `records` without `data` omits keys and values, without `metadata` everything else.
 
     Batches from `position` on are read, and records in `[offset_min, offset_end)`. `is_old`: in the form of Kafka 4.1;
     4.2 has another tool.

@@ -85,7 +85,7 @@ def _offset(bound: RangeBound | None, segments: Iterable[Segment], without: int)
         return bound.offset or 0
     for segment in segments:
         if segment.max_timestamp()[0] >= bound.timestamp:
-            found = segment.find_record(bound.timestamp, 0)
-            if found is not None:
-                return found.offset
+            record = segment.find_record(bound.timestamp, 0)
+            if record is not None:
+                return record.offset
     return I64_MAX

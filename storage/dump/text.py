@@ -7,12 +7,12 @@ from array import array
 from collections.abc import Iterator
 
 from offsetfs.kafka.protocol.java_text import decoded
-from offsetfs.storage.coordinators import control_records
+from offsetfs.storage.dump import decoders
 from offsetfs.storage.dump import legacy as dump_legacy
 from offsetfs.storage.dump.batches import FoundBatch, last_offset, last_sequence
 from offsetfs.storage.dump.legacy import FoundMessage
-from offsetfs.storage.dump.lines import LineBuffer, LineStyle, follow
 from offsetfs.storage.dump.log import LogOptions
+from offsetfs.storage.dump.printer import LineBuffer, follow
 from offsetfs.storage.dump.records import FoundRecords, open_records
 from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.errors import StorageError
@@ -25,7 +25,7 @@ from offsetfs.storage.records.format.record_row import (
     OFFSET_DELTA,
     VALUE_SIZE,
 )
-from offsetfs.storage.reference.dump import NO_OFFSET, header_names, sequence_of
+from offsetfs.storage.reference.dump import NO_OFFSET, LineStyle, header_names, sequence_of
 
 _BOOLEANS = ("false", "true")
 
@@ -93,7 +93,7 @@ class TextBatches:
             self._lines.put(_metadata(header, records, row).encode())
         if header.is_control:
             if self._options.metadata:
-                self._lines.put(f" {control_records.show(records.key(row), records.value(row))}".encode())
+                self._lines.put(f" {decoders.show_control_record(records.key(row), records.value(row))}".encode())
         elif self._options.data:
             self._put_data(records.offset(row), records.key(row), records.value(row))
 

@@ -21,25 +21,96 @@ This does the same, except for topics with `max.compaction.lag.ms`: their last r
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from offsetfs.storage.clock import Clock
 from offsetfs.storage.compaction.compaction import CompactionResult, DirtyRange
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.directory.log_changes import LogChange
-from offsetfs.storage.errors import StorageError, UnknownPartition, counted
+from offsetfs.storage.directory.flusher import LogChange
+from offsetfs.storage.errors import StorageError, UnknownPartition, counted, sentence
 from offsetfs.storage.maintenance.cleaner import LogCleaner, PartitionClaims
 from offsetfs.storage.maintenance.partition_stat import PartitionStat
 from offsetfs.storage.maintenance.retention_pass import RetentionPass
-from offsetfs.storage.maintenance.schedule import NEVER, Schedule
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.retention import RemovedSegments
 from offsetfs.storage.settings.config import LogConfig
 from offsetfs.storage.units import I64_MAX
+
+NEVER = math.inf
+
+OnFailure = Callable[[str, Exception], None]
+"""Called with the name of the failed task, and its error."""
+
+
+@dataclass(slots=True)
+class _Task:
+    name: str
+    run: Callable[[], object]
+    wanted: Callable[[], float | None]
+    rest_s: float
+    not_before: float = -math.inf
+
+    @property
+    def due(self) -> float:
+        """The next due time in seconds of the monotonic clock."""
+        wanted = self.wanted()
+        return NEVER if wanted is None else max(wanted, self.not_before)
+
+
+class TaskQueue:
+    """Periodic tasks that one thread runs, in the order in which they were added, on a clock that tests can control.
+
+    One thread calls `run_due`; any thread may call `next_due`. A task that fails is reported and runs again at its next
+    time, without affecting other tasks. Follows Kafka's KafkaScheduler, but counts an interval from the end of one run
+    to the start of the next, so that no runs pile up while the machine sleeps.
+    """
+
+    def __init__(
+        self, name: str, clock: Clock, on_failure: OnFailure, *, before: Callable[[], object] = lambda: None
+    ) -> None:
+        """`before` is called before each run."""
+        self.name = name
+        self._before = before
+        self._clock = clock
+        self._on_failure = on_failure
+        self._tasks: list[_Task] = []
+
+    def every(self, name: str, run: Callable[[], object], seconds: float, *, first_s: float) -> None:
+        """Run a task `first_s` seconds from now, and then again `seconds` after each end."""
+        first = self._clock.monotonic() + min(first_s, seconds)
+        self._tasks.append(_Task(name, run, lambda: first, seconds))
+
+    def when(self, name: str, run: Callable[[], object], wanted: Callable[[], float | None], *, rest_s: float) -> None:
+        """Run a task at the time that `wanted` returns (None: not now), but at least `rest_s` after its last end."""
+        self._tasks.append(_Task(name, run, wanted, rest_s))
+
+    def next_due(self) -> float:
+        """Return the due time of the next task, in seconds of the monotonic clock; `NEVER` if there is none."""
+        return min((task.due for task in self._tasks), default=NEVER)
+
+    def run_due(self) -> list[str]:
+        """Run the tasks that are due, and return their names."""
+        self._before()
+        ran = []
+        for task in self._tasks:
+            if task.due <= self._clock.monotonic():
+                ran.append(task.name)
+                self._run(task)
+        return ran
+
+    def _run(self, task: _Task) -> None:
+        try:
+            task.run()
+        except Exception as error:  # whatever the error, the other tasks run, and this one again at its next time
+            self._on_failure(task.name, error)
+        task.not_before = self._clock.monotonic() + task.rest_s
+
 
 REMOVAL_REST_S = 1.0
 
@@ -66,7 +137,7 @@ class TaskResult:
         if self.task == "recovery" and self.error is None:
             return f"{subject}recovered, takes writes again"
         if self.error is not None:
-            return f"{subject}{self.task} failed: {self.error}"
+            return f"{subject}{self.task} failed: {sentence(self.error)}"
         if self.records_before is not None and self.records_before == self.records_after and not self.bytes_freed:
             merged = (
                 f"merged small segments, {self.segments_removed} fewer" if self.segments_removed else "nothing freed"
@@ -85,25 +156,6 @@ OnProgress = Callable[[TopicPartition | None, int, int], None]
 """Called during compaction with the partition, the bytes done and their total; during retention with None, the
 partitions checked and their total.
 """
-
-
-class TaskQueue:
-    """Tasks that one thread runs one after another."""
-
-    def __init__(self, name: str, schedule: Schedule, before: Callable[[], object]) -> None:
-        """`before` is called before each run."""
-        self.name = name
-        self._schedule = schedule
-        self._before = before
-
-    def next_due(self) -> float:
-        """Return the time on the monotonic clock when a task is due; `NEVER` if there is none."""
-        return self._schedule.next_due()
-
-    def run_due(self) -> list[str]:
-        """Run the tasks that are due, and return their names."""
-        self._before()
-        return self._schedule.run_due()
 
 
 class BackgroundTasks:
@@ -127,9 +179,9 @@ class BackgroundTasks:
         self.queues = [
             # A queue of its own for each cleaner: compaction of a large log takes minutes, and checkpoints must not
             # wait for it.
-            TaskQueue("chores", self._chores(), directory.refresh_config),
+            self._chores(),
             # So does the sync of a segment of gigabytes.
-            TaskQueue("syncs", self._syncs(), lambda: None),
+            self._syncs(),
             *(self._cleaner_queue(number) for number in range(threads)),
         ]
 
@@ -161,7 +213,7 @@ class BackgroundTasks:
         """
         chosen = self._directory.partitions() if partitions is None else partitions
         cleaner = self.cleaner()
-        compacted = [each for each in cleaner.compacted() if each[0] in chosen]
+        compacted = [entry for entry in cleaner.compacted() if entry[0] in chosen]
         self.roll(compacted, now=now)
         for partition, _ in compacted:
             # A round ends when its map is full; the next one continues there.
@@ -179,30 +231,34 @@ class BackgroundTasks:
 
     # --- schedule -----------------------------------------------------------------------------------------------------
 
-    def _chores(self) -> Schedule:
-        config, schedule = self._directory.config, Schedule(self._directory.clock, self._failed)
+    def _queue(self, name: str, *, refreshes: bool = True) -> TaskQueue:
+        before = self._directory.refresh_config if refreshes else lambda: None
+        return TaskQueue(name, self._directory.clock, self._failed, before=before)
+
+    def _chores(self) -> TaskQueue:
+        config, queue = self._directory.config, self._queue("chores")
         first_s = config.log_initial_task_delay_ms / 1000
         deletions = self._directory.deletions
 
         def every(name: str, run: Callable[[], object], interval_ms: int) -> None:
             # 2⁶³−1 is Kafka's "never".
             if interval_ms < I64_MAX:
-                schedule.every(name, run, interval_ms / 1000, first_s=first_s)
+                queue.every(name, run, interval_ms / 1000, first_s=first_s)
 
         every("retention", self.retain, config.log_retention_check_interval_ms)
         every("checkpoint", self._directory.checkpoint, self._checkpoint_interval_ms())
         every("producers", self.expire_producers, config.producer_id_expiration_check_interval_ms)
         pending = self._directory.pending_recoveries
-        schedule.when("recovery", self._recover, pending.next_pass, rest_s=0)
-        schedule.when("removal", deletions.run_due, deletions.next_due, rest_s=REMOVAL_REST_S)
-        return schedule
+        queue.when("recovery", self._recover, pending.next_pass, rest_s=0)
+        queue.when("removal", deletions.run_due, deletions.next_due, rest_s=REMOVAL_REST_S)
+        return queue
 
-    def _syncs(self) -> Schedule:
-        schedule = Schedule(self._directory.clock, self._failed)
-        schedule.when(
+    def _syncs(self) -> TaskQueue:
+        queue = self._queue("syncs", refreshes=False)
+        queue.when(
             "sync", self.flush_sealed, lambda: self._directory.clock.monotonic() if self._rolled else None, rest_s=0
         )
-        return schedule
+        return queue
 
     def _checkpoint_interval_ms(self) -> int:
         config = self._directory.config
@@ -210,7 +266,7 @@ class BackgroundTasks:
         return min(config.log_flush_offset_checkpoint_interval_ms, config.log_flush_start_offset_checkpoint_interval_ms)
 
     def _cleaner_queue(self, number: int) -> TaskQueue:
-        config, schedule = self._directory.config, Schedule(self._directory.clock, self._failed)
+        config, queue = self._directory.config, self._queue(f"cleaner {number}")
         cleaner, retention = self.cleaner(), self._retention_pass()
         backoff_s = config.log_cleaner_backoff_ms / 1000
 
@@ -221,8 +277,8 @@ class BackgroundTasks:
             if number == 0:
                 retention.run(cleaner.compacted())
 
-        schedule.every("compaction", clean, backoff_s, first_s=backoff_s)
-        return TaskQueue(f"cleaner {number}", schedule, self._directory.refresh_config)
+        queue.every("compaction", clean, backoff_s, first_s=backoff_s)
+        return queue
 
     def cleaner(self) -> LogCleaner:
         """Return a cleaner that reports to `on_done`, and stops when the tasks are cancelled."""
@@ -281,7 +337,7 @@ class BackgroundTasks:
             except (StorageError, OSError) as error:
                 self._failed("roll", error, partition)
 
-    def _cleaned(self, partition: TopicPartition, found: DirtyRange, done: CompactionResult) -> None:
+    def _cleaned(self, partition: TopicPartition, dirty: DirtyRange, done: CompactionResult) -> None:
         self._on_done(
             TaskResult(
                 "compaction",
@@ -290,7 +346,7 @@ class BackgroundTasks:
                 bytes_freed=done.bytes_read - done.bytes_written,
                 records_before=done.records_read,
                 records_after=done.records_kept,
-                because=("lag",) if found.is_overdue else ("ratio",),
+                because=("lag",) if dirty.is_overdue else ("ratio",),
             )
         )
 

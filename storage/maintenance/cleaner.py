@@ -97,7 +97,7 @@ class LogCleaner:
         rounds = 0
         while not self._is_cancelled():
             # The dirtiest first, as grabFilthiestCompactedLog: it frees most for the bytes that a round reads.
-            due = sorted(self._due(), key=lambda found: -found[1].ratio)
+            due = sorted(self._due(), key=lambda entry: -entry[1].ratio)
             done = sum(self.clean(partition) for partition, _ in due)
             rounds += done
             if not done:
@@ -122,14 +122,14 @@ class LogCleaner:
         now_ms = self._directory.cautious_clock.now_ms()
         for partition, config in self.compacted():
             try:
-                found = self._check(partition, config, now_ms)
+                dirty = self._check(partition, config, now_ms)
             except (UnknownPartition, FileNotFoundError):
                 continue  # deleted meanwhile
             except Exception as error:  # an error of one partition, whatever it is, must not stop the others
                 self._failed(partition, error)
                 continue
-            if found is not None and found.is_due:
-                yield partition, found
+            if dirty is not None and dirty.is_due:
+                yield partition, dirty
 
     def _check(self, partition: TopicPartition, config: LogConfig, now_ms: int) -> DirtyRange | None:
         stat = self._stat(partition)
@@ -140,14 +140,14 @@ class LogCleaner:
         if not stat.may_be_cleanable(config, self._directory.cleaner_offset(partition)):
             return None
         with self._directory.borrowed(partition) as log:
-            found = self._cleanable(log, now_ms)
-            is_bounded_by_roll = found.first_uncleanable == log.snapshot().active.base_offset
-        if not found.is_due:
+            dirty = self._cleanable(log, now_ms)
+            is_bounded_by_roll = dirty.first_uncleanable == log.snapshot().active.base_offset
+        if not dirty.is_due:
             # Only a roll adds cleanable bytes, and a roll changes names. A lag or an open transaction ends with time,
             # though.
             is_lasting = is_bounded_by_roll and config.max_compaction_lag_ms == I64_MAX
             self._not_due[partition] = _NotDue(stat.changed_ns, config, I64_MAX if is_lasting else now_ms + RECHECK_MS)
-        return found
+        return dirty
 
     def _stat(self, partition: TopicPartition) -> PartitionStat:
         path = os.path.join(self._directory.path, str(partition))
@@ -167,9 +167,9 @@ class LogCleaner:
             try:
                 with self._directory.borrowed(partition) as log:
                     now_ms = self._directory.cautious_clock.now_ms()
-                    found = self._cleanable(log, now_ms)
-                    is_wanted = found.cleanable_bytes > 0 if force else found.is_due
-                    return is_wanted and self._clean(log, found, now_ms, on_progress)
+                    dirty = self._cleanable(log, now_ms)
+                    is_wanted = dirty.cleanable_bytes > 0 if force else dirty.is_due
+                    return is_wanted and self._clean(log, dirty, now_ms, on_progress)
             except (UnknownPartition, SegmentsChanged, CompactionCancelled):
                 return False  # deleted, truncated or cancelled: the next check sees the new state
             except Exception as error:
@@ -177,12 +177,12 @@ class LogCleaner:
                     self._failed(partition, error)
                 return False
 
-    def _clean(self, log: Log, found: DirtyRange, now_ms: int, on_progress: OnProgress | None) -> bool:
+    def _clean(self, log: Log, dirty: DirtyRange, now_ms: int, on_progress: OnProgress | None) -> bool:
         config = self._directory.config
-        meter = _MeteredThrottle(config.log_cleaner_io_max_bytes_per_second, self._sleep, found, on_progress)
+        meter = _MeteredThrottle(config.log_cleaner_io_max_bytes_per_second, self._sleep, dirty, on_progress)
         done = clean(
             log,
-            found,
+            dirty,
             now_ms=now_ms,
             # As Kafka: the buffer is for all threads together.
             map_bytes=config.log_cleaner_dedupe_buffer_size // config.log_cleaner_threads,
@@ -191,8 +191,8 @@ class LogCleaner:
             is_cancelled=lambda: self._is_cancelled() or log.is_gone,
         )
         self._directory.set_cleaner_offset(log.partition, done.end_offset)
-        self._on_cleaned(log.partition, found, done)
-        return done.end_offset > found.first_dirty
+        self._on_cleaned(log.partition, dirty, done)
+        return done.end_offset > dirty.first_dirty
 
     def _failed(self, partition: TopicPartition, error: Exception) -> None:
         """Skip a partition after an error: until it changes if it is damaged, for `RECHECK_MS` after an I/O error."""
@@ -214,13 +214,13 @@ class _MeteredThrottle(Throttle):
         self,
         bytes_per_second: float,
         sleep: Callable[[float], object],
-        found: DirtyRange,
+        dirty: DirtyRange,
         on_progress: OnProgress | None,
     ) -> None:
         super().__init__(bytes_per_second or float("inf"), sleep=sleep)
         self._on_progress = on_progress
         self._bytes = 0
-        self._bytes_max = found.cleanable_bytes + 2 * (found.clean_bytes + found.cleanable_bytes)
+        self._bytes_max = dirty.cleanable_bytes + 2 * (dirty.clean_bytes + dirty.cleanable_bytes)
 
     def take(self, count: int) -> None:
         self._bytes += count

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 
 from offsetfs.storage import files
 from offsetfs.storage.compaction.compaction import DirtyRange, find_dirty_range
-from offsetfs.storage.directory import partition_deletion
+from offsetfs.storage.directory import partition_directories
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import METADATA_TOPIC, TopicPartition, parse_segment_name
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.retention import expired_segments
-from offsetfs.storage.segments import removed_names
+from offsetfs.storage.segments import deletions
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedTask:
-    """What a task would do to one partition. `bytes`: the size of the `.log` files that it would remove or rewrite."""
+    """The effect of a task on one partition. `bytes`: the size of the `.log` files that it would remove or rewrite."""
 
     task: str
     name: str
@@ -42,7 +42,7 @@ def plan_maintenance(
             yield from _retention(directory, log)
             yield from _removal(log)
     if len(partitions) == len(directory.partitions()):
-        for path in partition_deletion.deleted_directories(directory.path):
+        for path in partition_directories.deleted_directories(directory.path):
             yield PlannedTask("removal", os.path.basename(path), *_size_of(path, _is_log))
 
 
@@ -67,22 +67,22 @@ def dirty_range(directory: LogDirectory, log: Log) -> DirtyRange | None:
 
 
 def _compaction(directory: LogDirectory, log: Log, now: bool) -> Iterator[PlannedTask]:
-    found = dirty_range(directory, log)
-    if found is None:
+    dirty = dirty_range(directory, log)
+    if dirty is None:
         return
     active = log.snapshot().active
-    is_due = found.is_due or (now and (found.cleanable_bytes > 0 or active.size > 0))
+    is_due = dirty.is_due or (now and (dirty.cleanable_bytes > 0 or active.size > 0))
     if is_due:
         rolled = [active] if now and active.size else []
-        rewritten = [s for s in log.snapshot() if s.base_offset < found.first_uncleanable] + rolled
+        rewritten = [s for s in log.snapshot() if s.base_offset < dirty.first_uncleanable] + rolled
         size = sum(segment.size for segment in rewritten)
-        yield PlannedTask("compaction", str(log.partition), len(rewritten), size, (_reason(found),))
+        yield PlannedTask("compaction", str(log.partition), len(rewritten), size, (_reason(dirty),))
 
 
-def _reason(found: DirtyRange) -> str:
-    if found.is_overdue:
+def _reason(dirty: DirtyRange) -> str:
+    if dirty.is_overdue:
         return "lag"
-    return f"{found.ratio:.0%} dirty"
+    return f"{dirty.ratio:.0%} dirty"
 
 
 def _removal(log: Log) -> Iterator[PlannedTask]:
@@ -97,7 +97,7 @@ def _is_log(name: str) -> bool:
 
 def _is_removed_log(name: str) -> bool:
     parsed = parse_segment_name(name)
-    return parsed is not None and removed_names.without_ending(parsed[1]) == ".log"
+    return parsed is not None and deletions.without_removed_ending(parsed[1]) == ".log"
 
 
 def _size_of(path: str, is_counted: Callable[[str], bool]) -> tuple[int, int]:

@@ -30,7 +30,7 @@ _OPEN_SEGMENTS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class DirtyPartition:
-    """What a worker must know of a partition. `now_ms`: the time that decides about tombstones."""
+    """The input of a worker for one partition. `now_ms`: the time that decides about tombstones."""
 
     partition: str
     first_dirty: int
@@ -56,14 +56,14 @@ def begin_compaction(directory: LogDirectory, log: Log) -> DirtyPartition | None
     Raises as `Log.flush`, and OSError.
     """
     now_ms = directory.cautious_clock.now_ms()
-    found = find_dirty_range(log, directory.cleaner_offset(log.partition), now_ms)
-    if not found.cleanable_bytes:
+    dirty = find_dirty_range(log, directory.cleaner_offset(log.partition), now_ms)
+    if not dirty.cleanable_bytes:
         return None
     with log.changing():
         pass  # removes the files of an unfinished round, before this one creates its own
     log.flush()
     log.context.save_recovery_point(log.recovery_point)
-    return DirtyPartition(str(log.partition), found.first_dirty, log.log_start_offset, log.next_offset, now_ms)
+    return DirtyPartition(str(log.partition), dirty.first_dirty, log.log_start_offset, log.next_offset, now_ms)
 
 
 def compact_copy(path: str, dirty: DirtyPartition, copy: str) -> CompactedCopy:
@@ -86,13 +86,13 @@ def compact_copy(path: str, dirty: DirtyPartition, copy: str) -> CompactedCopy:
         has_recovery_point=True,
     )
     log = open_log(partition, copy, opening)
-    before = {each.base_offset: each.inode for each in log.snapshot()}
+    before = {segment.base_offset: segment.inode for segment in log.snapshot()}
     first_dirty, read, kept = dirty.first_dirty, 0, 0
-    while (found := find_dirty_range(log, first_dirty, dirty.now_ms)).cleanable_bytes:
-        done = clean(log, found, now_ms=dirty.now_ms)
+    while (remaining := find_dirty_range(log, first_dirty, dirty.now_ms)).cleanable_bytes:
+        done = clean(log, remaining, now_ms=dirty.now_ms)
         first_dirty = done.end_offset
         read, kept = max(read, done.records_read), done.records_kept
-    after = {each.base_offset: each.inode for each in log.snapshot()}
+    after = {segment.base_offset: segment.inode for segment in log.snapshot()}
     return CompactedCopy(
         old=tuple(base for base, inode in before.items() if after.get(base) != inode),
         new=tuple(base for base, inode in after.items() if before.get(base) != inode),
@@ -104,7 +104,7 @@ def compact_copy(path: str, dirty: DirtyPartition, copy: str) -> CompactedCopy:
 
 def install_compacted(directory: LogDirectory, log: Log, copy: str, done: CompactedCopy) -> None:
     """Replace segments of `log` by those that `compact_copy` made in `copy`. Durable on return."""
-    old, new = [each for each in log.snapshot() if each.base_offset in set(done.old)], []
+    old, new = [segment for segment in log.snapshot() if segment.base_offset in set(done.old)], []
     for base in done.new:
         for suffix in SUFFIXES:
             made = os.path.join(copy, segment_name(base, suffix))

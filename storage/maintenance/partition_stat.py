@@ -1,4 +1,4 @@
-"""What names and sizes in a partition's directory reveal, without opening its log.
+"""Facts about a partition from the names and sizes in its directory, without opening its log.
 
 Opening a log costs a millisecond and memory. A stat costs one listing, or one stat call if nothing changed since the
 last one. That matters for ten thousand partitions. Results are conservative: "no" is certain, "maybe" means that the
@@ -40,7 +40,7 @@ class PartitionStat:
         if before is not None and before.changed_ns == changed_ns:
             return before
         parsed = [parse_segment_name(name) for name in files.names(path)]
-        bases = sorted(each[0] for each in parsed if each is not None and each[1] == ".log")
+        bases = sorted(parts[0] for parts in parsed if parts is not None and parts[1] == ".log")
         sizes = [files.status(os.path.join(path, segment_name(base, ".log"))).st_size for base in bases]
         return cls(path, changed_ns, tuple(bases), tuple(sizes))
 

@@ -117,8 +117,8 @@ class RetentionPass:
             if len(partitions) == 1:
                 self._on_failure(unforeseen, partitions[0])
             return
-        for each in removed:
-            self._on_removed(each)
+        for segment in removed:
+            self._on_removed(segment)
         for partition, error in failures.items():
             self._on_failure(error, partition)
         for partition in partitions:

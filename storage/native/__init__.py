@@ -14,11 +14,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # compiled modules have no stubs; their references have the types
+    avro: ModuleType
     chain: ModuleType
     codec: ModuleType
     columns: ModuleType
     compaction: ModuleType
     dump: ModuleType
+    field_patterns: ModuleType
     index_search: ModuleType
     json_lines: ModuleType
     key_hash: ModuleType
@@ -26,7 +28,7 @@ if TYPE_CHECKING:  # compiled modules have no stubs; their references have the t
     record_json: ModuleType
     valid_batches: ModuleType
 
-LITTLE_ENDIAN_ONLY = frozenset(("json_lines", "message_set", "record_json"))
+LITTLE_ENDIAN_ONLY = frozenset(("avro", "json_lines", "message_set", "record_json"))
 """Modules that read several bytes at once as a number: their references run on a big-endian machine."""
 
 

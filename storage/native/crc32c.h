@@ -96,7 +96,7 @@ static inline uint64_t crc32c_behind(uint32_t table[4][256], uint64_t crc)
     return table[0][crc & 0xFF] ^ table[1][crc >> 8 & 0xFF] ^ table[2][crc >> 16 & 0xFF] ^ table[3][crc >> 24 & 0xFF];
 }
 
-__attribute__((target("sse4.2"))) static inline uint64_t crc32c_three(
+__attribute__((target("sse4.2,crc32"))) static inline uint64_t crc32c_three(
     uint64_t first, const uint8_t *data, size_t range_size, uint32_t table[4][256])
 {
     uint64_t second = 0, third = 0;
@@ -108,7 +108,7 @@ __attribute__((target("sse4.2"))) static inline uint64_t crc32c_three(
     return crc32c_behind(table, crc32c_behind(table, first) ^ second) ^ third;
 }
 
-__attribute__((target("sse4.2"))) static uint32_t crc32c_by_instruction(uint32_t crc, const uint8_t *data, size_t size)
+__attribute__((target("sse4.2,crc32"))) static uint32_t crc32c_by_instruction(uint32_t crc, const uint8_t *data, size_t size)
 {
     uint64_t state = ~crc;
     for (; size >= 3 * CRC32C_LONG; data += 3 * CRC32C_LONG, size -= 3 * CRC32C_LONG)

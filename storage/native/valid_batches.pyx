@@ -147,7 +147,7 @@ cdef bint records_are_quiet(
 ) noexcept nogil:
     cdef Cursor cursor
     cdef RecordRow record
-    cdef int64_t number, before = -1, largest = 0
+    cdef int64_t number, before = -1, timestamp, largest = NO_TIMESTAMP
     if row.count == 0:
         return True
     if not 0 < row.count <= size // RECORD_BYTES_MIN or row.count - 1 > row.last_offset_delta:
@@ -159,14 +159,15 @@ cdef bint records_are_quiet(
         if read_record(&cursor, &record) != FINE or record.offset_delta <= before:
             return False
         before = record.offset_delta
-        if number == 0 or record.timestamp_delta > largest:
-            largest = record.timestamp_delta
+        # The sum wraps as a Java long does, so the largest delta need not be that of the largest timestamp.
+        timestamp = <int64_t>(base_timestamp + <uint64_t>record.timestamp_delta)
+        if timestamp > largest:
+            largest = timestamp
     if cursor.position != cursor.end or before > row.last_offset_delta:
         return False
     if row.attributes & APPEND_TIME_BIT:
         return True
-    largest = <int64_t>(base_timestamp + <uint64_t>largest)
-    return row.max_timestamp == (largest if largest > NO_TIMESTAMP else NO_TIMESTAMP)
+    return row.max_timestamp == largest
 
 
 cdef inline uint64_t base_timestamp(const uint8_t* batch) noexcept nogil:

@@ -252,7 +252,7 @@ def _cut_index_files(segment: Segment, offset: int) -> None:
             continue
         index.truncate_to(offset)
         index.trim()
-        index.file.sync()
+        index.sync()
         index.close()
     _cut_transaction_index(segment, offset)
     for suffix in MAP_SUFFIXES:

@@ -147,7 +147,7 @@ def _new_batches(segment: Segment) -> Iterator[bytes]:
 def _belongs(loose: list[Record], batch: Batch) -> bool:
     """Whether a loose message may join those before it: one batch has one timestamp type, and one append time."""
     last, record = loose[-1], batch.records()[0]
-    size = sum(len(each.key or b"") + len(each.value or b"") for each in loose)
+    size = sum(len(message.key or b"") + len(message.value or b"") for message in loose)
     same_time = record.timestamp_type != LOG_APPEND_TIME or record.timestamp == last.timestamp
     is_near = record.offset - loose[0].offset <= I32_MAX
     fits = is_near and size + batch.header.size <= GATHERED_BYTES_MAX
@@ -158,7 +158,8 @@ def _build(records: list[Record], codec: int) -> bytes:
     """Return a v2 batch of records whose offsets may have gaps. `MalformedBatch` if they are 2³¹ apart."""
     first, last = records[0], records[-1]
     if last.offset - first.offset > I32_MAX:
-        raise MalformedBatch(f"a set from offset {first.offset} to {last.offset}: v2 has no such", offset=first.offset)
+        reason = f"the set has offsets {first.offset} to {last.offset}, too far apart for one batch of v2"
+        raise MalformedBatch(reason, offset=first.offset)
     latest = max(record.timestamp for record in records)
     if first.timestamp_type != LOG_APPEND_TIME:
         latest = max(latest, NO_TIMESTAMP)  # as brokers write it for times below -1

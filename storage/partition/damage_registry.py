@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.partition.log_values import Damage
+from offsetfs.storage.partition.log_state import Damage
 
 DAMAGE_ENTRIES_MAX = 1000
 """Limits the memory for a log with damage everywhere. Use `offsetfs verify` to see all of such damage."""
@@ -27,11 +27,11 @@ _Key = tuple[str, int, int | None]
 class DamageRegistry:
     """The known damage of one log. `on_new` is called with each error that `add` records."""
 
-    def __init__(self, found: Iterable[Damage] = (), on_new: OnDamage = lambda error: None) -> None:
+    def __init__(self, known: Iterable[Damage] = (), on_new: OnDamage = lambda error: None) -> None:
         self._on_new = on_new
         self._lock = threading.Lock()
-        self._kept = tuple(damage for damage in found if damage.kept is not None)
-        self._damage: dict[_Key, Damage] = {_key(damage): damage for damage in found if damage.kept is None}
+        self._kept = tuple(damage for damage in known if damage.kept is not None)
+        self._damage: dict[_Key, Damage] = {_key(damage): damage for damage in known if damage.kept is None}
 
     def add(self, error: StorageError) -> bool:
         """Record the position of `error`; return whether it is new. An error without a path is not recorded."""

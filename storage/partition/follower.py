@@ -39,11 +39,12 @@ CATCH_UP_BYTES_MAX = 4 << 20
 """The bytes that one check processes: some milliseconds of work. Later checks process the rest."""
 
 TIMESTAMP_TICK_MS = 20
-"""How long a directory may change without another modification time: file systems stamp with a clock that ticks every
-one to ten milliseconds, on kernels before 6.13 all of them. Until it is over the names are listed at each look."""
+"""The milliseconds in which a directory may change without another modification time: file systems stamp with a clock
+that ticks every one to ten milliseconds, on kernels before 6.13 all of them. Until they have passed, each poll lists
+the names."""
 
 BLOCK_BYTES = 128 << 10
-"""How much is read at once: a look at a preallocated file finds only zeros, again and again."""
+"""The bytes of one read. Small, because a poll of a preallocated file finds only zeros."""
 
 
 class LogFollower:

@@ -36,13 +36,12 @@ from offsetfs.storage.errors import (
 from offsetfs.storage.names import OFFSET_MAX, TopicPartition
 from offsetfs.storage.partition import changes, replicated_batches
 from offsetfs.storage.partition.damage_registry import DamageRegistry, OnDamage
-from offsetfs.storage.partition.latest_epoch import latest_epoch
+from offsetfs.storage.partition.epochs import latest_epoch
 from offsetfs.storage.partition.log_parts import LogParts
 from offsetfs.storage.partition.log_producers import LogProducers
-from offsetfs.storage.partition.log_state import LogState
-from offsetfs.storage.partition.log_values import Appended as Appended
-from offsetfs.storage.partition.log_values import BatchRange, remote_note
-from offsetfs.storage.partition.log_values import Damage as Damage
+from offsetfs.storage.partition.log_state import Appended as Appended
+from offsetfs.storage.partition.log_state import BatchRange, LogState, remote_note
+from offsetfs.storage.partition.log_state import Damage as Damage
 from offsetfs.storage.partition.producers import ProducerEntry
 from offsetfs.storage.partition.segment_retry import SegmentRetry, with_retry
 from offsetfs.storage.partition.transactions import Transactions
@@ -85,6 +84,7 @@ class Log:
         self.is_mirrored = bool(self.context.mirrored_from)
         """Whether the records are those of a topic of a cluster, so that no others can be appended."""
         self.read_only = parts.read_only
+        self._is_closed = False
         self.unrecovered = parts.unrecovered
         """The error of the failed recovery, if the log is read-only in a directory that is open for writing."""
         self.is_compacted = parts.is_compacted
@@ -105,7 +105,7 @@ class Log:
         self._is_deleted = False
         self._is_superseded = False
         self.truncations = 0
-        """How often records were cut from the end. After a truncation, offsets above it refer to other records."""
+        """The number of truncations. After a truncation, offsets above it refer to other records."""
         self._follower: LogFollower | None = None
         self.transactions = Transactions(self)
 
@@ -121,7 +121,7 @@ class Log:
 
     @property
     def remote_start_offset(self) -> int | None:
-        """Where the log begins if its broker keeps it in remote storage, too (KIP-405); else None.
+        """The start of the log if its broker keeps it in remote storage, too (KIP-405); else None.
 
         Records below `log_start_offset` are then in remote storage only, where they cannot be read from here.
         """
@@ -269,8 +269,10 @@ class Log:
     ) -> BatchRange | None:
         # Batch and file are of one map: compaction can replace a segment by one with the same base offset meanwhile.
         first: CheckedBatch | None = None
-        for each in self._segments_from(segments, offset):
-            first = each.find(offset, offset_end=segments.next_base_offset(each), nowait=nowait, take=each.check_batch)
+        for candidate in self._segments_from(segments, offset):
+            first = candidate.find(
+                offset, offset_end=segments.next_base_offset(candidate), nowait=nowait, take=candidate.check_batch
+            )
             if first is not None:
                 break
         if first is None or first.header.last_offset >= offset_end or (first.header.size > bytes_max and not needs_one):
@@ -309,7 +311,7 @@ class Log:
 
         def find(segments: Segments) -> FoundRecord | None:
             for segment in segments.from_timestamp(timestamp, nowait=nowait):
-                found = segment.find_record(
+                record = segment.find_record(
                     timestamp,
                     self.log_start_offset,
                     shows=shows,
@@ -317,8 +319,8 @@ class Log:
                     on_damage=on_damage or self.note_damage,
                     nowait=nowait,
                 )
-                if found is not None:
-                    return found
+                if record is not None:
+                    return record
             return None
 
         return with_retry(self, self.log_start_offset, find, nowait=nowait)
@@ -327,8 +329,8 @@ class Log:
         self, timestamp: int, *, shows: VisibilityFilter = shows_data, nowait: bool = False
     ) -> tuple[int, int] | None:
         """Return (offset, timestamp) of what `find_record` returns."""
-        found = self.find_record(timestamp, shows=shows, nowait=nowait)
-        return None if found is None else (found.offset, found.timestamp)
+        record = self.find_record(timestamp, shows=shows, nowait=nowait)
+        return None if record is None else (record.offset, record.timestamp)
 
     def list_offset(self, timestamp: int) -> tuple[int, int] | None:
         """Answer ListOffsets: (offset, timestamp) for a time or one of its four marks; None where no record answers.
@@ -351,9 +353,9 @@ class Log:
         Where a transaction marker is the latest, or a record below the log start, this walks over all headers.
         """
         best = max((segment.max_timestamp(nowait=nowait)[0] for segment in self._state.segments), default=-1)
-        found = self.find_timestamp(best, nowait=nowait) if best >= 0 else None
-        if found is not None or best < 0:
-            return found
+        place = self.find_timestamp(best, nowait=nowait) if best >= 0 else None
+        if place is not None or best < 0:
+            return place
         if nowait:
             raise WouldBlock("what is the latest is no record of the log", path=self.path)
         start = self.log_start_offset
@@ -389,8 +391,8 @@ class Log:
 
         Each is (producer id, first offset, offset of the abort marker).
         """
-        found = self.transactions.aborted(offset_from, offset_to, nowait=nowait)
-        return [(each.producer_id, each.first_offset, each.last_offset) for each in found]
+        aborted = self.transactions.aborted(offset_from, offset_to, nowait=nowait)
+        return [(transaction.producer_id, transaction.first_offset, transaction.last_offset) for transaction in aborted]
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -570,7 +572,7 @@ class Log:
     def refusal(self) -> OSError | StorageError:
         """Return the error for a write to this read-only log."""
         if self.unrecovered is None:
-            return ReadOnlyLog("opened for reading", path=self.path)
+            return ReadOnlyLog("closed" if self._is_closed else "opened for reading", path=self.path)
         if isinstance(self.unrecovered, OSError):
             reason = f"{self.unrecovered.strerror}: the partition is read only until it is recovered"
             return OSError(self.unrecovered.errno, reason, self.path)
@@ -584,7 +586,7 @@ class Log:
         )
 
     def _check_writable(self) -> None:
-        if self.read_only:
+        if self.read_only or self._is_closed:
             raise self.refusal()
         if self._is_deleted:
             raise UnknownPartition("the partition was deleted", path=self.path)
@@ -712,9 +714,9 @@ class Log:
                 active = self._state.segments.active
                 # Taken before the syncs: records that are appended meanwhile belong to the next flush.
                 target = self._flush_target = active.base_offset if sealed_only else self.next_offset
-                dirty = [each for each in self._dirty if each is not active or not sealed_only]
+                dirty = [segment for segment in self._dirty if segment is not active or not sealed_only]
                 names = self._names_dirty
-                self._dirty, self._names_dirty = [each for each in self._dirty if each not in dirty], False
+                self._dirty, self._names_dirty = [segment for segment in self._dirty if segment not in dirty], False
                 self._unsynced.begin(sealed_only=sealed_only)
                 # Blocks beyond the end are free space that other programs need; they were used for at most one interval
                 # of syncs.
@@ -901,6 +903,19 @@ class Log:
         """Lock the log against appends, rolls and flushes. Readers are not affected."""
         with self._flush_lock, self._lock:
             yield
+
+    def end_changes(self) -> None:
+        """Wait for a running append or change, and refuse later ones: what they wrote would miss the flush of `close`.
+
+        The log is not read-only before `end_writing`: until then the checkpoints include it.
+        """
+        with self._lock:
+            self._is_closed = not self.read_only
+
+    def end_writing(self) -> None:
+        """Make the log read-only: the lock of the directory is released, and another process may write."""
+        with self._lock:
+            self.read_only = True
 
     def mark_superseded(self) -> None:
         """Record that the directory has reopened the partition for writing. Readers of this log may continue."""

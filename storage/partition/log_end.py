@@ -9,7 +9,7 @@ from __future__ import annotations
 from offsetfs.storage import files
 from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.names import OFFSET_MAX, segment_offset_max
-from offsetfs.storage.partition.log_values import Damage
+from offsetfs.storage.partition.log_state import Damage
 from offsetfs.storage.records.columns import row_walk
 from offsetfs.storage.records.format import batch_chain
 from offsetfs.storage.segments.segment import Segment

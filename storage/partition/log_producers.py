@@ -14,7 +14,7 @@ from offsetfs.storage import files
 from offsetfs.storage.files import File
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition import producer_loading
-from offsetfs.storage.partition.log_values import Appended
+from offsetfs.storage.partition.log_state import Appended
 from offsetfs.storage.partition.producer_checks import ProducerChecks
 from offsetfs.storage.partition.producers import ABORT, ProducerState, end_marker
 from offsetfs.storage.records.columns.row_walk import Rows
@@ -72,8 +72,8 @@ class LogProducers:
         marker = end_marker(read_batch(sealed.data, check=False)) if header.is_control else None
         if marker is not None:
             self._checks.check_marker(header, marker[1], bumps_epochs=bumps_epochs)
-        found = self._checks.check(header, bumps_epochs=bumps_epochs)
-        return None if found is None else Appended(found.base_offset, found.last_offset, found.timestamp)
+        repeated = self._checks.check(header, bumps_epochs=bumps_epochs)
+        return None if repeated is None else Appended(repeated.base_offset, repeated.last_offset, repeated.timestamp)
 
     def note(self, sealed: SealedBatch) -> None:
         """Take note of a batch of a producer, which was appended."""

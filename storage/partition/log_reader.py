@@ -1,6 +1,10 @@
-"""The reader of a range of a log: batches, records, joined values, lines of JSON.
+"""Readers of a log: `LogView`, the log at one isolation level, and `LogReader`, a range of its records.
 
-Every bulk reader of a log goes through it, so that each of them has the same answer to what may happen meanwhile:
+The isolation levels are those of Kafka's consumers (KIP-98). With read_committed a reader sees records below the last
+stable offset that are of no aborted transaction. Both only grow, so what was shown once is always shown. Control
+batches are no records and are not visible.
+
+Every bulk reader of a log uses `LogReader`, so that all have the same answer to what may happen meanwhile:
 
 * a roll or an append: the range was fixed when the iteration began; nothing is missed, nothing is added;
 * compaction, or a conversion of formats: a segment that was replaced before it was opened is read from its replacement,
@@ -10,7 +14,7 @@ Every bulk reader of a log goes through it, so that each of them has the same an
 
 What is open is read to its end, whatever happens to its name: records that were removed meanwhile may still be read.
 
-Follows the fetch loop of Kafka's consumer (KIP-98 for the isolation levels), and UnifiedLog.read for the range.
+Follows the fetch loop of Kafka's consumer, and UnifiedLog.read for the range.
 """
 
 from __future__ import annotations
@@ -19,10 +23,10 @@ from collections.abc import Callable, Iterator
 from typing import Final, Literal
 
 from offsetfs.storage.errors import UNREADABLE, MalformedBatch, OffsetOutOfRange, StorageError, UnknownPartition
-from offsetfs.storage.partition.isolation import READ_COMMITTED, READ_UNCOMMITTED, LogView
+from offsetfs.storage.partition.damage_registry import OnDamage
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.segment_retry import SegmentRetry, with_retry
-from offsetfs.storage.records.format.batch import MAGIC, Batch
+from offsetfs.storage.records.format.batch import MAGIC, Batch, BatchHeader
 from offsetfs.storage.records.format.legacy import NO_RUNS
 from offsetfs.storage.records.format.record import Record
 from offsetfs.storage.records.json.batch_json import joined_json
@@ -30,6 +34,47 @@ from offsetfs.storage.records.json.record_json import line_prefix
 from offsetfs.storage.segments.offset_order import misplaced
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_map import Segments
+from offsetfs.storage.segments.time_search import FoundRecord, VisibilityFilter, shows_data
+
+READ_UNCOMMITTED: Final = "read_uncommitted"
+READ_COMMITTED: Final = "read_committed"
+
+
+class LogView:
+    """A log as readers of one isolation level see it. With `nowait` everything raises `WouldBlock` as the log does."""
+
+    __slots__ = ("_on_damage", "is_committed_only", "log", "shows")
+
+    def __init__(self, log: Log, *, is_committed_only: bool = False, on_damage: OnDamage | None = None) -> None:
+        """`on_damage`: called with each batch that a search by time skips; by default the log records it."""
+        self.log = log
+        self._on_damage = on_damage
+        self.is_committed_only = is_committed_only
+        self.shows: VisibilityFilter = self._shows_committed if is_committed_only else shows_data
+
+    @property
+    def isolation(self) -> Literal["read_uncommitted", "read_committed"]:
+        """The isolation level, as Kafka's consumers name it."""
+        return READ_COMMITTED if self.is_committed_only else READ_UNCOMMITTED
+
+    def end_offset(self, *, nowait: bool = False) -> int:
+        """Return the offset at which the view ends for now; never inside a batch."""
+        return self.log.last_stable_offset(nowait=nowait) if self.is_committed_only else self.log.next_offset
+
+    def _shows_committed(self, header: BatchHeader, *, nowait: bool = False) -> bool:
+        return not header.is_control and self.log.transactions.is_committed(header, nowait=nowait)
+
+    def find_timestamp(self, timestamp: int, *, nowait: bool = False) -> tuple[int, int] | None:
+        """Return (offset, timestamp) of the first record shown with a timestamp ≥ `timestamp`; see `Log`."""
+        record = self.find_record(timestamp, nowait=nowait)
+        return None if record is None else (record.offset, record.timestamp)
+
+    def find_record(self, timestamp: int, *, nowait: bool = False) -> FoundRecord | None:
+        """Return the first record shown with a timestamp ≥ `timestamp`, and its batch; see `Log.find_timestamp`."""
+        end = self.end_offset(nowait=nowait)
+        record = self.log.find_record(timestamp, shows=self.shows, on_damage=self._on_damage, nowait=nowait)
+        return record if record is not None and record.offset < end else None
+
 
 RAW: Final = "raw"
 """The isolation level of readers that interpret control batches themselves."""
@@ -208,7 +253,7 @@ class LogReader:
         """
         start, stop = self._offsets()
         return with_retry(
-            self._log, start, lambda found: sum(last - first for _, first, last in _parts(found, start, stop))
+            self._log, start, lambda segments: sum(last - first for _, first, last in _parts(segments, start, stop))
         )
 
     def cut(self, piece_bytes: int) -> list[Piece]:
@@ -221,7 +266,7 @@ class LogReader:
         that batch, and each returns its own records, so a damaged index neither loses nor repeats a record.
         """
         start, stop = self._offsets()
-        return with_retry(self._log, start, lambda found: list(_pieces(found, start, stop, piece_bytes)))
+        return with_retry(self._log, start, lambda segments: list(_pieces(segments, start, stop, piece_bytes)))
 
     def _offsets(self) -> tuple[int, int]:
         """Return the offsets that were asked for, with the ends of the log where none were."""

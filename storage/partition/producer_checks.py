@@ -122,8 +122,10 @@ class ProducerChecks:
         last = increment(header.base_sequence, header.last_offset_delta)
         wanted = (header.producer_epoch, header.base_sequence, last)
         kept = self._taken.get(header.producer_id, ())
-        found = (each for each in kept if (each.producer_epoch, each.first_sequence, each.last_sequence) == wanted)
-        return next(found, None)
+        repeated = (
+            batch for batch in kept if (batch.producer_epoch, batch.first_sequence, batch.last_sequence) == wanted
+        )
+        return next(repeated, None)
 
     def _check_sequence(self, entry: ProducerEntry, header: BatchHeader, *, bumps_epochs: bool) -> None:
         first = header.base_sequence

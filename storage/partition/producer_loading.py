@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from offsetfs.storage.partition.log import Log
 
 RECENT_BYTES = 8 << 20
-"""How much of the end of a log is searched for the last batches of producers: eight of Kafka's largest batches."""
+"""The bytes at the end of a log that are searched for the last batches of producers: eight of Kafka's largest."""
 
 
 def load_producers(log: Log, *, clean: bool) -> ProducerState:

@@ -1,4 +1,4 @@
-"""What is known of each idempotent or transactional producer, and the `.snapshot` files that keep it.
+"""The state of each idempotent or transactional producer, and the `.snapshot` files that store it.
 
 A snapshot named N holds the state before offset N: a broker that starts reads the newest one and replays the batches
 behind it, instead of the whole log. Nothing is refused here: batches in a log were accepted once. Follows Kafka's

@@ -45,10 +45,10 @@ def first_new(data: memoryview, next_offset: int, path: str) -> int:
 
 
 def next_rows(data: memoryview, position: int, next_offset: int, path: str) -> Rows | None:
-    """Return batches from `position` on, verified, with their positions in `data`; None if no whole one is left.
+    """Return batches from `position` on, verified, with their positions in `data`; None if no whole batch is left.
 
-    At most `chain.ROWS_MAX`, up to the first one that is damaged; raises for that when it is the first: `CorruptBatch`,
-    or `MalformedBatch`, also for an offset below `next_offset`.
+    At most `chain.ROWS_MAX`, up to the first damaged batch. If the first batch is damaged, raises `CorruptBatch` or
+    `MalformedBatch`, also for an offset below `next_offset`.
     """
     numbers, _ = chain.sound(data, position, len(data), 0, next_offset, OFFSET_MAX)
     if numbers:

@@ -1,4 +1,4 @@
-"""What a reader does when the file of a segment is gone: it lists the directory again, and reads on or gives up.
+"""Retries of a reader when the file of a segment is gone: it lists the directory again, and reads on or gives up.
 
 A segment answers ESTALE when its file was removed or replaced before it was opened. The reader holds a map of segments
 from before that; the map of now has the replacement, or begins behind what was removed. While a swap renames file by
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 
 REPLACEMENT_WAIT_S = 1.0
-"""How long a reader waits for the replacement of a segment whose file is gone: longer than a broker's renames take."""
+"""The seconds a reader waits for the replacement of a removed segment: longer than a broker's renames take."""
 
 _PAUSE_S = 0.005
 

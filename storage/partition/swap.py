@@ -37,7 +37,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from offsetfs.storage import files
 from offsetfs.storage.names import MAP_SUFFIXES, segment_name
-from offsetfs.storage.segments import removed_names
+from offsetfs.storage.segments import deletions
 from offsetfs.storage.segments.segment import FULL
 
 CLEANED, SWAP = ".cleaned", ".swap"
@@ -139,7 +139,7 @@ def _removed_ending(directory: str, base: int) -> str:
         inode = files.status(os.path.join(directory, segment_name(base, ".log"))).st_ino
     except FileNotFoundError:
         inode = None
-    return removed_names.ending(directory, base, inode)
+    return deletions.removed_ending(directory, base, inode)
 
 
 def install(directory: str, new: Iterable[int], renames: Renames) -> None:
@@ -164,8 +164,8 @@ def undo(directory: str, new: Sequence[int], renames: Renames, error: OSError) -
         raise error
     # `install` was made last. It is off the disk before an old file takes its name again: if only the second rename
     # reached the disk, it would replace a new log, and the others would be taken for the whole swap.
-    for _, each in itertools.groupby(reversed(renames), lambda rename: rename[0].endswith(SWAP)):
-        for source, target in each:
+    for _, group in itertools.groupby(reversed(renames), lambda rename: rename[0].endswith(SWAP)):
+        for source, target in group:
             files.rename(target, source)
         files.sync_directory(directory)
     # From here on a crash leads to the old segments. Before, no `.swap` may go: with one segment of several missing,

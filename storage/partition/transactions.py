@@ -82,8 +82,8 @@ class Transactions:
         """Return (producer id, first offset) of each undecided transaction, by offset."""
         with self._locked(nowait):
             segments = self._log.snapshot()
-            found = self._of(segments.active, segments, nowait).open
-            return sorted(found.items(), key=lambda item: item[1])
+            undecided = self._of(segments.active, segments, nowait).open
+            return sorted(undecided.items(), key=lambda item: item[1])
 
     def is_committed(self, header: BatchHeader, *, nowait: bool = False) -> bool:
         """Whether a batch belongs to no transaction, or to a committed one; not to an aborted or open one."""
@@ -102,16 +102,18 @@ class Transactions:
 
         Reads beyond `offset_to` as far as transactions extend that were open there.
         """
-        found: list[AbortedTransaction] = []
+        overlapping: list[AbortedTransaction] = []
         with self._locked(nowait):
             segments, reaches_on = self._log.snapshot(), False
             for segment in segments.from_floor(offset_from):
                 if segment.base_offset >= offset_to and not reaches_on:
                     break
                 known = self._of(segment, segments, nowait)
-                found += [each for each in known.aborted if _reaches_into(each, offset_from, offset_to)]
+                overlapping += [
+                    transaction for transaction in known.aborted if _reaches_into(transaction, offset_from, offset_to)
+                ]
                 reaches_on = any(first < offset_to for first in known.open.values())
-        return found
+        return overlapping
 
     def rebuild_indexes(self, offset_from: int) -> None:
         """Rewrite the index of each segment from that of `offset_from` on, from the log, if it differs."""
@@ -152,15 +154,19 @@ class Transactions:
         """Return the transactions that the index has up to the last snapshot in the segment; None if it is not
         valid.
         """
-        later = (each for each in segments.from_floor(segment.base_offset) if each.base_offset > segment.base_offset)
+        later = (
+            successor
+            for successor in segments.from_floor(segment.base_offset)
+            if successor.base_offset > segment.base_offset
+        )
         following = next(later, None)
         end = self._log.next_offset if following is None else following.base_offset
         # Beyond the recovery point the index or the snapshot may be from before a crash, and aborted records would be
         # shown as committed.
-        found = self._last_snapshot(segment.base_offset, min(end, self._log.recovery_point))
-        if found is None:
+        snapshot = self._last_snapshot(segment.base_offset, min(end, self._log.recovery_point))
+        if snapshot is None:
             return None
-        offset, open_transactions = found
+        offset, open_transactions = snapshot
         try:
             index = TransactionIndex.read(segment.path(SUFFIX), segment.base_offset)
         except (OSError, CorruptIndex):
@@ -179,20 +185,20 @@ class Transactions:
         """Return the transactions in the log of the segment; scans earlier segments whose transactions are unknown."""
         to_walk: list[Segment] = []
         open_transactions: dict[int, int] = {}
-        for each in reversed([s for s in segments if s.base_offset <= segment.base_offset]):
-            before = self._known.get(each.base_offset)
-            if before is not None and before.segment is each and each is not segment:
-                before.extend(each.size)
+        for walked in reversed([s for s in segments if s.base_offset <= segment.base_offset]):
+            before = self._known.get(walked.base_offset)
+            if before is not None and before.segment is walked and walked is not segment:
+                before.extend(walked.size)
                 open_transactions = before.open
                 break
-            to_walk.append(each)
-            snapshot = self._snapshot(each.base_offset)
+            to_walk.append(walked)
+            snapshot = self._snapshot(walked.base_offset)
             if snapshot is not None:
                 open_transactions = snapshot
                 break
-        for each in reversed(to_walk):
-            known = SegmentTransactions(each, 0, dict(open_transactions), [])
-            known.extend(each.size)
+        for walked in reversed(to_walk):
+            known = SegmentTransactions(walked, 0, dict(open_transactions), [])
+            known.extend(walked.size)
             self._keep(known)
             open_transactions = known.open
         return known
@@ -202,9 +208,9 @@ class Transactions:
         parsed = (parse_segment_name(name) for name in files.names(self._log.path))
         offsets = [base for base, suffix in filter(None, parsed) if suffix == ".snapshot"]
         for offset in sorted((o for o in offsets if above < o <= offset_max), reverse=True):
-            found = self._snapshot(offset)
-            if found is not None:
-                return offset, found
+            snapshot = self._snapshot(offset)
+            if snapshot is not None:
+                return offset, snapshot
         return None
 
     def _snapshot(self, offset: int) -> dict[int, int] | None:

@@ -25,7 +25,7 @@ class Unsynced:
     since: float | None = None
 
     def __add__(self, other: Unsynced) -> Unsynced:
-        since = min((each for each in (self.since, other.since) if each is not None), default=None)
+        since = min((moment for moment in (self.since, other.since) if moment is not None), default=None)
         return Unsynced(self.batches + other.batches, self.records + other.records, self.size + other.size, since)
 
 
@@ -46,7 +46,7 @@ class UnsyncedAccount:
 
     @property
     def waiting(self) -> Unsynced:
-        """What no running sync covers."""
+        """The batches that no running sync covers."""
         if not self._batches:
             return self._sealed
         return self._sealed + Unsynced(self._batches, self._records, self._size, self._since)

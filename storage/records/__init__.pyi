@@ -7,6 +7,12 @@ from offsetfs.storage.records.columns.columns import encode_columns as encode_co
 from offsetfs.storage.records.columns.columns import gather as gather
 from offsetfs.storage.records.columns.columns import gather_headers as gather_headers
 from offsetfs.storage.records.columns.columns import spread_keys as spread_keys
+from offsetfs.storage.records.columns.field_patterns import BEYOND as BEYOND
+from offsetfs.storage.records.columns.field_patterns import NULL as NULL
+from offsetfs.storage.records.columns.field_patterns import OTHER as OTHER
+from offsetfs.storage.records.columns.field_patterns import FieldPattern as FieldPattern
+from offsetfs.storage.records.columns.field_patterns import PatternCount as PatternCount
+from offsetfs.storage.records.columns.field_patterns import count_patterns as count_patterns
 from offsetfs.storage.records.compression.compression import CODECS as CODECS
 from offsetfs.storage.records.compression.compression import ZSTD as ZSTD
 from offsetfs.storage.records.compression.compression import Compression as Compression
@@ -17,6 +23,8 @@ from offsetfs.storage.records.format.batch import recompressed as recompressed
 from offsetfs.storage.records.format.batch import set_max_timestamp as set_max_timestamp
 from offsetfs.storage.records.format.batch_builder import TIMESTAMP_MAX as TIMESTAMP_MAX
 from offsetfs.storage.records.format.batch_builder import value_bytes_max as value_bytes_max
+from offsetfs.storage.records.format.batch_chain import LastBatch as LastBatch
+from offsetfs.storage.records.format.batch_chain import last_whole_batch as last_whole_batch
 from offsetfs.storage.records.format.batch_cursor import BatchCursor as BatchCursor
 from offsetfs.storage.records.format.batch_header import HEADER_SIZE as HEADER_SIZE
 from offsetfs.storage.records.format.batch_header import MAGIC as MAGIC
@@ -25,8 +33,6 @@ from offsetfs.storage.records.format.batch_header import MAGIC_POSITION as MAGIC
 from offsetfs.storage.records.format.batch_header import declared_size as declared_size
 from offsetfs.storage.records.format.batch_header import is_transactional as is_transactional
 from offsetfs.storage.records.format.batch_writer import bytes_max_within as bytes_max_within
-from offsetfs.storage.records.format.last_batch import LastBatch as LastBatch
-from offsetfs.storage.records.format.last_batch import last_whole_batch as last_whole_batch
 from offsetfs.storage.records.format.partitioner import partition_of as partition_of
 from offsetfs.storage.records.format.produced_batch import BatchProducer as BatchProducer
 from offsetfs.storage.records.format.produced_batch import ProducedBatch as ProducedBatch
@@ -36,7 +42,7 @@ from offsetfs.storage.records.format.record_row import HEADERS_COUNT as HEADERS_
 from offsetfs.storage.records.format.record_row import KEY_SIZE as KEY_SIZE
 from offsetfs.storage.records.format.record_row import OFFSET_DELTA as OFFSET_DELTA
 from offsetfs.storage.records.format.record_row import TIMESTAMP_DELTA as TIMESTAMP_DELTA
-from offsetfs.storage.records.json.json_values import REFUSE as REFUSE
+from offsetfs.storage.records.json.record_json import REFUSE as REFUSE
 from offsetfs.storage.records.json.record_json import JsonRules as JsonRules
 from offsetfs.storage.records.json.record_json import JsonSpread as JsonSpread
 from offsetfs.storage.records.json.record_json import LineFault as LineFault

@@ -28,7 +28,7 @@ from offsetfs.storage.names import MAP_SUFFIXES, parse_segment_name
 from offsetfs.storage.partition.swap import CLEANED, SWAP
 from offsetfs.storage.records.columns import row_walk
 from offsetfs.storage.records.format import chain
-from offsetfs.storage.segments import removed_names
+from offsetfs.storage.segments import deletions
 from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 
 _INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex", *MAP_SUFFIXES)
@@ -78,7 +78,7 @@ SegmentFileNames = list[tuple[str, int, str]]
 def parse_segment_names(names: Iterable[str]) -> SegmentFileNames:
     """Return the names that belong to segments, parsed."""
     parsed = ((name, parse_segment_name(name)) for name in names)
-    return [(name, int(each[0]), each[1]) for name, each in parsed if each is not None]
+    return [(name, int(parts[0]), parts[1]) for name, parts in parsed if parts is not None]
 
 
 def pending_swaps(path: str, parsed: SegmentFileNames | None = None) -> PendingSwaps:
@@ -88,29 +88,31 @@ def pending_swaps(path: str, parsed: SegmentFileNames | None = None) -> PendingS
     damaged `.swap` file does not replace them.
     """
     parsed = parse_segment_names(files.names(path)) if parsed is None else parsed
+    if all(suffix in _SEGMENT_SUFFIXES for _, _, suffix in parsed):
+        return PendingSwaps()  # the usual case, at each opening of a log
     # As Kafka's LogLoader: a `.cleaned` file says that the renames to `.swap` had not finished, so the `.swap` files at
     # or above it are undone.
     cleaned_min = min((base for _, base, suffix in parsed if suffix in _ending(CLEANED)), default=None)
-    swaps = [each for each in parsed if each[2] in _ending(SWAP)]
+    swaps = [file for file in parsed if file[2] in _ending(SWAP)]
     undone = [name for name, base, _ in swaps if cleaned_min is not None and base >= cleaned_min]
-    ready = [each for each in swaps if each[0] not in undone]
+    ready = [file for file in swaps if file[0] not in undone]
     # A damaged `.swap` file once replaced sound segments that were still there. If a replaced segment is gone already,
     # the `.swap` file is the only copy.
-    if not _is_begun(parsed, ready) and not all(_is_sound(path, *each) for each in ready):
+    if not _is_begun(parsed, ready) and not all(_is_sound(path, *file) for file in ready):
         undone, ready = [name for name, _, _ in swaps], []
     return PendingSwaps(
         undone=undone,
         replaced=_replaced(path, parsed, [(name, base) for name, base, suffix in ready if suffix == ".log" + SWAP]),
         garbage=[name for name, _, suffix in parsed if suffix in _ending(CLEANED) or _is_removed(suffix)],
         # The log first, as in Kafka: an index without a log is garbage, a log without an index is complete.
-        renamed=[name for name, _, _ in sorted(ready, key=lambda each: (each[1], each[2] != ".log" + SWAP))],
+        renamed=[name for name, _, _ in sorted(ready, key=lambda file: (file[1], file[2] != ".log" + SWAP))],
     )
 
 
 def _is_begun(parsed: SegmentFileNames, swaps: SegmentFileNames) -> bool:
     """Whether the swap may already have removed a live file."""
     live = {base for _, base, suffix in parsed if suffix == ".log"}
-    gone = any(removed_names.without_ending(suffix) == ".log" for _, _, suffix in parsed)
+    gone = any(deletions.without_removed_ending(suffix) == ".log" for _, _, suffix in parsed)
     return gone or not all(base in live for _, base, suffix in swaps if suffix == ".log" + SWAP)
 
 
@@ -132,16 +134,16 @@ def _replaced(path: str, parsed: SegmentFileNames, logs: Sequence[tuple[str, int
     if not logs:
         return []
     bases = {base for _, base in logs}
-    live = [each for each in parsed if each[2] in _SEGMENT_SUFFIXES]
+    live = [file for file in parsed if file[2] in _SEGMENT_SUFFIXES]
     # The last segment is never rewritten. So a flipped bit that raises an offset cannot remove it.
     last = max((base for _, base, suffix in live if suffix == ".log"), default=-1)
     # Renames reach the disk in any order: a source segment may already be called `.deleted` while an older one is not.
     logs_once = [
         (base, name)
         for name, base, suffix in parsed
-        if suffix == ".log" or removed_names.without_ending(suffix) == ".log"
+        if suffix == ".log" or deletions.without_removed_ending(suffix) == ".log"
     ]
-    others = sorted(each for each in logs_once if each[0] not in bases and each[0] != last)
+    others = sorted(entry for entry in logs_once if entry[0] not in bases and entry[0] != last)
     low, high = min(bases), max(_next_offset_of(path, name, base, others) for name, base in logs)
     between = [name for name, base, _ in live if low <= base < high and base not in bases and base != last]
     return [name for name, base, suffix in live if base in bases and suffix != ".snapshot"] + between
@@ -164,8 +166,8 @@ def _next_offset_of(path: str, name: str, base: int, others: Sequence[tuple[int,
                     end = ends if ends - 1 - base <= RELATIVE_OFFSET_MAX else sure
     except StorageError:
         return base
-    between = [(other, file) for other, file in others if sure <= other < end and _size(path, file)]
-    sources = [file for other, file in between if other == between[-1][0]]
+    between = [(file_base, file) for file_base, file in others if sure <= file_base < end and _size(path, file)]
+    sources = [file for file_base, file in between if file_base == between[-1][0]]
     return max(sure, end) if not between or any(_has_batch(path, file, last) for file in sources) else sure
 
 
@@ -184,7 +186,7 @@ def _ending(ending: str) -> list[str]:
 
 
 def _is_removed(suffix: str) -> bool:
-    return removed_names.without_ending(suffix) in _SEGMENT_SUFFIXES
+    return deletions.without_removed_ending(suffix) in _SEGMENT_SUFFIXES
 
 
 def finish_swaps(path: str) -> PendingSwaps:
@@ -235,7 +237,7 @@ def stray_snapshots(parsed: SegmentFileNames, *, offset_max: int | None = None) 
     bases = {base for _, base, suffix in parsed if suffix == ".log"}
     snapshots = [(base, name) for name, base, suffix in parsed if suffix == ".snapshot"]
     beyond = [(base, name) for base, name in snapshots if offset_max is not None and base > offset_max]
-    strays = sorted(each for each in snapshots if each[0] not in bases and each not in beyond)
+    strays = sorted(entry for entry in snapshots if entry[0] not in bases and entry not in beyond)
     # As ProducerStateManager.removeStraySnapshots: the newest snapshot, from the last close, lies above the base offset
     # of the last segment.
     if strays and strays[-1][0] > max(bases, default=-1):
@@ -255,8 +257,8 @@ def deferred_removal(paths: Iterable[str]) -> Callable[[], None]:
 
     A later round of compaction creates files of the same names.
     """
-    found = [(path, each) for path in paths if (each := _identity(path)) is not None]
-    return lambda: remove_garbage(path for path, each in found if _identity(path) == each)
+    identities = [(path, identity) for path in paths if (identity := _identity(path)) is not None]
+    return lambda: remove_garbage(path for path, identity in identities if _identity(path) == identity)
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -22,9 +22,8 @@ from offsetfs.storage.partition import cut_tail
 from offsetfs.storage.partition.epochs import LeaderEpochCache
 from offsetfs.storage.partition.follower import LogFollower
 from offsetfs.storage.partition.log import Damage, Log
-from offsetfs.storage.partition.log_context import LogContext
 from offsetfs.storage.partition.log_end import end_of_chain, readable_end, replicated_end
-from offsetfs.storage.partition.log_parts import LogParts
+from offsetfs.storage.partition.log_parts import LogContext, LogParts
 from offsetfs.storage.partition.log_state import LogState
 from offsetfs.storage.partition.producer_loading import load_producers
 from offsetfs.storage.recovery import leftover_files, overflow
@@ -37,7 +36,7 @@ from offsetfs.storage.segments.transaction_index import SUFFIX as TRANSACTION_IN
 from offsetfs.storage.settings.config import LogConfig
 
 _LISTING_RETRIES_MAX = 10
-"""How often the listing is retried if a file disappears meanwhile. A broker needs about a millisecond for a swap."""
+"""The number of retries of a listing if a file disappears meanwhile. A broker needs about a millisecond for a swap."""
 
 _SEGMENTS_CHECKED_MAX = 100
 """The segments that a read-only opening checks for gaps after an unclean shutdown."""
@@ -152,8 +151,9 @@ def _load(path: str, epochs: LeaderEpochCache, options: OpenOptions) -> tuple[_L
     if swaps.is_swap or not options.clean:
         options.context.before_change()
         leftover_files.finish_swaps(path)
-        present = leftover_files.parse_segment_names(files.names(path))
-    content = _end_of_clean(path, options) if options.clean else None
+        names = files.names(path)
+        present = leftover_files.parse_segment_names(names)
+    content = _end_of_clean(path, names, options) if options.clean else None
     if content is None:
         options.context.before_change()
         return _recovered(path, epochs, options, swaps), options.context
@@ -164,10 +164,10 @@ def _load(path: str, epochs: LeaderEpochCache, options: OpenOptions) -> tuple[_L
     return content, replace(options.context, before_change=before_change)
 
 
-def _end_of_clean(path: str, options: OpenOptions) -> _LoadedSegments | None:
-    """Return the content of a cleanly closed log, or None if it does not end with a whole batch."""
+def _end_of_clean(path: str, names: Sequence[str], options: OpenOptions) -> _LoadedSegments | None:
+    """Return the content of a cleanly closed log with these files, or None if it does not end with a whole batch."""
     while True:
-        segments = _segments(path, options)
+        segments = _segments(path, names, options)
         end = end_of_chain(segments.active)
         if end is None:
             return None
@@ -176,6 +176,7 @@ def _end_of_clean(path: str, options: OpenOptions) -> _LoadedSegments | None:
             return _LoadedSegments(segments, end)
         options.context.before_change()
         leftover_files.remove_garbage(overflow.split(overflowed))
+        names = files.names(path)
 
 
 def _recovered(
@@ -184,7 +185,7 @@ def _recovered(
     garbage = [os.path.join(path, name) for name in swaps.garbage]
     was_split = False
     while True:
-        segments = _segments(path, options)
+        segments = _segments(path, files.names(path), options)
         recovery = Recovery(
             segments,
             epochs,
@@ -216,8 +217,7 @@ def _may_have_gaps(segments: Segments, options: OpenOptions, swaps: leftover_fil
     return options.is_compacted or swaps.reaches(max(segments.first.base_offset, options.log_start()))
 
 
-def _segments(path: str, options: OpenOptions) -> Segments:
-    names = files.names(path)
+def _segments(path: str, names: Sequence[str], options: OpenOptions) -> Segments:
     parsed = (parse_segment_name(name) for name in names)
     bases = sorted(base for base, suffix in filter(None, parsed) if suffix == ".log")
     if bases:
@@ -271,7 +271,7 @@ def _find_gaps(segments: Segments, options: OpenOptions) -> list[Damage]:
     if options.clean or options.is_brokers or not options.has_recovery_point:
         return []
     checked = list(segments.from_floor(options.recovery_point))[-_SEGMENTS_CHECKED_MAX:]
-    found = []
+    gaps = []
     for segment, behind in pairwise(checked):
         position, end, _ = readable_end(segment, options.recovery_point)
         if options.recovery_point <= end < behind.base_offset and segment.base_offset >= options.log_start():
@@ -279,8 +279,8 @@ def _find_gaps(segments: Segments, options: OpenOptions) -> list[Damage]:
                 f"offsets {end} to {behind.base_offset - 1} are missing, probably lost in a power cut; "
                 "later segments stay readable until a writer opens the directory and sets them aside"
             )
-            found.append(Damage(segment.log_path, position, end, reason))
-    return found
+            gaps.append(Damage(segment.log_path, position, end, reason))
+    return gaps
 
 
 def _readable_segments(path: str, options: OpenOptions) -> Segments:

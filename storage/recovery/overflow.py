@@ -51,7 +51,7 @@ class _Part:
 
 def find(segments: Sequence[Segment], end: int) -> Segment | None:
     """Return an overflowed segment of a log that ends at `end`, or None. Reads only segments that may overflow."""
-    for segment, behind in zip(segments, [*(each.base_offset for each in segments[1:]), end], strict=True):
+    for segment, behind in zip(segments, [*(later.base_offset for later in segments[1:]), end], strict=True):
         if not _exceeds(segment, behind) or not _exceeds(segment, end_of_chain(segment)):
             continue
         if is_overflowed(segment, None if segment is segments[-1] else behind):

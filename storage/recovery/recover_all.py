@@ -148,7 +148,9 @@ def bytes_to_verify(path: str, recovery_point: int) -> int:
     """Return the bytes of log files to verify in the partition directory `path`; 0 if that is unknown."""
     try:
         parsed = ((name, parse_segment_name(name)) for name in files.names(path))
-        logs = sorted((each[0], name) for name, each in parsed if each is not None and each[1] in (".log", ".log.swap"))
+        logs = sorted(
+            (parts[0], name) for name, parts in parsed if parts is not None and parts[1] in (".log", ".log.swap")
+        )
         first = max((base for base, _ in logs if base <= recovery_point), default=0)
         return sum(files.status(os.path.join(path, name)).st_size for base, name in logs if base >= first)
     except OSError:

@@ -237,14 +237,14 @@ class Recovery:
         of them.
         """
         later = [segment for segment in self.segments if segment.base_offset > last.base_offset]
-        found = []
+        damage = []
         # The last segment first: a crash in between must not leave a gap before a segment that is still in the log.
         for segment in reversed(later):
             kept = cut_tail.set_aside(segment)
             segment.pool.drop(segment)
             meaning = f"{reason}; whole segment kept in {os.path.basename(kept)}"
-            found.append(Damage(segment.log_path, 0, segment.base_offset, meaning, kept))
-        self.damage += reversed(found)
+            damage.append(Damage(segment.log_path, 0, segment.base_offset, meaning, kept))
+        self.damage += reversed(damage)
         self.segments = self.segments.without(later)
 
     def _split(self, segment: Segment) -> bool:

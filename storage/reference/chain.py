@@ -40,13 +40,13 @@ from offsetfs.storage.reference import codec
 from offsetfs.storage.units import I32_MAX, I64_MAX
 
 ROWS_MAX = 8192
-"""How many rows one call returns at most: bounds what it allocates to less than a megabyte."""
+"""The number of rows that one call returns, at most: it allocates less than a megabyte."""
 
 ANY_OFFSETS = (-1, I64_MAX)
 """Bounds that let every offset through, risen or not."""
 
 STATE_NUMBERS = 7
-"""What an index that is being made keeps in mind, see `index`."""
+"""The state of an index that is being built, see `index`."""
 
 _BASE, _INTERVAL, _INDEXED_POSITION, _LAST_OFFSET, _TIMESTAMP, _TIMESTAMP_OFFSET, _TIME_ENTRY = range(STATE_NUMBERS)
 
@@ -141,7 +141,7 @@ def measure(block: Buffer, file_position: int, rows: array[int]) -> array[int]:
 
 
 def join(block: Buffer, file_position: int, rows: array[int]) -> bytearray | None:
-    """Return the output of all batches, one behind the other; None when one of them has to be asked itself."""
+    """Return the joined output of all batches; None if a batch must be joined alone."""
     joined, batches = bytearray(), _lines(block, file_position, rows)
     if sum(rows[SIZE::COLUMNS]) > len(memoryview(block)):
         raise ValueError("batches that overlap")

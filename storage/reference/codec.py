@@ -206,12 +206,12 @@ def measure(payload: Buffer, count: int) -> int:
 
 def headers(payload: Buffer, position: int, count: int) -> Headers:
     """Return the headers that a scanned row names by its last two numbers."""
-    found = []
+    read_headers = []
     for _ in range(count):
         name, position = _sized_at(payload, position, len(payload))
         value, position = _sized_at(payload, position, len(payload))
-        found.append(((name or b"").decode("utf-8", "surrogateescape"), value))
-    return tuple(found)
+        read_headers.append(((name or b"").decode("utf-8", "surrogateescape"), value))
+    return tuple(read_headers)
 
 
 def _bytes_of(payload: Buffer) -> memoryview:

@@ -31,7 +31,7 @@ from offsetfs.storage.reference.codec import Buffer
 from offsetfs.storage.units import I32_MAX, wrapped
 
 KEY, VALUE, HEADERS = KEY_POSITION, VALUE_POSITION, HEADERS_POSITION
-"""Where in a scanned row the position of each stands; its size or count follows."""
+"""The column of a scanned row that has the position of each; its size or count follows."""
 
 
 class Column(NamedTuple):
@@ -60,7 +60,7 @@ class RecordColumns(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """How far `encode_columns` got."""
+    """The progress of `encode_columns`."""
 
     pick: int
     """The next of the picks."""
@@ -127,8 +127,8 @@ def spread_keys(keys: Column, count: int, partitions: int) -> array[int]:
         raise ValueError(f"{partitions} partitions")
     if not 0 <= count < len(keys.ends):
         raise ValueError("a row outside of its column")
-    found = (_value(keys, row, count) for row in range(count))
-    return array("i", (-1 if key is None else partition_of(key, partitions) for key in found))
+    values = (_value(keys, row, count) for row in range(count))
+    return array("i", (-1 if key is None else partition_of(key, partitions) for key in values))
 
 
 def encode_columns(columns: RecordColumns, picks: array[int], pick: int, cursor: BatchCursor) -> Encoded:

@@ -18,11 +18,11 @@ Buffer = codec.Buffer
 
 
 ASKED_MAX = 2
-"""How often `cursor_for` is called for one record: for the batch that is open, and for one that begins."""
+"""The number of calls of `cursor_for` for one record: for the open batch, and for a new batch."""
 
 
 class JsonRules(NamedTuple):
-    """What a line has to be, and how it is read."""
+    """The rules for a line."""
 
     now_ms: int
     """The timestamp of records that name none."""
@@ -43,7 +43,7 @@ class JsonRules(NamedTuple):
 
 
 class JsonSplit(NamedTuple):
-    """How far `split_json` got. The sums are those of the records of this call."""
+    """The progress of `split_json`. The sums are those of the records of this call."""
 
     start: int
     position: int
@@ -53,13 +53,13 @@ class JsonSplit(NamedTuple):
     """-1 when no record was written."""
 
     values_bytes: int
-    """What `values` will show: each value and a newline."""
+    """The bytes of the values and a newline for each."""
 
     record_bytes: int
-    """When the next record did not fit: its size as the first of a batch. Else 0."""
+    """The size of the next record as the first of a batch, if it did not fit; else 0."""
 
     fault: LineFault | None
-    """What is wrong with the line that begins at `start`."""
+    """The fault of the line that begins at `start`."""
 
 
 CursorFor = Callable[[int, int, BatchCursor | None], BatchCursor | None]
@@ -67,20 +67,20 @@ CursorFor = Callable[[int, int, BatchCursor | None], BatchCursor | None]
 
 
 class JsonSpread(NamedTuple):
-    """How far `spread_json` got."""
+    """The progress of `spread_json`."""
 
     start: int
     cursors: dict[int, BatchCursor]
     """Those of batches that got records, by partition and without their targets; not what `cursor_for` was given."""
 
     partition: int
-    """Where the next record belongs, when it did not fit there; else -1."""
+    """The partition of the next record, if it did not fit there; else -1."""
 
     record_bytes: int
     """Its size as the first of a batch. Else 0."""
 
     fault: LineFault | None
-    """What is wrong with the line that begins at `start`."""
+    """The fault of the line that begins at `start`."""
 
 
 def split_json(
@@ -152,8 +152,8 @@ def spread_json(
     """Write each whole line of `source[start:end]` as a record into the batch of its partition.
 
     `cursors`: one for each partition. `partitioner` chooses the partition of a key; records without a key go to
-    `keyless`. All as in `split_json`, in the order of the lines: it stops at the first one that is wrong, or whose
-    batch has no space or is None.
+    `keyless`. All as in `split_json`, in the order of the lines: it stops at the first wrong line, or at a line
+    whose batch has no space or is None.
 
     If `cursor_for` is given, it is called before that last case stops the work, at most `ASKED_MAX` times for a record.
     It gets the partition, the size of the record as the first of a batch, and what this call has written into the

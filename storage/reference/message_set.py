@@ -44,7 +44,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class LegacyMessage(NamedTuple):
-    """Where a message and its fields are. `timestamp` is -1 in v0, the size of a null is -1."""
+    """The place of a message and of its fields. `timestamp` is -1 in v0, the size of a null is -1."""
 
     position: int
     end: int

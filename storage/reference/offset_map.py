@@ -126,14 +126,15 @@ class Indexer:
 
         `MalformedBatch` for malformed records, or offsets that do not rise inside the batch.
         """
+        is_full = False  # malformed records take precedence over a full map
         for delta, _, position, size, *_ in rising_rows(payload, count, last_offset_delta):
-            if size >= 0 and base_offset + delta >= self._first_dirty:
+            if not is_full and size >= 0 and base_offset + delta >= self._first_dirty:
                 key = memoryview(payload)[position : position + size]
-                if not self._map.put(key, base_offset + delta):
-                    return False
-            self.records_read += 1
-        self.advance_to(base_offset + last_offset_delta)
-        return True
+                is_full = not self._map.put(key, base_offset + delta)
+            self.records_read += not is_full
+        if not is_full:
+            self.advance_to(base_offset + last_offset_delta)
+        return not is_full
 
     def add_rows(self, messages: Buffer, rows: array[int], base_offset: int) -> bool:
         """Store the keys of v0 or v1 messages, which `rows` describe; return False if the map is full."""

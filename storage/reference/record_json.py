@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from offsetfs.storage.errors import DecompressionLimit
 from offsetfs.storage.records.format.record import CREATE_TIME, LOG_APPEND_TIME, Headers, Record
@@ -20,11 +20,11 @@ from offsetfs.storage.reference import codec
 from offsetfs.storage.units import wrapped
 
 JSON_BYTES_MAX = 512 << 20
-"""What the lines of one batch may take: protects the memory from a hostile one, whose records of seven bytes each would
-make twenty times as much text."""
+"""The bytes of the lines of one batch, at most: protects the memory from a hostile batch, whose records of seven bytes
+each would make twenty times as much text."""
 
 PREFIX_SIZE_MAX = 1024
-"""How long a `line_prefix` may be, in bytes; a topic's name has no more than 249."""
+"""The bytes of a `line_prefix`, at most; a topic's name has no more than 249."""
 
 Buffer = codec.Buffer
 
@@ -94,11 +94,23 @@ def measure_json(
     return len(lines)
 
 
-def lines_of(records: Iterable[Record], prefix: bytes) -> bytes:
-    """Return the same lines for records that are there as objects: of the old formats, or only one of them."""
+def lines_of(records: Iterable[Record], prefix: bytes, *, as_base64: bool = False) -> bytes:
+    """Return the same lines for records that are objects: of the old formats, or a single record.
+
+    `as_base64`: all bytes are in base64, not only those that are no UTF-8.
+    """
     return b"".join(
-        _line(prefix, each.offset, each.timestamp, each.timestamp_type, each.key, each.value, each.headers)
-        for each in records
+        _line(
+            prefix,
+            record.offset,
+            record.timestamp,
+            record.timestamp_type,
+            record.key,
+            record.value,
+            record.headers,
+            as_base64=as_base64,
+        )
+        for record in records
     )
 
 
@@ -110,15 +122,18 @@ def _line(
     key: bytes | None,
     value: bytes | None,
     headers: Headers,
+    *,
+    as_base64: bool = False,
 ) -> bytes:
     times = f'{offset},"timestamp":{timestamp},"timestamp_type":"{timestamp_type}",'
-    data = f'{_field("key", key)},{_field("value", value)},"headers":[{",".join(_headers(headers))}]}}\n'
+    field = _base64_field if as_base64 else _field
+    data = f'{field("key", key)},{field("value", value)},"headers":[{",".join(_headers(headers, field))}]}}\n'
     return prefix + (times + data).encode()
 
 
-def _headers(headers: Headers) -> Iterator[str]:
+def _headers(headers: Headers, field: Callable[[str, bytes | None], str]) -> Iterator[str]:
     for name, value in headers:
-        yield f"{{{_field('key', name.encode('utf-8', 'surrogateescape'))},{_field('value', value)}}}"
+        yield f"{{{field('key', name.encode('utf-8', 'surrogateescape'))},{field('value', value)}}}"
 
 
 def _field(name: str, data: bytes | None) -> str:
@@ -127,4 +142,8 @@ def _field(name: str, data: bytes | None) -> str:
     try:
         return f'"{name}":{json.dumps(data.decode(), ensure_ascii=False)}'
     except UnicodeDecodeError:
-        return f'"{name}_b64":"{base64.b64encode(data).decode()}"'
+        return _base64_field(name, data)
+
+
+def _base64_field(name: str, data: bytes | None) -> str:
+    return f'"{name}":null' if data is None else f'"{name}_b64":"{base64.b64encode(data).decode()}"'

@@ -111,6 +111,8 @@ def _control_batch(kind: int, name: str, message: ProtocolMessage, offset: int, 
 
 
 def _values(image: SecurityImage) -> list[bytes]:
-    records: list[ProtocolMessage] = [credential_record(*key, found) for key, found in image.credentials.items()]
+    records: list[ProtocolMessage] = [
+        credential_record(*key, credential) for key, credential in image.credentials.items()
+    ]
     records += [acl_record(acl_id, acl) for acl_id, acl in image.acls.items()]
     return [cluster_metadata.write_record(record) for record in records]

@@ -58,7 +58,7 @@ class SecurityStore:
         self._own = read_security_file(path)
         self._inherited = SecurityImage()
         self.image = self._own
-        """What applies now."""
+        """The credentials and ACLs that apply now."""
         self.refresh()
 
     @property
@@ -94,13 +94,13 @@ class SecurityStore:
         path = os.path.join(self._path, LOGIN_SECRET_FILE)
         with self._lock, contextlib.suppress(OSError):
             with contextlib.suppress(FileNotFoundError):
-                found = files.read_file(path, _SECRET_BYTES)
-                if len(found) == _SECRET_BYTES:
-                    return found
+                stored = files.read_file(path, _SECRET_BYTES)
+                if len(stored) == _SECRET_BYTES:
+                    return stored
             if not self._read_only:
                 files.replace_file(path, secret := secrets.token_bytes(_SECRET_BYTES), is_private=True)
                 return secret
-        keys = sorted(each.server_key for each in self.image.credentials.values())
+        keys = sorted(credential.server_key for credential in self.image.credentials.values())
         return hashlib.sha256(b"".join(keys)).digest() if keys else secrets.token_bytes(_SECRET_BYTES)
 
     def is_inherited(self, acl_id: bytes) -> bool:

@@ -1,9 +1,9 @@
 from offsetfs.storage.names import parse_segment_name as parse_segment_name
 from offsetfs.storage.names import segment_name as segment_name
-from offsetfs.storage.segments.log_prefix import LogPrefix as LogPrefix
-from offsetfs.storage.segments.log_prefix import measure_prefix as measure_prefix
 from offsetfs.storage.segments.offset_index import OFFSET_ENTRY as OFFSET_ENTRY
 from offsetfs.storage.segments.segment import Segment as Segment
+from offsetfs.storage.segments.segment_indexes import LogPrefix as LogPrefix
+from offsetfs.storage.segments.segment_indexes import measure_prefix as measure_prefix
 from offsetfs.storage.segments.segment_map import Segments as Segments
 from offsetfs.storage.segments.time_index import TIME_ENTRY as TIME_ENTRY
 from offsetfs.storage.segments.transaction_index import TRANSACTION_ENTRY as TRANSACTION_ENTRY

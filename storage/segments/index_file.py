@@ -17,6 +17,9 @@ and drops the cache if they differ.
 Threads: one writer, any number of readers. `append` increments `count` after the entry is in the file. A reader of a
 file that another process fills determines the count at each look-up.
 
+The binary searches `around` and `time_floor` are compiled or in Python; `offsetfs.storage.reference.index_search` has
+their docstrings.
+
 Cost: one descriptor. A look-up is one pread of 8 or 12 KiB; the first look-ups add a pread of one entry per level.
 """
 
@@ -26,11 +29,20 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from struct import Struct
-from typing import ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import CorruptIndex, InvalidIndexAppend
+from offsetfs.storage.native import select
 from offsetfs.storage.units import I32_MAX, I64_MAX, Offset
+
+if TYPE_CHECKING:
+    from offsetfs.storage.reference import index_search as _index_search
+else:
+    _index_search = select("index_search")
+
+around = _index_search.around
+time_floor = _index_search.time_floor
 
 BLOCK_ENTRIES = 1024
 """The number of entries that a look-up reads. Measured: reading 8 KiB takes 0.2 µs longer than reading one entry."""
@@ -53,6 +65,7 @@ class IndexFile(Generic[Entry]):
     __slots__ = (
         "_count",
         "_first_keys",
+        "_is_synced",
         "_last",
         "_length",
         "base_offset",
@@ -64,7 +77,7 @@ class IndexFile(Generic[Entry]):
 
     entry: ClassVar[Struct]
     offset_column: ClassVar[int]
-    """Which of the fields is the offset."""
+    """The number of the field that is the offset."""
     reserved: ClassVar[int] = 0
     """The entries at the end that only the last append of a segment may use."""
 
@@ -84,10 +97,12 @@ class IndexFile(Generic[Entry]):
         self._length = length
         self._count = self._find_count(length // self.entry.size, 0)
         # The first and the last entry. Checking all of them would cost a read of the file at each start.
-        first, last = self._ends() or ((0, 0), (0, 0))
+        ends = self._ends()
+        first, last = ends or ((0, 0), (0, 0))
         if not 0 <= first[0] <= last[0] or not 0 <= first[1] <= last[1]:
             raise CorruptIndex(f"runs from {first} to {last}, relative to {self.base_offset}", path=self.path)
-        self._last = self._read_last()
+        self._last = self._before_first() if ends is None else self._entry_of(*last)
+        self._is_synced = not self._count
 
     @classmethod
     def open(
@@ -153,7 +168,7 @@ class IndexFile(Generic[Entry]):
 
     @property
     def free(self) -> int:
-        """How many entries can be added, apart from the reserved ones."""
+        """The number of entries that can be added, apart from the reserved entries."""
         return max(self.count_max - self.reserved - self.count, 0)
 
     @property
@@ -193,11 +208,11 @@ class IndexFile(Generic[Entry]):
         first = block * BLOCK_ENTRIES
         wanted = min(BLOCK_ENTRIES + FOLLOWING_ENTRIES, count - first)
         data = self.file.read(first * size, wanted * size)
-        found = len(data) // size
-        if found < wanted or (block > 0 and self.entry.unpack_from(data)[0] > key):
-            return data, found, False
-        is_last = found <= BLOCK_ENTRIES or self.entry.unpack_from(data, BLOCK_ENTRIES * size)[0] > key
-        return data, found, is_last
+        read_count = len(data) // size
+        if read_count < wanted or (block > 0 and self.entry.unpack_from(data)[0] > key):
+            return data, read_count, False
+        is_last = read_count <= BLOCK_ENTRIES or self.entry.unpack_from(data, BLOCK_ENTRIES * size)[0] > key
+        return data, read_count, is_last
 
     def _block_number(self, key: int, count: int) -> int:
         blocks = -(-count // BLOCK_ENTRIES)
@@ -297,6 +312,7 @@ class IndexFile(Generic[Entry]):
         self.file.write(self._count * self.entry.size, self.entry.pack(first, second))
         self._count += 1
         self._last = self._entry_of(first, second)
+        self._is_synced = False  # after the write: a sync in another thread may run meanwhile
 
     def append_packed(self, entries: bytes) -> None:
         """Add the entries that `chain.index` has made for batches behind the last one; at most `free`.
@@ -308,6 +324,7 @@ class IndexFile(Generic[Entry]):
             self.file.write(self._count * self.entry.size, entries)
             self._count += len(entries) // self.entry.size
             self._last = self._entry_of(*self.entry.unpack(entries[-self.entry.size :]))
+            self._is_synced = False
 
     def truncate_to(self, offset: int) -> None:
         """Keep the entries with offsets below `offset`.
@@ -321,6 +338,7 @@ class IndexFile(Generic[Entry]):
             self._count = count
             # Zeros instead of a shorter file, because a reader may have the file open and expects its length.
             self.file.write(count * self.entry.size, bytes(stale * self.entry.size))
+            self._is_synced = False
             self._first_keys = array("q")
         self._last = self._read_last()
 
@@ -329,6 +347,7 @@ class IndexFile(Generic[Entry]):
         assert self.writable
         self._count = 0
         self.file.truncate(0)
+        self._is_synced = False
         self._first_keys = array("q")
         self._last = self._before_first()
 
@@ -337,6 +356,21 @@ class IndexFile(Generic[Entry]):
         assert self.writable
         # Sparse: allocated, the indexes of ten thousand partitions would take 200 GB (decision 2).
         self.file.truncate(max(self.count_max, self._count) * self.entry.size)
+
+    def sync(self) -> None:
+        """Sync the entries, unless all are known to be on disk.
+
+        The length is synced with the entries: `preallocate` and `trim` change no entry.
+        """
+        # A sync of an unchanged file waits for the disk as well: three syncs for each flush took three times as long.
+        if self._is_synced:
+            return
+        self._is_synced = True  # before the sync: an entry that is added meanwhile belongs to the next one
+        try:
+            self.file.sync()
+        except BaseException:
+            self._is_synced = False
+            raise
 
     def trim(self) -> None:
         """Cut the file to its entries, as Kafka does for segments that are not active."""

@@ -18,8 +18,7 @@ from struct import Struct
 from typing import cast
 
 from offsetfs.storage.errors import InvalidIndexAppend
-from offsetfs.storage.segments.index_file import IndexFile, relative
-from offsetfs.storage.segments.index_search import around
+from offsetfs.storage.segments.index_file import IndexFile, around, relative
 from offsetfs.storage.units import I32_MAX, Offset, Position
 
 OFFSET_ENTRY = Struct(">ii")
@@ -63,8 +62,8 @@ class OffsetIndex(IndexFile[tuple[Offset, Position]]):
         """
         count = self.count
         number = self._rank(1, entry[1] + size, count)
-        found = self._fields_at(number) if number < count else None
-        return None if found is None else self._entry_of(*found)
+        fields = self._fields_at(number) if number < count else None
+        return None if fields is None else self._entry_of(*fields)
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry; InvalidIndexAppend if full, not above the last one, or more than 2³¹−1 above the base.

@@ -175,7 +175,7 @@ class _Row:
     weight: int
     sure: frozenset[int]
 
-    def or_better(self, other: _Row) -> _Row:
-        if other.weight == self.weight:
-            return _Row(self.weight, self.sure & other.sure)
-        return max(self, other, key=lambda row: row.weight)
+    def or_better(self, candidate: _Row) -> _Row:
+        if candidate.weight == self.weight:
+            return _Row(self.weight, self.sure & candidate.sure)
+        return max(self, candidate, key=lambda row: row.weight)

@@ -121,11 +121,11 @@ def walk_to(
                 f"offset {header.base_offset} is too low at this position", path=log.path, position=batch_position
             )
         if header.last_offset >= offset:
-            found = take(log, batch_position, header, seen, nowait=nowait)
-            if found.base_offset > offset:
+            batch = take(log, batch_position, header, seen, nowait=nowait)
+            if batch.base_offset > offset:
                 if passed is None:  # a compacted log, or batches that a misdirected write put at the start
                     raise MalformedBatch(
-                        f"offset {found.base_offset} is too high for the first batch",
+                        f"offset {batch.base_offset} is too high for the first batch",
                         path=log.path,
                         position=batch_position,
                     )
@@ -136,7 +136,7 @@ def walk_to(
                     path=log.path,
                     position=batch_position,
                 )
-            return found
+            return batch
         passed = batch_position, header, seen
     if passed is not None:
         take(log, *passed, nowait=nowait)
@@ -169,8 +169,8 @@ def agrees(segment: Segment, log: File, entry_offset: int, position: int, offset
     """Whether a batch begins at `position` whose offsets agree with the index entry.
 
     Before 0.11 the entry of a compressed set had the offset of its first record, which is known only after
-    decompression. The set is decompressed if that matters: if it ends after `offset`, and may be the one that is
-    searched for.
+    decompression. The set is decompressed if that matters: if it ends after `offset`, and may contain
+    `offset`.
     """
     if not 0 <= position < segment.size or entry_offset > offset:  # the second condition detects an unsorted index
         return False

@@ -43,11 +43,10 @@ from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.records.format.batch_chain import CheckedBatch
 from offsetfs.storage.records.format.legacy import NO_RUNS, RUNS, TIMELESS_RUNS
 from offsetfs.storage.segments import offset_order, offset_search, segment_files, segment_indexes, time_search
+from offsetfs.storage.segments.active_segment import Preallocation, RollAge
+from offsetfs.storage.segments.deletions import REMOVED
 from offsetfs.storage.segments.offset_search import Found, Take
 from offsetfs.storage.segments.open_files import FilePool
-from offsetfs.storage.segments.preallocation import Preallocation
-from offsetfs.storage.segments.removed_names import REMOVED
-from offsetfs.storage.segments.roll_age import RollAge
 from offsetfs.storage.segments.segment_files import LIVE, RELATIVE_OFFSET_MAX, SegmentFiles
 from offsetfs.storage.segments.time_search import FoundRecord, VisibilityFilter, shows_data
 from offsetfs.storage.settings.config import LogConfig
@@ -58,7 +57,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 LOG_BYTES_MAX = I32_MAX
 ENDS_MAX = 32
-"""How many ends of ranges a segment remembers. The end of offset N takes the place of that of N - ENDS_MAX."""
+"""The number of ends of ranges that a segment remembers. The end of offset N replaces that of N - ENDS_MAX."""
 
 REOPEN_BYTES = 1 << 20
 
@@ -262,10 +261,10 @@ class Segment:
                 raise WouldBlock("the search must skip damage", path=self.log_path) from None
         entry_offset, _ = opened.index.lookup(offset)
         position = self.floor_position(entry_offset - 1, opened=opened) if position else 0
-        found = offset_order.find_over_damage(
+        batch = offset_order.find_over_damage(
             opened.log, position, self.size, offset, offset_min=self.base_offset, offset_end=offset_end
         )
-        return None if found is None else take(opened.log, found.position or 0, found.header, found.data)
+        return None if batch is None else take(opened.log, batch.position or 0, batch.header, batch.data)
 
     def check_batch(
         self, file: File, position: int, header: BatchHeader, seen: memoryview, *, nowait: bool = False
@@ -352,8 +351,8 @@ class Segment:
         """
         chain = batch_chain.walk if over_damage else batch_chain.headers
         log = self.open_files().log
-        found = chain(log, position, self.size, block_bytes=batch_chain.BLOCK_BYTES, runs=runs)
-        return ((batch_position, header) for batch_position, header, _ in found)
+        walk = chain(log, position, self.size, block_bytes=batch_chain.BLOCK_BYTES, runs=runs)
+        return ((batch_position, header) for batch_position, header, _ in walk)
 
     def position_of(self, offset: int, *, nowait: bool = False) -> int:
         """Return the byte position of the batch that `find` would return, or `size`."""
@@ -413,21 +412,21 @@ class Segment:
                 continue
             try:
                 batch = batch_chain.load(log, position, header, seen, nowait=nowait)
-                found = time_search.first_at_or_after(batch, timestamp, offset_min)
-                if found is None:
+                record = time_search.first_at_or_after(batch, timestamp, offset_min)
+                if record is None:
                     continue
                 # The base offset may be damaged, so the time leads to a batch only if its offset fits between its
                 # neighbors.
                 if rises and offset_search.ends_in_order(self, log, position, header, seen, offset_end, nowait):
-                    return found
-                holder = self.find(found.offset, offset_end=offset_end, nowait=nowait)
+                    return record
+                holder = self.find(record.offset, offset_end=offset_end, nowait=nowait)
             except UNREADABLE as error:
                 if nowait:
                     raise WouldBlock("the search must skip damage", path=self.log_path, position=position) from None
                 on_damage(error)
                 continue
             if holder is not None and position <= (holder.position or 0) < position + header.size:
-                return found
+                return record
         return None
 
     def max_timestamp(self, *, nowait: bool = False) -> tuple[int, int]:
@@ -688,7 +687,7 @@ class Segment:
             self._roll_age.begin(timestamps[0])
         is_old = partial(self._roll_age.is_reached, measure_first=self._measure_first_timestamp)
         if is_old(max(timestamps)):
-            fitting = min(fitting, next(number for number, each in enumerate(timestamps) if is_old(each)))
+            fitting = min(fitting, next(number for number, timestamp in enumerate(timestamps) if is_old(timestamp)))
         return fitting if self.size else max(fitting, 1)
 
     def _note(self, opened: SegmentFiles, batch: SealedBatch, position: int, last_offset: int, timestamp: int) -> None:
@@ -750,8 +749,8 @@ class Segment:
             return
         # The log first: if the disk fails in between, the records are safe, and a lost index entry costs only time.
         opened.log.sync()
-        opened.index.file.sync()
-        opened.time_index.file.sync()
+        opened.index.sync()
+        opened.time_index.sync()
 
     def deactivate(self) -> None:
         """End appends (roll, close): write the last time entry, cut the indexes to their entries, release the files.

@@ -21,7 +21,7 @@ from offsetfs.storage import files
 from offsetfs.storage.errors import CorruptIndex, sentence
 from offsetfs.storage.files import File
 from offsetfs.storage.names import MAP_SUFFIXES, segment_name, segment_offset_max
-from offsetfs.storage.segments import offset_search, preallocation, removed_names, segment_indexes, time_search
+from offsetfs.storage.segments import active_segment, deletions, offset_search, segment_indexes, time_search
 from offsetfs.storage.segments.offset_index import OffsetIndex
 from offsetfs.storage.segments.time_index import TimeIndex
 from offsetfs.storage.units import I32_MAX
@@ -81,7 +81,7 @@ def open_log(segment: Segment) -> File:
 
 def removed_paths(segment: Segment, suffix: str) -> list[str]:
     """Return the paths that a file of the segment may have once the segment is removed."""
-    names = (segment_name(segment.base_offset, suffix + each) for each in removed_names.endings(segment.inode))
+    names = (segment_name(segment.base_offset, suffix + ending) for ending in deletions.removed_endings(segment.inode))
     return [os.path.join(segment.directory, name) for name in names]
 
 
@@ -93,7 +93,7 @@ def open_for_appends(segment: Segment) -> SegmentFiles:
     index.preallocate()
     time_index.preallocate()
     log = files.open_file(segment.log_path, writable=True)
-    preallocation.release_leftover(log)
+    active_segment.release_leftover(log)
     return SegmentFiles(log, index, time_index)
 
 

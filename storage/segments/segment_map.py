@@ -1,8 +1,12 @@
 """The segment map of a log: base offset → segment, as an immutable, sorted snapshot.
 
 Readers take a snapshot and keep it as long as they need. A writer that rolls or removes segments publishes a new one.
-(Kafka's LogSegments uses a concurrent skip list.) A segment lives as long as it is referenced. Two lists and `bisect`,
-because look-ups in a SortedDict take longer, and the first one builds an index without a lock.
+(Kafka's LogSegments uses a concurrent skip list.) A segment lives as long as it is referenced.
+
+Two lists and `bisect`, not a SortedDict. The floor of an offset among 1,000 segments takes 0.2 µs, in a SortedDict 0.6
+µs by position and 0.7 µs by `irange`; each read of a record asks for it. A SortedDict that a writer changes in place
+cannot be read without a lock: the first reader builds its table of positions. A copy for each change is safe only if
+the writer builds that table before it publishes the copy.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     .log .index .timeindex .txnindex     the segment itself, renamed in this order
     .snapshot .values-map .records-map   files beside it: the producers before it, its line indexes
 
-Files of a removed segment are first renamed to `.deleted` (removed_names), which Kafka's and our loader remove, and
+Files of a removed segment are first renamed to `.deleted` (`deletions`), which Kafka's and our loader remove, and
 unlinked `file.delete.delay.ms` later. The object follows each rename, so its holders can open it until then; afterwards
 opening raises ESTALE. Follows Kafka's LogSegment.changeFileSuffixes and LocalLog.deleteSegmentFiles. Nothing here is
 synced: the caller syncs the directory once for all its renames.
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from offsetfs.storage import files
 from offsetfs.storage.names import segment_name
-from offsetfs.storage.segments import removed_names
+from offsetfs.storage.segments import deletions
 from offsetfs.storage.segments.deletions import Deletions
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_files import BESIDE, SUFFIXES
@@ -65,7 +65,7 @@ def following_removal(segments: Sequence[Segment]) -> Iterator[None]:
 
 
 def _removed_ending(segment: Segment) -> str:
-    return removed_names.ending(segment.directory, segment.base_offset, segment.inode)
+    return deletions.removed_ending(segment.directory, segment.base_offset, segment.inode)
 
 
 def unlink_later(segments: Sequence[Segment], deletions: Deletions, delay_ms: int) -> None:

@@ -17,8 +17,7 @@ from __future__ import annotations
 from struct import Struct
 
 from offsetfs.storage.errors import InvalidIndexAppend
-from offsetfs.storage.segments.index_file import IndexFile, relative
-from offsetfs.storage.segments.index_search import time_floor
+from offsetfs.storage.segments.index_file import IndexFile, relative, time_floor
 from offsetfs.storage.units import NO_TIMESTAMP, Offset, Timestamp
 
 TIME_ENTRY = Struct(">qi")
@@ -51,8 +50,8 @@ class TimeIndex(IndexFile[tuple[Timestamp, Offset]]):
     def lookup(self, timestamp: int) -> tuple[Timestamp, Offset]:
         """Return the entry with the largest timestamp ≤ `timestamp`, or `(-1, base_offset)`. O(log n)."""
         block, count = self._block_of(timestamp)
-        found, offset = time_floor(block, count, self.base_offset, timestamp)
-        return Timestamp(found), Offset(offset)
+        entry_timestamp, offset = time_floor(block, count, self.base_offset, timestamp)
+        return Timestamp(entry_timestamp), Offset(offset)
 
     def maybe_append(self, timestamp: int, offset: int, skip_full: bool = False) -> None:
         """Add an entry if `timestamp` is above the last one; do nothing if it is equal (so -1 is never written).

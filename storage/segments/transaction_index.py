@@ -109,12 +109,12 @@ class TransactionIndex:
         That is known once an entry shows that everything below `upper` was decided; otherwise the next segment's index
         must be read as well.
         """
-        found = []
+        overlapping = []
         for entry in self.entries:
             if entry.last_offset >= fetch_offset and entry.first_offset < upper:
-                found.append(entry)
+                overlapping.append(entry)
             # KIP-98: everything below the last stable offset was decided when the entry was written, so no later index
             # has more.
             if entry.last_stable_offset >= upper:
-                return found, True
-        return found, False
+                return overlapping, True
+        return overlapping, False

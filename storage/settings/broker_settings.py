@@ -233,10 +233,10 @@ def resolve_broker_settings(properties: Mapping[str, str]) -> BrokerSettings:
     defaults: dict[str, str] = {}
     for topic, names in _SYNONYMS.items():
         given = next((name for name, _ in names if name in properties), None)
-        found = topic_setting_of(given, properties[given]) if given is not None else None
-        if found is not None:
-            config.parse_property(topic, found[1], given_as=given)
-            defaults[topic] = found[1]
+        setting = topic_setting_of(given, properties[given]) if given is not None else None
+        if setting is not None:
+            config.parse_property(topic, setting[1], given_as=given)
+            defaults[topic] = setting[1]
     directory = {name: value for name, value in properties.items() if name in DIRECTORY_SETTING_NAMES}
     DirectoryConfig.from_properties(directory)
     return BrokerSettings(defaults, directory, tuple(name for name in properties if not has_effect(name)))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from offsetfs.storage.errors import InvalidConfig
-from offsetfs.storage.records.compression.compression import UNCOMPRESSED, Compression
+from offsetfs.storage.records.compression.compression import CODECS, UNCOMPRESSED, Compression
 from offsetfs.storage.settings.config_values import (
     BooleanType,
     ChoiceType,
@@ -77,14 +77,14 @@ class LogConfig:
     message_timestamp_before_max_ms: int = _milliseconds(I64_MAX)
     message_timestamp_after_max_ms: int = _milliseconds(I64_MAX)
     message_timestamp_difference_max_ms: int = _milliseconds(I64_MAX)
-    compression_type: str = _setting(
-        "producer", ChoiceType(("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer"))
-    )
+    compression_type: str = _setting("producer", ChoiceType(("uncompressed", *CODECS[1:], "producer")))
     compression_gzip_level: int = _setting(-1, CompressionLevelType("gzip"))
     compression_lz4_level: int = _setting(9, CompressionLevelType("lz4"))
     compression_zstd_level: int = _setting(3, CompressionLevelType("zstd"))
 
-    # There is one replica, one format that is written, one tier, and no dead letters. Batches have their own limit.
+    max_decompressed_message_bytes: int = _setting(_JAVA_ARRAY_MAX, IntegerType(1, _JAVA_ARRAY_MAX))
+
+    # There is one replica, one format that is written, one tier, and no dead letters.
     message_format_version: str = _without_effect("3.0", VersionType())
     min_insync_replicas: int = _without_effect(1, IntegerType(1, I32_MAX))
     unclean_leader_election_enable: bool = _without_effect(False, BooleanType())
@@ -95,7 +95,6 @@ class LogConfig:
     local_retention_bytes: int = _without_effect(-2, IntegerType(-2, I64_MAX))
     remote_copy_lag_ms: int = _without_effect(0, IntegerType(-1, I64_MAX))
     remote_copy_lag_bytes: int = _without_effect(-1, IntegerType(-1, I64_MAX))
-    max_decompressed_message_bytes: int = _without_effect(_JAVA_ARRAY_MAX, IntegerType(1, _JAVA_ARRAY_MAX))
     errors_deadletterqueue_group_enable: bool = _without_effect(False, BooleanType())
 
     def __post_init__(self) -> None:
@@ -118,17 +117,17 @@ class LogConfig:
 
     @property
     def compression(self) -> Compression:
-        """How appends are compressed. `producer` means that the producer decides, and offsetfs does not compress."""
+        """The compression of appends. `producer` means that the producer decides, and offsetfs does not compress."""
         match self.compression_type:
+            case "producer" | "uncompressed":
+                return UNCOMPRESSED
             case "gzip":
                 return Compression("gzip", self.compression_gzip_level)
             case "lz4":
                 return Compression("lz4", self.compression_lz4_level)
             case "zstd":
                 return Compression("zstd", self.compression_zstd_level)
-            case "snappy":
-                return Compression("snappy")
-        return UNCOMPRESSED
+        return Compression(self.compression_type)
 
     @property
     def is_compacted(self) -> bool:
@@ -141,7 +140,7 @@ class LogConfig:
 
     @property
     def roll_ms(self) -> int:
-        """How long a segment may stay active.
+        """The milliseconds for which a segment may stay active.
 
         In a compacted topic, records must leave the active segment to be compacted.
         """
@@ -150,13 +149,19 @@ class LogConfig:
 
     @property
     def timestamp_before_max_ms(self) -> int:
-        """How far a record's timestamp may lie in the past: this setting, or the older one for both directions."""
+        """The milliseconds by which a record's timestamp may lie in the past.
+
+        This setting, or the older setting for both directions.
+        """
         newer = self.message_timestamp_before_max_ms
         return newer if newer != I64_MAX else self.message_timestamp_difference_max_ms
 
     @property
     def timestamp_after_max_ms(self) -> int:
-        """How far a record's timestamp may lie in the future: this setting, or the older one for both directions."""
+        """The milliseconds by which a record's timestamp may lie in the future.
+
+        This setting, or the older setting for both directions.
+        """
         newer = self.message_timestamp_after_max_ms
         return newer if newer != I64_MAX else self.message_timestamp_difference_max_ms
 

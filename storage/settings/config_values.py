@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from offsetfs.storage.errors import InvalidConfig
-from offsetfs.storage.records.compression.compression import Compression
+from offsetfs.storage.records.compression.compression import LEVELS, Compression
 from offsetfs.storage.units import I32_MAX, I64_MAX
 
 TEXT_LENGTH_MAX = 1000  # no setting needs more; protects int() and the error message
@@ -78,7 +78,7 @@ class CompressionLevelType(SettingType):
 
     def check(self, name: str, value: object) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or not self._takes(value):
-            raise _refused(name, value, _LEVELS_LEGAL[self.codec])
+            raise _refused(name, value, self.legal)
 
     def _takes(self, level: int) -> bool:
         try:
@@ -87,12 +87,11 @@ class CompressionLevelType(SettingType):
             return False
         return True
 
-
-_LEVELS_LEGAL = {
-    "gzip": "-1, or a whole number from 1 to 9",
-    "lz4": "a whole number from 1 to 17",
-    "zstd": "a whole number from -131072 to 22",
-}
+    @property
+    def legal(self) -> str:
+        if self.codec == "gzip":  # its range has 0, which is no level
+            return "-1, or a whole number from 1 to 9"
+        return _whole_number(LEVELS[self.codec][0], LEVELS[self.codec][-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,7 @@ class NumberType(SettingType):
 
 @dataclass(frozen=True, slots=True)
 class BooleanType(SettingType):
-    """`true` or `false`, or only one of them if `allowed` says so."""
+    """`true` or `false`, or only the value in `allowed`."""
 
     allowed: tuple[bool, ...] = (True, False)
 

@@ -69,7 +69,7 @@ def _pair(line: str) -> tuple[str, str]:
 
 def unescaped(text: str) -> str:
     """Return a name or a value without its backslashes."""
-    return _ESCAPE.sub(lambda found: _character(found[1]), text)
+    return _ESCAPE.sub(lambda match: _character(match[1]), text)
 
 
 def _character(escape: str) -> str:

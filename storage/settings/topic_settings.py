@@ -232,6 +232,12 @@ def _changed(topics: Topics, topic: str, changes: Changes) -> Topics:
 
 
 def _write(path: str, topics: Topics) -> None:
+    """Replace the file durably; remove it if no topic has settings."""
+    if not topics:
+        if files.exists(path):
+            files.remove_file(path)
+            files.sync_directory(os.path.dirname(path))
+        return
     text = json.dumps({"version": 0, "topics": topics}, indent=1, sort_keys=True) + "\n"
     files.replace_file(path, text.encode())
 

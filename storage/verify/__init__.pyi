@@ -1,7 +1,7 @@
 from offsetfs.storage.verify.finding import DAMAGE as DAMAGE
 from offsetfs.storage.verify.finding import NOTICE as NOTICE
 from offsetfs.storage.verify.finding import Finding as Finding
-from offsetfs.storage.verify.partition_context import VerificationCounts as VerificationCounts
+from offsetfs.storage.verify.finding import VerificationCounts as VerificationCounts
 from offsetfs.storage.verify.repair import RepairOutcome as RepairOutcome
 from offsetfs.storage.verify.repair import RepairPlan as RepairPlan
 from offsetfs.storage.verify.repair import carry_out_repair as carry_out_repair

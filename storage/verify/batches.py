@@ -17,7 +17,7 @@ from offsetfs.storage.records.format.batch import MAGIC, Batch
 from offsetfs.storage.records.format.batch_header import APPEND_TIME_FLAG, BatchHeader
 from offsetfs.storage.records.format.record import Record
 from offsetfs.storage.records.format.record_row import COLUMNS, OFFSET_DELTA, TIMESTAMP_DELTA
-from offsetfs.storage.units import NO_TIMESTAMP
+from offsetfs.storage.units import I64_MAX, NO_TIMESTAMP
 
 Fault = tuple[str, str]
 """The kind of a finding, and its meaning."""
@@ -73,7 +73,12 @@ def _times(batch: Batch, rows: array[int]) -> Fault | None:
     # With LogAppendTime the records keep the producer's timestamps, so they need not agree with the header.
     if header.magic == 0 or header.attributes & APPEND_TIME_FLAG or not rows:
         return None
-    largest = batch.timestamp_of(max(rows[TIMESTAMP_DELTA::COLUMNS]))
+    deltas = rows[TIMESTAMP_DELTA::COLUMNS]
+    farthest = max(abs(min(deltas)), abs(max(deltas)))
+    if abs(header.base_timestamp) + farthest <= I64_MAX:
+        largest = batch.timestamp_of(max(deltas))
+    else:  # a sum may wrap, so the largest delta need not be that of the largest timestamp
+        largest = max(map(batch.timestamp_of, deltas))
     # Brokers count from -1, whatever the records say (MemoryRecordsBuilder, LogValidator).
     if header.max_timestamp == max(largest, NO_TIMESTAMP):
         return None

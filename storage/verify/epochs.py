@@ -35,7 +35,7 @@ class EpochsCheck:
     def passes(self, rows: Rows) -> bool:
         """Record consecutive batches of one epoch.
 
-        Returns False, and records nothing, if one of them may have a finding.
+        Returns False, and records nothing, if a batch may have a finding.
         """
         epoch, first, last = rows.numbers[chain.LEADER_EPOCH], rows.base_offset, rows.column(chain.BASE_OFFSET)[-1]
         if epoch < 0:

@@ -50,13 +50,13 @@ class PartitionFiles:
     @classmethod
     def classify(cls, path: str, report: Report, *, is_live: bool) -> PartitionFiles:
         """Return the files of the directory; report those that do not belong there."""
-        found = cls()
+        classified = cls()
         for name in sorted(files.names(path)):
-            found._take(name, FindingReporter(report, os.path.join(path, name)), is_live)
-        found.logs.sort()
+            classified._take(name, FindingReporter(report, os.path.join(path, name)), is_live)
+        classified.logs.sort()
         if not is_live:
-            found._check_pairs(path, report)
-        return found
+            classified._check_pairs(path, report)
+        return classified
 
     def _take(self, name: str, reporter: FindingReporter, is_live: bool) -> None:
         parsed = parse_segment_name(name)

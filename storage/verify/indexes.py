@@ -308,10 +308,10 @@ def _complete(entries: Iterator[tuple[int, ...]], unwritten: int) -> Iterator[tu
     (AbstractIndex.mmap, TimeIndex.maybeAppend).
     """
     last = None
-    for each in entries:
+    for entry in entries:
         if last is not None:
             yield last
-        last = each
+        last = entry
     if last is not None and last[1] != unwritten:
         yield last
 

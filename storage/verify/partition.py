@@ -18,9 +18,8 @@ from offsetfs.storage.errors import InvalidCheckpoint
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.verify.epochs import EpochsCheck
 from offsetfs.storage.verify.files import INDEXES, PartitionFiles
-from offsetfs.storage.verify.finding import FindingReporter, Report
+from offsetfs.storage.verify.finding import FindingReporter, PartitionContext, Report, VerificationCounts
 from offsetfs.storage.verify.indexes import IndexCheck, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
-from offsetfs.storage.verify.partition_context import PartitionContext, VerificationCounts
 from offsetfs.storage.verify.producers import ProducersCheck
 from offsetfs.storage.verify.segment import SegmentCheck, VerificationState
 from offsetfs.storage.verify.segment_inspection import SegmentInspection
@@ -53,15 +52,15 @@ class PartitionCheck:
     def run(self) -> None:
         """Verify everything. Raises OSError if the directory cannot be read at all."""
         self._tally.partitions += 1
-        found = PartitionFiles.classify(self.path, self._report, is_live=self._at.is_live)
-        if not found.logs and found.has_metadata_snapshot:  # as `kafka-storage format` leaves it
+        listed = PartitionFiles.classify(self.path, self._report, is_live=self._at.is_live)
+        if not listed.logs and listed.has_metadata_snapshot:  # as `kafka-storage format` leaves it
             return
-        if not found.logs:
+        if not listed.logs:
             self._reporter().damage("no-log", "has no .log file; the next writer creates an empty one")
             return
-        so_far = self._beginning(found)
-        for base, following in zip(found.logs, [*found.logs[1:], None], strict=True):
-            self._segment(so_far, base, following, found)
+        so_far = self._beginning(listed)
+        for base, following in zip(listed.logs, [*listed.logs[1:], None], strict=True):
+            self._segment(so_far, base, following, listed)
         if not (self._at.is_live or self._is_unread):
             so_far.epochs.finish(so_far.next_offset, is_clean=self._at.is_clean)
             so_far.producers.finish(so_far.next_offset, is_clean=self._at.is_clean)
@@ -69,14 +68,16 @@ class PartitionCheck:
             self._compare_checkpoints(so_far.next_offset)
         self._metadata()
 
-    def _beginning(self, found: PartitionFiles) -> VerificationState:
-        base = found.logs[0]
+    def _beginning(self, listed: PartitionFiles) -> VerificationState:
+        base = listed.logs[0]
         return VerificationState(
             self._at,
             self._tally,
             self._on_bytes,
             EpochsCheck(self.path, max(self._at.log_start or 0, base), self._report),
-            ProducersCheck(self.path, found.snapshots, base, self._report, by_coordinator=names.is_internal(self.path)),
+            ProducersCheck(
+                self.path, listed.snapshots, base, self._report, by_coordinator=names.is_internal(self.path)
+            ),
             next_offset=base,
         )
 
@@ -85,11 +86,11 @@ class PartitionCheck:
 
     # --- segments ----------------------------------------------------------------------------------------------------
 
-    def _segment(self, so_far: VerificationState, base: int, following: int | None, found: PartitionFiles) -> None:
+    def _segment(self, so_far: VerificationState, base: int, following: int | None, listed: PartitionFiles) -> None:
         reporter = self._reporter(segment_name(base, ".log"))
         try:
             # Before the log is read: entries that a running broker adds meanwhile name batches beyond what was read.
-            indexes = self._indexes(base, following, found)
+            indexes = self._indexes(base, following, listed)
             with files.opened(reporter.path) as log:
                 check = SegmentCheck(so_far, log, base, following, reporter, indexes)
                 check.run(self._inspected.get(base))
@@ -102,14 +103,14 @@ class PartitionCheck:
             self._is_unread = True
             reporter.damage("not-regular", "a link or a special file in the place of a log: it is never opened")
 
-    def _indexes(self, base: int, following: int | None, found: PartitionFiles) -> list[IndexCheck]:
+    def _indexes(self, base: int, following: int | None, listed: PartitionFiles) -> list[IndexCheck]:
         """Open the indexes that exist. Their entries are counted now, before the log is read."""
         # KafkaRaftLog never trims the indexes of its active segment
         trimmed = self._at.is_clean and not self._at.is_live and not names.is_metadata(self.path)
         padded = following is None and not trimmed
         checks: list[IndexCheck] = []
         for suffix in INDEXES:
-            if (base, suffix) not in found.indexes:
+            if (base, suffix) not in listed.indexes:
                 continue
             reporter = self._reporter(segment_name(base, suffix))
             if suffix == ".index":

@@ -69,7 +69,9 @@ class ProducersCheck:
         producers, following = rows.column(chain.PRODUCER_ID), dict[int, tuple[int, int]]()
         if max(producers) < 0:
             return True
-        sequences = (rows.column(each) for each in (chain.PRODUCER_EPOCH, chain.BASE_SEQUENCE, chain.LAST_OFFSET_DELTA))
+        sequences = (
+            rows.column(column) for column in (chain.PRODUCER_EPOCH, chain.BASE_SEQUENCE, chain.LAST_OFFSET_DELTA)
+        )
         for producer, epoch, first, delta in zip(producers, *sequences, strict=True):
             if producer < 0:
                 continue
@@ -177,7 +179,9 @@ class ProducersCheck:
         if is_known:
             names += ["timestamp", "coordinator_epoch", "current_txn_first_offset"]
         pairs = [(name, getattr(stored, name), getattr(replayed, name)) for name in names]
-        return "; ".join(f"{name} {one}, in the log {other}" for name, one, other in pairs if one != other)
+        return "; ".join(
+            f"{name} {stored}, in the log {expected}" for name, stored, expected in pairs if stored != expected
+        )
 
 
 def _is_idle(entry: ProducerEntry, header: BatchHeader) -> bool:

@@ -45,12 +45,16 @@ class RepairPlan:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to repair."""
-        return self.is_clean and self.settings_path is None and not any(each.steps for each in self.partitions.values())
+        return (
+            self.is_clean
+            and self.settings_path is None
+            and not any(partition.steps for partition in self.partitions.values())
+        )
 
     @property
     def is_sound(self) -> bool:
         """Whether no damage is left after the repair."""
-        return not self.kept and not any(each.kept for each in self.partitions.values())
+        return not self.kept and not any(partition.kept for partition in self.partitions.values())
 
 
 @dataclass(slots=True)
@@ -58,7 +62,7 @@ class RepairOutcome:
     """The changes that a repair made. `failed`: the partitions that could not be opened, and the errors."""
 
     damage: list[Damage] = field(default_factory=list)
-    """What recovery cut, set aside or skipped."""
+    """The ranges that recovery cut, set aside or skipped."""
     failed: dict[TopicPartition, str] = field(default_factory=dict)
     indexes: int = 0
     """The number of segments whose indexes were rebuilt, in addition to those that recovery rebuilds."""
@@ -74,9 +78,9 @@ def plan_repair(path: str, *, on_progress: OnProgress = lambda done, total: None
     Raises `LogDirectoryLocked` while a process writes to the directory, `NotALogDirectory`, OSError.
     """
     _refuse_beside_writer(path)
-    found: dict[str, list[Finding]] = defaultdict(list)
+    findings_by_partition: dict[str, list[Finding]] = defaultdict(list)
     verification = Verification(
-        path, report=lambda finding: _assign_finding(finding, path, found), on_progress=on_progress
+        path, report=lambda finding: _assign_finding(finding, path, findings_by_partition), on_progress=on_progress
     )
     verification.run()
     result = RepairPlan(path, is_clean=CleanShutdown.read(path) is not None)
@@ -85,7 +89,7 @@ def plan_repair(path: str, *, on_progress: OnProgress = lambda done, total: None
     for partition in verification.partitions:
         if partition.topic == METADATA_TOPIC:
             continue
-        partition_path, findings = os.path.join(path, str(partition)), found.pop(str(partition), [])
+        partition_path, findings = os.path.join(path, str(partition)), findings_by_partition.pop(str(partition), [])
         try:
             partition_plan = plan_partition(
                 partition_path,
@@ -100,7 +104,9 @@ def plan_repair(path: str, *, on_progress: OnProgress = lambda done, total: None
             partition_plan = PartitionPlan(partition_path, kept=[*findings, unreadable])
         if partition_plan.steps or partition_plan.kept:
             result.partitions[partition] = partition_plan
-    rest = [finding for findings in found.values() for finding in findings if finding.severity == DAMAGE]
+    rest = [
+        finding for findings in findings_by_partition.values() for finding in findings if finding.severity == DAMAGE
+    ]
     # Recovery writes these files for all partitions; in a cleanly closed directory they stay as they are.
     result.settings_path = next((f.path for f in rest if os.path.basename(f.path) == TOPICS), None)
     rest = [finding for finding in rest if finding.path != result.settings_path]
@@ -170,10 +176,10 @@ def _refuse_beside_writer(path: str) -> None:
         raise LogDirectoryLocked(f"in use by process {pid}", path=path, pid=pid)
 
 
-def _assign_finding(finding: Finding, path: str, found: dict[str, list[Finding]]) -> None:
+def _assign_finding(finding: Finding, path: str, findings_by_partition: dict[str, list[Finding]]) -> None:
     """Assign a finding to its partition, or to the directory's own files."""
     relative = os.path.relpath(finding.path, path)
-    found[relative.split(os.sep, 1)[0]].append(finding)
+    findings_by_partition[relative.split(os.sep, 1)[0]].append(finding)
 
 
 def _offsets(path: str, name: str) -> dict[TopicPartition, int]:

@@ -65,7 +65,7 @@ class PartitionPlan:
     indexes: list[int] = field(default_factory=list)
     """The base offsets of segments whose indexes must also be rebuilt."""
     next_offset: int | None = None
-    """Where the log would end after recovery."""
+    """The end of the log after recovery."""
 
     def add(
         self, kind: str, name: str, meaning: str, *, position: int | None = None, offset: int | None = None
@@ -118,7 +118,7 @@ class _Logs:
     def __init__(self, path: str) -> None:
         self.gone: set[str] = set()
         parsed = ((name, parse_segment_name(name)) for name in files.names(path))
-        logs = ((name, each[0]) for name, each in parsed if each is not None and each[1] == ".log")
+        logs = ((name, parts[0]) for name, parts in parsed if parts is not None and parts[1] == ".log")
         self.paths: dict[int, str] = {base: os.path.join(path, name) for name, base in logs}
 
 
@@ -205,7 +205,7 @@ def readable_ranges(path: str) -> Iterator[tuple[int, int]]:
         broken = True
 
     parsed = (parse_segment_name(name) for name in files.names(path))
-    for base in sorted(each[0] for each in parsed if each is not None and each[1] == ".log"):
+    for base in sorted(parts[0] for parts in parsed if parts is not None and parts[1] == ".log"):
         with files.opened(os.path.join(path, segment_name(base, ".log"))) as log:
             for rows in walk.sound_rows(log, log.size(), on_break):
                 if broken and first >= 0:

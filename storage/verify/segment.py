@@ -1,6 +1,6 @@
 """Verifies one segment: passes its batches, in order, to all checks.
 
-Consecutive batches without findings (`valid_batches`) are passed as blocks of columns, if they continue the log as
+Consecutive batches without findings (`split_valid`) are passed as blocks of columns, if they continue the log as
 expected; other batches one by one. Findings and their order do not depend on that.
 """
 
@@ -18,12 +18,10 @@ from offsetfs.storage.records.format.batch_header import MAGIC, BatchHeader
 from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 from offsetfs.storage.verify.batches import Fault, batch_faults
 from offsetfs.storage.verify.epochs import EpochsCheck
-from offsetfs.storage.verify.finding import FindingReporter
+from offsetfs.storage.verify.finding import FindingReporter, PartitionContext, VerificationCounts
 from offsetfs.storage.verify.indexes import IndexCheck
-from offsetfs.storage.verify.partition_context import PartitionContext, VerificationCounts
 from offsetfs.storage.verify.producers import ProducersCheck
-from offsetfs.storage.verify.segment_inspection import SegmentInspection, batches_to_verify
-from offsetfs.storage.verify.valid_batches import split_valid
+from offsetfs.storage.verify.segment_inspection import SegmentInspection, batches_to_verify, split_valid
 
 _PROGRESS_BYTES = 8 << 20
 
@@ -137,9 +135,9 @@ class SegmentCheck:
         batch = rows.whole_batch(number, self._log.path)
         self._batch(batch, *batch_faults(batch, self._so_far.at.inflated_bytes_max))
 
-    def _batch(self, batch: Batch, found: list[Fault], count: int) -> None:
+    def _batch(self, batch: Batch, faults: list[Fault], count: int) -> None:
         so_far, header, position = self._so_far, batch.header, batch.position or 0
-        for kind, meaning in found:
+        for kind, meaning in faults:
             self._reporter.damage(kind, meaning, position=position, offset=header.base_offset)
         first = _first_offset(batch, is_readable=bool(count))
         is_in_order = self._check_order(header, first, position)
@@ -150,7 +148,7 @@ class SegmentCheck:
         self._broke = not is_in_order
         self._is_whole = is_in_order
         if is_in_order:
-            if found:
+            if faults:
                 so_far.producers.record_missing(header.last_offset)
             else:
                 so_far.producers.batch(batch, self._reporter)

@@ -10,6 +10,9 @@ Checksums and batch contents take most of the time, and can be checked without t
 The findings are the same as those of a single scan. A chunk begins where an index says that a batch begins. If a chunk
 does not end where the next one begins (the index was wrong, or damage crosses the border), if the log has old formats,
 or if the file was replaced meanwhile, the inspection is ignored and the whole log is scanned.
+
+`split_valid` is the fast path: it finds the batches without findings. `offsetfs.storage.reference.valid_batches` has
+the docstring of `valid_until`, which is compiled or in Python.
 """
 
 from __future__ import annotations
@@ -17,19 +20,39 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import CorruptBatch, CorruptIndex, StorageError
 from offsetfs.storage.files import File
 from offsetfs.storage.names import segment_name
+from offsetfs.storage.native import select
 from offsetfs.storage.records.columns.row_walk import Rows
 from offsetfs.storage.records.format import chain
 from offsetfs.storage.records.format.batch import HEADER_SIZE, MAGIC, PAYLOAD_BYTES_MAX, Batch, parse_header
 from offsetfs.storage.segments.offset_index import OffsetIndex
 from offsetfs.storage.units import I32_MAX
 from offsetfs.storage.verify.batches import Fault, batch_faults
-from offsetfs.storage.verify.valid_batches import split_valid
 from offsetfs.storage.verify.walk import OnBreak, sound_rows
+
+if TYPE_CHECKING:
+    from offsetfs.storage.reference import valid_batches as _valid_batches
+else:
+    _valid_batches = select("valid_batches")
+
+valid_until = _valid_batches.valid_until
+
+
+def split_valid(rows: Rows, inflated_bytes_max: int) -> Iterator[tuple[Rows, bool]]:
+    """Yield all batches in order: consecutive valid ones together, each other batch alone, with a flag for valid."""
+    block, start = rows.block
+    first = 0
+    while first < len(rows):
+        behind = valid_until(block, start, rows.numbers, first, inflated_bytes_max)
+        is_valid = behind > first
+        yield rows.part(first, max(behind, first + 1)), is_valid
+        first = max(behind, first + 1)
+
 
 _NO_LIMIT = I32_MAX + 1
 
@@ -105,9 +128,9 @@ def _faulty(rows: Rows, path: str, inflated_bytes_max: int) -> Iterator[BatchWit
     for part, is_valid in split_valid(rows, inflated_bytes_max):
         if not is_valid:
             batch = part.whole_batch(0, path)
-            found, count = batch_faults(batch, inflated_bytes_max)
-            if found or count != batch.header.count:
-                yield part.position, found, count
+            faults, count = batch_faults(batch, inflated_bytes_max)
+            if faults or count != batch.header.count:
+                yield part.position, faults, count
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +152,8 @@ class SegmentInspection:
             if chunk is None or chunk.start != end or (chunks[0] and chunk.inode != chunks[0].inode):
                 return None
             end = chunk.end
-            breaks.update((each[0], each) for each in chunk.breaks)
-            faulty.update((each[0], each) for each in chunk.faulty)
+            breaks.update((entry[0], entry) for entry in chunk.breaks)
+            faulty.update((entry[0], entry) for entry in chunk.faulty)
         return None if chunks[0] is None else cls(chunks[0].inode, end, breaks, faulty)
 
     def known(self, log: File, on_break: OnBreak) -> Generator[InspectedBatch, None, int]:
@@ -149,8 +172,8 @@ class SegmentInspection:
                 position = following
                 continue
             batch = _read_header(log, position)
-            _, found, count = self.faulty.get(position, (position, [], batch.header.count))
-            yield batch, found, count
+            _, faults, count = self.faulty.get(position, (position, [], batch.header.count))
+            yield batch, faults, count
             position += batch.header.size
         return position
 

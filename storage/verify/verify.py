@@ -31,16 +31,15 @@ from offsetfs.storage import checkpoint, files, lock
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, META_PROPERTIES, SECURITY_FILE, CleanShutdown
 from offsetfs.storage.cluster.metadata_log import METADATA_DIRECTORY
 from offsetfs.storage.directory.directory_listing import check_log_directory
-from offsetfs.storage.directory.inherited_settings import setting_layers
+from offsetfs.storage.directory.inherited_settings import NO_BROKER, setting_layers
 from offsetfs.storage.errors import InvalidCheckpoint, StorageError, UnknownPartition, counted
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.format.batch import PAYLOAD_BYTES_MAX
 from offsetfs.storage.recovery.log_loader import belongs_to_partition
 from offsetfs.storage.security.security_file import read_security_file
 from offsetfs.storage.settings.topic_settings import TOPICS, TopicSettings
-from offsetfs.storage.verify.finding import FindingReporter, Report
+from offsetfs.storage.verify.finding import FindingReporter, PartitionContext, Report, VerificationCounts
 from offsetfs.storage.verify.partition import PartitionCheck
-from offsetfs.storage.verify.partition_context import PartitionContext, VerificationCounts
 from offsetfs.storage.verify.segment_inspection import SegmentInspection
 
 _OFFSETS = {
@@ -145,18 +144,18 @@ class Verification:
 
     def _all_partitions(self) -> list[TopicPartition]:
         parsed = (TopicPartition.parse_or_none(name) for name in files.names(self.path))
-        return sorted(each for each in parsed if each is not None and self._is_partition(str(each)))
+        return sorted(partition for partition in parsed if partition is not None and self._is_partition(str(partition)))
 
     def _is_partition(self, name: str) -> bool:
         """Whether the directory is empty, unreadable, or has a file of a partition: `.Trash-1000` has none."""
         if not files.is_directory(self._file(name)):
             return False
         try:
-            found = files.names(self._file(name))
+            names = files.names(self._file(name))
         except OSError:
             return True
         # After its format a controller has a snapshot there, and no log.
-        return name == METADATA_DIRECTORY or not found or any(belongs_to_partition(each) for each in found)
+        return name == METADATA_DIRECTORY or not names or any(belongs_to_partition(child) for child in names)
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -199,7 +198,9 @@ class Verification:
         The cleaner checkpoint does not count: brokers leave deleted partitions in it until the next compaction.
         """
         known = set(self.partitions)
-        for name in (each for each in offsets if each != checkpoint.CLEANER_OFFSETS):
+        for name in offsets:
+            if name == checkpoint.CLEANER_OFFSETS:
+                continue
             absent = sorted(offsets[name].keys() - known)
             known.update(absent)
             if absent:
@@ -242,7 +243,7 @@ class Verification:
 def _settings(path: str) -> TopicSettings:
     """Return the settings of the topics, also those in the metadata log of the cluster if it can be read."""
     try:
-        layers = setting_layers(path, None, broker={}, is_broker_known=False, given={})
+        layers = setting_layers(path, broker=NO_BROKER, given={})
     except (StorageError, OSError):
         return TopicSettings(path)
     return TopicSettings(path, inherited=layers.inherited())

@@ -12,6 +12,8 @@ from offsetfs.storage.views.key_table import stem_in_cache as stem_in_cache
 from offsetfs.storage.views.line_index import LineIndex as LineIndex
 from offsetfs.storage.views.line_index import LineIndexPool as LineIndexPool
 from offsetfs.storage.views.line_index_cache import LineIndexCache as LineIndexCache
+from offsetfs.storage.views.merged_lines import LineMerge as LineMerge
+from offsetfs.storage.views.merged_lines import newest_starts as newest_starts
 from offsetfs.storage.views.partition_view import PartitionView as PartitionView
 from offsetfs.storage.views.range_view import RangeView as RangeView
 from offsetfs.storage.views.record_chunk import ReadPosition as ReadPosition
@@ -21,6 +23,7 @@ from offsetfs.storage.views.record_row_walk import RecordRow as RecordRow
 from offsetfs.storage.views.record_row_walk import record_rows as record_rows
 from offsetfs.storage.views.view_blocks import OnDamage as OnDamage
 from offsetfs.storage.views.view_format import VALUES as VALUES
+from offsetfs.storage.views.view_format import Base64JsonFormat as Base64JsonFormat
 from offsetfs.storage.views.view_format import JsonFormat as JsonFormat
 from offsetfs.storage.views.view_format import ViewFormat as ViewFormat
 from offsetfs.storage.views.view_parts import LocatedBlock as LocatedBlock

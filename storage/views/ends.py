@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from offsetfs.storage.errors import UNREADABLE, OffsetOutOfRange, StorageError, WouldBlock
-from offsetfs.storage.partition.isolation import LogView
+from offsetfs.storage.partition.log_reader import LogView
 from offsetfs.storage.partition.segment_retry import with_retry
 from offsetfs.storage.records.format.batch import Batch, BatchHeader
 from offsetfs.storage.records.format.record_row import COLUMNS, OFFSET_DELTA
@@ -30,11 +30,11 @@ def first_offset(view: LogView, *, nowait: bool = False) -> int | None:
         if nowait and steps > _STEPS_MAX:
             raise WouldBlock("many batches without records", path=log.path, offset=offset)
         try:
-            found, offset = _first_in_batch(view, offset, nowait)
+            first, offset = _first_in_batch(view, offset, nowait)
         except UNREADABLE:
             return offset
-        if found is not None:
-            return found if found < end else None
+        if first is not None:
+            return first if first < end else None
     return None
 
 
@@ -44,7 +44,7 @@ def _first_in_batch(view: LogView, offset: int, nowait: bool) -> tuple[int | Non
     if batch is None:
         return None, view.log.next_offset
     offsets = _offsets(view, batch, nowait)
-    return next((found for found in offsets if found >= offset), None), batch.header.next_offset
+    return next((record_offset for record_offset in offsets if record_offset >= offset), None), batch.header.next_offset
 
 
 def _offsets(view: LogView, batch: Batch, nowait: bool = False) -> Sequence[int]:
@@ -64,9 +64,9 @@ def last_offset(view: LogView, *, nowait: bool = False) -> int | None:
     end, start, step = view.end_offset(nowait=nowait), log.log_start_offset, 1
     while end > start:
         begin = max(start, end - step)
-        found = _last_between(view, begin, end, nowait)
-        if found is not None:
-            return found
+        last = _last_between(view, begin, end, nowait)
+        if last is not None:
+            return last
         if nowait and step > _STEPS_MAX:
             raise WouldBlock("many batches without records", path=log.path, offset=begin)
         end, step = begin, step * 4
@@ -75,21 +75,21 @@ def last_offset(view: LogView, *, nowait: bool = False) -> int | None:
 
 def _last_between(view: LogView, offset: int, end: int, nowait: bool) -> int | None:
     """Return the last record in the batches from that of `offset` on which begin below `end`."""
-    log, found = view.log, None
+    log, last = view.log, None
     while offset < end:
         try:
             batch = log.batch_at(offset, nowait=nowait)
         except OffsetOutOfRange:
             break  # retention was here
         except UNREADABLE:
-            return end - 1 if found is None else found
+            return end - 1 if last is None else last
         if batch is None or batch.header.base_offset >= end:
             break
         offsets = _offsets(view, batch, nowait)
         if offsets and offsets[-1] >= log.log_start_offset:
-            found = offsets[-1]
+            last = offsets[-1]
         offset = batch.header.next_offset
-    return found
+    return last
 
 
 def newest_start(view: LogView, count: int, *, end: int | None = None) -> int:

@@ -28,9 +28,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from offsetfs.storage.errors import UNREADABLE, StorageError, WouldBlock
-from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.partition.log_reader import RAW, LogReader
+from offsetfs.storage.partition.log_reader import RAW, LogReader, LogView
 from offsetfs.storage.records.format.batch import Batch
 from offsetfs.storage.records.format.legacy import RUNS
 from offsetfs.storage.views import key_table
@@ -230,8 +229,8 @@ class KeyIndex:
         if value is None:
             return None
         # Retention only removes from the front, so the log start shows whether the record still exists.
-        found = KeyLocation(value, False) if value >= 0 else KeyLocation(~value, True)
-        return found if found.offset >= self._log.log_start_offset else None
+        location = KeyLocation(value, False) if value >= 0 else KeyLocation(~value, True)
+        return location if location.offset >= self._log.log_start_offset else None
 
     def rebuild(self) -> None:
         """Rebuild the index from the log at the next `refresh`, because an answer was wrong."""

@@ -21,8 +21,8 @@ from crc32c import crc32c
 from offsetfs.storage import checkpoint, files
 from offsetfs.storage.clock import SYSTEM
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.log_reader import LogView
 from offsetfs.storage.records.format.batch import HEADER_SIZE, Batch
 from offsetfs.storage.views import key_footer, user_cache
 from offsetfs.storage.views.key_footer import IndexedRange

@@ -26,8 +26,8 @@ from collections.abc import Iterator
 from offsetfs.storage import files
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.names import parse_segment_name
-from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.log_reader import LogView
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_map import Segments
 from offsetfs.storage.views.line_index import LineIndex, LineIndexPool

@@ -13,14 +13,18 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 
-from offsetfs.storage.errors import StorageError, WouldBlock
-from offsetfs.storage.partition.isolation import LogView
+from offsetfs.storage.errors import UNREADABLE, StorageError, WouldBlock
+from offsetfs.storage.partition.log_reader import LogView
+from offsetfs.storage.records.format.batch import Batch
+from offsetfs.storage.records.format.record_row import COLUMNS, OFFSET_DELTA, TIMESTAMP_DELTA
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.views.line_index import LineIndex, LineIndexPool
 from offsetfs.storage.views.line_index_cache import LineIndexCache
-from offsetfs.storage.views.view_blocks import OnDamage
+from offsetfs.storage.views.merged_lines import TimedLines
+from offsetfs.storage.views.view_blocks import OnDamage, walk
 from offsetfs.storage.views.view_format import ViewFormat
 from offsetfs.storage.views.view_parts import LineIndexStore, LocatedBlock, ViewPart, ViewParts
 
@@ -162,6 +166,47 @@ class RangeView(ViewParts):
         return True
 
     # --- reading ---------------------------------------------------------------------------------------------------
+
+    def timed_lines(self, offset: int) -> Iterator[TimedLines]:
+        """Yield the lines of the records from `offset` on, one batch at a time, with offsets and timestamps.
+
+        Waits for the disk. Damage is left out, as when the view was measured.
+        """
+        begin = max(offset, self._start)
+        for number, segment in enumerate(self._segments):
+            if number + 1 < len(self._segments) and self._segments[number + 1].base_offset <= begin:
+                continue
+            try:
+                position = segment.reading_position(begin)
+            except StorageError:
+                position = 0  # damage before it: the walk steps over that
+            for batch in walk(segment, position, segment.size, on_damage=self._on_damage):
+                try:
+                    if batch.base_offset >= self._end:
+                        return
+                    lines = self._lines_of(batch, begin) if self._view.shows(batch.header) else None
+                except UNREADABLE as error:
+                    self._on_damage(error)
+                else:
+                    if lines is not None:
+                        yield lines
+
+    def _lines_of(self, batch: Batch, begin: int) -> TimedLines | None:
+        """Return the lines of a batch that belong to the range, from offset `begin` on; None if there are none."""
+        rows, base, data = batch.rows(), batch.header.base_offset, self.view_format.joined(batch)
+        offsets = [base + delta for delta in rows[OFFSET_DELTA::COLUMNS]]
+        timestamps = [batch.timestamp_of(delta) for delta in rows[TIMESTAMP_DELTA::COLUMNS]]
+        ends = self.view_format.line_ends(rows, data)
+        first, end = bisect_left(offsets, begin), bisect_left(offsets, self._end)
+        if first == end:
+            return None
+        skipped = ends[first - 1] if first else 0
+        return TimedLines(
+            offsets[first:end],
+            timestamps[first:end],
+            [each - skipped for each in ends[first:end]],
+            memoryview(data)[skipped : ends[end - 1]],
+        )
 
     def locate(self, byte: int, output_max: int = 0, *, nowait: bool = False) -> LocatedBlock | None:
         """Return the log position of byte `byte`; see `ViewParts.locate`.

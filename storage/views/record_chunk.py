@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from offsetfs.storage.errors import UNREADABLE, OffsetOutOfRange, WouldBlock
-from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.log_reader import LogView
 from offsetfs.storage.partition.segment_retry import with_retry
 from offsetfs.storage.records.format import batch_chain, chain
 from offsetfs.storage.records.format.batch import Batch
@@ -113,14 +113,14 @@ def _read_chunk(
     log, end_offset = view.log, view.end_offset(nowait=nowait)
     if start.offset < log.log_start_offset:
         raise OffsetOutOfRange(start.offset, log.log_start_offset, log.next_offset, log.path)
-    found = _locate(log, start, end_offset, nowait)
-    if found is None or found.segment is None:
+    place = _locate(log, start, end_offset, nowait)
+    if place is None or place.segment is None:
         return None
     if view_format.in_rows and not view.is_committed_only:
-        chunk = _plain(found, found.segment, bytes_max, nowait)
+        chunk = _plain(place, place.segment, bytes_max, nowait)
         if chunk is not None:
             return chunk
-    return _ChunkBuilder(view, view_format, end_offset, bytes_max, nowait).build(found, found.segment, on_damage)
+    return _ChunkBuilder(view, view_format, end_offset, bytes_max, nowait).build(place, place.segment, on_damage)
 
 
 def _locate(log: Log, start: ReadPosition, end_offset: int, nowait: bool) -> ReadPosition | None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from offsetfs.storage.errors import UNREADABLE, StorageError
 from offsetfs.storage.names import OFFSET_END
-from offsetfs.storage.partition.isolation import LogView
+from offsetfs.storage.partition.log_reader import LogView
 from offsetfs.storage.partition.segment_retry import SegmentRetry
 from offsetfs.storage.records.format.batch import Batch
 from offsetfs.storage.records.format.record_row import COLUMNS, OFFSET_DELTA, TIMESTAMP_DELTA, VALUE_SIZE
@@ -21,7 +21,7 @@ from offsetfs.storage.units import NO_TIMESTAMP
 from offsetfs.storage.views.view_blocks import OnDamage, walk
 
 HIDDEN_ROWS_MAX = 100_000
-"""How many records are listed as unreadable for one damaged place; more than a batch of a megabyte holds."""
+"""The number of records listed as unreadable for one damaged place, at most; more than a batch of a megabyte holds."""
 
 
 class RecordRow(NamedTuple):
@@ -60,9 +60,9 @@ def record_rows(view: LogView, begin: int, end: int, on_damage: OnDamage) -> Ite
                     if batch.base_offset >= end or expected >= end:
                         break
                     position = batch.position or 0
-                    if any(each < position for each in damage):
+                    if any(place < position for place in damage):
                         yield from _unreadable(expected, batch.base_offset)
-                        damage[:] = [each for each in damage if each > position]
+                        damage[:] = [place for place in damage if place > position]
                     yield from _readable(view, batch, max(begin, batch.base_offset), end, on_damage)
                     expected = max(expected, batch.header.next_offset)
                 if damage:

@@ -17,7 +17,7 @@ from offsetfs.storage.clock import SYSTEM
 from offsetfs.storage.partition.log import Log
 
 KEPT_MS = 30 * 86_400_000
-"""How long a file may be unused."""
+"""The milliseconds for which a file may be unused."""
 
 
 def name_of(log: Log) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from functools import partial
+from itertools import accumulate
 from typing import Protocol
 
 from offsetfs.storage.names import TopicPartition
@@ -19,8 +20,8 @@ from offsetfs.storage.records.format import chain
 from offsetfs.storage.records.format.batch import Batch
 from offsetfs.storage.records.format.batch_header import Buffer
 from offsetfs.storage.records.format.record_row import COLUMNS, OFFSET_DELTA, VALUE_SIZE
-from offsetfs.storage.records.json import json_rows, record_json
-from offsetfs.storage.records.json.batch_json import joined_json, measured_json
+from offsetfs.storage.records.json import batch_json, record_json
+from offsetfs.storage.records.json.batch_json import joined_json, measured_json, record_lines
 
 
 class ViewFormat(Protocol):
@@ -33,7 +34,7 @@ class ViewFormat(Protocol):
     """The suffix of stored line indexes (docs/internals/format/values-map.md)."""
 
     identity: bytes
-    """What the output depends on besides the log. An index with another value is dropped."""
+    """The inputs of the output besides the log. An index with another value is dropped."""
 
     in_rows: bool
     """Whether `chain.measure` and `chain.join` produce the output of plain batches."""
@@ -46,6 +47,9 @@ class ViewFormat(Protocol):
 
     def measured_below(self, batch: Batch, offset: int) -> int:
         """Return the size of the output of records with an offset below `offset`, which comes first."""
+
+    def line_ends(self, rows: array[int], data: bytes | bytearray) -> list[int]:
+        """Return where the lines of a batch's records end in `data`, its output. `rows`: as of `Batch.rows`."""
 
     def measured_rows(self, block: Buffer, file_position: int, rows: array[int]) -> array[int]:
         """Return the output sizes of many v2 batches; -1 for one that must be measured alone. See `chain`."""
@@ -76,8 +80,11 @@ class ValueFormat:
         if deltas == sorted(deltas):
             sizes = sizes[: bisect_left(deltas, delta)]
         else:  # a malicious batch
-            sizes = array("q", (size for each, size in zip(deltas, sizes, strict=True) if each < delta))
+            sizes = array("q", (size for record_delta, size in zip(deltas, sizes, strict=True) if record_delta < delta))
         return sum(sizes) + sizes.count(-1) + len(sizes)  # a null adds nothing but its newline
+
+    def line_ends(self, rows: array[int], data: bytes | bytearray) -> list[int]:
+        return list(accumulate(max(size, 0) + 1 for size in rows[VALUE_SIZE::COLUMNS]))
 
 
 class JsonFormat:
@@ -92,11 +99,48 @@ class JsonFormat:
         self.identity = b"records.ndjson 1\n" + self.prefix
         self.joined = partial(joined_json, prefix=self.prefix)
         self.measured = partial(measured_json, prefix=self.prefix)
-        self.measured_rows = partial(json_rows.measure, prefix=self.prefix)
-        self.joined_rows = partial(json_rows.join, prefix=self.prefix)
+        self.measured_rows = partial(batch_json.measured_rows, prefix=self.prefix)
+        self.joined_rows = partial(batch_json.joined_rows, prefix=self.prefix)
 
     def measured_below(self, batch: Batch, offset: int) -> int:
         return measured_json(batch, self.prefix, offset_to=offset)
+
+    def line_ends(self, rows: array[int], data: bytes | bytearray) -> list[int]:
+        return _ends_of_lines(data)
+
+
+class Base64JsonFormat:
+    """As `JsonFormat`, with all bytes in base64. Batches become lines record by record, in Python."""
+
+    name = JsonFormat.name
+    suffix = JsonFormat.suffix
+    in_rows = False
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self._prefix = record_json.line_prefix(partition.topic, partition.partition)
+        self.identity = b"records.ndjson base64 1\n" + self._prefix
+
+    def joined(self, batch: Batch) -> bytes:
+        return record_lines(batch, self._prefix, as_base64=True)
+
+    def measured(self, batch: Batch) -> int:
+        return len(self.joined(batch))
+
+    def measured_below(self, batch: Batch, offset: int) -> int:
+        return len(record_lines(batch, self._prefix, offset_to=offset, as_base64=True))
+
+    def line_ends(self, rows: array[int], data: bytes | bytearray) -> list[int]:
+        return _ends_of_lines(data)
+
+    def measured_rows(self, block: Buffer, file_position: int, rows: array[int]) -> array[int]:
+        return array("q", [-1]) * (len(rows) // chain.COLUMNS)
+
+    def joined_rows(self, block: Buffer, file_position: int, rows: array[int]) -> None:
+        return None
+
+
+def _ends_of_lines(data: bytes | bytearray) -> list[int]:
+    return list(accumulate(len(line) for line in data.splitlines(keepends=True)))
 
 
 VALUES = ValueFormat()

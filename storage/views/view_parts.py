@@ -13,7 +13,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from offsetfs.storage.errors import WouldBlock
-from offsetfs.storage.partition.isolation import LogView
+from offsetfs.storage.partition.log_reader import LogView
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.time_search import VisibilityFilter
 from offsetfs.storage.views.line_index import LineIndex, LineIndexPool
@@ -127,9 +127,9 @@ class ViewParts:
             if part.start > end:
                 return None
             is_cut = part.start < 0 and byte == 0
-            found = part.line_index.next_damage(byte - part.start + is_cut)
-            if found is not None:
-                output, position = found
+            damage = part.line_index.next_damage(byte - part.start + is_cut)
+            if damage is not None:
+                output, position = damage
                 damaged = SkippedBatch(part.start + output, part.segment.log_path, position)
                 return damaged if damaged.byte <= end else None
         return None

@@ -2,14 +2,12 @@
 
 syncing        the loop over partitions: reads records, adds rows, follows
 deletions      removes rows whose records the log no longer has
-loading        rows into the partitions of a log directory
-load_journal   the file that says which topics a load has begun
+loading        rows into the partitions of a log directory; the file with the topics of a load
 messages_table the table and its progress: statements that every database has
-record_rows    the records of a batch as columns of the table
-message_uuids  the id of a message, from its producer or its place
-header_json    headers as JSON
-opening        opens the database of a URL
-database_urls  parses URLs of databases
+record_rows    the records of a batch as columns of the table, with their ids and headers as JSON
+database       the interface of a database; opens the one of a URL
+table_location URLs of databases, names of tables
+layout         names of columns, errors
 postgres, sqlite, sqlalchemy_database   one database each: types, bulk inserts, errors
 
 Synchronous: no event loop. Rows and progress are committed in one transaction, so that a row is neither missing nor

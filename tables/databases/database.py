@@ -1,4 +1,7 @@
-"""What a table of messages needs of a database. `postgres`, `sqlite` and `sqlalchemy_database` implement it."""
+"""The interface of a database for a table of messages, which `postgres`, `sqlite` and `sqlalchemy_database` implement.
+
+`open_database` imports a driver when its database is used.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from offsetfs.tables.databases.layout import Row
 from offsetfs.tables.databases.record_rows import RecordRows
-from offsetfs.tables.databases.table_names import TableName
-
-Row = tuple[Any, ...]
+from offsetfs.tables.databases.table_location import POSTGRES, SQLITE, DatabaseUrl, TableName
 
 
 class Database(Protocol):
@@ -64,3 +66,18 @@ class Database(Protocol):
 
     def close(self) -> None:
         """End the connection."""
+
+
+def open_database(url: DatabaseUrl, *, may_create: bool, remedy: str = "--create creates it") -> Database:
+    """Connect. A missing file of SQLite is created with `may_create`; otherwise the TableError ends with `remedy`."""
+    if url.scheme == SQLITE:
+        from offsetfs.tables.databases.sqlite import SqliteDatabase
+
+        return SqliteDatabase(url, may_create=may_create, remedy=remedy)
+    if url.scheme == POSTGRES:
+        from offsetfs.tables.databases.postgres import PostgresDatabase
+
+        return PostgresDatabase(url)
+    from offsetfs.tables.databases.sqlalchemy_database import SqlalchemyDatabase
+
+    return SqlalchemyDatabase(url)

@@ -15,7 +15,7 @@ from typing import Literal
 
 from offsetfs.storage import RAW, Log, LogReader, LogView, TopicPartition
 from offsetfs.storage.records import COLUMNS, OFFSET_DELTA
-from offsetfs.tables.databases.errors import SyncRefused
+from offsetfs.tables.databases.layout import SyncRefused
 from offsetfs.tables.databases.messages_table import MessagesTable
 
 Isolation = Literal["read_committed", "read_uncommitted", "raw"]
@@ -24,7 +24,7 @@ RANGE_RECORDS = 50_000
 
 
 class RowDeletions:
-    """What was compared of one partition."""
+    """The compared ranges of one partition."""
 
     __slots__ = ("_compared", "_log_start")
 
@@ -45,7 +45,7 @@ class RowDeletions:
         if start != self._log_start:
             deleted += table.delete_below(partition, min(start, stop))
             self._log_start = start
-        segments = tuple((each.base_offset, each.size) for each in list(log.snapshot())[:-1])
+        segments = tuple((segment.base_offset, segment.size) for segment in list(log.snapshot())[:-1])
         if segments == self._compared:
             return deleted
 
@@ -68,9 +68,9 @@ def _check_loss(log: Log, gone: Sequence[int]) -> None:
     if not gone:
         return
     first = max(gone[0], log.log_start_offset)
-    present = {each for _, _, offsets in _ranges(log, RAW, first, gone[-1] + 1) for each in offsets}
+    present = {offset for _, _, offsets in _ranges(log, RAW, first, gone[-1] + 1) for offset in offsets}
     log.refresh()  # retention may have removed segments meanwhile
-    lost = [each for each in gone if each >= log.log_start_offset and each not in present]
+    lost = [offset for offset in gone if offset >= log.log_start_offset and offset not in present]
     if lost:
         raise SyncRefused(
             f"the log lacks offsets from {lost[0]} to {lost[-1]}, and it was never compacted: they were lost, and "
@@ -80,18 +80,18 @@ def _check_loss(log: Log, gone: Sequence[int]) -> None:
 
 def _ranges(log: Log, isolation: Isolation, start: int, stop: int) -> Iterator[tuple[int, int, set[int]]]:
     """Yield ranges of offsets without a gap between them, and the offsets of each that are records."""
-    found: set[int] = set()
+    present: set[int] = set()
     for batch, first, end in LogReader(log, start=start, stop=stop, isolation=isolation).slices():
         base = batch.base_offset
         deltas = (
-            [each.offset - base for each in batch.records()]
+            [record.offset - base for record in batch.records()]
             if batch.header.is_old
             else batch.rows()[OFFSET_DELTA::COLUMNS]
         )
-        found.update(base + delta for delta in deltas if first <= base + delta < end)
-        if len(found) >= RANGE_RECORDS:
+        present.update(base + delta for delta in deltas if first <= base + delta < end)
+        if len(present) >= RANGE_RECORDS:
             reached = min(batch.header.next_offset, stop)
-            yield start, reached, found
-            start, found = reached, set()
+            yield start, reached, present
+            start, present = reached, set()
     if start < stop:
-        yield start, stop, found
+        yield start, stop, present

@@ -1,4 +1,4 @@
-"""The table and the table of its progress: names of columns, and what every database has in common.
+"""The table and the table of its progress: names of columns, and errors, which every database has in common.
 
 messages            id, message_uuid, topic_name, partition_id, message_offset, message_key, payload, headers,
                     producer_id, created_at; unique: message_uuid, and topic, partition, offset
@@ -7,7 +7,7 @@ messages_progress   topic_name, partition_id, topic_id (32 hex digits or null), 
 
 from __future__ import annotations
 
-from offsetfs.tables.databases.errors import TableError
+from typing import Any
 
 TOPIC, PARTITION, OFFSET = "topic_name", "partition_id", "message_offset"
 UUID, MESSAGE_KEY, PAYLOAD, HEADERS = "message_uuid", "message_key", "payload", "headers"
@@ -23,13 +23,28 @@ PROGRESS_COLUMNS = (TOPIC, PARTITION, "topic_id", "next_offset")
 
 TOPIC_LENGTH_MAX = 249
 
+Row = tuple[Any, ...]
+"""A row of a result."""
+
+
+class TableError(Exception):
+    """The database or its table cannot be used; the message is one sentence with the remedy, without passwords."""
+
+
+class SyncRefused(Exception):
+    """A partition cannot be synchronized, for this reason; the message has the remedy."""
+
+
+class UnstorableRecord(TableError):
+    """The database has no value for a field of a record; the message names partition, offset and remedy."""
+
 
 def columns_of_names(names: str | None) -> tuple[str, ...]:
     """Return the columns of a comma-separated list, in the order of the table; all without one. TableError."""
     if names is None:
         return COLUMNS
-    wanted = {each.strip() for each in names.split(",")}
+    wanted = {name.strip() for name in names.split(",")}
     unknown = sorted(wanted - set(COLUMNS) - {"id"})
     if unknown:
         raise TableError(f"there is no column {', '.join(unknown)}; the columns are {', '.join(COLUMNS)}")
-    return tuple(each for each in COLUMNS if each in wanted or each in PLACE)
+    return tuple(column for column in COLUMNS if column in wanted or column in PLACE)

@@ -1,34 +1,81 @@
 """Rows of a table into the partitions of a log directory, at the offsets that they had.
 
-Batches are appended as a follower appends them, with gaps between their offsets. A load that was interrupted goes on at
-the end of each log: what is there is a beginning of its rows. `load_journal` says which topics are of the load.
+Batches are appended as a follower appends them, with gaps between their offsets. An interrupted load continues at
+the end of each log, which has the first of its rows. `LoadJournal` has the topics of the load.
 """
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from offsetfs.common.name_patterns import NamePattern
-from offsetfs.storage import I32_MAX, INTERNAL_TOPICS, OFFSET_MAX, Log, LogDirectory, LogReader, TopicPartition
+from offsetfs.storage import I32_MAX, INTERNAL_TOPICS, OFFSET_MAX, Log, LogDirectory, LogReader, TopicPartition, files
+from offsetfs.storage.directory import LOAD_JOURNAL
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records import NO_TIMESTAMP, build_at
-from offsetfs.tables.databases.errors import TableError
-from offsetfs.tables.databases.header_json import Headers, headers_of
-from offsetfs.tables.databases.load_journal import read_journal, remove_journal, write_journal
+from offsetfs.tables.databases.layout import TableError
 from offsetfs.tables.databases.messages_table import MessagesTable, TableProgress
+from offsetfs.tables.databases.record_rows import Headers, headers_of
 
+JOURNAL_BYTES_MAX = 16 << 20
 BATCH_BYTES, BATCH_RECORDS = 256 << 10, 4096
 """About how many bytes and records a batch has before compression."""
 _SPAN_MAX = I32_MAX
 """The largest difference of two offsets in a batch."""
 _ROW_BYTES = 64
 ABSENT_PARTITIONS_MAX = 10_000
-"""How many partitions below the last one may have neither rows nor a progress: a directory is made for each."""
+"""Partitions below the last one without rows and progress, at most: each gets a directory."""
 _LEADER_EPOCH = 0
 
 Fields = tuple[bytes | None, bytes | None, Headers, int]
 """Key, value, headers and timestamp of a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadJournal:
+    """The topics that a load has begun, in a file, so that the next call continues with them.
+
+        .offsetfs-table-load.json    {"source": "sqlite:///orders.db messages", "topics": ["orders", "users"]}
+
+    The file is written and synced before the first partition is created, and removed when all rows are on disk. A topic
+    that is not in it belongs to another origin and is never written to.
+    """
+
+    source: str
+    """The URL without its password, and the table."""
+    topics: tuple[str, ...]
+
+
+def read_journal(directory: str) -> LoadJournal | None:
+    """Return the journal of an unfinished load; None if there is none. TableError, OSError."""
+    path = os.path.join(directory, LOAD_JOURNAL)
+    try:
+        content = json.loads(files.read_file(path, JOURNAL_BYTES_MAX))
+        source, topics = content["source"], content["topics"]
+        if not isinstance(source, str) or not all(isinstance(topic, str) for topic in topics):
+            raise ValueError("it has other values")
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise TableError(
+            f"{path} is not the journal of a load: {error}; remove it, and the topics that were loaded"
+        ) from None
+    return LoadJournal(source, tuple(topics))
+
+
+def write_journal(directory: str, source: str, topics: Sequence[str]) -> None:
+    """Record the topics of a load that begins; on disk after return. OSError."""
+    files.replace_file(os.path.join(directory, LOAD_JOURNAL), json.dumps({"source": source, "topics": topics}).encode())
+
+
+def remove_journal(directory: str) -> None:
+    """Record that the load is complete; on disk after return. OSError."""
+    files.remove_file(os.path.join(directory, LOAD_JOURNAL))
+    files.sync_directory(directory)
 
 
 def load_table(
@@ -48,7 +95,7 @@ def load_table(
     progress = table.progress()
     wanted = _wanted(table, patterns, progress)
     begun = _check(directory, table, wanted)
-    names = sorted({each.topic for each in wanted})
+    names = sorted({partition.topic for partition in wanted})
     write_journal(directory.path, _source(table), sorted({*names, *begun}))
     for topic in names:
         _create(directory, topic, wanted, settings, progress)
@@ -60,8 +107,8 @@ def load_table(
         done += size
         on_progress(done)
 
-    for each in wanted:
-        loaded[each.topic].append(_load_partition(directory.log(each), table, each, add))
+    for partition in wanted:
+        loaded[partition.topic].append(_load_partition(directory.log(partition), table, partition, add))
     incomplete = unfinished_topics(begun, names)
     if incomplete:
         write_journal(directory.path, _source(table), incomplete)
@@ -82,10 +129,12 @@ def _source(table: MessagesTable) -> str:
 def _wanted(
     table: MessagesTable, patterns: Sequence[NamePattern], progress: Mapping[TopicPartition, TableProgress]
 ) -> list[TopicPartition]:
-    found = sorted(each for each in table.partitions() | progress.keys() if is_wanted(each.topic, patterns))
-    if not found:
-        raise TableError(f"{table.database.name}: {table.name} has no rows of such a topic")
-    return found
+    partitions = sorted(
+        partition for partition in table.partitions() | progress.keys() if is_wanted(partition.topic, patterns)
+    )
+    if not partitions:
+        raise TableError(f"{table.database.name}: {table.name} has no rows of these topics")
+    return partitions
 
 
 def is_wanted(topic: str, patterns: Sequence[NamePattern]) -> bool:
@@ -100,11 +149,11 @@ def _check(directory: LogDirectory, table: MessagesTable, wanted: Sequence[Topic
     begun = read_journal(directory.path)
     if begun is not None and begun.source != _source(table):
         raise TableError(
-            f"{directory.path} has an unfinished load of {begun.source}: run it again, or delete its topics "
+            f"{directory.path} has an unfinished load of {begun.source}: run the command again, or delete its topics "
             f"({', '.join(begun.topics)}) and .offsetfs-table-load.json"
         )
-    for topic in sorted({each.topic for each in wanted}):
-        numbers = {each.partition for each in wanted if each.topic == topic}
+    for topic in sorted({partition.topic for partition in wanted}):
+        numbers = {partition.partition for partition in wanted if partition.topic == topic}
         absent = max(numbers) + 1 - len(numbers)
         if absent > ABSENT_PARTITIONS_MAX:
             raise TableError(
@@ -113,28 +162,29 @@ def _check(directory: LogDirectory, table: MessagesTable, wanted: Sequence[Topic
                 "correct partition_id of the rows"
             )
     ours = () if begun is None else begun.topics
-    for topic in sorted({each.topic for each in wanted} - set(ours)):
+    for topic in sorted({partition.topic for partition in wanted} - set(ours)):
         if directory.mirrors(topic):
             raise TableError(f"{directory.path}: {topic} is mirrored from a cluster and takes no other records")
-        for each in directory.partitions():
-            if each.topic == topic and directory.log(each).next_offset:
+        for partition in directory.partitions():
+            if partition.topic == topic and directory.log(partition).next_offset:
                 remedy = "offsetfs delete removes the topic, or use another directory"
                 raise TableError(f"{directory.path} has records of {topic}: {remedy}")
-    for each in wanted:
-        if each.topic in ours and directory.has(each):
-            _check_begun(directory.log(each), table, each)
+    for partition in wanted:
+        if partition.topic in ours and directory.has(partition):
+            _check_begun(directory.log(partition), table, partition)
     return ours
 
 
 def _check_begun(log: Log, table: MessagesTable, partition: TopicPartition) -> None:
     """Raise TableError unless a log that was begun is a beginning of the rows."""
     end = log.next_offset
-    records = sum(each.header.count for each in LogReader(log).batches())
+    records = sum(batch.header.count for batch in LogReader(log).batches())
     rows = table.count(partition, 0, end)
     if records != rows:
         raise TableError(
             f"{log.path}: {partition} has {records} records below offset {end}, and {table.name} {rows} rows: "
-            f"the table was changed since the load began; offsetfs delete removes {partition.topic}, then run it again"
+            f"the table was changed since the load began; delete {partition.topic} (offsetfs delete), and run the "
+            "command again"
         )
 
 
@@ -146,13 +196,13 @@ def _create(
     progress: Mapping[TopicPartition, TableProgress],
 ) -> None:
     """Create the partitions that are not there; with the topic id that the log had, unless another topic has it."""
-    mine = [each.partition for each in wanted if each.topic == topic]
+    mine = [partition.partition for partition in wanted if partition.topic == topic]
     partitions = [TopicPartition(topic, number) for number in range(max(mine) + 1)]
-    absent = [each for each in partitions if not directory.has(each)]
+    absent = [partition for partition in partitions if not directory.has(partition)]
     if not absent:
         return
-    ids = {progress[each].topic_id for each in partitions if each in progress} - {None}
-    taken = {directory.topic_id(each) for each in directory.partitions()}
+    ids = {progress[partition].topic_id for partition in partitions if partition in progress} - {None}
+    taken = {directory.topic_id(partition) for partition in directory.partitions()}
     topic_id = next(iter(ids)) if len(ids) == 1 and len(absent) == len(partitions) and not ids & taken else None
     directory.create_partitions(absent, settings or None, topic_id=topic_id)
 
@@ -209,7 +259,7 @@ def _record(
     if not time >= NO_TIMESTAMP:
         raise _no_record(table, partition, offset, f"its time is {time} ms, before 1970")
     if offset >= OFFSET_MAX:
-        raise _no_record(table, partition, offset, "there are no such offsets")
+        raise _no_record(table, partition, offset, f"the largest offset is {OFFSET_MAX - 1}")
     try:
         return _bytes_of(key), _bytes_of(payload), headers_of(headers), time
     except (ValueError, TypeError) as error:
@@ -223,9 +273,9 @@ def _bytes_of(value: Any) -> bytes | None:
         return bytes(value)
     if isinstance(value, str):  # of a literal in a statement: a column of SQLite has no type
         return value.encode("utf-8", "surrogatepass")
-    raise TypeError(f"{type(value).__name__} is no bytes")
+    raise TypeError(f"{type(value).__name__} is not bytes")
 
 
 def _no_record(table: MessagesTable, partition: TopicPartition, offset: int, reason: str) -> TableError:
     place = f"{table.name}: the row of {partition}, offset {offset}"
-    return TableError(f"{place} is no record: {reason}; change the row, and run it again")
+    return TableError(f"{place} is not a record: {reason}; change the row, and run the command again")

@@ -14,7 +14,6 @@ from typing import Any
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.errors import InvalidName
 from offsetfs.tables.databases.database import Database
-from offsetfs.tables.databases.errors import TableError, UnstorableRecord
 from offsetfs.tables.databases.layout import (
     COLUMNS,
     CONTENT,
@@ -25,9 +24,11 @@ from offsetfs.tables.databases.layout import (
     TIME,
     TOPIC,
     UUID,
+    TableError,
+    UnstorableRecord,
 )
 from offsetfs.tables.databases.record_rows import RecordRows
-from offsetfs.tables.databases.table_names import TableName, parse_table_name
+from offsetfs.tables.databases.table_location import TableName, parse_table_name
 
 _OF_PARTITION = f"{TOPIC} = ? AND {PARTITION} = ?"
 _BETWEEN = f"{_OF_PARTITION} AND {OFFSET} >= ? AND {OFFSET} < ?"
@@ -35,7 +36,7 @@ _BETWEEN = f"{_OF_PARTITION} AND {OFFSET} >= ? AND {OFFSET} < ?"
 
 @dataclass(frozen=True, slots=True)
 class TableProgress:
-    """How far the rows of a partition are."""
+    """The progress of the rows of a partition."""
 
     topic_id: bytes | None
     next_offset: int
@@ -65,9 +66,9 @@ class MessagesTable:
         TableError, before anything is created if a table of one of these names has other columns.
         """
         for table, wanted in self._wanted(self._columns):
-            found = self.database.columns(table)
-            if found:
-                self._check_columns(table, wanted, found)
+            present = self.database.columns(table)
+            if present:
+                self._check_columns(table, wanted, present)
         self.database.create(self._table, self._columns, is_indexed=is_indexed)
 
     def check(self, columns: Sequence[str] | None = None, remedy: str = "--create creates it") -> None:
@@ -77,11 +78,11 @@ class MessagesTable:
         and a load would take them for null keys, values and headers.
         """
         for table, wanted in self._wanted(columns or self._columns):
-            found = self.database.columns(table)
-            if not found:
+            present = self.database.columns(table)
+            if not present:
                 raise TableError(f"{self.database.name} has no table {table}; {remedy}")
-            self._check_columns(table, wanted, found)
-            left_out = [each for each in COLUMNS if each in found and each not in wanted]
+            self._check_columns(table, wanted, present)
+            left_out = [column for column in COLUMNS if column in present and column not in wanted]
             if columns is None and table == self._table and left_out:
                 raise TableError(
                     f"{self.database.name}: the table {table} has {', '.join(left_out)} as well, which --columns "
@@ -92,8 +93,8 @@ class MessagesTable:
         """Return both tables, and the columns that each has to have."""
         return (self._table, columns), (self._progress, PROGRESS_COLUMNS)
 
-    def _check_columns(self, table: TableName, wanted: Sequence[str], found: Collection[str]) -> None:
-        missing = [each for each in wanted if each not in found]
+    def _check_columns(self, table: TableName, wanted: Sequence[str], present: Collection[str]) -> None:
+        missing = [column for column in wanted if column not in present]
         if missing:
             raise TableError(
                 f"{self.database.name}: the table {table} has no column {', '.join(missing)}; it is another table, "
@@ -103,13 +104,13 @@ class MessagesTable:
     # --- progress ----------------------------------------------------------------------------------------------------
 
     def progress(self) -> dict[TopicPartition, TableProgress]:
-        """Return how far each partition is; TableError."""
-        found = self.database.query(f"SELECT {', '.join(PROGRESS_COLUMNS)} FROM {self.sql_progress}")
+        """Return the progress of each partition; TableError."""
+        rows = self.database.query(f"SELECT {', '.join(PROGRESS_COLUMNS)} FROM {self.sql_progress}")
         return {
             self._partition(topic, partition): TableProgress(
                 None if topic_id is None else bytes.fromhex(topic_id), int(next_offset)
             )
-            for topic, partition, topic_id, next_offset in found
+            for topic, partition, topic_id, next_offset in rows
         }
 
     def begin(self, partition: TopicPartition, topic_id: bytes | None, next_offset: int) -> None:
@@ -144,9 +145,9 @@ class MessagesTable:
                     f"{self.database.name}: {partition} is no longer at offset {start} in {self._progress}: "
                     "another sync writes to the table; let one run at a time"
                 )
-            for each in rows:
-                if each:
-                    self._insert(each)
+            for part in rows:
+                if part:
+                    self._insert(part)
 
     def _insert(self, rows: RecordRows) -> None:
         try:
@@ -166,8 +167,8 @@ class MessagesTable:
     def last_offset(self, partition: TopicPartition) -> int | None:
         """Return the largest offset of the rows of a partition; None if it has none. TableError."""
         statement = f"SELECT MAX({OFFSET}) FROM {self.sql} WHERE {_OF_PARTITION}"
-        found = self.database.query(statement, (partition.topic, partition.partition))[0][0]
-        return None if found is None else int(found)
+        last = self.database.query(statement, (partition.topic, partition.partition))[0][0]
+        return None if last is None else int(last)
 
     def without_present(self, rows: RecordRows) -> RecordRows:
         """Return the rows that are not in the table; TableError where another record is at the same offset."""
@@ -176,10 +177,10 @@ class MessagesTable:
         identity = self.database.content(UUID) if UUID in self._columns else "NULL"
         place = (rows.partition.topic, rows.partition.partition, rows.offsets[0], rows.offsets[-1] + 1)
         statement = f"SELECT {OFFSET}, {identity} FROM {self.sql} WHERE {_BETWEEN}"
-        present = {int(offset): found for offset, found in self.database.query(statement, place)}
+        present = {int(offset): stored for offset, stored in self.database.query(statement, place)}
         for offset, uuid in zip(rows.offsets, rows.uuids, strict=True):
-            found = present.get(offset)
-            if found is not None and self.database.uuid_bytes(found) != uuid:
+            stored = present.get(offset)
+            if stored is not None and self.database.uuid_bytes(stored) != uuid:
                 raise TableError(
                     f"{self.database.name}: {self.name} has another message at offset {offset} of {rows.partition}; "
                     "its rows are of another topic of that name: delete them, or choose another --table"
@@ -199,7 +200,7 @@ class MessagesTable:
             )
 
     def count(self, partition: TopicPartition, start: int, stop: int) -> int:
-        """Return how many rows have offsets from `start` to before `stop`; TableError."""
+        """Return the number of rows with offsets from `start` to before `stop`; TableError."""
         statement = f"SELECT COUNT(*) FROM {self.sql} WHERE {_BETWEEN}"
         return int(self.database.query(statement, (partition.topic, partition.partition, start, stop))[0][0])
 
@@ -212,8 +213,8 @@ class MessagesTable:
         """
         place = (partition.topic, partition.partition, start, stop)
         with self.database.transaction():
-            found = self.database.query(f"SELECT {OFFSET} FROM {self.sql} WHERE {_BETWEEN}", place)
-            gone = sorted(int(offset) for (offset,) in found if int(offset) not in kept)
+            rows = self.database.query(f"SELECT {OFFSET} FROM {self.sql} WHERE {_BETWEEN}", place)
+            gone = sorted(int(offset) for (offset,) in rows if int(offset) not in kept)
             check(gone)
             for first, last in _runs(gone):
                 self.database.change(f"DELETE FROM {self.sql} WHERE {_BETWEEN}", (*place[:2], first, last + 1))
@@ -231,7 +232,7 @@ class MessagesTable:
         Not all at once in memory.
         """
         database = self.database
-        selected = ", ".join(database.content(each) for each in CONTENT)
+        selected = ", ".join(database.content(column) for column in CONTENT)
         statement = f"SELECT {selected} FROM {self.sql} WHERE {_OF_PARTITION} AND {OFFSET} >= ? ORDER BY {OFFSET}"
         for offset, key, payload, headers, time in database.stream(
             statement, (partition.topic, partition.partition, start)
@@ -240,15 +241,15 @@ class MessagesTable:
                 milliseconds = database.milliseconds(time)
             except (ValueError, TypeError):
                 raise TableError(
-                    f"{self.name}: the row of {partition}, offset {offset} is no record: {TIME} is {time!r}, no number "
-                    "of milliseconds since 1970; change the row, and run it again"
+                    f"{self.name}: the row of {partition}, offset {offset} is not a record: {TIME} is {time!r}, not a "
+                    "number of milliseconds since 1970; change the row, and run the command again"
                 ) from None
             yield int(offset), key, payload, headers, -1 if milliseconds is None else milliseconds
 
     def partitions(self) -> set[TopicPartition]:
         """Return the partitions that have rows; TableError."""
-        found = self.database.query(f"SELECT DISTINCT {TOPIC}, {PARTITION} FROM {self.sql}")
-        return {self._partition(topic, partition) for topic, partition in found}
+        rows = self.database.query(f"SELECT DISTINCT {TOPIC}, {PARTITION} FROM {self.sql}")
+        return {self._partition(topic, partition) for topic, partition in rows}
 
     def _partition(self, topic: object, partition: object) -> TopicPartition:
         try:
@@ -261,8 +262,8 @@ class MessagesTable:
     def first_offset(self, partition: TopicPartition) -> int | None:
         """Return the smallest offset of the rows of a partition; None if it has none. TableError."""
         statement = f"SELECT MIN({OFFSET}) FROM {self.sql} WHERE {_OF_PARTITION}"
-        found = self.database.query(statement, (partition.topic, partition.partition))[0][0]
-        return None if found is None else int(found)
+        first = self.database.query(statement, (partition.topic, partition.partition))[0][0]
+        return None if first is None else int(first)
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -11,9 +11,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from offsetfs.tables.databases.database import Row
-from offsetfs.tables.databases.database_urls import DatabaseUrl
-from offsetfs.tables.databases.errors import TableError, UnstorableRecord
+from offsetfs.common.extras import install_command
 from offsetfs.tables.databases.layout import (
     HEADERS,
     MESSAGE_KEY,
@@ -24,9 +22,12 @@ from offsetfs.tables.databases.layout import (
     TIME,
     TOPIC,
     UUID,
+    Row,
+    TableError,
+    UnstorableRecord,
 )
 from offsetfs.tables.databases.record_rows import RecordRows
-from offsetfs.tables.databases.table_names import TableName
+from offsetfs.tables.databases.table_location import DatabaseUrl, TableName
 
 if TYPE_CHECKING:
     import psycopg
@@ -59,7 +60,7 @@ class PostgresDatabase:
         try:
             import psycopg
         except ImportError as error:
-            raise TableError("PostgreSQL needs psycopg 3: pip install 'offsetfs[tables]'") from error
+            raise TableError(f"PostgreSQL needs psycopg 3: {install_command('tables')}") from error
         self._errors = psycopg.Error
         self.name = self.identity = url.text
         self.scheme = url.scheme
@@ -110,7 +111,7 @@ class PostgresDatabase:
         if TIME in columns:
             check_times(rows)
         with self._reported(), self._connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
-            copy.set_types([_TYPES[each].split()[0].partition("(")[0].lower() for each in columns])
+            copy.set_types([_TYPES[column].split()[0].partition("(")[0].lower() for column in columns])
             for row in zip(*map(rows.column, columns), strict=True):
                 copy.write_row(row)
 
@@ -120,7 +121,7 @@ class PostgresDatabase:
 
     def create(self, table: TableName, columns: Sequence[str], *, is_indexed: bool) -> None:
         name, key, time = table.quoted(), TableName(f"{table.name}_key"), TableName(f"{table.name}_time")
-        typed = ", ".join(f"{each} {_TYPES[each]}" for each in columns)
+        typed = ", ".join(f"{column} {_TYPES[column]}" for column in columns)
         with self.transaction():
             self.change(
                 f"CREATE TABLE IF NOT EXISTS {name} (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, {typed}, "
@@ -160,14 +161,14 @@ _NAMES_AND_PLACES = re.compile(r'"(?:[^"]|"")*"|\?')
 def _placed(statement: str) -> bytes:
     """Return a statement as psycopg takes it: `%s` for a parameter, `%%` in the name of a table."""
 
-    def as_psycopg(found: re.Match[str]) -> str:
-        return "%s" if found[0] == "?" else found[0].replace("%", "%%")
+    def as_psycopg(match: re.Match[str]) -> str:
+        return "%s" if match[0] == "?" else match[0].replace("%", "%%")
 
     return _NAMES_AND_PLACES.sub(as_psycopg, statement).encode()
 
 
 def _line_of(error: Exception) -> str:
-    """Return the line of a message that has the reason, without the hints and contexts behind it."""
+    """Return the line of a message with the reason, without hints and contexts."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
@@ -181,7 +182,7 @@ _DUMPERS: dict[str, Callable[[object, Any], bytes]] = {
     "jsonb": lambda _, text: b"\x01" + text.encode(),  # the version of the format
     "timestamptz": lambda _, time_ms: _LONG.pack((time_ms - _EPOCH_MS) * 1000),
 }
-"""How COPY gets the types of which psycopg takes objects alone: UUID, Jsonb, and datetime, which ends in 9999."""
+"""Dumpers for COPY of types that psycopg takes as objects only: UUID, Jsonb, and datetime, which ends in 9999."""
 
 
 def _register_dumpers(connection: psycopg.Connection[Any]) -> None:

@@ -5,9 +5,15 @@ Keys and values are cut out of the payload by the rows of a scan; there is no ob
 
 from __future__ import annotations
 
+import base64
+import functools
+import hashlib
+import json
+import struct
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from offsetfs.storage import OFFSET_MAX, Batch, BatchSlice, TopicPartition
 from offsetfs.storage.errors import MalformedBatch
@@ -23,7 +29,6 @@ from offsetfs.storage.records import (
     Column,
     gather_headers,
 )
-from offsetfs.tables.databases.header_json import header_json
 from offsetfs.tables.databases.layout import (
     HEADERS,
     MESSAGE_KEY,
@@ -35,14 +40,13 @@ from offsetfs.tables.databases.layout import (
     TOPIC,
     UUID,
 )
-from offsetfs.tables.databases.message_uuids import message_uuids
 
 _VALUE_SIZE = VALUE + 1
 
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
-    """What all rows of a partition have in common."""
+    """The values that all rows of a partition have in common."""
 
     partition: TopicPartition
     origin: bytes
@@ -79,7 +83,7 @@ class RecordRows:
         if name == PRODUCER:
             return [self.producer_id] * len(self)
         if name == TIME:
-            return [None if each == NO_TIMESTAMP else each for each in self.timestamps]
+            return [None if timestamp == NO_TIMESTAMP else timestamp for timestamp in self.timestamps]
         lists: dict[str, Sequence[object]] = {
             UUID: self.uuids,
             OFFSET: self.offsets,
@@ -152,10 +156,10 @@ def _headers(batch: Batch, rows: array[int]) -> list[str | None]:
     counts = rows[HEADERS_COUNT::COLUMNS]
     if not any(counts):
         return [None] * len(counts)
-    found = gather_headers(batch.payload(), rows)
-    ends = found.ends
+    gathered = gather_headers(batch.payload(), rows)
+    ends = gathered.ends
     total = ends[len(counts)]
-    names, values = _cut(found.names, total), _cut(found.values, total)
+    names, values = _cut(gathered.names, total), _cut(gathered.values, total)
     return [
         header_json(zip(names[ends[row] : ends[row + 1]], values[ends[row] : ends[row + 1]], strict=True))  # type: ignore[arg-type]
         if count
@@ -175,7 +179,7 @@ def _cut(column: Column, count: int) -> list[bytes | None]:
 def _old_rows(batch: Batch, source: RowSource) -> RecordRows:
     """Return messages of formats v0 and v1, which have neither headers nor producers."""
     records = batch.records()
-    offsets = [int(each.offset) for each in records]
+    offsets = [int(record.offset) for record in records]
     _check(batch, offsets, 0, OFFSET_MAX - 1)
     base = offsets[0] if offsets else 0
     deltas = [offset - base for offset in offsets]
@@ -183,9 +187,134 @@ def _old_rows(batch: Batch, source: RowSource) -> RecordRows:
         source.partition,
         offsets,
         message_uuids(source.origin, source.partition.partition, base, deltas, None),
-        [each.key for each in records],
-        [each.value for each in records],
+        [record.key for record in records],
+        [record.value for record in records],
         [None] * len(records),
         None,
-        [int(each.timestamp) for each in records],
+        [int(record.timestamp) for record in records],
     )
+
+
+# --- headers ----------------------------------------------------------------------------------------------------------
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def header_json(headers: Iterable[tuple[bytes, bytes | None]]) -> str:
+    """Return headers, each a name and a value as bytes, as JSON, in the form that `records.ndjson` has.
+
+        [{"key":"trace","value":"abc"},{"key":"trace","value":null},{"key":"raw","value_b64":"/w=="}]
+
+    A list, because names may repeat and have an order. Bytes that are no UTF-8 are in base64 under a name that ends in
+    `_b64`, and so are bytes with a NUL: PostgreSQL's JSONB stores none.
+    """
+    return "[" + ",".join(f"{{{_name(name)},{_field('value', value)}}}" for name, value in headers) + "]"
+
+
+@functools.lru_cache(maxsize=4096)
+def _name(name: bytes) -> str:
+    return _field("key", name)
+
+
+def _field(name: str, data: bytes | None) -> str:
+    if data is None:
+        return f'"{name}":null'
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        return f'"{name}_b64":"{base64.b64encode(data).decode()}"'
+    return f'"{name}":{_encode(text)}'
+
+
+def headers_of(text: str | None) -> Headers:
+    """Return the headers of a row, names as a `Record` has them; ValueError for another form than `header_json`'s."""
+    if text is None:
+        return ()
+    headers = json.loads(text)
+    if not isinstance(headers, list):
+        raise ValueError("headers are a list")
+    return tuple(_header(header) for header in headers)
+
+
+def _header(header: Any) -> tuple[str, bytes | None]:
+    if not isinstance(header, dict) or len(header) != 2:
+        raise ValueError('a header is {"key":…,"value":…}')
+    name = _bytes_of(header, "key")
+    if name is None:
+        raise ValueError("a header has a key")
+    return name.decode("utf-8", "surrogateescape"), _bytes_of(header, "value")
+
+
+def _bytes_of(header: dict[str, Any], name: str) -> bytes | None:
+    encoded = f"{name}_b64"
+    if encoded in header and isinstance(header[encoded], str):
+        return base64.b64decode(header[encoded], validate=True)
+    value = header.get(name, 0)
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"a header has {name} or {encoded}, each of them text")
+    return None if value is None else value.encode()
+
+
+# --- ids of messages --------------------------------------------------------------------------------------------------
+
+_ERA_BITS = 31
+_MASK = (1 << _ERA_BITS) - 1
+_SEED = struct.Struct(">16siqhq")
+_NUMBER = struct.Struct(">I")
+_NO_PRODUCER = -1
+
+
+def origin_of(topic: str, topic_id: bytes | None) -> bytes:
+    """Return 16 bytes that stand for a topic: its id, or a hash of its name where the directory has no id."""
+    return topic_id or hashlib.sha256(b"topic name " + topic.encode()).digest()[:16]
+
+
+def message_uuids(
+    origin: bytes,
+    partition: int,
+    base_offset: int,
+    deltas: Sequence[int],
+    producer: tuple[int, int, int] | None,
+) -> list[bytes]:
+    """Return the ids of the records of a batch, 16 bytes each. A record has the same id, however often it is loaded.
+
+         0                   1                   2                   3
+        +---------------------------------------------------------------+
+        |                     hash, 48 bits                             |
+        +                               +-------+-----------------------+
+        |                               | 8     | hash, 12 bits         |
+        +---+---------------------------+-------+-----------------------+
+        |1 0| hash, 30 bits                                             |
+        +---+-----------------------------------------------------------+
+        | 0 | number, 31 bits                                           |
+        +---+-----------------------------------------------------------+
+
+    A UUID of version 8 (RFC 9562). `number` is the sequence of the record if its producer was idempotent, otherwise its
+    offset, modulo 2³¹. The hash is SHA-256 of topic id, partition, producer id and epoch, and offset divided by 2³¹.
+    Sequences start again at 0 after 2³¹ records, and the offset is then in another range of 2³¹. Neighbors in the log
+    are neighbors in an index, so that inserts touch few of its pages.
+
+    `producer`: its id, its epoch and the sequence of the batch; None to use offsets.
+    """
+    producer_id, epoch, base_number = producer or (_NO_PRODUCER, -1, base_offset)
+    first_era = base_offset >> _ERA_BITS
+    if not deltas or (base_offset + deltas[-1]) >> _ERA_BITS == first_era:
+        prefix = _prefix(origin, partition, producer_id, epoch, first_era)
+        return [prefix + _NUMBER.pack((base_number + delta) & _MASK) for delta in deltas]
+    return [
+        _prefix(origin, partition, producer_id, epoch, (base_offset + delta) >> _ERA_BITS)
+        + _NUMBER.pack((base_number + delta) & _MASK)
+        for delta in deltas
+    ]
+
+
+@functools.lru_cache(maxsize=1024)
+def _prefix(origin: bytes, partition: int, producer_id: int, epoch: int, era: int) -> bytes:
+    prefix = bytearray(hashlib.sha256(_SEED.pack(origin, partition, producer_id, epoch, era)).digest()[:12])
+    prefix[6] = prefix[6] & 0x0F | 0x80
+    prefix[8] = prefix[8] & 0x3F | 0x80
+    return bytes(prefix)

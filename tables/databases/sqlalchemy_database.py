@@ -9,10 +9,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from offsetfs.common.extras import install_command
 from offsetfs.storage.records import NO_TIMESTAMP
-from offsetfs.tables.databases.database import Row
-from offsetfs.tables.databases.database_urls import DatabaseUrl
-from offsetfs.tables.databases.errors import TableError, UnstorableRecord
 from offsetfs.tables.databases.layout import (
     HEADERS,
     MESSAGE_KEY,
@@ -25,9 +23,12 @@ from offsetfs.tables.databases.layout import (
     TOPIC,
     TOPIC_LENGTH_MAX,
     UUID,
+    Row,
+    TableError,
+    UnstorableRecord,
 )
 from offsetfs.tables.databases.record_rows import RecordRows
-from offsetfs.tables.databases.table_names import TableName
+from offsetfs.tables.databases.table_location import DatabaseUrl, TableName
 
 if TYPE_CHECKING:
     import sqlalchemy
@@ -49,7 +50,7 @@ class SqlalchemyDatabase:
         try:
             import sqlalchemy
         except ImportError as error:
-            raise TableError(f"{url.scheme} needs SQLAlchemy: pip install 'offsetfs[tables]'") from error
+            raise TableError(f"{url.scheme} needs SQLAlchemy: {install_command('tables')}") from error
         self._sqlalchemy = sqlalchemy
         self.name = self.identity = url.text
         self.scheme = url.scheme
@@ -96,10 +97,10 @@ class SqlalchemyDatabase:
 
     def query(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
         with self._reported():
-            found = [tuple(row) for row in self._execute(statement, parameters)]
+            rows = [tuple(row) for row in self._execute(statement, parameters)]
             if self._transaction is None:
                 self._connection.rollback()
-            return found
+            return rows
 
     def change(self, statement: str, parameters: Sequence[object] = ()) -> int:
         with self._reported():
@@ -108,9 +109,9 @@ class SqlalchemyDatabase:
     def _execute(self, statement: str, parameters: Sequence[object]) -> sqlalchemy.CursorResult[Any]:
         numbers = itertools.count()
 
-        def as_text(found: re.Match[str]) -> str:
+        def as_text(match: re.Match[str]) -> str:
             """Return the placeholder of a parameter; escape a colon in the name of a table."""
-            return f":p{next(numbers)}" if found[0] == "?" else found[0].replace(":", "\\:")
+            return f":p{next(numbers)}" if match[0] == "?" else match[0].replace(":", "\\:")
 
         named = self._names_and_places.sub(as_text, statement)
         values = {f"p{number}": value for number, value in enumerate(parameters)}
@@ -133,7 +134,7 @@ class SqlalchemyDatabase:
 
     def insert(self, table: TableName, columns: Sequence[str], rows: RecordRows) -> None:
         self._check_sizes(columns, rows)
-        lists = [_column(each, rows) for each in columns]
+        lists = [_column(column, rows) for column in columns]
         made = [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
         with self._reported():
             self._connection.execute(self._messages(table, columns).insert(), made)
@@ -142,9 +143,11 @@ class SqlalchemyDatabase:
         """Raise UnstorableRecord for a row that is larger than a packet: MySQL would end the connection."""
         if self._packet_bytes is None:
             return
-        wanted: list[Sequence[Any]] = [rows.column(each) for each in (MESSAGE_KEY, PAYLOAD, HEADERS) if each in columns]
+        wanted: list[Sequence[Any]] = [
+            rows.column(column) for column in (MESSAGE_KEY, PAYLOAD, HEADERS) if column in columns
+        ]
         for offset, *fields in zip(rows.offsets, *wanted, strict=True):
-            size = sum(len(each) for each in fields if each is not None)
+            size = sum(len(field) for field in fields if field is not None)
             if size * 2 + _OTHER_FIELDS_BYTES > self._packet_bytes:
                 size = sum(map(self._sent_bytes, fields)) + _OTHER_FIELDS_BYTES
             if size > self._packet_bytes:
@@ -154,7 +157,7 @@ class SqlalchemyDatabase:
                 )
 
     def _sent_bytes(self, value: Any) -> int:
-        """Return how many bytes of a statement a value takes: PyMySQL writes bytes in hexadecimal, or with escapes."""
+        """Return the bytes that a value takes in a statement: PyMySQL writes bytes in hexadecimal, or with escapes."""
         if value is None:
             return 0
         escape = getattr(self._connection.connection.dbapi_connection, "escape", None)
@@ -167,12 +170,12 @@ class SqlalchemyDatabase:
         with self._reported():
             inspector = self._sqlalchemy.inspect(self._connection)
             try:
-                found = inspector.get_columns(self._exact(table.name), table.schema and self._exact(table.schema))
+                columns = inspector.get_columns(self._exact(table.name), table.schema and self._exact(table.schema))
             except self._sqlalchemy.exc.NoSuchTableError:
                 return frozenset()
             finally:
                 self._connection.rollback()
-        return frozenset(str(each["name"]) for each in found)
+        return frozenset(str(column["name"]) for column in columns)
 
     def _exact(self, name: str) -> sqlalchemy.quoted_name:
         return self._sqlalchemy.quoted_name(name, quote=True)
@@ -197,9 +200,9 @@ class SqlalchemyDatabase:
         )
         with self._reported():
             messages.metadata.create_all(self._connection)
-            for each in messages.indexes:  # of a table that was there
-                if not self._has_index(table, str(each.name)):
-                    each.create(self._connection)
+            for index in messages.indexes:  # of a table that was there
+                if not self._has_index(table, str(index.name)):
+                    index.create(self._connection)
             self._connection.commit()
         self._tables.clear()
 
@@ -207,12 +210,12 @@ class SqlalchemyDatabase:
         if self.scheme.partition("+")[0] not in _DRIVERS:
             return self._sqlalchemy.inspect(self._connection).has_index(table.name, name, table.schema)
         # SQLAlchemy reads SHOW CREATE TABLE, and overlooks names with a backquote.
-        found = self._execute(
+        result = self._execute(
             "SELECT COUNT(*) FROM information_schema.statistics "
             "WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ? AND index_name = ?",
             (table.schema, table.name, name),
         )
-        return bool(found.scalar())
+        return bool(result.scalar())
 
     def _messages(self, table: TableName, columns: Sequence[str]) -> sqlalchemy.Table:
         key = (table, tuple(columns))
@@ -222,7 +225,7 @@ class SqlalchemyDatabase:
                 self._exact(table.name),
                 sql.MetaData(),
                 sql.Column("id", sql.BigInteger().with_variant(sql.Integer, "sqlite"), primary_key=True),
-                *(self._typed(each) for each in columns),
+                *(self._typed(column) for column in columns),
                 sql.UniqueConstraint(TOPIC, PARTITION, OFFSET),
                 schema=None if table.schema is None else self._exact(table.schema),
             )
@@ -244,10 +247,10 @@ class SqlalchemyDatabase:
             PRODUCER: sql.BigInteger(),
             TIME: sql.DateTime().with_variant(mysql.DATETIME(fsp=3), *both),
         }
-        found: sqlalchemy.Column[Any] = sql.Column(
+        typed: sqlalchemy.Column[Any] = sql.Column(
             column, types[column], unique=column == UUID or None, nullable=column not in (UUID, *PLACE)
         )
-        return found
+        return typed
 
     def _topic(self) -> sqlalchemy.types.TypeEngine[Any]:
         from sqlalchemy.dialects import mysql

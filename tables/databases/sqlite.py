@@ -8,9 +8,6 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from offsetfs.tables.databases.database import Row
-from offsetfs.tables.databases.database_urls import DatabaseUrl
-from offsetfs.tables.databases.errors import TableError
 from offsetfs.tables.databases.layout import (
     HEADERS,
     MESSAGE_KEY,
@@ -21,9 +18,11 @@ from offsetfs.tables.databases.layout import (
     TIME,
     TOPIC,
     UUID,
+    Row,
+    TableError,
 )
 from offsetfs.tables.databases.record_rows import RecordRows
-from offsetfs.tables.databases.table_names import TableName
+from offsetfs.tables.databases.table_location import DatabaseUrl, TableName
 
 _TYPES = {
     UUID: "BLOB NOT NULL UNIQUE",
@@ -37,7 +36,7 @@ _TYPES = {
     TIME: "INTEGER",
 }
 BUSY_SECONDS = 30.0
-"""How long a transaction waits for that of another process."""
+"""The time for which a transaction waits for that of another process."""
 
 
 CACHE_KIB = 64 << 10
@@ -115,7 +114,7 @@ class SqliteDatabase:
         return frozenset(name for (name,) in self.query("SELECT name FROM pragma_table_info(?, ?)", place))
 
     def create(self, table: TableName, columns: Sequence[str], *, is_indexed: bool) -> None:
-        typed = ", ".join(f"{each} {_TYPES[each]}" for each in columns)
+        typed = ", ".join(f"{column} {_TYPES[column]}" for column in columns)
         with self.transaction():
             self.change(
                 f"CREATE TABLE IF NOT EXISTS {table.quoted()} (id INTEGER PRIMARY KEY, {typed}, "

@@ -3,9 +3,9 @@
     log     0 … 41 │ 42 … 99 │ 100 …         next_offset 42 in the progress
                      added in one transaction, with next_offset 100
 
-Each partition goes on at the offset that the progress has. With read_committed, rows end at the last stable offset and
+Each partition continues at the offset of its progress. With read_committed, rows end at the last stable offset and
 have no records of aborted transactions, so that what is a row stays a record. A partition that fails stops at its last
-commit, and the others go on.
+commit, and the others continue.
 """
 
 from __future__ import annotations
@@ -25,18 +25,17 @@ from offsetfs.storage import (
 )
 from offsetfs.storage.errors import StorageError, sentence
 from offsetfs.tables.databases.deletions import RowDeletions
-from offsetfs.tables.databases.errors import SyncRefused, UnstorableRecord
+from offsetfs.tables.databases.layout import SyncRefused, UnstorableRecord
 from offsetfs.tables.databases.loading import is_wanted
-from offsetfs.tables.databases.message_uuids import origin_of
 from offsetfs.tables.databases.messages_table import MessagesTable
-from offsetfs.tables.databases.record_rows import RecordRows, RowSource, record_rows
+from offsetfs.tables.databases.record_rows import RecordRows, RowSource, origin_of, record_rows
 
 CHUNK_ROWS, CHUNK_BYTES = 50_000, 16 << 20
 """About how many rows, or bytes of payload, a transaction has: a commit costs a sync of the database."""
 POLL_S = 0.1
-"""So often a sync that follows looks whether the logs have grown: writes of other processes are not announced."""
+"""The interval at which a following sync checks for appends: writes of other processes are not announced."""
 LISTING_S = 5.0
-"""So often it looks for new partitions, and for records that were deleted."""
+"""The interval at which a following sync checks for new partitions and deleted records."""
 
 OnEvent = Callable[[str], None]
 OnProgress = Callable[[int, int], None]
@@ -44,20 +43,20 @@ OnProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class SyncOptions:
-    """What is synchronized, and how."""
+    """The options of a sync."""
 
     topics: Sequence[NamePattern]
     """A topic whose whole name one of them matches."""
     is_committed_only: bool = True
     skips_gaps: bool = False
-    """Whether rows go on behind records that are lost or cannot be read."""
+    """Whether a sync continues behind records that are lost or cannot be read."""
     mirrors_deletes: bool = False
     uses_producers: bool = True
 
 
 @dataclass(slots=True)
 class SyncedPartition:
-    """How far a partition is."""
+    """The progress of a partition."""
 
     partition: TopicPartition
     source: RowSource
@@ -98,14 +97,14 @@ class TableSync:
     @property
     def has_failed(self) -> bool:
         """Whether a partition could not be synchronized."""
-        return bool(self._refused) or any(each.has_failed for each in self.partitions.values())
+        return bool(self._refused) or any(partition.has_failed for partition in self.partitions.values())
 
     def run(self) -> None:
         """Add all records that the partitions have now; TableError."""
         self._discover()
-        self._total = sum(self._size_of(each) for each in self.partitions.values())
-        for each in self.partitions.values():
-            self._advance(each)
+        self._total = sum(self._size_of(partition) for partition in self.partitions.values())
+        for partition in self.partitions.values():
+            self._advance(partition)
         self._mirror_deletes()
 
     def follow(self, is_ending: threading.Event) -> None:
@@ -118,47 +117,49 @@ class TableSync:
                 self._discover()
                 self._mirror_deletes()
                 waited = 0.0
-            for each in self.partitions.values():
+            for partition in self.partitions.values():
                 if is_ending.is_set():
                     return
-                self._advance(each)
+                self._advance(partition)
 
     # --- partitions --------------------------------------------------------------------------------------------------
 
     def _discover(self) -> None:
         """Take in partitions that are not known yet."""
         present = self._directory.partitions()
-        new = [each for each in present if self._is_wanted(each)]
+        new = [partition for partition in present if self._is_wanted(partition)]
         if not new and not self._options.mirrors_deletes:
             return
         progress = self._table.progress()
         if self._options.mirrors_deletes:
-            for each in sorted(progress.keys() - set(present)):
-                if self._is_wanted(each):
-                    self._refuse(each, self._missing(each))
-        for each in new:
-            found = progress.get(each)
+            for partition in sorted(progress.keys() - set(present)):
+                if self._is_wanted(partition):
+                    self._refuse(partition, self._missing(partition))
+        for partition in new:
+            recorded = progress.get(partition)
             try:
-                topic_id = self._directory.topic_id(each)
-                start = self._directory.log(each).log_start_offset
+                topic_id = self._directory.topic_id(partition)
+                start = self._directory.log(partition).log_start_offset
             except (StorageError, OSError) as error:
-                self._refuse(each, sentence(error))
+                self._refuse(partition, sentence(error))
                 continue
-            if found is None:
-                present_until = self._table.last_offset(each)
-                self._table.begin(each, topic_id, start)
+            if recorded is None:
+                present_until = self._table.last_offset(partition)
+                self._table.begin(partition, topic_id, start)
                 found_offset = start
             else:
-                if found.topic_id is not None and found.topic_id != topic_id:
-                    self._refuse(each, self._recreated(each) if topic_id is not None else self._without_id(each))
+                if recorded.topic_id is not None and recorded.topic_id != topic_id:
+                    self._refuse(
+                        partition, self._recreated(partition) if topic_id is not None else self._without_id(partition)
+                    )
                     continue
-                if found.topic_id is None and topic_id is not None:
-                    self._table.set_topic_id(each, topic_id)
-                present_until, found_offset = self._table.last_offset(each), found.next_offset
+                if recorded.topic_id is None and topic_id is not None:
+                    self._table.set_topic_id(partition, topic_id)
+                present_until, found_offset = self._table.last_offset(partition), recorded.next_offset
             if present_until is not None and present_until < found_offset:
                 present_until = None
-            source = RowSource(each, origin_of(each.topic, topic_id), self._options.uses_producers)
-            self.partitions[each] = SyncedPartition(each, source, topic_id, found_offset, present_until)
+            source = RowSource(partition, origin_of(partition.topic, topic_id), self._options.uses_producers)
+            self.partitions[partition] = SyncedPartition(partition, source, topic_id, found_offset, present_until)
 
     def _is_wanted(self, partition: TopicPartition) -> bool:
         if partition in self.partitions or partition in self._refused:
@@ -228,11 +229,11 @@ class TableSync:
         count = size = 0
         reached = start
         try:
-            for each in self._counted(reader.slices()):
-                rows = self._rows_of(each, synced)
+            for slice_ in self._counted(reader.slices()):
+                rows = self._rows_of(slice_, synced)
                 gathered.append(rows)
-                count, size = count + len(rows), size + len(each[0].payload())
-                reached = min(each[0].header.next_offset, end)
+                count, size = count + len(rows), size + len(slice_[0].payload())
+                reached = min(slice_[0].header.next_offset, end)
                 if count >= CHUNK_ROWS or size >= CHUNK_BYTES:
                     yield start, reached, gathered
                     start, gathered, count, size = reached, [], 0, 0
@@ -276,22 +277,22 @@ class TableSync:
     def _mirror_deletes(self) -> None:
         if not self._options.mirrors_deletes:
             return
-        for each in self.partitions.values():
-            if each.has_failed:
+        for partition in self.partitions.values():
+            if partition.has_failed:
                 continue
             try:
-                view = self._view_of(each)
-                _check_end(view.log, each.next_offset)  # what a cut log lacks was not deleted by retention
-                each.deleted += each.deletions.apply(
+                view = self._view_of(partition)
+                _check_end(view.log, partition.next_offset)  # what a cut log lacks was not deleted by retention
+                partition.deleted += partition.deletions.apply(
                     self._table,
-                    each.partition,
+                    partition.partition,
                     view,
-                    each.next_offset,
-                    may_lack_offsets=self._directory.may_lack_offsets(each.partition),
+                    partition.next_offset,
+                    may_lack_offsets=self._directory.may_lack_offsets(partition.partition),
                 )
             except (SyncRefused, StorageError, OSError) as error:
-                each.has_failed = True
-                self._on_event(f"{each.partition}: {sentence(error)}")
+                partition.has_failed = True
+                self._on_event(f"{partition.partition}: {sentence(error)}")
 
     # --- progress ----------------------------------------------------------------------------------------------------
 
@@ -300,10 +301,10 @@ class TableSync:
         return LogReader(log, start=max(synced.next_offset, log.log_start_offset)).size_bytes()
 
     def _counted(self, slices: Iterable[BatchSlice]) -> Iterator[BatchSlice]:
-        for each in slices:
-            self._done += each[0].header.size
+        for slice_ in slices:
+            self._done += slice_[0].header.size
             self._on_progress(self._done, max(self._total, self._done))
-            yield each
+            yield slice_
 
 
 def _check_end(log: Log, next_offset: int) -> None:

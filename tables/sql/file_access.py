@@ -1,4 +1,4 @@
-"""Which files the statements of a session may read and write: those that DuckDB's own settings allow.
+"""The files that statements of a session may read and write: those that DuckDB's own settings allow.
 
 A log directory is only read. DuckDB has no setting for "everything but this directory", so statements get no files at
 all but those of named directories, none of which is at, in or above the log directory. DuckDB checks each access,
@@ -15,6 +15,8 @@ import os
 from collections.abc import Iterator, Sequence
 
 import duckdb
+
+from offsetfs.archive.urls import is_remote
 
 _CHANGEABLE = (
     *("TimeZone", "Calendar", "memory_limit", "max_memory", "threads", "worker_threads", "max_execution_time"),
@@ -40,9 +42,9 @@ class FileAccess:
     def __init__(self, log_directory: str, named: Sequence[str] | None) -> None:
         """`named`: directories and files. None: the working directory, unless it is at, in or above the log directory.
 
-        `FileRefused` for a named path that is.
+        `FileRefused` for a named path that is. The URL of an archive is at no path.
         """
-        self._log_directory = os.path.realpath(log_directory)
+        self._log_directory = None if is_remote(log_directory) else os.path.realpath(log_directory)
         self.directories: list[str] = []
         self.files: list[str] = []
         if named is None:
@@ -50,9 +52,9 @@ class FileAccess:
             if self._relation(here) is None:
                 self.directories.append(os.path.realpath(here))
             return
-        for each in named:
-            path = os.path.realpath(each)
-            self._check(each, self._relation(path))
+        for name in named:
+            path = os.path.realpath(name)
+            self._check(name, self._relation(path))
             (self.directories if os.path.isdir(path) else self.files).append(path)
 
     def check_file(self, path: str) -> None:
@@ -62,8 +64,8 @@ class FileAccess:
 
     def apply(self, connection: duckdb.DuckDBPyConnection, spill: str) -> None:
         """Leave a connection these files and its directory for temporary files, for good."""
-        directories = [os.path.join(each, "") for each in (*self.directories, spill)]
-        files = [related for each in self.files for related in _with_companions(each)]
+        directories = [os.path.join(directory, "") for directory in (*self.directories, spill)]
+        files = [related for file in self.files for related in _with_companions(file)]
         connection.execute(f"SET allowed_directories = {_texts(directories)}")
         connection.execute(f"SET allowed_paths = {_texts(files)}")
         connection.execute(f"SET allowed_configs = {_texts(_CHANGEABLE)}")
@@ -83,6 +85,8 @@ class FileAccess:
 
     def _relation(self, path: str) -> str | None:
         """Return how a real path is related to the log directory; None: not at all. Bind mounts are recognized."""
+        if self._log_directory is None:
+            return None
         if path == self._log_directory:
             return "is"
         inside, outside = _identities(self._log_directory), _identities(path)
@@ -90,7 +94,7 @@ class FileAccess:
             return "is in"
         if _is_below(self._log_directory, path) or _identity(path) in inside:
             return "is above"
-        if any(_identity(each) in inside or inside[:1] == _identities(each)[:1] for each in _mounts_below(path)):
+        if any(_identity(point) in inside or inside[:1] == _identities(point)[:1] for point in _mounts_below(path)):
             return "is above"
         return None
 
@@ -106,26 +110,26 @@ def _with_companions(path: str) -> list[str]:
 
 
 def _texts(values: Sequence[str]) -> str:
-    return "[{}]".format(", ".join("'{}'".format(each.replace("'", "''")) for each in values))
+    return "[{}]".format(", ".join("'{}'".format(value.replace("'", "''")) for value in values))
 
 
 def _identity(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _identities(path: str) -> list[tuple[int, int]]:
     """Return devices and inodes of a path, as far as it exists, and of the directories above it."""
-    found = []
+    identities = []
     while True:
         if (identity := _identity(path)) is not None:
-            found.append(identity)
+            identities.append(identity)
         above = os.path.dirname(path)
         if above == path:
-            return found
+            return identities
         path = above
 
 
@@ -136,4 +140,4 @@ def _mounts_below(directory: str) -> Iterator[str]:
             points = [line.split(" ")[4].encode().decode("unicode_escape") for line in mounts]
     except OSError:
         return
-    yield from (each for each in points if each != directory and _is_below(each, directory))
+    yield from (point for point in points if point != directory and _is_below(point, directory))

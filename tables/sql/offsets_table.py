@@ -41,14 +41,14 @@ def committed_offsets(directory: LogDirectory) -> pa.Table:
     Reads `__consumer_offsets` once. Raises as `LogReader` at damage.
     """
     rows = sorted(_newest_commits(directory))
-    columns: list[list[object]] = [list(each) for each in zip(*rows, strict=True)] or [[] for _ in SCHEMA]
+    columns: list[list[object]] = [list(values) for values in zip(*rows, strict=True)] or [[] for _ in SCHEMA]
     return pa.Table.from_arrays(
-        [pa.array(each, field.type) for each, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+        [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
     )
 
 
 def _newest_commits(directory: LogDirectory) -> Iterator[tuple[str, str, int, int, str, int]]:
-    found: dict[tuple[str, TopicPartition], tuple[int, CommittedOffset]] = {}
+    newest: dict[tuple[str, TopicPartition], tuple[int, CommittedOffset]] = {}
     for name in directory.partitions():
         if name.topic != OFFSETS_TOPIC:
             continue
@@ -60,19 +60,19 @@ def _newest_commits(directory: LogDirectory) -> Iterator[tuple[str, str, int, in
                 if not isinstance(change, CommitChange):
                     continue
                 name_of_commit = change.group, change.partition
-                if name_of_commit in found and found[name_of_commit][0] > change.at:
+                if name_of_commit in newest and newest[name_of_commit][0] > change.at:
                     continue  # a transaction that ended after a later commit
                 if change.commit is None:
-                    found.pop(name_of_commit, None)
+                    newest.pop(name_of_commit, None)
                 else:
-                    found[name_of_commit] = change.at, change.commit
+                    newest[name_of_commit] = change.at, change.commit
             if replay.is_complete:
                 break
-    for (group, partition), (_, commit) in found.items():
+    for (group, partition), (_, commit) in newest.items():
         yield group, partition.topic, partition.partition, commit.offset, commit.metadata, commit.timestamp * 1000
 
 
-class OffsetsTable(ds.Dataset):
+class OffsetsTable(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
     """The committed offsets for DuckDB, which calls `scanner` for each statement that uses them (see `TopicTable`)."""
 
     def __init__(self, directory: LogDirectory) -> None:

@@ -1,4 +1,4 @@
-"""Which records a filter can match: ranges of offsets, and the earliest and the latest time.
+"""The records that a filter can match: ranges of offsets, and the earliest and the latest time.
 
 DuckDB passes a filter as an expression of Arrow, whose structure Python cannot read. Arrow itself decides whether an
 expression can be true for rows of which something is known, such as "partition is 3, and offset is 0 to 99": so it
@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from offsetfs.storage import I64_MAX, LOG_APPEND_TIME, BatchHeader, TopicPartition
-from offsetfs.tables.arrow.schema import SCHEMA
+from offsetfs.tables.arrow import SCHEMA
 
 PIECES_MAX = 64
 """Into how many pieces a range of offsets is divided, to find gaps that a filter leaves."""
@@ -36,44 +36,48 @@ OffsetRange = tuple[int, int]
 def names_in(filter: pc.Expression | None, names: Iterable[str]) -> set[str]:
     """Return the columns that a filter may read: those whose names its text has."""
     text = "" if filter is None else str(filter)
-    return {each for each in names if re.search(rf"\b{each}\b", text)}
+    return {name for name in names if re.search(rf"\b{name}\b", text)}
 
 
 class Pruning:
     """Answers for one filter; None matches everything."""
 
-    def __init__(self, filter: pc.Expression | None) -> None:
+    def __init__(self, filter: pc.Expression | None, schema: pa.Schema = SCHEMA, prefix: str = "") -> None:
+        """`schema`: the columns of the table. `prefix` stands before the names of those that a record has by itself."""
         self._filter = filter
-        self._names = names_in(filter, SCHEMA.names)
+        self._schema = schema
+        self._prefix = prefix
+        self._names = names_in(filter, schema.names)
 
     def start_ms(self) -> int | None:
         """Return the time in milliseconds before which no record matches; None: records of any time may match."""
-        if "timestamp" not in self._names or self._can_match(_until(_EARLIEST_US)):
+        if f"{self._prefix}timestamp" not in self._names or self._can_match(self._until(_EARLIEST_US)):
             return None
-        return _last_unmatched(lambda us: not self._can_match(_until(us)), _EARLIEST_US, _LATEST_US) // 1000 + 1
+        return _last_unmatched(lambda us: not self._can_match(self._until(us)), _EARLIEST_US, _LATEST_US) // 1000 + 1
 
     def end_ms(self) -> int | None:
         """Return the time in milliseconds after which no record matches; None: records of any time may match."""
-        if "timestamp" not in self._names or self._can_match(_since(_LATEST_US)):
+        if f"{self._prefix}timestamp" not in self._names or self._can_match(self._since(_LATEST_US)):
             return None
-        return (-_last_unmatched(lambda us: not self._can_match(_since(-us)), -_LATEST_US, -_EARLIEST_US) - 1) // 1000
+        after_us = -_last_unmatched(lambda us: not self._can_match(self._since(-us)), -_LATEST_US, -_EARLIEST_US)
+        return (after_us - 1) // 1000
 
     def partition_can_match(self, name: TopicPartition) -> bool:
         """Return whether records of a partition can match."""
-        return self._filter is None or self._can_match(_is_of(name))
+        return self._filter is None or self._can_match(self._is_of(name))
 
     def offsets(self, name: TopicPartition, start: int, stop: int) -> list[OffsetRange]:
         """Return disjoint ranges within `[start, stop)`, ascending, outside of which no record matches."""
         if start >= stop:
             return []
-        if "offset" not in self._names:
+        if f"{self._prefix}offset" not in self._names:
             return [(start, stop)]
-        found = self._narrowed(name, start, stop)
-        if found is None:
+        bounds = self._narrowed(name, start, stop)
+        if bounds is None:
             return []
-        step = max(1, -(-(found[1] - found[0]) // PIECES_MAX))
-        pieces = [(first, min(first + step, found[1])) for first in range(*found, step)]
-        matching = self._matching([_is_of(name) & _within(*each) for each in pieces])
+        step = max(1, -(-(bounds[1] - bounds[0]) // PIECES_MAX))
+        pieces = [(first, min(first + step, bounds[1])) for first in range(*bounds, step)]
+        matching = self._matching([self._is_of(name) & self._within(*piece) for piece in pieces])
         joined: list[OffsetRange] = []
         for index in matching:
             first, end = pieces[index]
@@ -82,18 +86,20 @@ class Pruning:
             else:
                 joined.append((first, end))
         if len(joined) > 1:
-            return [each for first, end in joined if (each := self._narrowed(name, first, end)) is not None]
+            return [narrowed for first, end in joined if (narrowed := self._narrowed(name, first, end)) is not None]
         return joined
 
     def _narrowed(self, name: TopicPartition, start: int, stop: int) -> OffsetRange | None:
         """Return the smallest range that has all matches; None: there are none."""
-        if not self._can_match(_is_of(name) & _within(start, stop)):
+        if not self._can_match(self._is_of(name) & self._within(start, stop)):
             return None
         first = _last_unmatched(
-            lambda offset: not self._can_match(_is_of(name) & _within(start, offset + 1)), start - 1, stop - 1
+            lambda offset: not self._can_match(self._is_of(name) & self._within(start, offset + 1)),
+            start - 1,
+            stop - 1,
         )
         last = -_last_unmatched(
-            lambda offset: not self._can_match(_is_of(name) & _within(-offset, stop)), -stop, -first - 1
+            lambda offset: not self._can_match(self._is_of(name) & self._within(-offset, stop)), -stop, -first - 1
         )
         return first + 1, last
 
@@ -104,9 +110,26 @@ class Pruning:
         """Return the indexes of what is known of rows that the filter can match."""
         if self._filter is None:
             return list(range(len(known)))
-        files = [_FORMAT.make_fragment(str(index), _FILES, each) for index, each in enumerate(known)]
-        dataset = ds.FileSystemDataset(files, SCHEMA, _FORMAT, _FILES)
-        return sorted(int(each.path) for each in dataset.get_fragments(self._filter))
+        files = [_FORMAT.make_fragment(str(index), _FILES, piece) for index, piece in enumerate(known)]
+        dataset = ds.FileSystemDataset(files, self._schema, _FORMAT, _FILES)
+        return sorted(int(fragment.path) for fragment in dataset.get_fragments(self._filter))
+
+    def _is_of(self, name: TopicPartition) -> pc.Expression:
+        known = self._field("partition") == pa.scalar(name.partition, pa.int32())
+        return known & (self._field("topic") == name.topic) if f"{self._prefix}topic" in self._schema.names else known
+
+    def _within(self, start: int, stop: int) -> pc.Expression:
+        offset = self._field("offset")
+        return (offset >= start) & (offset <= stop - 1)  # Arrow does not know that it is whole
+
+    def _since(self, us: int) -> pc.Expression:
+        return self._field("timestamp") >= pa.scalar(us, SCHEMA.field("timestamp").type)
+
+    def _until(self, us: int) -> pc.Expression:
+        return self._field("timestamp") <= pa.scalar(us, SCHEMA.field("timestamp").type)
+
+    def _field(self, name: str) -> pc.Expression:
+        return ds.field(f"{self._prefix}{name}")
 
 
 def _last_unmatched(is_unmatched: Callable[[int], bool], low: int, high: int) -> int:
@@ -120,14 +143,6 @@ def _last_unmatched(is_unmatched: Callable[[int], bool], low: int, high: int) ->
     return low
 
 
-def _is_of(name: TopicPartition) -> pc.Expression:
-    return (ds.field("topic") == name.topic) & (ds.field("partition") == pa.scalar(name.partition, pa.int32()))
-
-
-def _within(start: int, stop: int) -> pc.Expression:
-    return (ds.field("offset") >= start) & (ds.field("offset") <= stop - 1)  # Arrow does not know that it is whole
-
-
 def stamped_within(header: BatchHeader, start_ms: int | None, end_ms: int | None) -> bool:
     """Return whether a batch can have records from `start_ms` to `end_ms`, both included; None: without that bound.
 
@@ -138,11 +153,3 @@ def stamped_within(header: BatchHeader, start_ms: int | None, end_ms: int | None
         return True
     time = header.max_timestamp
     return (start_ms is None or start_ms <= time) and (end_ms is None or time <= end_ms)
-
-
-def _since(us: int) -> pc.Expression:
-    return ds.field("timestamp") >= pa.scalar(us, SCHEMA.field("timestamp").type)
-
-
-def _until(us: int) -> pc.Expression:
-    return ds.field("timestamp") <= pa.scalar(us, SCHEMA.field("timestamp").type)

@@ -1,7 +1,9 @@
 """A connection to DuckDB in which each topic of a log directory is a table.
 
     orders                 the records of a topic: the columns of Spark's source, `key_text`, `value_text`, `value_json`
+    all_topics             the same of all topics but internal ones
     __consumer_offsets     the committed offsets of consumer groups
+    decoded.orders         the values of a topic, decoded by its schema
 
 The tables are views over `TopicTable`. Nothing is written into the log directory (`file_access`). DuckDB loads no
 extension; larger results than its memory limit are spilled into a temporary directory.
@@ -25,9 +27,13 @@ from types import TracebackType
 
 import duckdb
 
-from offsetfs.storage import LogDirectory, TopicPartition
+from offsetfs.schemas.decoding import DirectorySchemas, NoSchema
+from offsetfs.schemas.schema_files import FileSchema
+from offsetfs.storage import INTERNAL_TOPICS, LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import OFFSETS_TOPIC
 from offsetfs.storage.errors import StorageError
+from offsetfs.tables.sql.decoded_tables import DECODED, DecodedTable, distinct
+from offsetfs.tables.sql.error_text import in_two_lines
 from offsetfs.tables.sql.file_access import FileAccess, FileRefused
 from offsetfs.tables.sql.offsets_table import OffsetsTable
 from offsetfs.tables.sql.topic_table import Scan, ScanContext, TopicTable
@@ -42,7 +48,7 @@ _FETCH_ROWS = 2048
 _BLOCK_BYTES = 1 << 20
 
 _LISTED_MAX = 10
-"""How many topics a message names."""
+"""Topics that a message names, at most."""
 
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(ANALYZE\s+)?(\([^()]*\)\s*)?", re.IGNORECASE)
 
@@ -50,7 +56,7 @@ _BARE_OFFSET = re.compile(r'(?<![".\w])offset(?![".\w])(?!\s+[\d$?])', re.IGNORE
 """The name of the column without quotes, and no clause OFFSET 10."""
 
 _QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/""", re.DOTALL)
-"""What has no names of tables without quotes: texts, names in quotes, comments."""
+"""Parts of a statement without unquoted names of tables: texts, names in quotes, comments."""
 
 _HINT_OF_BYTES = (
     "key and value are bytes: key_text, value_text and value_json are what text functions take, octet_length(value) is "
@@ -65,6 +71,34 @@ _HINT_OF_SETTINGS = "statements change no setting by which DuckDB may write into
 _HINT_OF_EXTENSIONS = "extensions are native code, which may write into the log directory"
 _WRITES = re.compile(
     r"is not an table|is of type View|Can only (delete from|update) base table|Can only modify view", re.IGNORECASE
+)
+_HINTS = (
+    (re.compile("STRING -> BLOB conversion"), _HINT_OF_BYTES_OF_A_TEXT),
+    (re.compile(r"\(BLOB( ->|[,)])|, BLOB[,)]"), _HINT_OF_BYTES),
+    (_WRITES, _HINT_OF_WRITES),
+    (re.compile("the configuration has been locked"), _HINT_OF_SETTINGS),
+    (re.compile("extensions is disabled"), _HINT_OF_EXTENSIONS),
+)
+"""Remedies by the text of DuckDB's error."""
+
+_HEADER_BY_NAME = re.compile(r"headers\s*\[\s*'")
+
+_FIELD_OF_BYTES = re.compile(r'(?<![\w"])(key|value)"?\s*(->(?!>)|::\s*json\b)', re.IGNORECASE)
+"""A field of bytes by `->`, or their cast to JSON: DuckDB returns NULL, or a text, and no error."""
+
+ALL_TOPICS = "all_topics"
+"""The table of the records of all topics, but internal ones; a topic of this name hides it."""
+
+_SAME_WORD = 0.65
+"""The similarity (of `difflib`) from which a name is taken for a misspelled one: `records` is not for `orders`."""
+
+_MACROS = (
+    # Without them a field of `value` is NULL: DuckDB makes a JSON text of bytes.
+    'CREATE MACRO "->>"(bytes BLOB, path) AS'
+    " system.main.json_extract_string(try_cast(try(decode(bytes)) AS JSON), path),"
+    " (json, path) AS system.main.json_extract_string(json, path)",
+    "CREATE MACRO header(headers, name) AS"
+    " try(decode(list_last(list_filter(headers, lambda each: each.key = name)).value))",
 )
 
 _RESERVED_QUERY = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
@@ -96,6 +130,7 @@ class SqlSession:
         isolation: str = "read_uncommitted",
         skips_damage: bool = False,
         files: Sequence[str] | None = None,
+        schemas: Mapping[str, FileSchema] | None = None,
     ):
         """`SqlError` if one of `files`, or the directory for temporary files, is at, in or above the log directory.
 
@@ -104,6 +139,8 @@ class SqlSession:
         `skips_damage`: leave out batches that cannot be read, and collect their errors in `damage`.
 
         `files`: directories and files that statements may read and write, as `FileAccess` takes them.
+
+        `schemas`: those of files, by the name that records or topics have for them (`read_schema_files`).
         """
         self._directory = directory
         self.damage: list[StorageError] = []
@@ -113,7 +150,7 @@ class SqlSession:
             damage=self.damage if skips_damage else None,
         )
         self.notes: Mapping[TopicPartition, str] = self._context.notes
-        """What the partitions that were scanned lack: records that are only in remote storage."""
+        """Records that the scanned partitions lack, because they are only in remote storage."""
         try:
             self._files = FileAccess(directory.path, files)
         except FileRefused as error:
@@ -131,6 +168,12 @@ class SqlSession:
         }
         self._connection = duckdb.connect(config=config)
         self._files.apply(self._connection, self._spill)
+        for macro in _MACROS:
+            self._connection.execute(macro)
+        self._all_topics().create_view(ALL_TOPICS)
+        self._connection.execute(f"CREATE SCHEMA {DECODED}")
+        self._schemas = DirectorySchemas(directory, schemas or {})
+        self._decoded: dict[str, str] = {}  # the views; why a table has none
         self._known: dict[str, str] = {}  # the topic of each table
         self.refresh()
 
@@ -160,12 +203,17 @@ class SqlSession:
         described = self.run(f"DESCRIBE {quoted(table)}")
         return [(str(row[0]), str(row[1])) for row in described.rows]
 
+    def _all_topics(self) -> duckdb.DuckDBPyRelation:
+        return self._connection.from_arrow(TopicTable(None, self._context)).project(_COLUMNS)
+
     def refresh(self) -> None:
         """Take in topics that were created or deleted since."""
-        present = _table_names({each.topic for each in self._directory.partitions()})
+        present = _table_names({partition.topic for partition in self._directory.partitions()})
         for table, topic in self._known.items():
             if present.get(table) != topic:
                 self._connection.execute(f"DROP VIEW IF EXISTS {quoted(table)}")
+                if table.lower() == ALL_TOPICS:
+                    self._all_topics().create_view(ALL_TOPICS)
         for table, topic in present.items():
             if self._known.get(table) == topic:
                 continue
@@ -174,12 +222,46 @@ class SqlSession:
             else:
                 relation = self._connection.from_arrow(TopicTable(topic, self._context)).project(_COLUMNS)
             relation.create_view(table)
+        self._refresh_decoded(present)
         self._known = present
+
+    def _refresh_decoded(self, present: Mapping[str, str]) -> None:
+        """Make the views of decoded values; anew, if there are new schemas."""
+        if not self._schemas.refresh() and present == self._known:
+            return
+        for table in self._decoded:
+            self._connection.execute(f"DROP VIEW IF EXISTS {DECODED}.{quoted(table)}")
+        self._decoded = {}
+        self._connection.execute(f"USE {DECODED}")
+        try:
+            for table, topic in present.items():
+                if topic not in INTERNAL_TOPICS:
+                    self._decoded[table] = self._made_decoded(table, topic)
+        finally:
+            self._connection.execute("USE main")
+
+    def _made_decoded(self, table: str, topic: str) -> str:
+        """Make the view of a topic's decoded values; return why there is none, else an empty text."""
+        try:
+            decoded = DecodedTable(topic, self._context, self._schemas)
+        except NoSchema as error:
+            return f"{error.reason}; --schema {error.word} gives a schema" if error.word else error.reason
+        columns = ", ".join(map(quoted, decoded.columns()))
+        self._connection.from_arrow(decoded).project(columns).create_view(table)
+        return ""
+
+    def warnings(self, statement: str) -> list[str]:
+        """Return what a statement does that DuckDB permits and that is most likely a mistake."""
+        field = _FIELD_OF_BYTES.search(_QUOTED.sub("''", statement))
+        if field is None:
+            return []
+        name = field[1].lower()
+        return [f"{name} is bytes, of which {field[2]} makes no JSON; write {name}->>'FIELD', or use value_json"]
 
     def statements(self, text: str) -> list[str]:
         """Return the statements of a text. `SqlError` for one that is wrong."""
         try:
-            return [each.query.strip() for each in self._connection.extract_statements(text)]
+            return [statement.query.strip() for statement in self._connection.extract_statements(text)]
         except duckdb.Error as error:
             if text.lstrip().startswith(("\\", ".")):
                 raise SqlError(_NO_COMMANDS) from error
@@ -188,14 +270,14 @@ class SqlSession:
     def parameters_of(self, statement: str, parameters: Mapping[str, object]) -> dict[str, object]:
         """Return those parameters that a statement names. `SqlError` for one that is missing."""
         names = sorted(
-            name for each in self._connection.extract_statements(statement) for name in each.named_parameters
+            name for parsed in self._connection.extract_statements(statement) for name in parsed.named_parameters
         )
-        missing = [each for each in names if each not in parameters]
+        missing = [name for name in names if name not in parameters]
         if missing and missing[0].isdigit():
             raise SqlError("the statement has a parameter without a name; write $NAME, and give --param NAME=VALUE")
         if missing:
             raise SqlError(f"the statement has the parameter ${missing[0]}; give it with --param {missing[0]}=VALUE")
-        return {each: parameters[each] for each in names}
+        return {name: parameters[name] for name in names}
 
     def run(self, statement: str, parameters: Mapping[str, object] | None = None) -> QueryResult:
         """Run one statement. `SqlError`, or the `StorageError` or OSError that ended the reading of a log.
@@ -206,7 +288,7 @@ class SqlSession:
         if plain is not None:
             return self._explain(statement, plain, parameters)
         cursor = self._execute(statement, parameters)
-        columns = tuple(each[0] for each in cursor.description or ())
+        columns = tuple(column[0] for column in cursor.description or ())
         if columns == ("Count",) and self._kind_of(statement) == duckdb.StatementType.CREATE:
             list(self._rows(cursor))  # DuckDB counts rows, which are none of the statement
             return QueryResult((), iter(()))
@@ -235,7 +317,7 @@ class SqlSession:
         query = statement.rstrip().rstrip(";")
         if "parquet" not in options.lower():
             kinds = [(str(row[0]), str(row[1])) for row in self.run(f"DESCRIBE {query}", parameters).rows]
-            names = _distinct([name for name, _ in kinds])
+            names = distinct([name for name, _ in kinds])
             texts = [
                 f"{_as_text(place, kind)} AS {name}"
                 for place, name, (_, kind) in zip(_places(len(names)), map(quoted, names), kinds, strict=True)
@@ -253,7 +335,7 @@ class SqlSession:
         context.scans = scans
         try:
             cursor = self._execute(statement, parameters)
-            columns = tuple(each[0] for each in cursor.description or ())
+            columns = tuple(column[0] for column in cursor.description or ())
             rows = list(self._rows(cursor))
             if not scans:
                 context.is_plan_only = True
@@ -312,38 +394,37 @@ class SqlSession:
 
     def _explained(self, error: duckdb.Error, statement: str) -> SqlError:
         text = str(error).strip()
-        unquoted = self._unquoted_topic(text, statement)
-        if unquoted is not None and isinstance(
-            error, duckdb.ParserException | duckdb.CatalogException | duckdb.BinderException
-        ):
-            return SqlError(f"{text}\n\n{unquoted} is a topic; write {quoted(unquoted)} with quotes")
+        is_wrong = isinstance(error, duckdb.ParserException | duckdb.CatalogException | duckdb.BinderException)
+        unquoted = self._unquoted_topic(text, statement) if is_wrong else None
+        if unquoted is not None:
+            return SqlError(in_two_lines(text, f"{unquoted} is a topic; write {quoted(unquoted)} with quotes"))
         if isinstance(error, duckdb.CatalogException) and re.search("Table with name .* does not exist", text):
             name = text.split("Table with name ", 1)[1].split(" does not exist", 1)[0]
-            near = self._alike(name) or difflib.get_close_matches(name, self._known, n=3, cutoff=0.5)
-            known = f"did you mean {' or '.join(map(quoted, near))}?" if near else _listing(self.tables())
-            where = text.split("\n\n", 1)[1] if "\n\n" in text else ""
-            return SqlError(f"there is no topic {name}; {known}" + (f"\n\n{where}" if where else ""))
-        if isinstance(error, duckdb.ParserException) and _BARE_OFFSET.search(statement):
-            text += '\n\nOFFSET is a word of SQL; write "offset" with quotes, or TABLE.offset'
-        elif "STRING -> BLOB conversion" in text:
-            text += f"\n\n{_HINT_OF_BYTES_OF_A_TEXT}"
-        elif re.search(r"\(BLOB( ->|[,)])|, BLOB[,)]", text) is not None:
-            text += f"\n\n{_HINT_OF_BYTES}"
-        elif _WRITES.search(text) is not None:
-            text += f"\n\n{_HINT_OF_WRITES}"
-        elif "the configuration has been locked" in text:
-            text += f"\n\n{_HINT_OF_SETTINGS}"
-        elif "extensions is disabled" in text:
-            text += f"\n\n{_HINT_OF_EXTENSIONS}"
-        elif isinstance(error, duckdb.PermissionException):
+            if re.search(rf"\b{DECODED}\s*\.", statement, re.IGNORECASE):
+                reason = self._decoded.get(name)
+                if reason:
+                    return SqlError(f"{DECODED}.{quoted(name)} is not there: {reason}")
+            where = text.partition("\n\n")[2]
+            return SqlError(in_two_lines(f"there is no topic {name}; {self._near(name)}\n\n{where}"))
+        hint = _hint(error, text, statement)
+        if isinstance(error, duckdb.PermissionException) and not hint:
             what = text.partition(" - file system")[0]
-            text = f"{what}: statements may use {self._files.described()}; --files names more"
-        return SqlError(text)
+            return SqlError(f"{what}: statements may use {self._files.described()}; --files names more")
+        return SqlError(in_two_lines(text, hint))
+
+    def _near(self, name: str) -> str:
+        """Return the remedy for the name of no table: similar names, or what there is."""
+        tables = {*self._known, ALL_TOPICS}
+        near = self._alike(name) or difflib.get_close_matches(name, tables, n=3, cutoff=_SAME_WORD)
+        if near:
+            return f"did you mean {' or '.join(map(quoted, near))}?"
+        every = "" if ALL_TOPICS in self._known or not self._known else f"; {ALL_TOPICS} has the records of all topics"
+        return f"{_listing(self.tables())}{every}"
 
     def _alike(self, table: str) -> list[str]:
         """Return the tables of topics that differ from a name in case, or in the number behind it, only."""
         name = table.partition("~")[0].lower()
-        return sorted(each for each, topic in self._known.items() if topic.lower() == name)
+        return sorted(table for table, topic in self._known.items() if topic.lower() == name)
 
     def _unquoted_topic(self, message: str, statement: str) -> str | None:
         """Return a topic that a wrong statement has without the quotes that its name needs."""
@@ -357,6 +438,15 @@ class SqlSession:
         return None
 
 
+def _hint(error: duckdb.Error, text: str, statement: str) -> str:
+    """Return the remedy for an error of DuckDB; "" if none is known."""
+    if isinstance(error, duckdb.ParserException) and _BARE_OFFSET.search(statement):
+        return 'OFFSET is a word of SQL; write "offset" with quotes, or TABLE.offset'
+    if "to INT64" in text and _HEADER_BY_NAME.search(statement):
+        return "headers is a list; header(headers, 'NAME') is the text of a header"
+    return next((hint for pattern, hint in _HINTS if pattern.search(text)), "")
+
+
 def _table_names(topics: Collection[str]) -> dict[str, str]:
     """Return the topic of each table.
 
@@ -364,8 +454,8 @@ def _table_names(topics: Collection[str]) -> dict[str, str]:
     so that no name moves to another topic when one is created or deleted: the bits of the letters that are capital,
     `orders~0`, `Orders~1`, `oRders~2`. No topic has such a name.
     """
-    alike = Counter(each.lower() for each in topics)
-    return {(each if alike[each.lower()] == 1 else f"{each}~{_capitals(each):x}"): each for each in topics}
+    alike = Counter(topic.lower() for topic in topics)
+    return {(topic if alike[topic.lower()] == 1 else f"{topic}~{_capitals(topic):x}"): topic for topic in topics}
 
 
 def _capitals(topic: str) -> int:
@@ -421,13 +511,13 @@ def _with_texts(value: str, kind: duckdb.sqltypes.DuckDBPyType, depth: int) -> s
         return f"coalesce(try(decode({value})), {value}::VARCHAR)"
     if "BLOB" not in str(kind):
         return value
-    each = f"each{depth}"
+    element = f"each{depth}"
     children = {name: child for name, child in kind.children if not isinstance(child, int | list)}
     if kind.id in ("list", "array"):
-        return f"list_transform({value}, lambda {each}: {_with_texts(each, children['child'], depth + 1)})"
+        return f"list_transform({value}, lambda {element}: {_with_texts(element, children['child'], depth + 1)})"
     if kind.id == "map":
         keys, values = (
-            f"list_transform(map_{part}s({value}), lambda {each}: {_with_texts(each, children[part], depth + 1)})"
+            f"list_transform(map_{part}s({value}), lambda {element}: {_with_texts(element, children[part], depth + 1)})"
             for part in ("key", "value")
         )
         return f"map({keys}, {values})"
@@ -446,20 +536,6 @@ def _places(count: int) -> list[str]:
     return [f"column{number}" for number in range(count)]
 
 
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Return names of which no two are equal, whatever their case: the second `key` is `key_1`, as DuckDB does it."""
-    taken: set[str] = set()
-    found = []
-    for each in names:
-        name, number = each, 0
-        while name.lower() in taken:
-            number += 1
-            name = f"{each}_{number}"
-        taken.add(name.lower())
-        found.append(name)
-    return found
-
-
 def quoted(name: str) -> str:
     """Return a name as an identifier of SQL: with quotes, unless it needs none."""
     if name.isidentifier() and name.isascii() and name.islower() and name not in _reserved():
@@ -476,7 +552,7 @@ def _reserved() -> frozenset[str]:
 def is_complete(text: str) -> bool:
     """Return whether a text ends with the semicolon of a statement: not one of a text, a name or a comment."""
     plain = _QUOTED.sub("", text)
-    return plain.rstrip().endswith(";") and not any(each in plain for each in ("'", '"', "/*"))
+    return plain.rstrip().endswith(";") and not any(opening in plain for opening in ("'", '"', "/*"))
 
 
 def _listing(tables: Sequence[str]) -> str:
@@ -488,12 +564,12 @@ def _listing(tables: Sequence[str]) -> str:
 
 def _explained_statement(connection: duckdb.DuckDBPyConnection, statement: str) -> str | None:
     """Return the query of an EXPLAIN; None for other statements."""
-    found = _EXPLAIN.match(statement)
-    if found is None:
+    match = _EXPLAIN.match(statement)
+    if match is None:
         return None
-    query = statement[found.end() :]
+    query = statement[match.end() :]
     try:
-        kinds = [each.type for each in connection.extract_statements(query)]
+        kinds = [parsed.type for parsed in connection.extract_statements(query)]
     except duckdb.Error:
         return None
     return query if kinds == [duckdb.StatementType.SELECT] else None

@@ -15,17 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from offsetfs.storage import BatchSlice, LogDirectory, LogReader, LogView, TopicPartition
+from offsetfs.storage import INTERNAL_TOPICS, BatchSlice, LogDirectory, LogReader, LogView, TopicPartition
 from offsetfs.storage.errors import StorageError
-from offsetfs.tables.arrow.record_batches import record_batches
-from offsetfs.tables.arrow.schema import SCHEMA
+from offsetfs.tables.arrow import SCHEMA, record_batches
 from offsetfs.tables.sql.pruning import Pruning, names_in, stamped_within
 
 _log = logging.getLogger(__name__)
 
-_NAMES = ("partition", *(each for each in SCHEMA.names if each != "partition"))
+_NAMES = ("partition", *(name for name in SCHEMA.names if name != "partition"))
 
-SCAN_SCHEMA = pa.schema([SCHEMA.field(each) for each in _NAMES])
+SCAN_SCHEMA = pa.schema([SCHEMA.field(name) for name in _NAMES])
 """For count(*) DuckDB asks for the first column: `partition` needs no look at the records of a batch."""
 
 
@@ -41,7 +40,7 @@ class ScannedRange:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What one scan of a topic reads: the columns, the ranges, and what all partitions together have."""
+    """The columns and ranges that one scan of a topic reads, and the totals of all partitions."""
 
     topic: str
     columns: tuple[str, ...]
@@ -52,20 +51,20 @@ class Scan:
 
 @dataclass(slots=True)
 class ScanContext:
-    """What the scans of one statement share."""
+    """The shared context of the scans of one statement."""
 
     directory: LogDirectory
     is_committed_only: bool = False
     is_plan_only: bool = False
     """Whether scans are noted and return no records: for EXPLAIN."""
     scans: list[Scan] | None = None
-    """Where scans are noted, if they are."""
+    """The list that gets the scans, if there is one."""
     damage: list[StorageError] | None = None
-    """Where the errors of batches that cannot be read are collected; None: the first one ends the scan."""
+    """The list that gets the errors of unreadable batches; None: the first error ends the scan."""
     notes: dict[TopicPartition, str] = field(default_factory=dict)
-    """What the scanned partitions lack: records that are only in remote storage."""
+    """Records that the scanned partitions lack, because they are only in remote storage."""
     failure: Exception | None = None
-    """What ended a scan: DuckDB passes on its text only."""
+    """The error that ended a scan: DuckDB passes on its text only."""
     on_progress: Callable[[int, int], None] | None = None
     """Called with the bytes that the scans of a statement have read, and about how many they are going to read."""
     read_bytes: int = 0
@@ -77,9 +76,9 @@ class ScanContext:
 
     def counted(self, slices: Iterable[BatchSlice]) -> Iterator[BatchSlice]:
         """Yield slices, and count their bytes."""
-        for each in slices:
-            self.read_bytes += each[0].header.size
-            yield each
+        for slice_ in slices:
+            self.read_bytes += slice_[0].header.size
+            yield slice_
 
     def report(self) -> None:
         if self.on_progress is not None:
@@ -87,7 +86,7 @@ class ScanContext:
 
 
 class _Reader:
-    """What DuckDB uses of a scanner."""
+    """The part of a scanner that DuckDB uses."""
 
     def __init__(self, reader: pa.RecordBatchReader) -> None:
         self._reader = reader
@@ -100,33 +99,41 @@ class _Reader:
         return self._reader
 
 
-class TopicTable(ds.Dataset):
-    """The records of a topic, all partitions one after the other."""
+class TopicTable(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
+    """The records of a topic, all partitions one after the other; of all topics but internal ones if it is None."""
 
-    def __init__(self, topic: str, context: ScanContext) -> None:
+    prefix = ""
+    """Stands before the names of the columns that a record has by itself."""
+
+    def __init__(self, topic: str | None, context: ScanContext, schema: pa.Schema = SCAN_SCHEMA) -> None:
         self._topic = topic
         self._context = context
+        self._schema = schema
 
     @property
     def schema(self) -> pa.Schema:
-        return SCAN_SCHEMA
+        return self._schema
+
+    def conversion(self, needed: Sequence[str]) -> tuple[pa.Schema, Callable[[pa.RecordBatch], pa.RecordBatch]]:
+        """Return the columns of records that are read for those of the table, and what makes these of them."""
+        return self._schema_of(needed), lambda batch: batch
 
     def scanner(
         self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **_: object
     ) -> _Reader:
         """Return the reader of a scan. Logs are looked up now; records are read as DuckDB asks for them."""
-        shown = list(SCAN_SCHEMA.names if columns is None else columns)
-        needed = [*shown, *sorted(names_in(filter, SCAN_SCHEMA.names) - set(shown))]
+        shown = list(self._schema.names if columns is None else columns)
+        needed = [*shown, *sorted(names_in(filter, self._schema.names) - set(shown))]
         try:
             batches = self._batches(shown, needed, filter)
         except Exception as error:
             self._context.failure = error
             raise
-        return _Reader(pa.RecordBatchReader.from_batches(_schema_of(shown), batches))
+        return _Reader(pa.RecordBatchReader.from_batches(self._schema_of(shown), batches))
 
     def _batches(self, shown: list[str], needed: list[str], filter: pc.Expression | None) -> Iterator[pa.RecordBatch]:
         context = self._context
-        pruning = Pruning(filter)
+        pruning = Pruning(filter, self._schema if self.prefix else SCHEMA, self.prefix)
         readers: list[tuple[TopicPartition, int, int, LogReader]] = []
         views = self._views()
         start_ms = pruning.start_ms()
@@ -135,8 +142,8 @@ class TopicTable(ds.Dataset):
                 continue
             first = view.log.log_start_offset
             if start_ms is not None:
-                found = view.find_timestamp(start_ms)
-                first = view.end_offset() if found is None else max(first, found[0])
+                place = view.find_timestamp(start_ms)
+                first = view.end_offset() if place is None else max(first, place[0])
             for start, stop in pruning.offsets(name, first, view.end_offset()):
                 reader = LogReader(
                     view.log, start=start, stop=stop, isolation=view.isolation, on_damage=self._on_damage()
@@ -145,7 +152,7 @@ class TopicTable(ds.Dataset):
         if context.scans is not None:
             ranges = tuple(ScannedRange(name, a, b, reader.size_bytes()) for name, a, b, reader in readers)
             size = sum(LogReader(view.log).size_bytes() for _, view in views)
-            context.scans.append(Scan(self._topic, tuple(needed), ranges, len(views), size))
+            context.scans.append(Scan(self._topic or "all topics", tuple(needed), ranges, len(views), size))
         if context.on_progress is not None:
             context.total_bytes += sum(reader.size_bytes() for _, _, _, reader in readers)
         if context.is_plan_only:
@@ -161,17 +168,19 @@ class TopicTable(ds.Dataset):
         filter: pc.Expression | None,
         times: tuple[int | None, int | None],
     ) -> Iterator[pa.RecordBatch]:
-        context, schema, on_damage = self._context, _schema_of(needed), self._on_damage()
+        context, on_damage = self._context, self._on_damage()
+        schema, converted = self.conversion(needed)
         try:
             for name, reader in readers:
                 slices = context.counted(reader.slices())
                 if times != (None, None):
-                    slices = (each for each in slices if stamped_within(each[0].header, *times))
+                    slices = (slice_ for slice_ in slices if stamped_within(slice_[0].header, *times))
                 for batch in record_batches(slices, name, schema, on_damage):
                     context.report()
-                    found = batch if filter is None else batch.filter(filter)
-                    if found.num_rows:
-                        yield found.select(shown)
+                    shown_batch = converted(batch)
+                    filtered = shown_batch if filter is None else shown_batch.filter(filter)
+                    if filtered.num_rows:
+                        yield filtered.select(shown)
         except Exception as error:
             context.failure = error
             raise
@@ -181,7 +190,7 @@ class TopicTable(ds.Dataset):
         context, views = self._context, list[tuple[TopicPartition, LogView]]()
         directory = context.directory
         for name in directory.partitions():
-            if name.topic != self._topic:
+            if name.topic != self._topic and (self._topic is not None or name.topic in INTERNAL_TOPICS):
                 continue
             log = directory.log(name)
             log.refresh()
@@ -198,10 +207,9 @@ class TopicTable(ds.Dataset):
         damage = self._context.damage
         return None if damage is None else damage.append
 
+    def _schema_of(self, columns: Sequence[str]) -> pa.Schema:
+        return pa.schema([self._schema.field(column) for column in columns])
+
 
 def _raise(error: StorageError) -> None:
     raise error
-
-
-def _schema_of(columns: Sequence[str]) -> pa.Schema:
-    return pa.schema([SCAN_SCHEMA.field(each) for each in columns])

@@ -3,15 +3,12 @@
 import contextlib
 from collections.abc import Callable, Iterator
 
-import cloud_servers
-import hdfs_cluster
 import pytest
-import s3_faults
-import s3_server
-from cloud_servers import CloudServer
-from hdfs_cluster import HdfsCluster
-from s3_faults import S3Faults
-from s3_server import S3Server
+from fixtures.stores import cloud_servers, hdfs_cluster, s3_faults, s3_server
+from fixtures.stores.cloud_servers import CloudServer
+from fixtures.stores.hdfs_cluster import HdfsCluster
+from fixtures.stores.s3_faults import S3Faults
+from fixtures.stores.s3_server import S3Server
 
 from offsetfs.archive.object_store import ObjectStore, StoreSettings
 

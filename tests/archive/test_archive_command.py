@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import re
@@ -11,14 +12,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import s3_faults
-from planted_logs import sealed
-from remote_heads import NOTE, make_log_with_remote_head
-from s3_faults import Rule, S3Faults
+from fixtures.logs.planted_logs import sealed
+from fixtures.logs.remote_heads import NOTE, make_log_with_remote_head
+from fixtures.machine.waiting import soon
+from fixtures.stores import s3_faults
+from fixtures.stores.s3_faults import Rule, S3Faults
 
 from offsetfs.archive.numbered_documents import NumberedDocuments
 from offsetfs.archive.object_store import ObjectStore
@@ -63,7 +64,8 @@ def test_a_directory_is_archived_verified_and_restored(source: Path, store: Obje
     assert (first.returncode, first.stderr) == (0, "")
     assert first.stdout.startswith("1 partition of 1 changed, ")
     again = run("archive", str(source), store.url)
-    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+    idle = "nothing to upload: the archive has all of 1 partition\n"
+    assert (again.returncode, again.stdout, again.stderr) == (0, idle, "")
     verified = run("verify", store.url)
     assert (verified.returncode, verified.stdout.endswith(" s: nothing found\n")) == (0, True)
     restored = run("restore", store.url, str(tmp_path / "target"), "--topic", "orders")
@@ -169,7 +171,7 @@ def test_a_restore_that_is_killed_goes_on(source: Path, store: ObjectStore, faul
 
 
 def test_follow_goes_on_after_an_outage(source: Path, store: ObjectStore, faults: S3Faults) -> None:
-    words = ["archive", str(source), store.url, "--follow", "--interval", "0.2", "--timeout", "1"]
+    words = ["archive", str(source), store.url, "--follow", "--interval", "0.2", "--timeout", "5"]
     archiver = subprocess.Popen([*OFFSETFS, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert archiver.stdout is not None and archiver.stderr is not None
     try:
@@ -177,7 +179,7 @@ def test_follow_goes_on_after_an_outage(source: Path, store: ObjectStore, faults
         faults.inject(Rule(s3_faults.REFUSED))
         append(source, 1)
         complaint = archiver.stderr.readline()
-        assert "orders-0" in complaint and "no successful answer within 1 s" in complaint
+        assert "orders-0" in complaint and "no successful answer within 5 s" in complaint
         faults.inject()
         assert archiver.stdout.readline().startswith("1 partition of 1 changed")
     finally:
@@ -210,7 +212,8 @@ def test_an_expiry_with_topics_leaves_those_of_other_names(source: Path, store: 
     assert run("archive", str(source), store.url).returncode == 0
     before = NumberedDocuments(store, "orders-0").numbers()
     done = run("archive", str(source), store.url, "--topic", "users", "--expire")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    idle = "nothing to upload: the archive has all of 1 partition\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, idle, "")
     assert NumberedDocuments(store, "orders-0").numbers() == before
 
 
@@ -221,7 +224,7 @@ def test_uploads_go_on_while_an_expiry_lists_a_large_bucket(source: Path, store:
     archiver = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert archiver.stdout is not None and archiver.stderr is not None
     try:
-        wait_for(lambda: any(each.fault for each in faults.requests()))
+        assert soon(lambda: any(each.fault for each in faults.requests()))
         append(source, 1)
         assert archiver.stdout.readline().startswith("1 partition of 1 changed")
         faults.inject()
@@ -246,7 +249,7 @@ def test_an_expiry_that_failed_is_reported_and_tried_again_by_the_next_run(
         assert "orders-0 expiry: " in complaint and "the permission for ListObjectsV2" in complaint
         faults.inject()
         faults.forget()
-        wait_for(lambda: any(each.is_list and each.key.endswith("orders-0/segments/") for each in faults.requests()))
+        assert soon(lambda: any(each.is_list and each.key.endswith("orders-0/segments/") for each in faults.requests()))
     finally:
         faults.inject()
         archiver.send_signal(signal.SIGTERM)
@@ -254,13 +257,6 @@ def test_an_expiry_that_failed_is_reported_and_tried_again_by_the_next_run(
         assert archiver.stderr.read() == ""
         archiver.stdout.close()
         archiver.stderr.close()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def test_follow_archives_what_arrives_until_it_is_ended(source: Path, store: ObjectStore, tmp_path: Path) -> None:
@@ -287,6 +283,11 @@ def test_wrong_input_is_one_sentence(source: Path, store: ObjectStore, tmp_path:
         (["archive", str(source), "s3://no-such-bucket/x"], 1, "there is no such bucket; create it"),
         (["archive", str(tmp_path / "none"), store.url], 1, "there is no such directory"),
         (
+            ["restore", store.url, str(tmp_path / "no" / "t")],
+            1,
+            "/no: there is no such directory; create it with mkdir",
+        ),
+        (
             ["restore", store.url, str(tmp_path / "t")],
             1,
             "is not an archive of offsetfs: it has no object offsetfs-archive.json",
@@ -304,11 +305,11 @@ def test_wrong_input_is_one_sentence(source: Path, store: ObjectStore, tmp_path:
         ),
         (
             ["archive", str(source), store.url, "--topic", "order"],
-            32,
-            "did you mean orders?",
+            1,
+            "has no topic of these names; did you mean orders?",
         ),
         (["archive", str(source), store.url, "--expire", "--keep-states", "0.5"], 1, "--keep-states 0.5: write 1 to"),
-        (["archive", str(source), store.url, "--expire", "--keep-states", "nan"], 1, "--keep-states nan: write 1 to"),
+        (["archive", str(source), store.url, "--expire", "--keep-states", "nan"], 1, "'nan' is not a duration"),
         (["archive", str(source), store.url, "--kms-key", "x"], 1, "goes with --encryption aws:kms"),
         (
             ["archive", str(source), "s3://kafka/x", "--endpoint", "http://127.0.0.1:9", "--timeout", "2"],
@@ -324,7 +325,38 @@ def test_a_time_before_the_archive_is_a_wrong_call(source: Path, store: ObjectSt
     assert run("archive", str(source), store.url).returncode == 0
     done = run("restore", store.url, str(tmp_path / "target"), "--as-of", "2001-01-01")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "has no partition of these topics at that time" in done.stderr
+    listed = run("archive", "--list", store.url).stdout.splitlines()
+    (time,) = listed[1:]
+    assert listed[0] == "orders-0: 1 state"
+    assert f"has no partition of these topics at that time; the first state is of {time.strip()}\n" in done.stderr
+    assert not (tmp_path / "target").exists()
+    assert run("restore", store.url, str(tmp_path / "target"), "--as-of", time.strip()).returncode == 0
+
+
+def test_the_states_of_an_archive_are_listed(source: Path, store: ObjectStore) -> None:
+    for _ in range(3):
+        with contextlib.closing(LogDirectory.open(str(source))) as directory:
+            directory.log(ORDERS).append(sealed(b"more"))
+        assert run("archive", str(source), store.url).returncode == 0
+    done = run("archive", "--list", store.url, "--topic", "orders")
+    name, *times = done.stdout.splitlines()
+    assert (done.returncode, name, len(times)) == (0, "orders-0: 3 states", 3) and times == sorted(times)
+
+
+def test_a_topic_that_an_archive_lacks_is_a_wrong_call_with_the_nearest_name(
+    source: Path, store: ObjectStore, tmp_path: Path
+) -> None:
+    assert run("archive", str(source), store.url).returncode == 0
+    for words, reason in (
+        (["archive", "--list", store.url, "--topic", "order"], "has no topic of these names; did you mean orders?"),
+        (["archive", "--list", store.url, "--topic", "x"], f"; offsetfs archive --list {store.url} lists its topics"),
+        (["restore", store.url, str(tmp_path / "target"), "--topic", "order"], "; did you mean orders?"),
+        (["restore", str(source), "127.0.0.1:1", "--topic", "order"], "; did you mean orders?"),
+        (["verify", store.url, "order-0"], "order-0: " + store.url + " has no such topic or partition; did you mean "),
+        (["verify", store.url, "orders", "orders-7"], "; orders has only orders-0"),
+    ):
+        done = run(*words)
+        assert (done.returncode, reason in done.stderr, done.stderr.count("\n")) == (1, True, 1), done.stderr
     assert not (tmp_path / "target").exists()
 
 

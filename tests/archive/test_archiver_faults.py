@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import s3_faults
-import s3_server
-from s3_faults import Rule, S3Faults
+from fixtures.stores import s3_faults, s3_server
+from fixtures.stores.s3_faults import Rule, S3Faults
 
 import offsetfs
 from offsetfs.archive import reading
@@ -27,7 +26,7 @@ from offsetfs.archive.reading import ReadSettings
 pytestmark = pytest.mark.interop
 
 TIMEOUT_S = 2
-MARGIN_S = 10.0
+MARGIN_S = 30.0
 """What the machine may add to a timeout: two cores are shared with the archiver, the server and the proxy."""
 SECONDS_MAX = 90
 PARTITIONS = ("orders-0", "orders-1")

@@ -10,11 +10,11 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import metadata_records
 import pytest
-from fake_clock import FakeClock
-from metadata_records import MetadataDirectory
-from planted_logs import sealed, sealed_records
+from fixtures.logs import metadata_records
+from fixtures.logs.metadata_records import MetadataDirectory
+from fixtures.logs.planted_logs import sealed, sealed_records
+from fixtures.simulation.fake_clock import FakeClock
 
 from offsetfs import cli
 from offsetfs.archive.archiver import Archiver, ArchiveRun
@@ -139,7 +139,7 @@ def test_a_restored_log_has_the_same_files(source: LogDirectory, store: ObjectSt
         ({"retention.ms": "1000", "local.retention.ms": "later"}, None),
     ],
 )
-def test_a_topic_of_a_broker_has_the_settings_of_its_metadata_log_and_expires_by_them(
+def test_a_topic_of_a_broker_expires_by_its_metadata_log(
     source: LogDirectory, store: ObjectStore, tmp_path: Path, settings: dict[str, str], kept: int | None
 ) -> None:
     append(source.log(ORDERS), 40)

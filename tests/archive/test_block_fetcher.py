@@ -16,17 +16,20 @@ from typing import Any
 
 import pytest
 from crc32c import crc32c
+from fixtures.machine.waiting import soon
 
-from offsetfs.archive import block_fetcher
-from offsetfs.archive.block_cache import BlockCache
-from offsetfs.archive.block_fetcher import BlockFetcher, LogBytes
+from offsetfs.archive import cached_blocks
+from offsetfs.archive.block_cache import MARK, BlockCache
+from offsetfs.archive.block_fetcher import BlockFetcher
+from offsetfs.archive.cached_blocks import CachedBlocks
+from offsetfs.archive.log_bytes import LogBytes
 from offsetfs.archive.manifest import ArchivedObject
 from offsetfs.archive.remote_file import RemoteLogFile
 
 pytestmark = pytest.mark.unit
 
 BLOCK_BYTES = 1000
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 @dataclass
@@ -127,7 +130,7 @@ def test_a_reader_whose_own_request_fails_too_gets_the_error_of_that(monkeypatch
     assert len(store.requests) == 2
 
 
-def test_a_reader_waits_for_others_and_for_its_own_request_no_longer_than_the_timeout(
+def test_a_reader_waits_for_others_no_longer_than_the_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log, store = archived(1)
@@ -158,10 +161,17 @@ def test_a_reader_waits_for_others_and_for_its_own_request_no_longer_than_the_ti
 # --- the cache -------------------------------------------------------------------------------------------------------
 
 
+def cached_of(fetcher: BlockFetcher) -> CachedBlocks:
+    assert fetcher.cached is not None
+    return fetcher.cached
+
+
 def in_place(fetcher: BlockFetcher, log: LogBytes, block: int, *, nowait: bool = False) -> bytes | None:
     """Return bytes 100 to 200 of a block from its file; None if they cannot be read there."""
     buffer = bytearray(100)
-    return bytes(buffer) if fetcher.read_in_place(log, block, 100, memoryview(buffer), nowait=nowait) else None
+    return (
+        bytes(buffer) if cached_of(fetcher).read_in_place(log, block, 100, memoryview(buffer), nowait=nowait) else None
+    )
 
 
 def warm(tmp_path: Path, count: int) -> tuple[LogBytes, Store, BlockCache]:
@@ -169,14 +179,14 @@ def warm(tmp_path: Path, count: int) -> tuple[LogBytes, Store, BlockCache]:
     log, store = archived(count)
     cache = BlockCache(str(tmp_path))
     fetcher_of(store, cache).blocks(log, 0, count - 1)
-    for path in files_of(tmp_path):
+    for path in blocks_in(tmp_path):
         os.utime(path, (time.time() - 30, time.time() - 30))
     store.requests.clear()
     return log, store, cache
 
 
-def files_of(directory: Path) -> list[Path]:
-    return sorted(path for path in directory.rglob("*") if path.is_file())
+def blocks_in(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.rglob("*") if path.is_file() and path.name != MARK)
 
 
 def test_a_block_of_the_cache_is_verified_once_and_then_read_in_place(
@@ -190,36 +200,27 @@ def test_a_block_of_the_cache_is_verified_once_and_then_read_in_place(
     assert in_place(fetcher, log, 1) == data[1][100:200]
     assert not fetcher._memory
     assert in_place(fetcher, log, 2) == data[2][100:200]
-    fetcher._open.clear()
-    monkeypatch.setattr(block_fetcher, "crc32c", None)
+    cached_of(fetcher)._open.clear()
+    monkeypatch.setattr(cached_blocks, "crc32c", None)
     assert in_place(fetcher, log, 1, nowait=True) is None  # not open: that may need the disk
     for _ in range(2):
         assert in_place(fetcher, log, 1) == data[1][100:200]
     assert store.requests == []
 
 
-def test_blocks_of_the_cache_are_verified_ahead_of_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_the_cache_are_verified_ahead_of_a_reader(tmp_path: Path) -> None:
     log, store, cache = warm(tmp_path, 40)
-    fetcher, verified = fetcher_of(store, cache), threading.Semaphore(0)
-    note = BlockFetcher._note_verified
-
-    def noted(self: BlockFetcher, key: tuple[object, ...], state: tuple[int, int, int] | None) -> None:
-        note(self, key, state)
-        verified.release()
-
-    monkeypatch.setattr(BlockFetcher, "_note_verified", noted)
+    fetcher = fetcher_of(store, cache)
     file = file_of(log, fetcher)
     for block in range(2):
         file.read(block * BLOCK_BYTES, BLOCK_BYTES)
-    for _ in range(4):  # two that were read, two ahead
-        assert verified.acquire(timeout=WAIT_S)
-    assert fetcher._is_open(log, 3)
+    assert soon(lambda: cached_of(fetcher).is_open(log, 3)), "two that were read, two ahead"
     assert (len(fetcher._memory), fetcher._in_flight, store.requests) == (0, {}, [])
 
 
-def test_a_damaged_block_of_the_cache_is_fetched_by_a_reader_that_it_was_ahead_of(tmp_path: Path) -> None:
+def test_a_damaged_block_of_the_cache_is_fetched_by_an_overtaken_reader(tmp_path: Path) -> None:
     log, store, cache = warm(tmp_path, 8)
-    for path in files_of(tmp_path):
+    for path in blocks_in(tmp_path):
         path.write_bytes(b"damage")
     file = file_of(log, fetcher_of(store, cache))
     data = b"".join(file.read(block * BLOCK_BYTES, BLOCK_BYTES) for block in range(8))
@@ -233,7 +234,7 @@ def test_a_block_that_is_damaged_after_it_was_verified_is_fetched_again(tmp_path
     data = fetcher.blocks(log, 0, 0)[0]
     if is_open:
         assert in_place(fetcher, log, 0) == data[100:200]
-    (path,) = files_of(tmp_path)
+    (path,) = blocks_in(tmp_path)
     with path.open("r+b") as file:
         file.seek(150)
         file.write(b"damage")
@@ -247,19 +248,19 @@ def test_a_block_that_another_process_removes_is_not_kept(tmp_path: Path) -> Non
     fetcher = fetcher_of(store, cache)
     fetcher.blocks(log, 0, 0)
     assert in_place(fetcher, log, 0) is not None
-    for path in files_of(tmp_path):
+    for path in blocks_in(tmp_path):
         path.unlink()
     assert in_place(fetcher, log, 0) is None
-    assert not fetcher._open
+    assert not cached_of(fetcher)._open
 
 
 def test_few_blocks_of_a_cache_are_open(tmp_path: Path) -> None:
     log, store, _ = warm(tmp_path, 80)
-    for size_max, open_max in ((1 << 30, block_fetcher.OPEN_BLOCKS_MAX), (96_000, 3)):
+    for size_max, open_max in ((1 << 30, cached_blocks.OPEN_BLOCKS_MAX), (96_000, 3)):
         fetcher = fetcher_of(store, BlockCache(str(tmp_path), size_max))
         fetcher.blocks(log, 0, 79)
         assert all(in_place(fetcher, log, block) is not None for block in range(80))
-        assert len(fetcher._open) == open_max
+        assert len(cached_of(fetcher)._open) == open_max
 
 
 def test_a_reader_that_waits_has_its_block_before_the_cache_has_it(
@@ -278,10 +279,10 @@ def test_a_reader_that_waits_has_its_block_before_the_cache_has_it(
     monkeypatch.setattr(BlockCache, "put", late)
     fetcher.begin(log, 0, 0)
     assert fetcher.blocks(log, 0, 0)[0] == store.objects["orders-0/0.part"]
-    assert not files_of(tmp_path)
+    assert not blocks_in(tmp_path)
     is_read.set()
     assert is_stored.wait(WAIT_S)
-    assert len(files_of(tmp_path)) == 1
+    assert len(blocks_in(tmp_path)) == 1
 
 
 def test_a_forked_child_does_not_wait_for_requests_of_its_parent() -> None:
@@ -328,7 +329,7 @@ def test_blocks_ahead_of_a_reader_that_must_not_wait_are_fetched_too() -> None:
     assert is_requested[10].wait(WAIT_S)
 
 
-def test_a_file_of_a_range_reads_ahead_from_the_first_read_on_and_not_behind_its_end() -> None:
+def test_a_file_of_a_range_reads_ahead_at_once_and_not_beyond_its_end() -> None:
     log, store = archived(40)
     fetcher = fetcher_of(store)
     file = file_of(log, fetcher).reading_to(12 * BLOCK_BYTES - 1)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.archive.block_cache import BlockCache
-from offsetfs.archive.cache_directory import CacheDirectory
+from offsetfs.archive.block_cache import MARK, BlockCache
 
 pytestmark = pytest.mark.unit
 
@@ -23,7 +22,7 @@ def test_a_directory_with_other_files_is_no_cache(name: str, tmp_path: Path) -> 
     path.write_bytes(b"mine")
     (tmp_path / "home").chmod(0o755)
     with pytest.raises(OSError, match=r"is not a cache of offsetfs, and holds .*; give an empty or") as found:
-        CacheDirectory(str(tmp_path / "home"), SIZE_MAX)
+        BlockCache(str(tmp_path / "home"), SIZE_MAX)
     assert (found.value.errno, found.value.filename) == (errno.ENOTEMPTY, str(tmp_path / "home"))
     assert path.read_bytes() == b"mine"
     assert (tmp_path / "home").stat().st_mode & 0o777 == 0o755
@@ -34,7 +33,7 @@ def test_an_empty_directory_becomes_a_cache(names: list[str], tmp_path: Path) ->
     for name in names:
         (tmp_path / name).mkdir()
     for _ in range(2):
-        cache = CacheDirectory(str(tmp_path), SIZE_MAX)
+        cache = BlockCache(str(tmp_path), SIZE_MAX)
         cache.put(cache.name("a"), b"block")
         assert cache.get(cache.name("a")) == b"block"
 
@@ -42,11 +41,12 @@ def test_an_empty_directory_becomes_a_cache(names: list[str], tmp_path: Path) ->
 def test_the_cache_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
     before = BlockCache(str(tmp_path), SIZE_MAX)
     before.put(before.name("a"), b"block")
-    assert CacheDirectory(str(tmp_path), SIZE_MAX).get(before.name("a")) == b"block"
+    (tmp_path / MARK).unlink()
+    assert BlockCache(str(tmp_path), SIZE_MAX).get(before.name("a")) == b"block"
 
 
 def test_an_eviction_removes_only_blocks(tmp_path: Path) -> None:
-    cache = CacheDirectory(str(tmp_path), SIZE_MAX)
+    cache = BlockCache(str(tmp_path), SIZE_MAX)
     others = [tmp_path / "photos" / "beach.jpg", tmp_path / "ab" / "thesis.txt"]
     for each in others:
         each.parent.mkdir(exist_ok=True)

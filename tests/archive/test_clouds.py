@@ -12,16 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import archived_logs
 import pytest
-import s3_faults
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
-from cloud_servers import ACCOUNT, ACCOUNT_KEY, BUCKET, CloudServer
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from planted_logs import sealed
-from s3_faults import Rule, S3Faults
-from s3_server import S3Server
+from fixtures.logs import archived_logs
+from fixtures.logs.planted_logs import sealed
+from fixtures.stores import s3_faults
+from fixtures.stores.cloud_servers import ACCOUNT, ACCOUNT_KEY, BUCKET, CloudServer
+from fixtures.stores.s3_faults import Rule, S3Faults
+from fixtures.stores.s3_server import S3Server
 
 import offsetfs
 from offsetfs import cli
@@ -52,7 +52,7 @@ def newest(store: ObjectStore, partition: str = "orders-0") -> PartitionManifest
 
 
 @CLOUDS
-def test_a_log_of_kafka_is_archived_once_read_in_place_and_restored_byte_for_byte(
+def test_a_log_of_kafka_is_archived_and_restored_byte_for_byte(
     cloud: CloudServer, cloud_store: ObjectStore, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     first = archived_logs.archive(cloud_store, GOLDEN)
@@ -72,7 +72,7 @@ def test_a_log_of_kafka_is_archived_once_read_in_place_and_restored_byte_for_byt
 
 
 @CLOUDS
-def test_archivers_that_race_lose_nothing_and_expiry_decides_by_the_times_of_the_store(
+def test_racing_archivers_lose_nothing_and_the_store_dates_expiry(
     cloud: CloudServer, cloud_store: ObjectStore, tmp_path: Path
 ) -> None:
     (tmp_path / "source").mkdir()
@@ -321,6 +321,6 @@ def test_faults_of_a_moment_are_retried_and_lasting_ones_end_in_time(
         with pytest.raises(OSError) as found:
             store.read("a")
         assert (found.value.errno, found.value.filename) == (errno.EIO, f"{store.url}/a")
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < 30
     proxy.inject()
     assert store.read("a") == b"0123456789"

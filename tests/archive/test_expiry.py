@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import s3_faults
-import s3_server
-from planted_logs import sealed
-from s3_faults import Rule, S3Faults
+from fixtures.logs.planted_logs import sealed
+from fixtures.stores import s3_faults, s3_server
+from fixtures.stores.s3_faults import Rule, S3Faults
 
+from offsetfs.archive import archived_objects, expiry
 from offsetfs.archive import archiver as archiver_module
-from offsetfs.archive import store_clock
 from offsetfs.archive.archiver import Archiver
 from offsetfs.archive.expiry import Expired, expire
 from offsetfs.archive.manifest import PartitionManifest
@@ -199,8 +198,9 @@ def test_an_expiry_repairs_the_copy_for_readers_before_it_deletes(source: LogDir
 
 def later_clock(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
     """The clock of the store is later from now on, for archivers and expiries; objects are as old as that."""
-    now_ms = store_clock.now_ms
-    monkeypatch.setattr(store_clock, "now_ms", lambda store: now_ms(store) + int(days * DAY_MS))
+    store_time_ms = archived_objects.store_time_ms
+    for module in (archived_objects, expiry):
+        monkeypatch.setattr(module, "store_time_ms", lambda store: store_time_ms(store) + int(days * DAY_MS))
 
 
 def killed_before_publishing(source: LogDirectory, store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> set[str]:

@@ -55,7 +55,7 @@ def test_a_url_without_a_host_and_port_is_refused(url: str) -> None:
     assert (found.value.errno, found.value.filename) == (errno.EINVAL, url)
 
 
-def test_hdfs_is_refused_with_the_url_that_works_unless_the_settings_of_hadoop_have_it(conf: Path) -> None:
+def test_hdfs_is_refused_with_the_url_that_works_without_its_settings(conf: Path) -> None:
     for url in ("hdfs://name:8020/kafka", "hdfs://name/kafka"):
         with pytest.raises(OSError, match="write webhdfs://name:9870/PATH, or set HADOOP_CONF_DIR") as found:
             ObjectStore(url)

@@ -17,14 +17,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import archived_logs
-import certificates
 import pytest
-import s3_faults
-from hdfs_cluster import SERVICE, HdfsCluster
-from planted_logs import sealed
-from s3_faults import Rule, S3Faults
-from s3_server import S3Server
+from fixtures.logs import archived_logs
+from fixtures.logs.planted_logs import sealed
+from fixtures.security import certificates
+from fixtures.stores import s3_faults
+from fixtures.stores.hdfs_cluster import SERVICE, HdfsCluster
+from fixtures.stores.s3_faults import Rule, S3Faults
+from fixtures.stores.s3_server import S3Server
 
 import offsetfs
 from offsetfs.archive import reading

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-import s3_server
-from cloud_servers import CloudServer
-from s3_faults import NOT_IMPLEMENTED, Rule, S3Faults
-from s3_server import S3Server
+from fixtures.stores import s3_server
+from fixtures.stores.cloud_servers import CloudServer
+from fixtures.stores.s3_faults import NOT_IMPLEMENTED, Rule, S3Faults
+from fixtures.stores.s3_server import S3Server
 
 from offsetfs.archive import marker
 from offsetfs.archive.numbered_documents import NumberedDocuments, decoded, encoded

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import s3_faults
-import s3_server
-from planted_logs import sealed
-from s3_faults import Rule, S3Faults
+from fixtures.logs.planted_logs import sealed
+from fixtures.stores import s3_faults, s3_server
+from fixtures.stores.s3_faults import Rule, S3Faults
 
 from offsetfs.archive import marker, numbered_documents
 from offsetfs.archive.archiver import Archiver

@@ -11,11 +11,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import archived_logs
 import confluent_kafka
 import pytest
-import s3_faults
-from s3_faults import Rule, S3Faults
+from fixtures.logs import archived_logs, schema_records
+from fixtures.logs.remote_heads import NOTE, check_commands, make_log_with_remote_head
+from fixtures.machine.waiting import soon
+from fixtures.stores import s3_faults
+from fixtures.stores.s3_faults import Rule, S3Faults
 
 import offsetfs
 from offsetfs import cli
@@ -55,11 +57,40 @@ def attached(store: ObjectStore, cache: Path, **settings: object) -> Iterator[st
         reading.detach(store.url)
 
 
+def test_each_command_names_what_is_only_in_remote_storage(
+    store: ObjectStore, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They named it for log directories alone: a reader took the archive for complete."""
+    source = make_log_with_remote_head(tmp_path / "source")
+    assert cli.run(["archive", str(source), store.url]) == 0
+    capfd.readouterr()
+    check_commands(store.url, capfd)
+    with mounted(store.url, tmp_path / "mnt", "-o", f"cache={tmp_path / 'cache'}") as tree:
+        assert (tree / "orders-0/values").read_text().startswith("value 10")
+        assert f"open orders-0/values: {NOTE}; a consumer" in (tree / ".offsetfs/errors").read_text()
+
+
+def test_schemas_of_an_archive_are_those_of_the_directory(
+    store: ObjectStore, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    schema_records.write_schemas(source, [schema_records.schema_record("orders-value", n, n, "{}") for n in (1, 2)])
+    schema_records.write_log(source, "orders-0", [(None, b"\0\0\0\0%c" % (1 + n % 3), ()) for n in range(500)])
+    archived_logs.archive(store, source)
+    for words in ((), ("--usage", "all", "--json"), ("orders-value",)):
+        assert cli.run(["schemas", str(source), *words]) == 0
+        local = capfd.readouterr()
+        assert cli.run(["schemas", store.url, *words]) == 0
+        assert capfd.readouterr() == local and local.out
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_archive_has_the_records_of_every_golden_log(store: ObjectStore, tmp_path: Path, version: str) -> None:
     source = GOLDEN / version
     archived_logs.archive(store, source)
     with attached(store, tmp_path / "cache") as url, offsetfs.open(url) as remote, offsetfs.open(source) as local:
+        assert remote.groups() == local.groups()
         assert [each.name for each in remote.partitions()] == [each.name for each in local.partitions()]
         count = 0
         for mine, theirs in zip(remote.partitions(), local.partitions(), strict=True):
@@ -336,9 +367,7 @@ def test_a_reader_sees_what_is_archived_later_and_never_an_older_manifest(store:
                 source.partition("orders-0").append(bytes([n % 256]) * 2000)
             source.create("users")
         archived_logs.archive(store, logs, part_bytes=1 << 20)
-        deadline = time.monotonic() + 10
-        while (partition.end_offset < 500 or len(data.partitions()) < 2) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        assert soon(lambda: partition.end_offset == 500 and len(data.partitions()) == 2)
         assert [each.name for each in data.partitions()] == ["orders-0", "users-0"]
         assert [r.offset for r in partition.read()] == list(range(500))
         store.put("orders-0/manifest.json", older)
@@ -454,7 +483,7 @@ def test_a_read_without_an_answer_fails_within_the_timeout(
             began = time.monotonic()
             with pytest.raises(OSError, match="no successful answer within 2 s") as raised:
                 data.partition("orders-0").record(3)
-            assert time.monotonic() - began < 12
+            assert time.monotonic() - began < 30
             assert str(raised.value.filename).startswith(url)
     finally:
         faults.inject()

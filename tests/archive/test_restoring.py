@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from planted_logs import sealed_records
+from fixtures.logs.planted_logs import sealed_records
 
 from offsetfs.archive import marker
 from offsetfs.archive.archiver import Archiver
@@ -146,7 +146,7 @@ def test_a_restore_goes_on_with_what_is_complete(
     assert not [name for name in os.listdir(target) if name.endswith("-delete") or name == RESTORE_JOURNAL][1:]
 
 
-def test_a_partition_that_was_created_meanwhile_is_neither_cut_nor_taken_for_a_restored_one(
+def test_a_partition_created_meanwhile_is_not_taken_for_a_restored_one(
     archived: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, selection = tmp_path / "target", RestoreSelection(to_ms=TIME + 20)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from kafka_tools import dump_log_segments
-from planted_logs import batch, data, marker, sealed, sealed_records
+from fixtures.kafka.programs import dump_log_segments
+from fixtures.logs.planted_logs import batch, data, marker, sealed, sealed_records
 
 from offsetfs.archive import ownership, reading
 from offsetfs.archive.archiver import DEFAULT_SIZES, Archiver, ArchiveRun
@@ -385,7 +385,7 @@ def check_aborted(
         assert [each.offset for each in records] == [3, 7]
 
 
-def test_a_take_over_that_is_killed_before_its_state_changes_nothing_and_is_run_again(
+def test_a_killed_take_over_changes_nothing_and_is_run_again(
     opened: Opened, store: ObjectStore, tmp_path: Path
 ) -> None:
     leader, follower = opened("leader"), opened("follower")
@@ -418,9 +418,7 @@ def test_a_take_over_that_is_killed_before_its_state_changes_nothing_and_is_run_
     check_cut(leader, store, tmp_path / "target")
 
 
-def test_a_take_over_without_a_part_of_the_cut_segment_changes_nothing_and_names_it(
-    opened: Opened, store: ObjectStore
-) -> None:
+def test_a_take_over_without_a_part_of_the_cut_segment_changes_nothing(opened: Opened, store: ObjectStore) -> None:
     leader, follower = opened("leader"), opened("follower")
     create(leader, ORDERS, 40)
     archive(leader, store)

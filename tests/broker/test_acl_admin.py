@@ -7,8 +7,8 @@ import errno
 from pathlib import Path
 
 import pytest
-from authorized_broker import ADMIN, ALICE, AUTHORIZED, AuthorizedBroker, acl
-from metadata_records import MetadataDirectory, topic_record
+from fixtures.logs.metadata_records import MetadataDirectory, topic_record
+from fixtures.security.authorized_broker import ADMIN, ALICE, AUTHORIZED, AuthorizedBroker, acl
 
 from offsetfs.kafka.broker.broker import Broker
 from offsetfs.kafka.broker.connections.listeners import Listener

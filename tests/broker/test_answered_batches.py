@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 import trio
-from produce_requests import batch, produced, producing_of, response_of
-from running_broker import Running, framed
-from simdisk import SimDisk
-from simsystem import System
+from fixtures.broker.produce_requests import batch, produced, producing_of, response_of
+from fixtures.broker.running import Running, framed
+from fixtures.simulation.simdisk import SimDisk
+from fixtures.simulation.simsystem import System
 
 from offsetfs.kafka.broker.connections.response_queue import DelayedResponse
 from offsetfs.kafka.broker.settings import ServerSettings
@@ -108,7 +108,7 @@ async def test_a_killed_broker_has_what_it_answered(tmp_path: Path, nursery: tri
     values = [each.value for each in LogReader(directory.log(T)).records()][::2]
     assert 40 <= len(values) <= 60 and values == [b"%d" % number for number in range(len(values))]
     running = Running(directory)
-    nursery.start_soon(running.broker.run)
+    nursery.start_soon(running.run)
     for number in range(len(values) - 4, len(values)):
         answer = await produced(running, "t", numbered(number))
         assert (answer.error_code, answer.base_offset) == (0, 2 * number)
@@ -116,7 +116,6 @@ async def test_a_killed_broker_has_what_it_answered(tmp_path: Path, nursery: tri
     fresh = (await running.send(22, "InitProducerId", 4, m.InitProducerIdRequest(None))).producer_id
     assert len({*former, fresh}) == 21
     running.broker.stop()
-    running.listener.close()
     directory.close()
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import trio
-from produce_requests import GOOD, altered
-from running_broker import Running
+from fixtures.broker.produce_requests import GOOD, altered
+from fixtures.broker.running import Running
 
 from offsetfs.kafka.broker.operations import TOPIC_OPERATIONS
 from offsetfs.kafka.protocol import messages as m
@@ -17,7 +17,7 @@ _COMMIT = m.OffsetCommitRequest(
 )
 
 
-async def test_a_topic_that_does_not_exist_is_described_with_the_operations_of_the_client(running: Running) -> None:
+async def test_describe_of_a_missing_topic_has_the_operations_of_the_client(running: Running) -> None:
     request = m.DescribeTopicPartitionsRequest(
         [m.DescribeTopicPartitionsRequestTopicRequest(each) for each in ("x", "a b")]
     )
@@ -37,7 +37,7 @@ async def test_metadata_without_names_is_an_invalid_request_before_version_12(ru
     assert (found.brokers, found.cluster_id, found.controller_id) == ([], None, -1)
 
 
-async def test_a_commit_of_an_unknown_member_is_refused_before_its_metadata_is_looked_at(running: Running) -> None:
+async def test_a_commit_of_an_unknown_member_is_refused_before_its_metadata(running: Running) -> None:
     partitions = [m.OffsetCommitRequestPartition(0, 1, committed_metadata="x" * 5000)]
     request = m.OffsetCommitRequest("g", 5, "unknown", topics=[m.OffsetCommitRequestTopic("t", partitions=partitions)])
     found = await running.send(8, "OffsetCommit", 8, request)
@@ -61,7 +61,7 @@ async def test_deleting_records_of_a_compacted_topic_is_no_error_of_the_broker(r
     assert found.topics[0].partitions[0].error_code == 44
 
 
-async def test_metadata_of_a_topic_that_does_not_exist_has_the_operations_of_the_client(running: Running) -> None:
+async def test_metadata_of_a_missing_topic_has_the_operations_of_the_client(running: Running) -> None:
     request = m.MetadataRequest(
         [m.MetadataRequestTopic(name="a b")],
         allow_auto_topic_creation=False,
@@ -198,7 +198,7 @@ async def test_wrong_settings_of_an_unknown_topic_are_wrong_settings(running: Ru
     assert (replaced.responses[0].error_code, changed.responses[0].error_code) == (40, 42)
 
 
-async def test_a_topic_without_partitions_is_added_to_no_transaction_and_is_in_the_response(running: Running) -> None:
+async def test_a_topic_without_partitions_joins_no_transaction_but_is_answered(running: Running) -> None:
     asked = m.AddPartitionsToTxnRequest(
         v3_and_below_transactional_id="tx", v3_and_below_topics=[m.AddPartitionsToTxnTopic("t")]
     )

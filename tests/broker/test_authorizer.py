@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetfs.kafka.broker.authorization.acl_hosts import host_text
+from offsetfs.kafka.broker.authorization.acls import host_text
 from offsetfs.kafka.broker.authorization.authorizer import Authorizer
 from offsetfs.kafka.broker.operations import Operation, Pattern, Permission, Resource
 from offsetfs.storage.cluster.security_image import UNREADABLE_ACL

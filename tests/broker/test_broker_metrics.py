@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from fake_clock import FakeClock
+from fixtures.broker.running import Running, framed, received
+from fixtures.simulation.fake_clock import FakeClock
 from prometheus_client.parser import text_string_to_metric_families
-from running_broker import Running, framed, received
 
 import offsetfs
 from offsetfs.kafka.broker import exporter, metrics, report
@@ -64,14 +64,13 @@ async def test_connections_are_counted_while_they_are_open(running: Running) -> 
 @pytest.mark.expect_log("max.connections is 0")
 async def test_a_refused_connection_is_counted(directory: LogDirectory, nursery: trio.Nursery) -> None:
     running = Running(directory, ServerSettings(max_connections=0))
-    nursery.start_soon(running.broker.run)
+    nursery.start_soon(running.run)
     with socket.create_connection(running.address):
         with trio.fail_after(30):
             while not running.broker._metrics.connections_refused:
                 await trio.sleep(0.001)
     assert (running.broker._metrics.connections, running.broker._metrics.connections_accepted) == (0, 0)
     running.broker.stop()
-    running.listener.close()
 
 
 async def test_bytes_are_those_on_the_socket(running: Running) -> None:
@@ -106,12 +105,11 @@ async def test_a_bug_of_a_handler_is_counted_as_an_error(
 
     monkeypatch.setattr("offsetfs.kafka.broker.cluster.Cluster.describe_cluster", fails)
     running = Running(directory)
-    nursery.start_soon(running.broker.run)
+    nursery.start_soon(running.run)
     await running.send(60, "DescribeCluster", 0, m.DescribeClusterRequest())
     counts = running.broker._metrics.apis["DescribeCluster"]
     assert (counts.requests, counts.errors) == (1, {ErrorCode.UNKNOWN_SERVER_ERROR: 1})
     running.broker.stop()
-    running.listener.close()
 
 
 async def test_the_wait_of_a_fetch_is_not_in_its_handling_time(running: Running) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from running_broker import Running
+from fixtures.broker.running import Running
 
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.storage import LogDirectory
@@ -19,11 +19,10 @@ async def ids(path: Path, nursery: trio.Nursery) -> set[str]:
     """Return the cluster ids in the responses of a broker."""
     with contextlib.closing(LogDirectory.open(str(path))) as directory:
         running = Running(directory)
-        nursery.start_soon(running.broker.run)
+        nursery.start_soon(running.run)
         metadata = await running.send(3, "Metadata", 12, m.MetadataRequest([]))
         cluster = await running.send(60, "DescribeCluster", 1, m.DescribeClusterRequest())
         running.broker.stop()
-        running.listener.close()
     return {metadata.cluster_id, cluster.cluster_id}
 
 

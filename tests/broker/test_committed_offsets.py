@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from fake_clock import FakeClock
-from group_records import key, number, value
-from group_requests import Groups, join_request
-from planted_logs import marker, sealed_records
+from fixtures.broker.group_requests import Groups, join_request
+from fixtures.logs.group_records import key, number, value
+from fixtures.logs.planted_logs import marker, sealed_records
+from fixtures.simulation.fake_clock import FakeClock
 
 from offsetfs.kafka.broker.groups import group_table
 from offsetfs.kafka.broker.groups.group import GroupState
@@ -73,7 +73,7 @@ async def test_a_commit_after_that_of_a_transaction_is_not_replaced_when_it_ends
 async def test_a_commit_that_had_to_wait_is_checked_when_it_is_stored(groups: Groups) -> None:
     """Meanwhile a rebalance may have given its partitions to another member."""
     first = await groups.stable()
-    (shard,) = groups.table._log._shards_of("g")
+    (shard,) = groups.table.log._shards_of("g")
     codes: list[int] = []
 
     async def commit() -> None:
@@ -104,11 +104,6 @@ async def test_commits_that_are_accepted_and_refused(groups: Groups) -> None:
 
 
 # --- expiry
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture
@@ -246,7 +241,7 @@ async def test_groups_of_a_damaged_partition_get_an_error_and_the_others_are_ser
     opened = LogDirectory.open(directory.path)
     try:
         damaged = Groups(opened)
-        await damaged.table.load()
+        await damaged.table.log.load()
         assert str(path) in caplog.text and "__consumer_offsets" in caplog.text
         assert await damaged.committed() == -ErrorCode.NOT_COORDINATOR
         assert await damaged.commit(4) == ErrorCode.NOT_COORDINATOR
@@ -328,7 +323,7 @@ async def test_groups_of_newer_protocols_are_deleted_in_the_order_that_kafka_loa
 # --- the number of partitions
 
 
-async def test_the_partitions_that_exist_are_used_and_the_setting_counts_for_a_new_topic(tmp_path: Path) -> None:
+async def test_the_setting_of_partitions_counts_for_a_new_topic_only(tmp_path: Path) -> None:
     directory = LogDirectory.open(str(tmp_path))
     try:
         directory.create_partitions([T])

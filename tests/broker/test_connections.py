@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 import trio
-from random_messages import random_message
-from running_broker import Running, decoded, framed, received, sent
+from fixtures.broker.running import Running, decoded, framed, received, sent
+from fixtures.messages.random_messages import random_message
 
 from offsetfs.kafka.broker.batches.fetch import Fetching
 from offsetfs.kafka.broker.broker import Broker
 from offsetfs.kafka.broker.cluster import BrokerNode
 from offsetfs.kafka.broker.connections.listeners import open_listeners
-from offsetfs.kafka.broker.failure_responses import failure_response
+from offsetfs.kafka.broker.errors import failure_response
 from offsetfs.kafka.broker.groups.group_membership import Membership
 from offsetfs.kafka.broker.listener_settings import ListenerSettings
 from offsetfs.kafka.broker.metrics import BrokerMetrics
@@ -55,7 +55,7 @@ async def test_a_bug_of_any_handler_is_an_error_of_its_client(
     running = Running(directory)
     apis = running.broker._apis
     apis.update({key: replace(api, handle=fails) for key, api in apis.items()})
-    nursery.start_soon(running.broker.run)
+    nursery.start_soon(running.run)
     stream = await trio.open_tcp_stream(*running.address)
     for api in apis.values():
         for version in range(api.first, api.last + 1):
@@ -73,7 +73,6 @@ async def test_a_bug_of_any_handler_is_an_error_of_its_client(
     assert "KeyError: 'a bug'" in caplog.text
     await stream.aclose()
     running.broker.stop()
-    running.listener.close()
 
 
 @pytest.mark.expect_log("Request of version .* failed")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import trio
-from consumer_group_requests import Consumers, T, partitions
-from group_requests import FEW_PARTITIONS, NODE, commit_request, join_request
+from fixtures.broker.consumer_group_requests import Consumers, T, partitions
+from fixtures.broker.group_requests import FEW_PARTITIONS, NODE, commit_request, join_request
 from trio.testing import MockClock
 
 from offsetfs.kafka.broker.groups.consumer_group import ConsumerGroupState, MemberState
@@ -32,7 +32,7 @@ async def test_a_member_joins_goes_on_and_leaves(consumers: Consumers) -> None:
     assert (joined.error_code, joined.member_epoch, joined.heartbeat_interval_ms) == (0, 1, 5000)
     assert partitions(joined) == [0, 1, 2, 3]
     assert consumers.group.state == ConsumerGroupState.STABLE
-    end = consumers.coordinator._table._log.partition_of("g")
+    end = consumers.coordinator.table.log.partition_of("g")
     assert end is not None
     before = consumers.directory.log(end).next_offset
     beat = await consumers.beat("a", 1)
@@ -49,8 +49,8 @@ async def test_a_group_is_the_same_after_a_restart(consumers: Consumers) -> None
     before = consumers.group
     topics = Topics(consumers.directory, 1, creates=False)
     again = GroupCoordinator(topics, NODE, FEW_PARTITIONS, LogSync())
-    await again._table.load()
-    after = again._table.consumer("g")
+    await again.table.log.load()
+    after = again.table.consumer("g")
     assert after is not None
     for name in ("epoch", "assignment_epoch", "metadata_hash", "members", "targets", "owners", "static", "assignors"):
         assert getattr(after, name) == getattr(before, name), name
@@ -105,7 +105,7 @@ async def test_requests_that_kafka_refuses(consumers: Consumers, fields: dict[st
     response = await consumers.coordinator.consumers.heartbeat(request, 1, "client", "/host")
     assert response.error_code == code
     assert response.error_message
-    assert consumers.coordinator._table.names() == []
+    assert consumers.coordinator.table.names() == []
 
 
 async def test_the_first_version_makes_the_id_of_a_member(consumers: Consumers) -> None:
@@ -216,7 +216,7 @@ async def test_an_empty_classic_group_becomes_a_consumer_group_and_back(consumer
     assert await consumers.groups.commit(7, classic.generation_id, classic.member_id) == 0
     await consumers.groups.leave(classic.member_id)
     assert (await consumers.join("a")).error_code == 0
-    assert consumers.coordinator._table.stored("g").metadata is None
+    assert consumers.coordinator.table.stored("g").metadata is None
     assert await consumers.groups.committed() == 7
     joining = await consumers.coordinator.membership.join(join_request(), 3, "client", "/host")
     assert joining.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -272,7 +272,7 @@ async def test_a_large_group_rebalances_quickly(consumers: Consumers) -> None:
 async def test_records_are_deleted_in_the_order_that_kafka_loads(consumers: Consumers) -> None:
     """A broker does not load a partition in which a member is deleted before its assignment."""
     await consumers.join("a", subscribed_topic_regex="t")
-    home = consumers.coordinator._table._log.partition_of("g")
+    home = consumers.coordinator.table.log.partition_of("g")
     assert home is not None
     log = consumers.directory.log(home)
 
@@ -291,7 +291,7 @@ async def test_records_are_deleted_in_the_order_that_kafka_loads(consumers: Cons
 
 
 async def test_heartbeats_that_wait_share_an_append(consumers: Consumers, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = consumers.coordinator._table._log
+    log = consumers.coordinator.table.log
     append, sizes, found = log._append, list[int](), dict[str, Any]()
 
     async def counted(*arguments: Any) -> None:

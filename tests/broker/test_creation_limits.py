@@ -12,7 +12,7 @@ from offsetfs.kafka.broker.topics.topic_admin import TopicAdmin
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, TopicPartition
-from offsetfs.storage.directory.partition_deletion import deleted_directories
+from offsetfs.storage.directory.partition_directories import deleted_directories
 
 pytestmark = pytest.mark.unit
 

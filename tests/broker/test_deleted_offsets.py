@@ -6,8 +6,8 @@ import errno
 
 import pytest
 import trio
-from group_requests import Groups, commit_request, join_request
-from running_broker import Running
+from fixtures.broker.group_requests import Groups, commit_request, join_request
+from fixtures.broker.running import Running
 
 from offsetfs.kafka.protocol import codec
 from offsetfs.kafka.protocol import messages as m

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from consumer_group_requests import Consumers
-from group_requests import Groups
+from fixtures.broker.consumer_group_requests import Consumers
+from fixtures.broker.group_requests import Groups
 
 from offsetfs.storage import LogDirectory
 

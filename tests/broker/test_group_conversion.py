@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import trio
-from consumer_group_requests import Consumers, T, partitions
-from group_requests import FEW_PARTITIONS, NODE, commit_request
+from fixtures.broker.consumer_group_requests import Consumers, T, partitions
+from fixtures.broker.group_requests import FEW_PARTITIONS, NODE, commit_request
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from offsetfs.kafka.broker.groups.consumer_group import ConsumerGroupState
@@ -88,7 +88,7 @@ async def mixed(directory: LogDirectory) -> Mixed:
     return Mixed(directory)
 
 
-async def test_a_cooperative_consumer_gives_up_partitions_to_one_of_the_newer_protocol(mixed: Mixed) -> None:
+async def test_a_cooperative_consumer_gives_partitions_to_a_newer_member(mixed: Mixed) -> None:
     old = await mixed.classic_stable()
     first = await mixed.join("a")
     assert (first.error_code, first.member_epoch, partitions(first)) == (0, 2, [])
@@ -139,7 +139,7 @@ async def test_a_request_waits_while_the_group_is_converted(
 ) -> None:
     old = await mixed.classic_stable()
     codes: list[int] = []
-    append = mixed.groups.table._log._append
+    append = mixed.groups.table.log._append
 
     async def beat() -> None:
         codes.append(await mixed.groups.heartbeat(old, 1))
@@ -150,7 +150,7 @@ async def test_a_request_waits_while_the_group_is_converted(
         assert codes == []
         await append(*arguments)
 
-    monkeypatch.setattr(mixed.groups.table._log, "_append", slow)
+    monkeypatch.setattr(mixed.groups.table.log, "_append", slow)
     await mixed.join("a")
     while not codes:
         await trio.sleep(0.001)
@@ -286,18 +286,18 @@ async def test_a_mixed_group_is_the_same_after_a_restart(mixed: Mixed) -> None:
     await mixed.join("a")
     before = mixed.group
     again = GroupCoordinator(Topics(mixed.directory, 1, creates=False), NODE, FEW_PARTITIONS, LogSync())
-    await again._table.load()
-    after = again._table.consumer("g")
+    await again.table.log.load()
+    after = again.table.consumer("g")
     assert after is not None
     assert (after.members, after.targets, after.owners) == (before.members, before.targets, before.owners)
-    assert "g" not in again._table.live
+    assert "g" not in again.table.live
     heartbeat = m.HeartbeatRequest("g", 1, old)
     assert (await again.membership.heartbeat(heartbeat, 4)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
     await mixed.beat("a", -1)
     third = GroupCoordinator(Topics(mixed.directory, 1, creates=False), NODE, FEW_PARTITIONS, LogSync())
-    await third._table.load()
-    assert list(third._table.live["g"].members) == [old]
-    assert third._table.stored("g").newer == {}
+    await third.table.log.load()
+    assert list(third.table.live["g"].members) == [old]
+    assert third.table.stored("g").newer == {}
 
 
 async def test_a_classic_member_commits_with_its_generation(mixed: Mixed) -> None:

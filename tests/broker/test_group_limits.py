@@ -8,10 +8,9 @@ from dataclasses import replace
 import pytest
 import trio
 import trio.testing
-from group_requests import FEW_PARTITIONS, Groups
+from fixtures.broker.group_requests import FEW_PARTITIONS, Groups
 
-from offsetfs.kafka.broker.groups.coordinator_lookups import CoordinatorLookups
-from offsetfs.kafka.broker.groups.group import GroupState
+from offsetfs.kafka.broker.groups.group import CoordinatorLookups, GroupState
 from offsetfs.kafka.broker.settings import ServerSettings
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
@@ -251,7 +250,7 @@ async def test_a_heartbeat_prolongs_a_session(groups: Groups) -> None:
 async def test_the_sessions_of_loaded_members_begin_with_the_load(directory: LogDirectory, groups: Groups) -> None:
     joined = await groups.stable()
     again = Groups(directory)
-    await again.table.load()
+    await again.table.log.load()
     assert again.group.state == GroupState.STABLE
     assert await again.heartbeat(joined.member_id, joined.generation_id) == ErrorCode.NONE
     await again.expire(9)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
-from consumer_group_requests import Consumers
-from group_requests import Groups, join_request
+from fixtures.broker.consumer_group_requests import Consumers
+from fixtures.broker.group_requests import Groups, join_request
 
 from offsetfs.kafka.broker.groups import group_memory
 from offsetfs.kafka.broker.groups.group import GroupError
@@ -33,7 +33,7 @@ async def join(groups: Groups, request: m.JoinGroupRequest) -> int:
 
 async def test_a_member_brings_a_megabyte_at_most(groups: Groups) -> None:
     assert await join(groups, joining("g", MEMBER_BYTES_MAX)) == FULL
-    assert groups.coordinator._table.live == {}
+    assert groups.coordinator.table.live == {}
     assert await join(groups, joining("g", MEMBER_BYTES_MAX - len("range"))) == ErrorCode.NONE
 
 
@@ -49,7 +49,7 @@ async def test_all_groups_together_keep_a_bounded_memory(groups: Groups) -> None
     codes = [await join(groups, joining(f"g{number}", size)) for number in range(70)]
     fitting = GROUPS_BYTES_MAX // (MEMBER_BYTES_MAX + OBJECT_BYTES)
     assert codes == [ErrorCode.NONE] * fitting + [FULL] * (70 - fitting)
-    kept = groups.coordinator._table.live
+    kept = groups.coordinator.table.live
     assert len(kept) == fitting
     group = kept["g0"]
     member_id = next(iter(group.members))
@@ -66,7 +66,7 @@ async def test_ids_without_a_member_count(groups: Groups, monkeypatch: pytest.Mo
         response = await groups.coordinator.membership.join(joining("g", 10), 9, "client", "/host")
         codes.append(response.error_code)
     assert codes[0] == ErrorCode.MEMBER_ID_REQUIRED and codes[-1] == FULL
-    assert len(groups.coordinator._table.live["g"].pending) <= 10
+    assert len(groups.coordinator.table.live["g"].pending) <= 10
 
 
 async def test_subscriptions_of_consumers_count(directory: LogDirectory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,15 +14,15 @@ from dataclasses import replace
 
 import pytest
 import trio
-from authorized_broker import AUTHORIZED
-from decoded_messages import written_request
-from generated_requests import Generator
-from hostile_logins import HostileLogin, log_in_wrong
-from hostile_requests import NOT_THERE, hostile_requests, kind_of, missing, versions_of
-from hostile_tls import WrongFlights
-from logins import PASSWORD, LoginClient, add_user, login_client, sasl_listener
-from running_broker import Running, decoded, framed, received
-from tls_clients import client_context, tls_broker, tls_listener, tls_stream
+from fixtures.broker.running import Running, decoded, framed, received
+from fixtures.comparison.generated_requests import Generator
+from fixtures.hostile.logins import HostileLogin, log_in_wrong
+from fixtures.hostile.requests import NOT_THERE, hostile_requests, kind_of, missing, versions_of
+from fixtures.hostile.tls import WrongFlights
+from fixtures.messages.decoded_messages import written_request
+from fixtures.security.authorized_broker import AUTHORIZED
+from fixtures.security.logins import PASSWORD, LoginClient, add_user, login_client, sasl_listener
+from fixtures.security.tls_clients import client_context, tls_broker, tls_listener, tls_stream
 
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
@@ -47,10 +47,9 @@ async def with_sasl(directory: LogDirectory, nursery: trio.Nursery) -> AsyncIter
     found = Running(directory, QUICK, sasl_listener())
     for user in ("alice", "admin"):
         add_user(found.broker._security, user)
-    nursery.start_soon(found.broker.run)
+    nursery.start_soon(found.run)
     yield found
     found.broker.stop()
-    found.listener.close()
 
 
 @pytest.mark.expect_log("connection closed")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import trio
-from produce_requests import NOW, batch, produced
-from running_broker import Running
+from fixtures.broker.produce_requests import NOW, batch, produced
+from fixtures.broker.running import Running
 
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
@@ -34,11 +34,10 @@ async def life(path: Path) -> AsyncIterator[tuple[Running, LogDirectory]]:
     running = Running(directory)
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(running.broker.run)
+            nursery.start_soon(running.run)
             yield running, directory
             running.broker.stop()
     finally:
-        running.listener.close()
         directory.close()
 
 
@@ -118,7 +117,7 @@ async def test_no_id_is_handed_out_twice(tmp_path: Path) -> None:
 
 
 def test_ids_of_a_block_follow_each_other_and_blocks_do_not() -> None:
-    from offsetfs.kafka.broker.transactions.producer_ids import BLOCK_SIZE, ProducerIds
+    from offsetfs.kafka.broker.transactions.transaction import BLOCK_SIZE, ProducerIds
 
     ids = ProducerIds()
     found = [ids.next() for _ in range(3 * BLOCK_SIZE)]

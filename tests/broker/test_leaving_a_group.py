@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
-from group_requests import Groups, assigned
-from running_broker import Running
+from fixtures.broker.group_requests import Groups, assigned
+from fixtures.broker.running import Running
 
 from offsetfs.kafka.broker.groups.group import GroupState
 from offsetfs.kafka.protocol import messages as m
@@ -26,13 +26,13 @@ async def test_the_group_of_the_last_member_that_leaves_is_empty_and_stored(
     leaving = m.LeaveGroupRequest("g", members=[m.MemberIdentity(joined.member_id)])
     assert (await running.send(13, "LeaveGroup", 4, leaving)).members[0].error_code == ErrorCode.NONE
     stored = Groups(directory)  # a coordinator that starts now
-    await stored.table.load()
+    await stored.table.log.load()
     assert (stored.group.state, stored.group.generation) == (GroupState.EMPTY, joined.generation_id + 1)
     (described,) = (await running.send(15, "DescribeGroups", 5, m.DescribeGroupsRequest(["g"]))).groups
     assert (described.group_state, described.members) == (GroupState.EMPTY, [])
 
 
-async def test_a_rebalance_goes_on_at_once_when_the_last_member_that_it_waits_for_leaves(groups: Groups) -> None:
+async def test_a_rebalance_goes_on_when_the_last_awaited_member_leaves(groups: Groups) -> None:
     first = await groups.stable()
     joined: list[m.JoinGroupResponse] = []
 
@@ -54,10 +54,10 @@ async def test_leaving_is_an_error_if_it_could_not_be_stored(groups: Groups) -> 
     assert (await groups.leave(joined.member_id)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_a_member_that_joins_while_the_empty_group_is_stored_is_not_stored_with_it(groups: Groups) -> None:
+async def test_a_member_joining_while_the_empty_group_is_stored_is_left_out(groups: Groups) -> None:
     """It is not of the generation that is stored: after a restart it would be a member without an assignment."""
     first = await groups.stable()
-    (shard,) = groups.table._log._shards_of("g")
+    (shard,) = groups.table.log._shards_of("g")
     async with trio.open_nursery() as nursery, shard.lock:
         nursery.start_soon(groups.leave, first.member_id)
         await trio.testing.wait_all_tasks_blocked()

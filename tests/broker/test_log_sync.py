@@ -47,7 +47,7 @@ async def test_a_sync_that_began_before_an_append_does_not_answer_it(
         if file.path.endswith(".log"):
             synced.append(log.next_offset)
             began.set()
-            assert may_end.wait(10)
+            assert may_end.wait(60)
 
     async def answer(end: int) -> None:
         await commits.sync(log, end)
@@ -56,7 +56,7 @@ async def test_a_sync_that_began_before_an_append_does_not_answer_it(
     monkeypatch.setattr(File, "sync", sync)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(answer, append(log))
-        assert await trio.to_thread.run_sync(began.wait, 10)
+        assert await trio.to_thread.run_sync(began.wait, 60)
         nursery.start_soon(answer, append(log))
         nursery.start_soon(answer, append(log))
         await trio.testing.wait_all_tasks_blocked()
@@ -71,9 +71,9 @@ async def test_reads_that_wait_for_the_disk_delay_no_sync(directory: LogDirector
     threads_max = int(trio.to_thread.current_default_thread_limiter().total_tokens)
     async with trio.open_nursery() as nursery:
         for _ in range(threads_max):
-            nursery.start_soon(in_thread, partial(may_end.wait, 10))
+            nursery.start_soon(in_thread, partial(may_end.wait, 60))
         await trio.testing.wait_all_tasks_blocked()
-        with trio.move_on_after(5):
+        with trio.move_on_after(30):
             await LogSync().sync(log, append(log))
         is_synced = log.recovery_point == 1
         may_end.set()

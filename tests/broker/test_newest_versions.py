@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from authorized_broker import ADMIN, AuthorizedBroker, acl
-from running_broker import Running
-from transaction_requests import TransactionalProducer
+from fixtures.broker.running import Running
+from fixtures.broker.transaction_requests import TransactionalProducer
+from fixtures.security.authorized_broker import ADMIN, AuthorizedBroker, acl
 
 from offsetfs.kafka.broker.operations import Operation, Resource
 from offsetfs.kafka.protocol import messages as m
@@ -52,7 +52,7 @@ async def test_offsets_are_committed_and_fetched_by_topic_id(running: Running) -
     assert offsets_by_id(group) == [(known, 5, 0)]
 
 
-async def test_a_commit_for_the_id_of_a_deleted_topic_is_not_one_for_the_topic_of_its_name_now(
+async def test_a_commit_for_the_id_of_a_deleted_topic_is_not_for_its_name(
     running: Running,
 ) -> None:
     former = running.broker._topics.topic_id("t")
@@ -132,7 +132,7 @@ async def test_nothing_waits_for_an_upload(running: Running) -> None:
     assert (await ask(10)).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-async def test_a_late_marker_does_not_end_the_transaction_that_has_begun_with_its_epoch(running: Running) -> None:
+async def test_a_late_marker_does_not_end_the_next_transaction_of_its_epoch(running: Running) -> None:
     producer = TransactionalProducer(running, "tx")
     await producer.init()
     assert await producer.send(b"one", version=12) == 0

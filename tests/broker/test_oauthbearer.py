@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from oauth_tokens import bearer, jwks, signed, unsecured
+from fixtures.security.oauth_tokens import bearer, jwks, signed, unsecured
 
 from offsetfs.kafka.broker.sasl.exchange import LoginFailed
 from offsetfs.kafka.broker.sasl.oauthbearer import OAuthBearerExchange, Token, TokenKeys, TokenRules, unsecured_token

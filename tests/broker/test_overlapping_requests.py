@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import trio
-from produce_requests import GOOD, altered, batch, produced
-from running_broker import Running, decoded, framed, reserved_bytes
+from fixtures.broker.produce_requests import GOOD, altered, batch, produced
+from fixtures.broker.running import Running, decoded, framed, reserved_bytes
 
 from offsetfs.kafka.broker.connections.request_limits import FREE_BYTES_MAX
 from offsetfs.kafka.broker.connections.response_queue import RESPONSES_MAX
@@ -41,7 +41,7 @@ class Syncs:
     def sync(self, file: File) -> None:
         if file.path.endswith(".log"):
             self.began += 1
-            assert self.proceed.wait(10)
+            assert self.proceed.wait(60)
             if self.error is not None:
                 raise self.error
 
@@ -73,7 +73,7 @@ def request(number: int, data: bytes = GOOD, *, acks: int = -1, topic: str = "t"
 async def frames(stream: trio.SocketStream, count: int | None = None) -> list[bytes]:
     """Return the next responses without their sizes; without `count`, all until the broker closes the connection."""
     data, found = b"", list[bytes]()
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         while len(found) != count:
             more = await stream.receive_some()
             if not more:
@@ -94,7 +94,7 @@ def answers(found: list[bytes]) -> list[tuple[int, int, ErrorCode]]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         while not condition():
             await trio.sleep(0.001)
 
@@ -236,7 +236,7 @@ async def test_a_response_that_waits_holds_no_memory_of_its_records(
     await until(lambda: not reserved_bytes(limits))
 
 
-async def test_a_client_that_leaves_while_its_batches_are_synced_leaves_nothing_behind(
+async def test_a_client_that_leaves_during_a_sync_leaves_nothing_behind(
     running: Running, directory: LogDirectory, stream: trio.SocketStream, syncs: Syncs
 ) -> None:
     limits = running.broker._shared.limits

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from authorized_broker import ADMIN, AuthorizedBroker
-from cached_reads import support_nowait
+from fixtures.machine.cached_reads import support_nowait
+from fixtures.security.authorized_broker import ADMIN, AuthorizedBroker
 
-from offsetfs.common.workers import workers
+from offsetfs.common.threads import workers
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import BatchBuilder, LogDirectory, TopicPartition

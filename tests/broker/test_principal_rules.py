@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsetfs.kafka.broker.principal_rules import PrincipalRules
+from offsetfs.kafka.broker.tls.tls_settings import PrincipalRules
 
 pytestmark = pytest.mark.unit
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import trio
-from produce_requests import GOOD, NOW, WRONG, altered, batch, produced, producing_of, response_of
-from running_broker import Running
-from short_threads import no_threads
+from fixtures.broker.produce_requests import GOOD, NOW, WRONG, altered, batch, produced, producing_of, response_of
+from fixtures.broker.running import Running
+from fixtures.machine.short_threads import no_threads
 from trio.testing import MockClock
 
-from offsetfs.common import loop_appends
+from offsetfs.common import loop_watch
 from offsetfs.kafka.broker.batches import client_batches, produce
 from offsetfs.kafka.broker.batches.client_batches import sealed_batch
 from offsetfs.kafka.protocol import messages as m
@@ -22,6 +22,7 @@ from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, LogReader, SealedBatch, TopicPartition
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.files import File
+from offsetfs.storage.records import CODECS
 from offsetfs.storage.records.format.batch import parse_header
 
 pytestmark = pytest.mark.unit
@@ -59,7 +60,7 @@ async def test_flush_messages_syncs_before_the_answer_whatever_acks_says(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("codec", CODECS)
 async def test_a_batch_is_stored_as_it_came(directory: LogDirectory, running: Running, codec: str) -> None:
     sent = batch([(b"k", b"v" * 100), (None, None)], codec=codec)
     answer = await produced(running, "t", sent)
@@ -125,6 +126,21 @@ async def test_an_internal_topic_and_one_that_is_not_there_are_refused(running: 
 # --- sizes
 
 
+@pytest.mark.parametrize("codec", CODECS[1:])
+async def test_a_record_above_max_decompressed_message_bytes_is_refused(
+    directory: LogDirectory, running: Running, codec: str
+) -> None:
+    """As Kafka 4.4: records of compressed batches alone, each without the number of its bytes."""
+    bounded = topic(directory, "bounded", max_decompressed_message_bytes="105")
+    largest, larger = b"v" * 98, b"v" * 99  # attributes, two deltas, no key, two bytes for the size, no headers
+    assert (await produced(running, "bounded", batch([(None, largest)] * 3, codec=codec))).error_code == 0
+    answer = await produced(running, "bounded", batch([(None, b"v"), (None, larger), (None, larger)], codec=codec))
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert answer.error_message == "record 1 decompresses to 106 bytes; max.decompressed.message.bytes is 105"
+    assert (await produced(running, "bounded", batch([(None, larger)] * 3))).error_code == 0
+    assert directory.log(bounded).next_offset == 6
+
+
 async def test_a_batch_above_max_message_bytes_is_too_large(directory: LogDirectory, running: Running) -> None:
     small = topic(directory, "small", max_message_bytes="300")
     answer = await produced(running, "small", batch([(None, b"v" * 300)]))
@@ -159,6 +175,7 @@ async def test_what_could_take_long_is_checked_in_threads(
         return sealed_batch(*arguments)
 
     monkeypatch.setattr(produce, "sealed_batch", noted)
+    monkeypatch.setattr(loop_watch, "SLOW_S", 3600.0)  # a busy disk would move the next append to a thread
     value, noise = b"v" * 100, random.Random(1).randbytes(20_000)
     for data, expected in (
         (batch([(None, value)]), True),  # the log is not open yet
@@ -180,13 +197,14 @@ async def test_what_could_take_long_is_checked_in_threads(
 async def test_after_an_append_that_waited_for_the_disk_threads_append(
     running: Running, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(loop_watch, "THREAD_FOR_S", 3600.0)
     await produced(running, "t", GOOD)
     log = directory.log(TopicPartition("t", 0))
     append, in_threads = log.append, list[bool]()
 
     def append_slowly(*arguments: Any, **options: Any) -> object:
         in_threads.append(threading.current_thread() is not threading.main_thread())
-        threading.Event().wait(loop_appends.SLOW_S * 2)  # as a disk that cannot keep up
+        threading.Event().wait(loop_watch.SLOW_S * 2)  # as a disk that cannot keep up
         return append(*arguments, **options)
 
     monkeypatch.setattr(log, "append", append_slowly)
@@ -298,7 +316,7 @@ async def test_log_append_time_is_written_and_answered(directory: LogDirectory, 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("wanted", ["uncompressed", *CODECS[1:]])
 @pytest.mark.parametrize("sent", ["none", "gzip", "lz4"])
 async def test_a_topic_compresses_again_and_keeps_all_else(
     directory: LogDirectory, running: Running, sent: str, wanted: str
@@ -398,11 +416,10 @@ async def test_a_read_only_directory_takes_nothing(
     directory: LogDirectory, nursery: trio.Nursery, tmp_path: Any
 ) -> None:
     running = Running(LogDirectory.open(str(tmp_path), read_only=True))
-    nursery.start_soon(running.broker.run)
+    nursery.start_soon(running.run)
     answer = await produced(running, "t", GOOD)
     assert answer.error_code == ErrorCode.POLICY_VIOLATION and "opened for reading" in answer.error_message
     running.broker.stop()
-    running.listener.close()
 
 
 @pytest.mark.long

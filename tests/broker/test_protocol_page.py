@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from running_broker import Running
+from fixtures.broker.running import Running
 
 from offsetfs.kafka.broker.batches.client_batches import RECORD_ERRORS_MAX
 from offsetfs.kafka.broker.broker import DRAIN_S
@@ -14,7 +14,7 @@ from offsetfs.kafka.broker.groups.group_memory import GROUPS_BYTES_MAX, MEMBER_B
 from offsetfs.kafka.broker.settings import SETTING_KINDS, ServerSettings, field_of
 from offsetfs.kafka.broker.topics.configs import SETTINGS_MAX
 from offsetfs.kafka.broker.topics.topic_admin import PARTITIONS_MAX
-from offsetfs.kafka.broker.transactions.producer_ids import ID_MIN
+from offsetfs.kafka.broker.transactions.transaction import ID_MIN
 from offsetfs.kafka.protocol.codec import REQUEST_ELEMENTS_MAX
 from offsetfs.storage import I32_MAX
 from offsetfs.storage.records.format import batch
@@ -56,7 +56,9 @@ async def test_the_page_has_the_versions_of_each_api(running: Running) -> None:
     for names, versions, _ in rows("APIs"):
         ranges = re.findall(r"(\d+)(?:–(\d+))?", versions)
         shown.update(zip(names.split(", "), ((int(low), int(high or low)) for low, high in ranges), strict=True))
-    assert shown == {each.name: (each.first, each.last) for each in running.broker._apis.values()}
+    offered = {api.name: (api.first, api.last) for api in running.broker._apis.values()}
+    wrong = {name for name, _ in offered.items() ^ shown.items()}
+    assert not wrong, f"update the versions of {wrong} in docs/use/kafka-protocol.md"
 
 
 def test_the_page_has_each_setting_with_its_default() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import trio
-from produce_requests import batch
-from running_broker import Running, decoded, framed, received, reserved_bytes
+from fixtures.broker.produce_requests import batch
+from fixtures.broker.running import Running, decoded, framed, received, reserved_bytes
 
-from offsetfs.kafka.broker.connections.receive_buffers import KEPT_BYTES_MAX, KEPT_SIZE_MAX, ReceiveBuffers
+from offsetfs.kafka.broker.connections.request_limits import KEPT_BYTES_MAX, KEPT_SIZE_MAX, ReceiveBuffers
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory, LogReader, TopicPartition
@@ -93,7 +93,7 @@ async def test_a_client_that_leaves_within_a_large_request_leaves_no_buffer_behi
     request = framed(0, "Produce", 9, produce(batch([(None, bytes(200_000))]), 1))
     await stream.send_all(request[:100_000])
     await stream.aclose()
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         while running.broker._connections or not running.broker._metrics.connections_accepted:
             await trio.sleep(0.001)
     assert not running.broker._shared.buffers._kept and not reserved_bytes(running.broker._shared.limits)

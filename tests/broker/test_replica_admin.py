@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from group_requests import FEW_PARTITIONS
-from running_broker import Running
+from fixtures.broker.group_requests import FEW_PARTITIONS
+from fixtures.broker.running import Running
 
-from offsetfs.kafka.broker.failure_responses import failure_response
+from offsetfs.kafka.broker.errors import failure_response
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import LogDirectory

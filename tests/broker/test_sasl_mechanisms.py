@@ -6,13 +6,12 @@ import base64
 from collections import Counter
 
 import pytest
-from scram_client import ScramClient
+from fixtures.security.scram_client import ScramClient
 
-from offsetfs.common.security.jaas import login_module
 from offsetfs.common.security.scram_keys import ITERATIONS_MIN, ScramMechanism
+from offsetfs.common.security.settings import login_module
 from offsetfs.kafka.broker.sasl.exchange import OTHER_AUTHORIZATION_ID, LoginFailed
-from offsetfs.kafka.broker.sasl.plain import PlainExchange
-from offsetfs.kafka.broker.sasl.scram import ScramExchange
+from offsetfs.kafka.broker.sasl.passwords import PlainExchange, ScramExchange
 from offsetfs.kafka.broker.sasl.scram_credentials import UnknownUsers, credential_of
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.security import ScramCredential

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from group_requests import FEW_PARTITIONS
-from logins import PLAIN_MODULE
-from running_broker import Running
+from fixtures.broker.group_requests import FEW_PARTITIONS
+from fixtures.broker.running import Running
+from fixtures.security.logins import PLAIN_MODULE
 
+from offsetfs.kafka.broker.connections.api import Client
 from offsetfs.kafka.broker.listener_settings import ListenerSettings
 from offsetfs.kafka.broker.sasl.oauthbearer import TokenRules
 from offsetfs.kafka.broker.sasl.sasl_settings import SaslSettings, sasl_settings
@@ -131,7 +132,7 @@ async def test_passwords_in_settings_are_not_shown(directory: LogDirectory) -> N
     running = Running(directory, loaded, ListenerSettings(("127.0.0.1", 0)))
     describe = running.broker._apis[32].handle
     request = m.DescribeConfigsRequest([m.DescribeConfigsResource(4, str(FEW_PARTITIONS.node_id), None)])
-    response: Any = await describe(request, 4)
+    response: Any = await describe(request, 4, Client("test", "127.0.0.1", 1))
     (result,) = response.results
     values: Mapping[str, str] = {each.name: each.value for each in result.configs}
     assert values["sasl.enabled.mechanisms"] == "PLAIN"

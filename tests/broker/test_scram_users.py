@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from logins import PASSWORD, add_user
-from running_broker import Running
+from fixtures.broker.running import Running
+from fixtures.security.logins import PASSWORD, add_user
 
 from offsetfs.common.security.scram_keys import ScramMechanism
 from offsetfs.kafka.broker.sasl.scram_credentials import is_password

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from running_broker import Running
+from fixtures.broker.running import Running
 
 from offsetfs.common import addresses
 from offsetfs.kafka.broker import settings_file
@@ -53,7 +53,7 @@ def test_the_file_that_kafka_ships_is_accepted(file: Path, tmp_path: Path) -> No
     server = loaded.server
     assert server.listeners == (ListenerSettings(("0.0.0.0", 9092), advertised=("localhost", 9092)),)
     assert (server.node_id, server.num_partitions, server.socket_request_max_bytes) == (7, 4, 1048576)
-    assert loaded.of_engine["log.retention.hours"] == "168"
+    assert loaded.broker.settings["log.retention.hours"] == "168"
     assert loaded.directory.log_cleaner_threads == 2
     assert loaded.without_effect == (
         "process.roles",
@@ -119,7 +119,7 @@ def test_an_option_has_precedence_over_all_synonyms_in_the_file(file: Path, tmp_
     file.write_text("log.retention.ms=1000\nlog.retention.minutes=7\nnode.id=2\n")
     options = ["log.retention.hours=1", "broker.id=3", "listeners=PLAINTEXT://[::1]:0,PLAINTEXT://127.0.0.1:0"]
     loaded = load_settings(os.fspath(file), options, os.fspath(tmp_path))
-    assert loaded.of_engine == {"log.retention.hours": "1"}
+    assert loaded.broker.settings == {"log.retention.hours": "1"}
     assert loaded.server.node_id == 3
     assert loaded.server.listeners == (ListenerSettings(("::1", 0)), ListenerSettings(("127.0.0.1", 0)))
 
@@ -208,9 +208,9 @@ async def test_describe_configs_of_the_broker_returns_the_effective_settings(
     tmp_path: Path, nursery: trio.Nursery
 ) -> None:
     loaded = load_settings(None, ["log.retention.hours=2", "num.partitions=3"], os.fspath(tmp_path))
-    directory = LogDirectory.open(os.fspath(tmp_path), broker=loaded.of_engine, config=loaded.directory)
+    directory = LogDirectory.open(os.fspath(tmp_path), broker=loaded.broker, config=loaded.directory)
     running = Running(directory, loaded.server)
-    nursery.start_soon(running.broker.run)
+    nursery.start_soon(running.run)
     request = m.DescribeConfigsRequest([m.DescribeConfigsResource(4, "1", None)])
     result = (await running.send(32, "DescribeConfigs", 4, request)).results[0]
     found = {each.name: (each.value, each.config_source, each.read_only) for each in result.configs}
@@ -221,15 +221,13 @@ async def test_describe_configs_of_the_broker_returns_the_effective_settings(
     other = m.DescribeConfigsRequest([m.DescribeConfigsResource(4, "5", None)])
     assert (await running.send(32, "DescribeConfigs", 4, other)).results[0].error_code == ErrorCode.INVALID_REQUEST
     running.broker.stop()
-    running.listener.close()
     directory.close()
 
 
 async def test_topics_are_not_deleted_where_that_is_disabled(directory: LogDirectory, nursery: trio.Nursery) -> None:
     running = Running(directory, replace(ServerSettings(), delete_topic_enable=False))
-    nursery.start_soon(running.broker.run)
+    nursery.start_soon(running.run)
     response = await running.send(20, "DeleteTopics", 5, m.DeleteTopicsRequest(topic_names=["t"]))
     assert response.responses[0].error_code == ErrorCode.TOPIC_DELETION_DISABLED
     assert len(directory.partitions()) == 1
     running.broker.stop()
-    running.listener.close()

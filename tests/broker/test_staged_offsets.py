@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cleaner import compacted, sealed_of
-from group_requests import Groups
+from fixtures.broker.group_requests import Groups
+from fixtures.logs.cleaner import compacted, sealed_of
+from fixtures.logs.planted_logs import marker
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planted_logs import marker
 
 from offsetfs.kafka.broker.coordinator_log import ProducerEpoch
 from offsetfs.kafka.broker.groups.group import GroupError
@@ -90,7 +90,7 @@ async def test_what_is_deleted_does_not_come_back_with_a_transaction(
     await stage(groups, 30, PRODUCER + 1)
     if is_restarted:
         groups = Groups(directory)
-        await groups.table.load()
+        await groups.table.log.load()
     assert await delete(groups) == ErrorCode.NONE
     assert await groups.committed(is_stable_only=True) == -1
     home_of(directory).append(marker(PRODUCER, COMMIT))

@@ -7,11 +7,11 @@ import os
 import ssl
 from pathlib import Path
 
-import certificates
 import pytest
+from fixtures.security import certificates
 
 from offsetfs.common.addresses import AddressError
-from offsetfs.common.security.security_protocol import SecurityProtocol
+from offsetfs.common.security.settings import SecurityProtocol
 from offsetfs.common.security.x509 import parse_certificate
 from offsetfs.kafka.broker.listener_settings import ListenerSettings, check_authentication
 from offsetfs.kafka.broker.settings_file import load_settings

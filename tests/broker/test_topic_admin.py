@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import pytest
 import trio
-from running_broker import Running
+from fixtures.broker.running import Running
 
+from offsetfs.kafka.broker.topics import configs
 from offsetfs.kafka.broker.topics.partitions import Topics
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
-from offsetfs.storage import BatchBuilder, LogDirectory, TopicPartition
+from offsetfs.storage import BatchBuilder, LogConfig, LogDirectory, TopicPartition
+from offsetfs.storage.settings.config import property_name
+from offsetfs.storage.settings.config_values import CompressionLevelType, IntegerType
+from offsetfs.storage.units import I32_MAX
 
 pytestmark = pytest.mark.unit
 
@@ -138,6 +143,17 @@ async def test_partitions_are_added(
 
 
 # --- settings --------------------------------------------------------------------------------------------------------
+
+
+def test_a_setting_of_32_bits_has_the_type_int() -> None:
+    """As Kafka's ConfigDef has it; the others are of type long."""
+    kinds = {property_name(each.name): each.metadata["kind"] for each in fields(LogConfig)}
+    expected = {
+        name
+        for name, kind in kinds.items()
+        if isinstance(kind, CompressionLevelType) or (isinstance(kind, IntegerType) and kind.high <= I32_MAX)
+    }
+    assert expected == configs._INT_NAMES, "kafka/broker/topics/configs.py:_INT_NAMES"
 
 
 async def test_a_setting_has_a_source_and_synonyms(running: Running) -> None:
@@ -269,13 +285,12 @@ async def test_an_answer_has_no_paths_of_the_server(directory: LogDirectory, nur
     directory.close()
     opened = LogDirectory.open(directory.path, read_only=True)
     running = Running(opened)
-    nursery.start_soon(running.broker.run)
+    nursery.start_soon(running.run)
     (found,) = await create(running, "new")
     assert (found.error_code, found.error_message) == (ErrorCode.POLICY_VIOLATION, "opened for reading")
     (named,) = await create(running, "a b")
     assert directory.path not in named.error_message
     running.broker.stop()
-    running.listener.close()
     opened.close()
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import trio
-from authorized_broker import AuthorizedBroker
-from consumer_group_requests import Consumers
+from fixtures.broker.consumer_group_requests import Consumers
+from fixtures.security.authorized_broker import AuthorizedBroker
 
 from offsetfs.kafka.broker.groups import topic_patterns
 from offsetfs.kafka.broker.groups.group import GroupError
@@ -35,7 +35,7 @@ async def test_a_pattern_that_kafka_refuses_is_refused(directory: LogDirectory, 
     assert (await consumers.join("a", subscribed_topic_regex=pattern)).error_code == (
         ErrorCode.INVALID_REGULAR_EXPRESSION
     )
-    assert consumers.coordinator._table.names() == []
+    assert consumers.coordinator.table.names() == []
 
 
 async def test_repetitions_within_repetitions_are_as_in_kafka(directory: LogDirectory) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import trio
-from produce_requests import altered, batch
-from running_broker import Running
-from transaction_requests import TRANSACTIONAL, TransactionalProducer, committed_offset, fetched
+from fixtures.broker.produce_requests import altered, batch
+from fixtures.broker.running import Running
+from fixtures.broker.transaction_requests import TRANSACTIONAL, TransactionalProducer, committed_offset, fetched
 
 from offsetfs.kafka.broker.coordinator_log import ProducerEpoch
 from offsetfs.kafka.broker.transactions.transaction import EPOCH_MAX

@@ -12,23 +12,33 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from fake_clock import FakeClock
-from group_requests import FEW_PARTITIONS
-from produce_requests import altered, batch, produced
-from running_broker import Running
-from transaction_requests import TransactionalProducer, committed_offset, fetched
+from fixtures.broker.group_requests import FEW_PARTITIONS
+from fixtures.broker.produce_requests import altered, batch, produced
+from fixtures.broker.running import Running
+from fixtures.broker.transaction_requests import TransactionalProducer, committed_offset, fetched
+from fixtures.simulation.fake_clock import FakeClock
 
 from offsetfs.cli import run
+from offsetfs.common.threads import in_thread
 from offsetfs.kafka.broker.coordinator_log import ProducerEpoch
 from offsetfs.kafka.broker.settings import ServerSettings
 from offsetfs.kafka.broker.transactions.transaction import EPOCH_MAX, completed
 from offsetfs.kafka.broker.transactions.transaction_coordinator import TransactionCoordinator
-from offsetfs.kafka.broker.transactions.transaction_markers import Marker, TransactionMarkers
+from offsetfs.kafka.broker.transactions.transaction_markers import GROUP_MAX, Marker, TransactionMarkers
 from offsetfs.kafka.protocol import codec
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.records import PartitionsSchema, TransactionLogValue
-from offsetfs.storage import CREATE_TIME, READ_COMMITTED, BatchBuilder, LogDirectory, LogReader, Record, TopicPartition
+from offsetfs.storage import (
+    CREATE_TIME,
+    READ_COMMITTED,
+    BatchBuilder,
+    Log,
+    LogDirectory,
+    LogReader,
+    Record,
+    TopicPartition,
+)
 from offsetfs.storage.coordinators import (
     ChangesReplay,
     Transaction,
@@ -65,10 +75,9 @@ async def serving(path: str, clock: FakeClock | None = None) -> AsyncIterator[Ru
     try:
         running = Running(directory, FEW_PARTITIONS)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(running.broker.run)
+            nursery.start_soon(running.run)
             yield running
             running.broker.stop()
-            running.listener.close()
     finally:
         directory.close()
 
@@ -353,11 +362,6 @@ async def test_offsets_of_a_member_that_is_gone_are_refused(running: Running, pr
 
 
 # --- time limits
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 async def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(
@@ -742,6 +746,70 @@ async def test_an_administrator_ends_a_transaction(
     assert (await written(producer.epoch - 1, 5))[0] == ErrorCode.INVALID_REQUEST
 
 
+async def test_markers_of_a_request_share_threads_and_syncs(
+    running: Running, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request for 99,990 markers took minutes: each had a thread and a sync of its own."""
+    threads, syncs = list[object](), list[str]()
+    flush = Log.flush
+
+    async def threaded(work: Any, **options: Any) -> Any:
+        threads.append(work)
+        return await in_thread(work, **options)
+
+    def noted(self: Log) -> None:
+        syncs.append(str(self.partition))
+        flush(self)
+
+    monkeypatch.setattr("offsetfs.kafka.broker.transactions.transaction_markers.in_thread", threaded)
+    monkeypatch.setattr(Log, "flush", noted)
+    count = GROUP_MAX + 10
+    topics = [m.WritableTxnMarkerTopic("t", [0]), m.WritableTxnMarkerTopic("u", [0, 1])]
+    markers = [m.WritableTxnMarker(producer_id, 0, False, topics) for producer_id in range(count)]
+    response = await running.send(27, "WriteTxnMarkers", 1, m.WriteTxnMarkersRequest(markers))
+    assert [each.producer_id for each in response.markers] == list(range(count))
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for each in response.markers:
+        codes = {topic.name: [found.error_code for found in topic.partitions] for topic in each.topics}
+        assert codes == {"t": [NONE], "u": [NONE, unknown]}
+    assert (directory.log(T).next_offset, directory.log(U).next_offset) == (count, count)
+    assert (len(threads), sorted(syncs)) == (3, ["t-0"] * 3 + ["u-0"] * 3)
+
+
+async def test_a_partition_that_a_marker_names_twice_gets_one(running: Running, directory: LogDirectory) -> None:
+    """As in Kafka, whose answer has a producer and a partition once, too."""
+    markers = [
+        m.WritableTxnMarker(1, 0, False, [m.WritableTxnMarkerTopic("t", [0, 0]), m.WritableTxnMarkerTopic("t", [0])]),
+        m.WritableTxnMarker(1, 0, False, [m.WritableTxnMarkerTopic("u", [0])]),
+    ]
+    response = await running.send(27, "WriteTxnMarkers", 1, m.WriteTxnMarkersRequest(markers))
+    (result,) = response.markers
+    assert [(each.name, [found.partition_index for found in each.partitions]) for each in result.topics] == [
+        ("t", [0]), ("u", [0]),
+    ]  # fmt: skip
+    assert (directory.log(T).next_offset, directory.log(U).next_offset) == (1, 1)
+
+
+@pytest.mark.expect_log("no marker in u-0")
+async def test_a_marker_whose_sync_fails_has_the_error_and_the_others_do_not(
+    running: Running, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flush = Log.flush
+
+    def failing(self: Log) -> None:
+        if self.partition == U:
+            raise OSError(5, "Input/output error")
+        flush(self)
+
+    topics = [m.WritableTxnMarkerTopic(name, [0]) for name in ("t", "u")]
+    markers = [m.WritableTxnMarker(1, 0, False, topics)]
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "flush", failing)
+        response = await running.send(27, "WriteTxnMarkers", 1, m.WriteTxnMarkersRequest(markers))
+    codes = [each.partitions[0].error_code for each in response.markers[0].topics]
+    assert codes == [NONE, ErrorCode.KAFKA_STORAGE_ERROR]
+
+
 @pytest.mark.parametrize("version", [4, 5])
 async def test_another_broker_adds_and_verifies_partitions(
     running: Running, producer: TransactionalProducer, version: int
@@ -767,10 +835,9 @@ async def test_a_read_only_directory_takes_no_transactions(tmp_path: Path, direc
     opened = LogDirectory.open(str(tmp_path), read_only=True)
     running = Running(opened, FEW_PARTITIONS)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(running.broker.run)
+        nursery.start_soon(running.run)
         producer = TransactionalProducer(running)
         assert await producer.init() == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         assert await producer.state() == "Empty"
         running.broker.stop()
-        running.listener.close()
     opened.close()

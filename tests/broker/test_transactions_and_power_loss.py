@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from direct_broker import DirectBroker
-from simdisk import SimDisk
-from simsystem import System
-from transaction_requests import TransactionalProducer, committed_offset
+from fixtures.broker.direct import DirectBroker
+from fixtures.broker.transaction_requests import TransactionalProducer, committed_offset
+from fixtures.simulation.simdisk import SimDisk
+from fixtures.simulation.simsystem import System
 
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import READ_COMMITTED, LogDirectory, LogReader, TopicPartition

@@ -22,13 +22,6 @@ Said = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def logs(tmp_path: Path) -> Path:
-    path = tmp_path / "logs"
-    path.mkdir()
-    return path
-
-
-@pytest.fixture
 def said(logs: Path, capsys: pytest.CaptureFixture[str]) -> Said:
     """Runs `offsetfs acls`; returns its exit code and output."""
 
@@ -171,7 +164,10 @@ def test_options_select_what_is_listed_and_removed(
     if numbers:
         assert (code, err) == (exit_codes.DONE, "")
     else:
-        assert (code, err) == (exit_codes.FAILED, f"offsetfs acls: {logs} has no such ACL\n")
+        assert (code, err) == (
+            exit_codes.WRONG_CALL,
+            f"offsetfs acls: {logs} has no such ACL; offsetfs acls {logs} lists them\n",
+        )
     assert len(stored(logs)) == len(LINES) - len(numbers)
 
 

@@ -8,25 +8,19 @@ import time
 from pathlib import Path
 from typing import Any
 
-import metadata_records as records
 import pytest
-from metadata_records import TOPIC, MetadataDirectory
+from fixtures.logs import metadata_records as records
+from fixtures.logs.metadata_records import TOPIC, MetadataDirectory
 
 from offsetfs.cli import exit_codes, run
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.format.batch_builder import BatchBuilder
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("fast_disk")]
 
 ORDERS, USERS = TopicPartition("orders", 0), TopicPartition("users", 0)
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power is cut here: hundreds of syncs would only take time."""
-    monkeypatch.setattr(os, "fsync", lambda _fd: None)
 
 
 @pytest.fixture
@@ -140,7 +134,7 @@ def test_a_partition_that_is_not_there_is_refused_before_anything_is_done(
 
 
 @pytest.mark.damages
-def test_a_partition_that_cannot_be_cleaned_is_reported_and_its_neighbors_are_cleaned(
+def test_a_partition_that_fails_to_clean_is_reported_and_others_cleaned(
     log: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = Path(log) / "users-0" / f"{0:020d}.log"

@@ -59,7 +59,7 @@ def test_a_choice_states_its_default() -> None:
                 assert option.show_default, (name, option.opts)
 
 
-def test_exit_codes_are_in_ascending_order_and_success_is_named_only_where_it_has_a_condition() -> None:
+def test_exit_codes_ascend_and_success_is_named_only_with_a_condition() -> None:
     for name, command in commands():
         stated = re.search(r"Exit codes: (.*)", " ".join((command.help or "").split()))
         assert stated or name.startswith("spark "), name
@@ -91,7 +91,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         (["mount"], "offsetfs mount: missing argument 'LOGDIR'"),
         (["mount", "/nowhere", "/nowhere", "-x"], "offsetfs mount: no such option"),
         (["mount", "/nowhere", "/nowhere", "-o", "rw,lingerms=5"], "offsetfs mount: unknown option 'lingerms'"),
-        (["create", "/nowhere", "t", "--partitions", "0"], "offsetfs create: invalid value for '--partitions'"),
+        (["create", "/nowhere", "t", "--partitions", "0"], "offsetfs create: invalid value for '-p' / '--partitions'"),
         (["umount"], "offsetfs umount: missing argument 'MNT'"),
         (["status", "/nowhere"], "offsetfs status: /nowhere: there is no such directory"),
     ],

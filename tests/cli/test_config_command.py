@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
-import metadata_records as records
 import pytest
-from metadata_records import BROKER, TOPIC, MetadataDirectory
+from fixtures.logs import metadata_records as records
+from fixtures.logs.metadata_records import BROKER, TOPIC, MetadataDirectory
 
 from offsetfs.cli import exit_codes, run
 from offsetfs.storage.directory.directory import LogDirectory
 
-pytestmark = pytest.mark.unit
-
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power is cut here: hundreds of syncs would only take time."""
-    monkeypatch.setattr(os, "fsync", lambda _fd: None)
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("fast_disk")]
 
 
 @pytest.fixture
 def log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    assert run(["create", str(tmp_path), "orders", "--config", "retention.ms=1000"]) == 0
+    assert run(["create", str(tmp_path), "orders", "-o", "retention.ms=1000"]) == 0
     assert run(["create", str(tmp_path), "users"]) == 0
     capsys.readouterr()
     return str(tmp_path)
@@ -44,6 +40,13 @@ def test_every_setting_is_shown_with_its_origin(log: str, capsys: pytest.Capture
     assert run(["config", log, "orders"]) == exit_codes.DONE
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["retention.ms", "1000", "topic"] in lines and len(lines) == len(found)
+
+
+def test_one_setting_is_shown(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", log, "orders", "retention.ms"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.split()[0] == "retention.ms"
+    assert shown(log, capsys, "orders", "segment.ms", "retention.ms").keys() == {"segment.ms", "retention.ms"}
 
 
 def test_without_a_topic_all_topics_are_shown_with_what_is_their_own(
@@ -91,9 +94,16 @@ def test_a_change_is_seen_by_every_process_with_the_directory_open(log: str) -> 
     ("arguments", "sentence"),
     [
         (["orders", "retention.msec=1"], "unknown setting 'retention.msec'; did you mean retention.ms?"),
-        (["orders", "retention.ms=soon"], "retention.ms is 'soon', but must be a whole number, -1 or greater"),
+        (
+            ["orders", "retention.ms=soon"],
+            "retention.ms is 'soon', but must be a whole number, -1 or greater, or a duration such as 7d",
+        ),
+        (["orders", "segment.bytes=64XB"], "must be a whole number from 14 to 2147483647, or a size such as 64m"),
         (["orders", "segment.bytes=1"], "segment.bytes is 1, but must be a whole number from 14 to 2147483647"),
-        (["orders", "segment.bytes"], "segment.bytes: give NAME=VALUE"),
+        (["retention.ms"], "retention.ms: give the topic first: offsetfs config "),
+        (["orders", "segment.bytes", "retention.ms=1"], "segment.bytes: give NAME=VALUE"),
+        (["orders", "retention.msec"], "unknown setting 'retention.msec'; did you mean retention.ms?"),
+        (["orders", "log.retention.hours"], "is a setting of brokers; that of topics is retention.ms"),
         (["orders", "min.compaction.lag.ms=2", "max.compaction.lag.ms=1"], "min.compaction.lag.ms 2 is above max."),
         (["orders", "segment.bytes=1000", "retention.msec=1"], "retention.msec"),
         (["payments", "segment.bytes=1000"], "payments: "),
@@ -254,3 +264,33 @@ def test_verify_selects_in_each_of_several_directories(disks: str, capsys: pytes
         assert run(["verify", disks, *names]) == exit_codes.DONE
         assert capsys.readouterr().out.startswith(f"{count} partition")
     assert run(["verify", disks, "nothing"]) == exit_codes.WRONG_CALL
+
+
+def test_nothing_is_written_beside_a_running_broker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["create", str(tmp_path), "orders"]) == 0
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
+    before = sorted(os.listdir(tmp_path))
+    program = (
+        f"import fcntl; f = open('{tmp_path}/.lock', 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); input()"
+    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
+    ) as broker:
+        assert broker.stdout is not None
+        broker.stdout.readline()  # the lock is held
+        code = run(["config", str(tmp_path), "orders", "retention.ms=7d", "segment.ms="])
+    error = capsys.readouterr().err
+    assert (code, error.count("\n"), sorted(os.listdir(tmp_path))) == (exit_codes.FAILED, 1, before)
+    assert error.startswith(f"offsetfs config: {tmp_path}: a broker is running there (process {broker.pid})")
+    assert error.endswith("--entity-name orders --add-config retention.ms=604800000 --delete-config segment.ms\n")
+    assert run(["config", str(tmp_path), "orders", "retention.ms=7d"]) == exit_codes.DONE
+    assert "belongs to a broker" in capsys.readouterr().err
+
+
+def test_no_file_stays_when_the_last_setting_is_removed(tmp_path: Path) -> None:
+    assert run(["create", str(tmp_path), "orders"]) == 0
+    before = sorted(os.listdir(tmp_path))
+    assert run(["config", str(tmp_path), "orders", "retention.ms=7d"]) == 0
+    assert run(["config", str(tmp_path), "orders", "retention.ms="]) == 0
+    assert sorted(os.listdir(tmp_path)) == before

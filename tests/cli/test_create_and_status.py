@@ -34,7 +34,7 @@ def test_a_topic_is_created_in_an_empty_directory(tmp_path: Path, capsys: pytest
 
 
 def test_settings_of_a_topic_stay_with_it(tmp_path: Path) -> None:
-    settings = ["--config", "retention.ms=-1", "--config", "cleanup.policy=compact,delete"]
+    settings = ["-o", "retention.ms=-1", "-o", "cleanup.policy=compact,delete"]
     assert run(["create", os.fspath(tmp_path), "orders", *settings]) == 0
     directory = LogDirectory.open(os.fspath(tmp_path), read_only=True)
     config = directory.config_of("orders")
@@ -56,9 +56,9 @@ def test_what_is_there_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixtu
     [
         (["no/slash"], "holds a character other than"),
         ([".."], "is not a topic name"),
-        (["orders", "--config", "retention.ms"], "--config retention.ms: give NAME=VALUE"),
-        (["orders", "--config", "retention.msec=1"], "retention.ms"),
-        (["orders", "--config", "retention.ms=soon"], "retention.ms"),
+        (["orders", "-o", "retention.ms"], "-o retention.ms: write NAME=VALUE"),
+        (["orders", "-o", "retention.msec=1"], "retention.ms"),
+        (["orders", "-o", "retention.ms=soon"], "a whole number, -1 or greater, or a duration such as 7d"),
     ],
 )
 def test_a_topic_that_cannot_be_is_refused_before_anything_is_made(
@@ -67,6 +67,29 @@ def test_a_topic_that_cannot_be_is_refused_before_anything_is_made(
     assert run(["create", os.fspath(tmp_path), *arguments]) == exit_codes.WRONG_CALL
     assert sentence in capsys.readouterr().err
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("present", "name", "remedy"),
+    [
+        ([], "x-0", "write offsetfs create LOG x; for a topic named x-0 add --partitions 1"),
+        ([], "x-2", "write offsetfs create LOG x --partitions 3; for a topic"),
+        ([], "sales-2026", "write offsetfs create LOG sales; for a topic"),
+        (["x"], "x-1", "write offsetfs create LOG x --partitions 2 --if-not-exists; for a topic"),
+    ],
+)
+def test_a_topic_named_like_a_partition_is_made_only_with_partitions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], present: list[str], name: str, remedy: str
+) -> None:
+    log = os.fspath(tmp_path / "log")
+    for topic in present:
+        assert run(["create", log, topic]) == 0
+    before = os.path.exists(log) and os.listdir(log)
+    assert run(["create", log, name]) == exit_codes.WRONG_CALL
+    assert remedy.replace("LOG", log) in capsys.readouterr().err
+    assert (os.path.exists(log) and os.listdir(log)) == before
+    assert run(["create", log, name, "--partitions", "1"]) == 0
+    assert os.path.isdir(os.path.join(log, f"{name}-0"))
 
 
 def test_a_directory_of_another_user_is_not_made_a_log_directory(
@@ -125,6 +148,45 @@ def test_a_partition_that_cannot_be_opened_does_not_hide_the_others(
 
 
 def test_a_partition_of_another_topic_is_parsed_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(["create", os.fspath(tmp_path), "a-b.c_d-5"])
+    run(["create", os.fspath(tmp_path), "a-b.c_d-5", "--partitions", "1"])
     (partition,) = status_of(tmp_path, capsys)["partitions"]
     assert TopicPartition(partition["topic"], partition["partition"]) == TopicPartition("a-b.c_d-5", 0)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["create", "LOG", "orders"],
+        ["append", "LOG", "orders", "-o", "create"],
+        ["mirror", "127.0.0.1:1", "LOG"],
+        ["table", "load", "DATABASE", "LOG"],
+        ["spark", "import", "FILE", "LOG", "orders", "--partitions", "1"],
+        ["serve", "LOG"],
+        ["config", "LOG"],
+    ],
+    ids=" ".join,
+)
+def test_no_command_creates_the_parents_of_a_log_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    file = f"{tmp_path}/orders.db"
+    places = {"LOG": f"{tmp_path}/no/such", "DATABASE": f"sqlite:///{file}", "FILE": file}
+    fill_table(tmp_path)
+    before = sorted(os.listdir(tmp_path))
+    assert run([places.get(word, word) for word in words]) == exit_codes.WRONG_CALL
+    assert "there is no such directory" in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def fill_table(path: Path) -> None:
+    """Make `orders.db`, with the rows of one topic."""
+    log = os.fspath(path / "source")
+    assert run(["create", log, "orders"]) == 0
+    assert run(["table", "sync", log, f"sqlite:///{path}/orders.db", "--create"]) == 0
+
+
+def test_a_directory_that_a_silent_command_creates_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["create", os.fspath(tmp_path / "new"), "orders"]) == 0
+    assert capfd.readouterr().err == f"offsetfs create: {tmp_path}/new: is a new log directory\n"
+    assert run(["create", os.fspath(tmp_path / "new"), "users"]) == 0
+    assert capfd.readouterr().err == ""

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from left_mounts import unmount
-from planted_logs import PARTITION, batch, plant
+from fixtures.logs.planted_logs import PARTITION, batch, plant
+from fixtures.mounts.left_mounts import unmount
 
 KEPT = f"{0:020}.cut-"
 

@@ -55,7 +55,7 @@ def test_one_that_could_not_save_everything_leaves_word(place: str) -> None:
     assert found is not None and found.failures == ("orders-0 is not on disk",)
 
 
-def test_a_daemon_that_ends_late_keeps_the_entry_of_the_next_mount_on_the_same_device(place: str) -> None:
+def test_a_late_daemon_keeps_the_entry_of_the_next_mount_of_its_device(place: str) -> None:
     late = replace(this_process(), pid=os.getppid(), started=daemon_registry.started(os.getppid()) or 0)
     daemon_registry.register(late, place)
     daemon_registry.register(this_process(), place)

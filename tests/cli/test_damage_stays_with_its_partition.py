@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from left_mounts import unmount
-from own_machine import OFFSETFS
-from planted_logs import batch
+from fixtures.logs.planted_logs import batch
+from fixtures.machine.own_machine import OFFSETFS
+from fixtures.mounts.left_mounts import unmount
 
 from offsetfs.cli import run
 from offsetfs.cli.exit_codes import DONE, FAILED, INTERNAL, SYSTEM, WRONG_CALL
@@ -175,7 +175,7 @@ def test_damage_keeps_no_command_from_other_partitions(
     offsetfs("dump", log, "z-0", codes=ANY)
     offsetfs("append", log, "a-0", stdin=b"v5\n")
     assert offsetfs("cat", log, "a-0/values") == VALUES + b"v5\n"
-    offsetfs("create", log, "b-0")
+    offsetfs("create", log, "b-0", "--partitions", "1")
     offsetfs("clean", log, codes=(DONE, FAILED))
     offsetfs("truncate", log, "a-0", 5, "--yes")
     offsetfs("delete-records", log, "a-0=1", "--yes")
@@ -232,7 +232,7 @@ def test_a_partition_beside_a_damaged_one_is_handed_over(
 
 @pytest.mark.mount
 @pytest.mark.damages
-def test_a_mount_names_a_partition_that_cannot_be_recovered_and_serves_the_others(log: Path, tmp_path: Path) -> None:
+def test_a_mount_names_an_unrecoverable_partition_and_serves_the_rest(log: Path, tmp_path: Path) -> None:
     shutil.copy(log / "z-0" / LOG, log / "z-0" / f"{OFFSET_MAX + 1:020d}.log")
     log_becomes(Path.mkdir)(log)
     (log / TOPICS).write_bytes(SETTINGS["cut short"])

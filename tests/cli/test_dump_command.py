@@ -119,7 +119,7 @@ def test_a_time_in_the_future_is_after_everything(capfdbinary: Captured) -> None
         (("--from", "-1", "keyed-0"), 1, "--from -1: give an offset (42) or a time"),
         (("--max-bytes", "-1", "keyed-0"), 1, "--max-bytes"),
         (("--bogus",), 1, "--bogus"),
-        (("missing-0",), 32, "missing-0: no such file or directory"),
+        (("missing-0",), 1, "missing-0: no such file or directory"),
         (("--files", "missing-0/0.log"), 32, "missing-0/0.log: No such file or directory"),
     ],
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from offsetfs.archive.store_errors import MissingBucket
+from offsetfs.archive.store_libraries import MissingBucket
 from offsetfs.cli import exit_codes, run
 from offsetfs.cli.arguments.archives import exit_code
 from offsetfs.fs.mounting import descriptor_limits
@@ -86,3 +86,49 @@ def test_a_server_that_may_open_few_files_does_not_start(
     assert run([verb, *arguments[verb]]) == exit_codes.SYSTEM
     cause = "20 open files are allowed, and at least 64 are needed; raise the limit, for example with ulimit -n 1024"
     assert capsys.readouterr().err == f"offsetfs {verb}: {cause}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ls nope",
+        "cat nope orders-0/0",
+        "append nope orders",
+        "config nope",
+        "truncate nope orders-0 1",
+        "clean nope",
+        "dump nope",
+        "status nope",
+        "serve nope",
+        "restore nope 127.0.0.1:1",
+        "cat LOG nope-0/0",
+        "follow LOG nope",
+        "config LOG nope",
+        "truncate LOG nope-0 1",
+        "delete LOG nope",
+        "dump LOG nope",
+        "verify LOG nope",
+        "restore LOG 127.0.0.1:1 --topic nope",
+        "users LOG remove nope",
+        "acls LOG remove --topic nope",
+    ],
+)
+def test_a_path_or_name_that_is_not_there_is_a_wrong_call_of_each_command(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["create", "LOG", "orders"]) == exit_codes.DONE
+    capsys.readouterr()
+    assert run(words.split()) == exit_codes.WRONG_CALL
+    printed = capsys.readouterr().err
+    assert "nope" in printed or "has no " in printed
+    assert printed.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", ["verify", "repair"])
+def test_a_command_whose_code_for_findings_is_1_has_2_for_a_missing_directory(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([verb, f"{tmp_path}/nope"]) == exit_codes.SYSTEM
+    reason = "there is no such directory; give a log directory"
+    assert capsys.readouterr().err == f"offsetfs {verb}: {tmp_path}/nope: {reason}\n"

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from left_mounts import unmount
+from fixtures.machine.waiting import soon
 
 pytestmark = pytest.mark.mount
 
@@ -26,32 +24,6 @@ def done(*arguments: object) -> str:
     result = offsetfs(*arguments)
     assert result.returncode == 0, result.stderr
     return result.stdout
-
-
-def soon(condition: Callable[[], object]) -> bool:
-    deadline = time.monotonic() + 10
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    path = tmp_path / "log"
-    path.mkdir()
-    done("create", path, "orders", "--partitions", 2)
-    return path
-
-
-@pytest.fixture
-def mnt(tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / "mnt"
-    path.mkdir()
-    yield path
-    if os.path.ismount(path):
-        unmount(path)
 
 
 def mount(log: Path, mnt: Path, options: str = "linger-ms=1") -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from old_messages import message
+from fixtures.logs.old_messages import message
 
 from offsetfs.cli import exit_codes, preflight, run
 from offsetfs.cli.exit_codes import Failure
@@ -166,7 +166,10 @@ def test_convert_dry_run_names_the_old_segments_and_changes_nothing(tmp_path: Pa
     [
         ("foo=1", "unknown setting 'foo'\n"),
         ("retention.msec=1", "unknown setting 'retention.msec'; did you mean retention.ms?\n"),
-        ("retention.ms=-5", "retention.ms is -5, but must be a whole number, -1 or greater\n"),
+        (
+            "retention.ms=-5",
+            "retention.ms is -5, but must be a whole number, -1 or greater, or a duration such as 7d\n",
+        ),
     ],
 )
 def test_a_wrong_setting_states_what_would_be_right(log: Path, said: Said, setting: str, sentence: str) -> None:
@@ -190,7 +193,7 @@ def test_clean_names_the_topics_of_a_broker_that_it_left_alone(
 
 @pytest.mark.damages
 @pytest.mark.parametrize("version", ["0", "1"])
-def test_hand_over_takes_a_partition_without_topic_id_from_a_broker_with_zookeeper_only(
+def test_hand_over_takes_partitions_without_id_from_zookeeper_brokers_only(
     log: Path, tmp_path: Path, said: Said, version: str
 ) -> None:
     broker = tmp_path / "broker"
@@ -241,15 +244,15 @@ def test_status_of_many_partitions_shows_what_a_recovery_cut(tmp_path: Path, sai
         ),
         (("ls", "{log}", "nosuch"), "nosuch: No such file or directory; {log} has no such topic or partition"),
         (("cat", "{log}", "users-0"), "its records are in users-0/values and users-0/records.ndjson"),
-        (("cat", "{log}", "orders-0/99"), "orders-0/99: No such file or directory"),
+        (("cat", "{log}", "orders-0/99"), "orders-0/99: No such file or directory; orders-0 has "),
         (("cat", "{log}", "topics/nosuch/append"), "{log} has no such topic or partition"),
         (("follow", "{log}", "nosuch"), "{log} has no such topic or partition"),
-        (("append", "{log}", "nosuch-0"), "{log} has no such topic or partition; -o create creates partitions"),
-        (("append", "{log}", "users-0/values"), "users-0/append, append.ndjson and append.raw take records"),
+        (("append", "{log}", "nosuch-0"), "{log} has no such topic or partition; -o create creates it"),
+        (("append", "{log}", "users-0/values"), "append, append.ndjson and append.raw of a partition take records"),
         (("create", "{log}", "orders-0"), "orders-0 is a partition of topic orders; to add partitions to it use"),
         (("create", "{log}", "t", "--partitions", "0"), "'--partitions': 0 must be from 1 to 100000"),
         (("create", "{log}", "t", "--partitions", "x"), "'--partitions': 'x' is not a whole number"),
-        (("top", "{log}", "--interval", "0"), "'--interval': 0.0 must be 0.1 or greater"),
+        (("top", "{log}", "--interval", "0"), "'--interval': 0 must be 0.1 or greater"),
         (("config", "{log}", "users-0"), "users-0 is a partition; settings belong to its topic, users"),
         (("config", "{log}", "nosuch"), "nosuch: {log} has no such topic"),
         (("config", "{log}", "retention.ms=5"), "give the topic first: offsetfs config {log} TOPIC retention.ms=5"),
@@ -305,7 +308,7 @@ def test_a_wrong_argument_is_one_sentence_that_names_it_and_what_would_be_right(
         (("delete-records", "{}", "orders-0=3"), False),
         (("convert", "{}"), False),
         (("ls", "{}"), False),
-        (("create", "{}", "orders"), True),
+        (("serve", "{}", "--listen", "127.0.0.1:0"), True),
     ],
     ids=lambda each: each[0] if isinstance(each, tuple) else "",
 )
@@ -375,6 +378,8 @@ def test_an_error_of_the_system_is_shown_without_its_number() -> None:
     assert sentence(PermissionError(13, "Permission denied", "/log/a-0")) == "/log/a-0: Permission denied"
     assert sentence(OSError(28, "No space left on device")) == "No space left on device"
     assert sentence(ValueError("wrong")) == "wrong"
+    failed = TaskResult("retention", TopicPartition("a", 0), error=PermissionError(13, "Permission denied", "/log/a-0"))
+    assert str(failed) == "a-0: retention failed: /log/a-0: Permission denied"
 
 
 def test_a_directory_that_may_not_be_read_names_its_owner(
@@ -382,8 +387,9 @@ def test_a_directory_that_may_not_be_read_names_its_owner(
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     owner = pwd.getpwuid(os.geteuid()).pw_name
+    remedy = f"it belongs to user {owner}: run the command as this user (sudo -u {owner})"
     for verb, wanted in ("ls", "read"), ("clean", "read and write"):
-        sentence = f"offsetfs {verb}: {log}: no permission to {wanted} it; it belongs to user {owner}\n"
+        sentence = f"offsetfs {verb}: {log}: no permission to {wanted} it; {remedy}\n"
         assert said(verb, log) == (exit_codes.WRONG_CALL, "", sentence)
 
 
@@ -425,7 +431,7 @@ def test_a_mount_point_that_is_not_empty_is_a_warning(log: Path, tmp_path: Path)
     assert warning.endswith("/mnt: is not empty; the mount hides 1 entry until it is unmounted")
 
 
-def test_a_process_that_may_not_mount_gets_the_missing_right_and_the_alternative(tmp_path: Path) -> None:
+def test_a_process_that_may_not_mount_gets_the_right_and_an_alternative(tmp_path: Path) -> None:
     status = tmp_path / "status"
     status.write_text("Name:\tpython\nCapEff:\t00000000a80425fb\n")
     if os.geteuid() == 0:

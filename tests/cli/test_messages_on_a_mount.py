@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from left_mounts import unmount
-from own_machine import STRANGER, TMP, USER, Machine
+from fixtures.machine.own_machine import STRANGER, TMP, USER, Machine
+from fixtures.mounts.left_mounts import unmount
 
 pytestmark = pytest.mark.mount
 
@@ -60,9 +60,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_a_mount_given_as_log_directory_is_refused_with_the_name_of_its_log_directory(
-    place: Path, arguments: tuple[str, ...]
-) -> None:
+def test_a_mount_as_log_directory_is_refused_with_its_log_directory(place: Path, arguments: tuple[str, ...]) -> None:
     (place / "other").mkdir()
     names = {name: place / name for name in ("mnt", "log", "other")}
     done = offsetfs(*(each.format(**names) for each in arguments), stdin=subprocess.DEVNULL)

@@ -11,12 +11,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from left_mounts import unmount
 
 from offsetfs.cli.commands import umount as umount_command
 from offsetfs.cli.mounts import daemon_registry
@@ -35,23 +33,6 @@ def offsetfs(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    path = tmp_path / "log"
-    path.mkdir()
-    assert offsetfs("create", path, "orders", "--partitions", 2).returncode == 0
-    return path
-
-
-@pytest.fixture
-def mnt(tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / "mnt"
-    path.mkdir()
-    yield path
-    if os.path.ismount(path):
-        unmount(path)
-
-
 def values(log: Path, partition: str = "orders-0") -> list[bytes | None]:
     directory = LogDirectory.open(os.fspath(log), read_only=True)
     segments = directory.log(TopicPartition.parse(partition)).snapshot()
@@ -63,7 +44,7 @@ def status(place: Path) -> dict[str, Any]:
     return answer
 
 
-def test_mount_returns_when_the_mount_answers_and_umount_when_its_daemon_has_ended(log: Path, mnt: Path) -> None:
+def test_mount_returns_with_its_answer_and_umount_with_its_daemons_end(log: Path, mnt: Path) -> None:
     mounted = offsetfs("mount", log, mnt, "-o", "linger-ms=60000,flush-ms=off")
     assert (mounted.returncode, mounted.stderr) == (0, "")
     (mount,) = status(mnt)["mounts"]
@@ -148,8 +129,7 @@ def test_create_goes_through_a_mount_that_allows_it(log: Path, mnt: Path) -> Non
     assert offsetfs("create", log, "users", "--partitions", 2).returncode == 0
     assert (mnt / "users-1" / "append").exists()
     assert (
-        offsetfs("create", log, "users", "--config", "retention.ms=1", "--if-not-exists", "--partitions", 3).returncode
-        == 32
+        offsetfs("create", log, "users", "-o", "retention.ms=1", "--if-not-exists", "--partitions", 3).returncode == 32
     )
     offsetfs("umount", mnt)
     offsetfs("mount", log, mnt)

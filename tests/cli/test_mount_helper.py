@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from own_machine import USER, Machine
+from fixtures.machine.own_machine import USER, Machine
 
 from offsetfs.cli.mounts import daemon_registry
 
@@ -203,7 +203,7 @@ def test_a_user_mounts_nothing_that_fstab_does_not_offer(machine: Machine) -> No
 # --- lazily ----------------------------------------------------------------------------------------------------------
 
 
-def test_after_a_lazy_umount_the_daemon_ends_with_the_last_close_and_has_it_on_disk(machine: Machine) -> None:
+def test_after_a_lazy_umount_the_daemon_syncs_and_ends_with_the_last_close(machine: Machine) -> None:
     machine.run("mount", "-t", "offsetfs", LOG, MNT, "-o", "linger-ms=60000,flush-ms=off")
     (daemon,) = daemons(machine)
     appending = os.open(machine.path(MNT) / "orders-0" / "append", os.O_WRONLY)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from own_machine import Machine
+from fixtures.machine.own_machine import Machine
 
 import offsetfs
 from offsetfs.storage import LogDirectory, TopicPartition

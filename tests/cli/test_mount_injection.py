@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from own_machine import OFFSETFS, TMP, USER, Machine
+from fixtures.machine.own_machine import OFFSETFS, TMP, USER, Machine
 
 pytestmark = pytest.mark.mount
 

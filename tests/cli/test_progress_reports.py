@@ -92,7 +92,7 @@ def test_a_missing_service_manager_is_reported_once(tmp_path: Path) -> None:
     service.stopping("ending", 1)
 
 
-def test_a_recovery_asks_the_service_manager_for_more_time_as_long_as_it_gets_on(
+def test_a_recovery_asks_the_service_manager_for_time_as_it_gets_on(
     manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def recover(path: str, *, on_progress: Callable[[RecoveryProgress], None], **how: object) -> None:
@@ -151,7 +151,7 @@ def test_what_is_left_to_do_is_in_the_daemons_file(tmp_path: Path) -> None:
     assert now is not None and now.ending == "closing the logs"
 
 
-def test_an_ending_daemon_is_not_taken_for_the_one_of_a_mount_with_the_same_number(tmp_path: Path) -> None:
+def test_an_ending_daemon_is_not_taken_for_a_mount_of_the_same_number(tmp_path: Path) -> None:
     place = os.fspath(tmp_path / "offsetfs")
     device = os.makedev(0, 57)
     for pid, ending in ((os.getpid(), "closing the logs"), (os.getppid(), "")):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from remote_heads import NOTE, make_log_with_remote_head
+from fixtures.logs.remote_heads import NOTE, check_commands, make_log_with_remote_head
 
 from offsetfs.cli import run
 
@@ -19,22 +18,7 @@ def log(tmp_path: Path) -> str:
 
 
 def test_each_command_names_what_is_only_in_remote_storage(log: str, capfd: pytest.CaptureFixture[str]) -> None:
-    def said(*arguments: str) -> tuple[str, str]:
-        assert run(arguments) == 0
-        shown = capfd.readouterr()
-        return shown.out, shown.err
-
-    assert f"orders-0: {NOTE}\n" in said("verify", log)[0]
-    assert json.loads(said("verify", log, "--json")[0].splitlines()[-1])["remote_storage"] == {"orders-0": NOTE}
-    assert NOTE in said("status", log)[0]
-    assert json.loads(said("cat", log, "orders-0/info")[0])["remote_start_offset"] == 3
-    for name in ("values", "records.ndjson"):
-        out, err = said("cat", log, f"orders-0/{name}")
-        assert "value 10" in out and err == (
-            f"offsetfs cat: - open orders-0/{name}: {NOTE}; a consumer of the cluster reads them\n"
-        )
-    out, err = said("sql", log, "SELECT count(*) FROM orders")
-    assert "2" in out and err == f"offsetfs sql: orders-0: {NOTE}\n"
+    check_commands(log, capfd)
 
 
 @pytest.mark.parametrize("options", [["--dry-run"], []])

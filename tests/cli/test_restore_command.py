@@ -53,8 +53,13 @@ def test_a_topic_is_restored_once(
     [
         (["--topic", "("], 1, "--topic: '(' is not a regular expression"),
         (["--to", "tomorrow"], 1, "--to: 'tomorrow' is not a time"),
-        (["-o", "retention.ms"], 1, "-o retention.ms: write NAME=VALUE, such as retention.ms=-1"),
-        (["--topic", "users"], 32, "has no topic of these names"),
+        (["-o", "retention.ms"], 1, "-o retention.ms: write NAME=VALUE, such as retention.ms=7d"),
+        (
+            ["--groups", "biling"],
+            1,
+            "has no consumer group that matches 'biling'; offsetfs ls shows them below groups/",
+        ),
+        (["--topic", "users"], 1, "has no topic of these names"),
     ],
 )
 def test_wrong_calls(
@@ -64,6 +69,19 @@ def test_wrong_calls(
     assert reason in capsys.readouterr().err
 
 
-def test_no_broker_answers(backup: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["restore", str(backup), "127.0.0.1:1"]) == 32
+def test_no_broker_answers(backup: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "client.properties").write_text("default.api.timeout.ms=500\n")  # by default, a minute
+    assert cli.run(["restore", str(backup), "127.0.0.1:1", "--config", str(tmp_path / "client.properties")]) == 32
     assert "127.0.0.1:1: Connection refused" in capsys.readouterr().err
+
+
+def test_while_no_broker_answers_a_line_names_the_address(
+    backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("offsetfs.cli.terminal.progress.QUIET_SECONDS", 0.0)
+    (tmp_path / "client.properties").write_text("default.api.timeout.ms=500\n")
+    assert cli.run(["restore", str(backup), "127.0.0.1:1", "--config", str(tmp_path / "client.properties")]) == 32
+    line, last = capsys.readouterr().err.splitlines()
+    reason = "offsetfs restore: no broker answers: 127.0.0.1:1: Connection refused; "
+    assert line.startswith(reason) and line.endswith("; tried for up to 0.5 s (default.api.timeout.ms)")
+    assert last.startswith(reason)

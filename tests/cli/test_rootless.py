@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from own_machine import STRANGER, TMP, USER, Machine
+from fixtures.machine.own_machine import STRANGER, TMP, USER, Machine
 
 pytestmark = pytest.mark.mount
 

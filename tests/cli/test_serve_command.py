@@ -23,13 +23,6 @@ from offsetfs.storage import LogDirectory
 pytestmark = pytest.mark.unit
 
 
-@pytest.fixture
-def logs(tmp_path: Path) -> Path:
-    path = tmp_path / "logs"
-    path.mkdir()
-    return path
-
-
 @pytest.mark.parametrize("address", ["nowhere:99999999", "127.0.0.1:65536", "a:b:c", "[::1"])
 def test_an_address_that_is_none_is_a_wrong_call(logs: Path, address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["serve", str(logs), "--listen", address]) == exit_codes.WRONG_CALL
@@ -160,7 +153,10 @@ def test_a_port_that_needs_root_is_named(
 
     monkeypatch.setattr(socket.socket, "bind", refuse)
     assert run(["serve", str(logs), "--listen", "127.0.0.1:80"]) == exit_codes.WRONG_CALL
-    assert "serve: 127.0.0.1:80: ports below 1024 need root\n" in capsys.readouterr().err
+    assert (
+        "serve: 127.0.0.1:80: ports below 1024 need root; choose a higher one with --listen HOST:PORT\n"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_directory_without_permission_is_named_with_its_owner(

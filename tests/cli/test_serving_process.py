@@ -50,7 +50,7 @@ def server(logs: Path) -> Iterator[subprocess.Popen[str]]:
 def test_commands_work_through_the_process_that_serves_the_directory(
     logs: Path, server: subprocess.Popen[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["create", str(logs), "new", "--partitions", "2", "--config", "retention.ms=-1"]) == exit_codes.DONE
+    assert run(["create", str(logs), "new", "--partitions", "2", "-o", "retention.ms=-1"]) == exit_codes.DONE
     assert {"new-0", "new-1", "old-0"} <= set(os.listdir(logs))
     assert json.loads((logs / ".offsetfs-topics.json").read_text())
     assert run(["create", str(logs), "new", "--partitions", "3", "--if-not-exists"]) == exit_codes.DONE
@@ -81,7 +81,7 @@ def test_a_failure_in_the_process_is_that_of_the_command(
     assert "old-0=11: the partition contains offsets 0 to 9" in capsys.readouterr().err
     for request in (b"\n", b"[]\n", b'{"action": "x"}\n', b'{"action": "create"}\n', b"\xff\n"):
         with socket.socket(socket.AF_UNIX) as stream:
-            stream.connect(found.socket_path)
+            stream.connect(serving_process.socket_path(found.pid, found.registry))
             stream.sendall(request)
             assert "does not know the request" in stream.recv(1 << 16).decode()
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from offsetfs.cli.spark.reading import _in_all, _print_stats
-from offsetfs.storage.verify.partition_context import VerificationCounts
+from offsetfs.storage.verify.finding import VerificationCounts
 
 pytestmark = pytest.mark.unit
 

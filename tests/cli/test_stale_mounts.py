@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from own_machine import TMP, USER, Machine
+from fixtures.machine.own_machine import TMP, USER, Machine
 
 pytestmark = pytest.mark.mount
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from left_mounts import unmount
+from fixtures.mounts.left_mounts import unmount
 
 from offsetfs.cli import exit_codes
 
@@ -160,7 +160,7 @@ def test_top_ends_when_the_mount_goes(bare: Path, watch: Callable[..., Screen]) 
     [
         (["/"], "/ is not an offsetfs mount"),
         (["/nowhere"], "/nowhere is not an offsetfs mount"),
-        (["/", "--interval", "0"], "0.0 must be 0.1 or greater"),
+        (["/", "--interval", "0"], "0 must be 0.1 or greater"),
     ],
 )
 def test_top_refuses_what_it_cannot_watch(

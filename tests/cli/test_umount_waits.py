@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures.mounts.left_mounts import take_away
 
 pytestmark = pytest.mark.mount
 
@@ -146,3 +147,33 @@ def _status(mount_point: Path) -> list[dict[str, Any]]:
     ).stdout
     mounts: list[dict[str, Any]] = json.loads(said)["mounts"]
     return mounts
+
+
+def test_umount_names_the_namespace_and_the_bind_mount_that_keep_the_daemon(
+    log: Path, mnt: Path, tmp_path: Path
+) -> None:
+    """It claimed to write everything to disk, for minutes: the daemon serves every mount of its file system."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("a mount namespace of its own takes root and unshare")
+    bound = tmp_path / "bound"
+    bound.mkdir()
+    subprocess.run([*OFFSETFS, "mount", log, mnt], check=True)
+    apart = ["unshare", "--mount", "--propagation", "private", "--", "sh", "-c", "echo; exec cat"]
+    with contextlib.ExitStack() as stack:
+        stack.callback(take_away, [str(mnt), str(bound)])
+        holder = stack.enter_context(subprocess.Popen(apart, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        assert holder.stdin is not None and holder.stdout is not None
+        if holder.stdout.read(1) != b"\n":
+            pytest.skip("this place allows no mount namespaces")
+        subprocess.run(["mount", "--bind", mnt, bound], check=True)
+        umount = stack.enter_context(subprocess.Popen([*OFFSETFS, "umount", mnt], stderr=subprocess.PIPE))
+        stack.callback(take_away, [str(bound)])
+        stack.callback(holder.stdin.close)
+        assert umount.stderr is not None
+        namespace = f"the mount namespace of cat (pid {holder.pid}, {mnt})"
+        assert f"still mounted in {bound}, {namespace}; unmount it there".encode() in umount.stderr.readline()
+        subprocess.run(["umount", bound], check=True)
+        assert _reads(umount, f"still mounted in {namespace}; unmount it there".encode())
+        holder.stdin.close()
+        assert _reads(umount, b" is unmounted, everything is on disk")
+        assert umount.wait() == 0

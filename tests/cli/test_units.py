@@ -9,34 +9,44 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from own_machine import Machine, own_machine
+from fixtures.machine.free_ports import free_port
+from fixtures.machine.own_machine import OFFSETFS, Machine, own_machine
 
 from offsetfs.cli.installed.contents import contents
+from offsetfs.cli.installed.units import SERVICES
 
 MANAGER = "/lib/systemd/systemd"
 CGROUPS = Path("/sys/fs/cgroup")
-LOG, MNT = "/mnt/log", "/mnt/mnt"
+LOG, MNT, ROWS = "/mnt/log", "/mnt/mnt", "/mnt/rows.db"
+SHOW_ROWS = """
+import sqlite3, sys
+print(sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True).execute("SELECT payload FROM messages").fetchall())
+"""
 UNIT = "offsetfs@kafka"
+MOUNT = "offsetfs@.service"
+UNITS = [MOUNT, *(f"offsetfs-{service.verb}@.service" for service in SERVICES)]
 
 
-def unit(whose: str) -> str:
+def unit(whose: str, name: str = MOUNT) -> str:
     made = {each.path: each.content for each in contents("/usr/local", sys.executable)}
-    return made[f"/usr/local/lib/systemd/{whose}/offsetfs@.service"]
+    return made[f"/usr/local/lib/systemd/{whose}/{name}"]
 
 
 @pytest.mark.unit
+@pytest.mark.parametrize("name", UNITS)
 @pytest.mark.parametrize("whose", ["system", "user"])
-def test_systemd_reports_nothing_about_a_unit(whose: str, tmp_path: Path) -> None:
+def test_systemd_reports_nothing_about_a_unit(whose: str, name: str, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze verifies units, and is not there")
-    (tmp_path / "offsetfs@.service").write_text(unit(whose))
-    command = ["systemd-analyze", f"--{whose}", "--man=no", "verify", f"{tmp_path}/offsetfs@.service"]
+    (tmp_path / name).write_text(unit(whose, name))
+    command = ["systemd-analyze", f"--{whose}", "--man=no", "verify", f"{tmp_path}/{name}"]
     with tempfile.TemporaryDirectory() as short:  # sockets of the machine's other units are named below it
         environment = {**os.environ, "XDG_RUNTIME_DIR": short}
         result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -67,8 +77,16 @@ class Manager:
     def systemctl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self.machine.run("systemctl", "--user", *arguments, user=None, **self.environment)
 
-    def shown(self, name: str) -> str:
-        return self.systemctl("show", UNIT, "--property", name, "--value").stdout.strip()
+    def shown(self, name: str, unit: str = UNIT) -> str:
+        return self.systemctl("show", unit, "--property", name, "--value").stdout.strip()
+
+    def configure(self, name: str, content: str) -> None:
+        self.machine.path(f"/mnt/config/offsetfs/{name}.conf").write_text(content)
+
+
+def without_namespaces(unit: str) -> str:
+    """Return the unit without what only the manager of the system can do: mounts of the service's own."""
+    return "".join(line for line in unit.splitlines(keepends=True) if not line.startswith(("Protect", "Private")))
 
 
 @contextmanager
@@ -92,14 +110,15 @@ def own_cgroup() -> Iterator[list[Path]]:
 
 @pytest.fixture(params=["system", "user"])
 def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]:
-    """A manager that knows one of our units, and `kafka.conf`."""
+    """A manager that knows our units, and `kafka.conf` for a mount."""
     if not os.path.exists(MANAGER) or os.geteuid() != 0:
         pytest.skip(f"it takes root and {MANAGER}")
     with own_machine(tmp_path) as machine, own_cgroup() as groups, notified(tmp_path) as manager_is_ready:
         for path in (LOG, MNT, "/mnt/run", "/mnt/config/systemd/user", "/mnt/config/offsetfs", "/run/systemd/system"):
             machine.path(path).mkdir(parents=True)
         assert machine.offsetfs("create", LOG, "orders").returncode == 0
-        machine.path("/mnt/config/systemd/user/offsetfs@.service").write_text(unit(request.param))
+        for name in UNITS:
+            machine.path(f"/mnt/config/systemd/user/{name}").write_text(without_namespaces(unit(request.param, name)))
         machine.path("/mnt/config/systemd/user/idle.target").write_text("[Unit]\nDefaultDependencies=no\n")
         machine.path("/mnt/config/offsetfs/kafka.conf").write_text(
             f"LOGDIR={LOG}\nMNT={MNT}\nOPTIONS=linger-ms=60000,flush-ms=off\n"
@@ -178,3 +197,32 @@ def test_the_unit_of_the_system_takes_rights_away_that_a_mount_does_not_need(man
     assert capabilities == {0, 1, 2, 3, 21}  # CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, SYS_ADMIN
     shown = sorted(os.listdir(manager.machine.path(MNT)))
     assert shown == ["README", "orders-0", "topics"], "it is mounted where everybody sees it"
+
+
+@pytest.mark.mount
+def test_a_service_manager_starts_and_stops_a_broker(manager: Manager) -> None:
+    port, serve = free_port(), "offsetfs-serve@kafka"
+    manager.configure("serve-kafka", f"LOGDIR={LOG}\nOPTIONS=--listen 127.0.0.1:{port}\n")
+    started = manager.systemctl("start", serve)
+    assert (started.returncode, started.stderr) == (0, ""), manager.systemctl("status", serve).stdout
+    assert manager.shown("StatusText", serve).startswith(f"{LOG} is served at 127.0.0.1:{port}: 1 partition")
+    socket.create_connection(("127.0.0.1", port), timeout=30).close()
+    assert manager.systemctl("stop", serve).returncode == 0
+    assert (manager.shown("Result", serve), manager.shown("ExecMainStatus", serve)) == ("success", "0")
+    assert manager.machine.path(f"{LOG}/.kafka_cleanshutdown").exists()
+
+
+@pytest.mark.mount
+def test_a_service_manager_keeps_a_table_until_it_stops_it(manager: Manager) -> None:
+    table, machine = "offsetfs-table@kafka", manager.machine
+    manager.configure("table-kafka", f"LOGDIR={LOG}\nURL=sqlite:///{ROWS}\nOPTIONS=--create\n")
+    started = manager.systemctl("start", table)
+    assert (started.returncode, started.stderr) == (0, ""), manager.systemctl("status", table).stdout
+    appended = machine.run("sh", "-c", 'echo value | exec "$@"', "sh", *OFFSETFS, "append", LOG, "orders-0")
+    assert (appended.returncode, appended.stderr) == (0, "")
+    until = time.monotonic() + 60
+    while (rows := machine.run(sys.executable, "-c", SHOW_ROWS, ROWS).stdout) != "[(b'value',)]\n":
+        assert time.monotonic() < until, rows + manager.systemctl("status", table).stdout
+        time.sleep(0.1)
+    assert manager.systemctl("stop", table).returncode == 0
+    assert (manager.shown("Result", table), manager.shown("ExecMainStatus", table)) == ("success", "0")

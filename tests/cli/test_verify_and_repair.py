@@ -110,7 +110,7 @@ def test_partitions_are_named_by_name_or_by_path(
     ("arguments", "code", "sentence"),
     [
         (["{}/nothing"], 2, "there is no such directory"),
-        (["{}", "nothing-7"], 2, "no partition nothing-7"),
+        (["{}", "nothing-7"], 1, "has no such topic or partition"),
         (["{}", "nothing"], 1, "nothing: "),
         ([], 1, "missing argument"),
     ],

@@ -7,7 +7,7 @@ import math
 import pytest
 import trio
 import trio.testing
-from running_broker import Running
+from fixtures.broker.running import Running
 
 from offsetfs.kafka.client.cluster import ClusterClient, NodeKind
 from offsetfs.kafka.client.sasl import Ask

@@ -6,13 +6,13 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
-import certificates
 import pytest
 import trio
-from group_requests import FEW_PARTITIONS
-from logins import PASSWORD, add_user, sasl_listener
-from running_broker import Running
-from tls_clients import tls_listener
+from fixtures.broker.group_requests import FEW_PARTITIONS
+from fixtures.broker.running import Running
+from fixtures.security import certificates
+from fixtures.security.logins import PASSWORD, add_user, sasl_listener
+from fixtures.security.tls_clients import tls_listener
 
 from offsetfs.common.security.scram_keys import ScramMechanism
 from offsetfs.kafka.broker.listener_settings import ListenerSettings
@@ -20,7 +20,7 @@ from offsetfs.kafka.client import connection
 from offsetfs.kafka.client.cluster import ClusterClient, NodeKind
 from offsetfs.kafka.client.errors import AuthenticationFailed, ClientError, NoBrokerAnswers, TlsFailed
 from offsetfs.kafka.client.properties import ClientProperties
-from offsetfs.kafka.client.scram_login import ScramLogin, ScramRefused
+from offsetfs.kafka.client.sasl import ScramLogin, ScramRefused
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.storage import LogDirectory
 
@@ -45,7 +45,6 @@ async def start(directory: LogDirectory, nursery: trio.Nursery) -> AsyncIterator
     yield started
     for each in found:
         each.broker.stop()
-        each.listener.close()
 
 
 @pytest.fixture

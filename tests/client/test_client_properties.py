@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import certificates
 import pytest
+from fixtures.security import certificates
 
-from offsetfs.common.security.security_protocol import SecurityProtocol
+from offsetfs.common.security.settings import SecurityProtocol
 from offsetfs.kafka.client.properties import ClientProperties
 from offsetfs.storage.errors import InvalidConfig
 

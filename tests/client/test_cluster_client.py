@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import trio
-from running_broker import Running
+from fixtures.broker.running import Running
+from trio.testing import MockClock
 
-from offsetfs.kafka.client.cluster import ClusterClient, NodeKind
-from offsetfs.kafka.client.errors import NoBrokerAnswers
+from offsetfs.kafka.client.cluster import ClusterClient, NodeKind, wait_for_cluster
+from offsetfs.kafka.client.errors import NoBrokerAnswers, RequestTimedOut
 from offsetfs.kafka.client.properties import ClientProperties
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
@@ -102,3 +103,14 @@ async def test_records_of_a_fetch_are_a_view_of_the_received_bytes(running: Runn
         wanted = m.FetchRequestFetchTopic("t", topic.id, [m.FetchRequestFetchPartition(partition_max_bytes=1 << 20)])
         response = await client.request(m.FetchRequest(topics=[wanted]), node=topic.partitions[0].leader)
         assert isinstance(response.responses[0].partitions[0].records, memoryview)
+
+
+async def test_a_cluster_that_is_silent_is_reported_each_second(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ClusterClient, "metadata", lambda *_: trio.sleep_forever())
+    reports = list[str]()
+    async with ClusterClient([("broker1", 9092)], ClientProperties(default_api_timeout_ms=3500)) as client:
+        with pytest.raises(RequestTimedOut):
+            await wait_for_cluster(client, reports.append)
+    assert reports == ["broker1:9092: no answer yet; tried for up to 3.5 s (default.api.timeout.ms)"] * 3

@@ -112,7 +112,7 @@ def sends(data: bytes) -> Serve:
     ("data", "reason"),
     [
         (b"\x15\x03\x03\x00\x02\x02\x46", "uses TLS at this port; set security.protocol=SSL"),
-        (b"HTTP/1.1 400 Bad Request\r\n", "an HTTP server, and no Kafka broker"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "an HTTP server, not a Kafka broker"),
         (b"\x7f\xff\xff\xff", "a response of 2147483647 bytes, and at most 1048576 are received"),
         (b"\xff\xff\xff\xff", "a response of -1 bytes; is this a Kafka broker"),
         (b"\0\0\0\x04\x7f\xff\xff\xff", "a response to request 2147483647, where that to request"),

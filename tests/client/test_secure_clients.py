@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
-import certificates
 import pytest
 import trio
-from group_requests import FEW_PARTITIONS
-from logins import PASSWORD, PLAIN_MODULE, add_user, sasl_listener
-from running_broker import Running
-from tls_clients import tls_broker, tls_listener
+from fixtures.broker.group_requests import FEW_PARTITIONS
+from fixtures.broker.running import Running
+from fixtures.security import certificates
+from fixtures.security.logins import PASSWORD, PLAIN_MODULE, add_user, sasl_listener
+from fixtures.security.tls_clients import tls_broker, tls_listener
 
 from offsetfs.common.addresses import Address
 from offsetfs.common.security.scram_keys import BY_NAME
@@ -65,10 +65,9 @@ async def guarded(directory: LogDirectory, nursery: trio.Nursery) -> AsyncIterat
     running = Running(directory, QUICK, sasl_listener("SCRAM-SHA-256,SCRAM-SHA-512,PLAIN", users))
     for mechanism in BY_NAME.values():
         add_user(running.broker._security, "alice", mechanism)
-    nursery.start_soon(running.broker.run)
+    nursery.start_soon(running.run)
     yield running
     running.broker.stop()
-    running.listener.close()
 
 
 @pytest.mark.parametrize("values", [plain(), scram(), scram("SCRAM-SHA-512")], ids=lambda each: each["sasl.mechanism"])

@@ -13,10 +13,10 @@ from urllib.parse import parse_qs
 
 import pytest
 import trio
-from group_requests import FEW_PARTITIONS
-from logins import sasl_listener
-from oauth_tokens import jwks, signed
-from running_broker import Running
+from fixtures.broker.group_requests import FEW_PARTITIONS
+from fixtures.broker.running import Running
+from fixtures.security.logins import sasl_listener
+from fixtures.security.oauth_tokens import jwks, signed
 
 from offsetfs.kafka.client.cluster import ClusterClient
 from offsetfs.kafka.client.errors import AuthenticationFailed, ClientError, Disconnected
@@ -123,7 +123,7 @@ async def test_a_login_by_client_credentials(
     keys.write_bytes(jwks(0))
     settings = {"sasl.oauthbearer.jwks.endpoint.url": f"file://{os.fspath(keys)}"}
     running = Running(directory, FEW_PARTITIONS, sasl_listener("OAUTHBEARER", settings))
-    nursery.start_soon(running.broker.run)
+    nursery.start_soon(running.run)
     oauth.answer(signed(by=signer))
     module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
     properties = ClientProperties.parse(
@@ -141,4 +141,3 @@ async def test_a_login_by_client_credentials(
         else:
             assert (await client.metadata()).brokers
     running.broker.stop()
-    running.listener.close()

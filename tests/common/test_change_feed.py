@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
@@ -13,17 +10,9 @@ from offsetfs.common.change_feed import ChangeFeed
 from offsetfs.storage import BatchBuilder, Log, LogDirectory, TopicPartition
 from offsetfs.storage.directory import LogChange
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("fast_disk")]
 
 PARTITION = TopicPartition("t", 0)
-
-
-@pytest.fixture
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogDirectory]:
-    monkeypatch.setattr("os.fsync", lambda _fd: None)
-    found = LogDirectory.open(str(tmp_path))
-    yield found
-    found.close()
 
 
 def append(log: Log) -> int:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from offsetfs.common.quantities import parse_size, parse_time
+from offsetfs.common.quantities import parse_size, parse_time, plain_number
 
 pytestmark = pytest.mark.unit
 
@@ -101,7 +101,7 @@ def test_a_blank_may_stand_between_date_and_time() -> None:
     assert parse_time(b"2026-11-20 18:40", NOW) == parse_time(b"2026-11-20T18:40", NOW)
 
 
-SIZES = {"0": 0, "500": 500, "0010": 10, "1k": 1024, "20M": 20 << 20, "10g": 10 << 30}
+SIZES = {"0": 0, "500": 500, "0010": 10, "1k": 1024, "20M": 20 << 20, "10g": 10 << 30, "64MB": 64 << 20, "1KiB": 1024}
 
 
 @pytest.mark.parametrize("text", SIZES)
@@ -109,7 +109,9 @@ def test_a_size_is_read(text: str) -> None:
     assert parse_size(text) == SIZES[text]
 
 
-@pytest.mark.parametrize("text", ["", "k", "-1", "1.5g", "1 k", "1kb", "1t", "9" * 20, "٢", "1\n"])
+@pytest.mark.parametrize(
+    "text", ["", "k", "-1", "1.5g", "1 k", "1kbit", "1b", "1ib", "1tb", "1t", "9" * 20, "٢", "1\n"]
+)
 def test_what_is_no_size_means_nothing(text: str) -> None:
     assert parse_size(text) is None
 
@@ -117,3 +119,46 @@ def test_what_is_no_size_means_nothing(text: str) -> None:
 def test_a_caller_permits_the_units() -> None:
     assert parse_size("1t", "kmgt") == 1 << 40
     assert parse_size("1k", "") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "number"),
+    [
+        ("retention.ms", "7d", "604800000"),
+        ("segment.ms", "1h30m", "5400000"),
+        ("retention.ms", "2weeks", "1209600000"),
+        ("retention.ms", "1day12hours", "129600000"),
+        ("segment.ms", "1hour", "3600000"),
+        ("segment.ms", "90min", "5400000"),
+        ("segment.ms", "30seconds", "30000"),
+        ("segment.bytes", "64MB", "67108864"),
+        ("segment.bytes", "1GiB", "1073741824"),
+        ("linger-ms", "20ms", "20"),
+        ("log.retention.hours", "2d", "48"),
+        ("offsets.retention.minutes", "1w", "10080"),
+        ("segment.bytes", "64m", "67108864"),
+        ("log.cleaner.dedupe.buffer.size", "1G", "1073741824"),
+        ("log.cleaner.io.max.bytes.per.second", "10m", "10485760"),
+    ],
+)
+def test_the_name_of_a_setting_has_the_unit_of_its_number(name: str, text: str, number: str) -> None:
+    assert plain_number(name, text) == number
+    assert plain_number(name, number) == number
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("log.retention.hours", "90m"),
+        ("retention.ms", "7"),
+        ("retention.ms", "-1"),
+        ("retention.ms", "soon"),
+        ("retention.ms", "2months"),
+        ("retention.ms", "2wks"),
+        ("segment.bytes", "7d"),
+        ("flush.messages", "1k"),
+        ("cleanup.policy", "1d"),
+    ],
+)
+def test_a_value_without_a_unit_of_its_setting_stays(name: str, text: str) -> None:
+    assert plain_number(name, text) == text

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from bit_rot_damage import OFFSET_SIZE, Damage
 from bit_rot_material import Known, Material, Truth, committed_of, values_of
-from planted_logs import sealed
+from fixtures.logs.planted_logs import sealed
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.errors import StorageError

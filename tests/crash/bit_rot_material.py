@@ -17,13 +17,14 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from planted_logs import data, marker
+from fixtures.logs.planted_logs import data, marker
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.producers import ABORT, COMMIT
+from offsetfs.storage.records.compression.compression import CODECS
 from offsetfs.storage.records.format.batch import build
 from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.records.format.record import Record
@@ -234,7 +235,7 @@ def _batch(rng: Random, number: int) -> SealedBatch:
         )
         for _ in range(rng.randrange(1, 5))
     ]
-    built = build(records, codec=("none", "gzip", "snappy", "lz4", "zstd")[number % 5])
+    built = build(records, codec=CODECS[number % len(CODECS)])
     values_bytes = sum(len(value or b"") + 1 for _, value, _, _ in records)
     return SealedBatch(
         memoryview(built), len(records), values_bytes, Timestamp(max(each[3] for each in records)), len(built)

@@ -17,12 +17,12 @@ from random import Random
 from unittest import mock
 
 from client_history import NEVER, ClientHistory, Commit, Outcome, Partition, Write
-from direct_broker import DirectBroker
-from fake_clock import FakeClock
-from produce_requests import batch
-from simdisk import SimDisk
-from simsystem import System
-from transaction_requests import Sender, TransactionalProducer
+from fixtures.broker.direct import DirectBroker
+from fixtures.broker.produce_requests import batch
+from fixtures.broker.transaction_requests import Sender, TransactionalProducer
+from fixtures.simulation.fake_clock import FakeClock
+from fixtures.simulation.simdisk import SimDisk
+from fixtures.simulation.simsystem import System
 
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode

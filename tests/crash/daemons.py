@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from left_mounts import UMOUNT, unmount
+from fixtures.mounts.left_mounts import UMOUNT, unmount
 
 READY = b" is mounted at "
 SECONDS_MAX = 60

@@ -23,7 +23,9 @@ _SHUT_DOWN = 0x8004587D  # FS_IOC_GOINGDOWN, which `xfs_io -x -c shutdown` sends
 _WITH_LOG, _WITHOUT_LOG = 1, 2
 _MEMORY = Path("/dev/shm")
 _MEMORY_BYTES_MIN = 1 << 30
-_TRIES_MAX = 500
+_TRIES_MAX = 3000
+"""A minute. Another test may begin a mount namespace while the disk is mounted, which keeps it mounted as long as it
+lives."""
 
 
 @dataclass(frozen=True, slots=True)

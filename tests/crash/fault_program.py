@@ -58,7 +58,7 @@ class Row:
 
 def rows(*names: str) -> dict[str, Row]:
     """Return rows by name, in the order of their numbers: those named, or all. KeyError names what there is not."""
-    for folder in (FOLDER, FOLDER.parent / "fixtures", FOLDER.parent / "fuzz", FOLDER.parent):  # where pytest looks
+    for folder in (FOLDER, FOLDER.parent / "fuzz", FOLDER.parent):  # where pytest looks
         if str(folder) not in sys.path:
             sys.path.append(str(folder))
     known = {file.stem.removeprefix("row_") for file in FOLDER.glob("row_*.py")}

@@ -38,7 +38,7 @@ MUTANTS = (
         "a flush does not sync the log file",
         "storage/segments/segment.py",
         _SYNC + "test_what_was_flushed_is_there_after_a_power_cut",
-        (("        opened.log.sync()\n        opened.index.file.sync()\n", "        opened.index.file.sync()\n"),),
+        (("        opened.log.sync()\n        opened.index.sync()\n", "        opened.index.sync()\n"),),
     ),
     Mutant(
         "a flush does not sync the log files that rolled",
@@ -60,14 +60,14 @@ MUTANTS = (
     ),
     Mutant(
         "a new partition's name is not synced",
-        "storage/directory/partition_creation.py",
+        "storage/directory/partition_directories.py",
         _SYNC + "test_what_was_flushed_is_there_after_a_power_cut",
         (("    files.sync_directory(directory)\n", ""),),
     ),
     Mutant(
         "a new partition has its name before all in it is on disk",
-        "storage/directory/partition_creation.py",
-        _POWER + "test_partitions_made_together_are_there_whole_or_not_at_all_after_a_power_cut",
+        "storage/directory/partition_directories.py",
+        _POWER + "test_partitions_made_together_survive_a_power_cut_whole_or_not_at_all",
         (("    files.sync_directory(path)\n", ""),),
     ),
     Mutant(
@@ -163,14 +163,14 @@ MUTANTS = (
     ),
     Mutant(
         "the clean mark stays when the first change comes",
-        "storage/directory/clean_shutdown_marker.py",
+        "storage/directory/directory_checkpoints.py",
         _DIRECTORY + "test_the_first_write_takes_the_clean_mark_away_and_closing_brings_it_back",
         (("                    CleanShutdown.remove(self._path)\n", "                    pass\n"),),
     ),
     Mutant(
         "the clean mark is removed, but not on disk",
         "storage/checkpoint.py",
-        _SYNC + "test_a_mark_of_a_clean_end_is_gone_for_good_before_what_was_appended_is_on_disk",
+        _SYNC + "test_a_mark_of_a_clean_end_is_gone_before_an_append_is_on_disk",
         (
             (
                 "            files.remove_file(path)\n        files.sync_directory(directory)",
@@ -220,8 +220,7 @@ MUTANTS = (
     Mutant(
         "a tombstone has no horizon, and goes at once",
         "storage/compaction/compaction.py",
-        "tests/storage/test_compaction.py::"
-        "test_a_tombstone_stays_as_long_as_delete_retention_states_from_the_round_that_met_it",
+        "tests/storage/test_compaction.py::test_a_tombstone_stays_for_delete_retention_from_its_first_round",
         (("min(now_ms + log.config.delete_retention_ms, I64_MAX)", "now_ms"),),
     ),
     Mutant(
@@ -290,7 +289,7 @@ MUTANTS = (
         "a compacted topic takes a produced record without a key",
         "kafka/broker/batches/client_batches.py",
         _BROKER + "test_produce.py::test_a_compacted_topic_takes_records_with_a_key_only",
-        (("    if log.is_compacted and found.keyless:\n", "    if False:\n"),),
+        (("    if log.is_compacted and survey.keyless:\n", "    if False:\n"),),
     ),
     Mutant(
         "a produced batch that is sent again is appended again",
@@ -308,7 +307,7 @@ MUTANTS = (
         "an append wakes no fetch",
         "kafka/broker/topics/partitions.py",
         _BROKER + "test_fetch.py::test_an_append_wakes_a_request",
-        (("            each.wake(partition)\n", "            pass\n"),),
+        (("            watcher.wake(partition)\n", "            pass\n"),),
     ),
     Mutant(
         "the changes of other threads do not arrive on the event loop",

@@ -15,19 +15,19 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fake_clock import FakeClock
+from fixtures.machine.open_descriptors import deleted_but_open, open_files
+from fixtures.simulation.fake_clock import FakeClock
 from log_model import Fields, present, sealed
-from open_descriptors import deleted_but_open, open_files
 
 from offsetfs.storage.compaction.compaction import clean, find_dirty_range
-from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.directory.directory import DirectoryAccess, LogDirectory
 from offsetfs.storage.errors import DecompressionLimit
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.format.record import Record
 
 Figures = dict[str, object]
-FEW = 8
+FEW = DirectoryAccess(open_segments_max=8)
 """Sealed segments that stay open, where there are few descriptors: three for each."""
 
 SEGMENTS = 150
@@ -38,13 +38,13 @@ COMPACTIONS = 150
 
 def few_descriptors(path: str) -> Figures:
     """Append to more partitions than there are descriptors for, then read a log of many segments."""
-    directory = LogDirectory.open(path, open_segments_max=FEW)
+    directory = LogDirectory.open(path, access=FEW)
     written: dict[str, int] = {}
     for number in range(40):
         partition = TopicPartition("few", number)
         written[str(partition)] = _append(directory.create_partition(partition), 3)
     directory.close()
-    again = LogDirectory.open(path, open_segments_max=FEW)
+    again = LogDirectory.open(path, access=FEW)
     log = again.create_partition(TopicPartition("long", 0), {"segment.bytes": "100", "index.interval.bytes": "0"})
     _append(log, SEGMENTS)
     assert len(log.snapshot()) > SEGMENTS // 2
@@ -70,7 +70,7 @@ def _append(log: Log, count: int) -> int:
 def little_memory(path: str) -> Figures:
     """Batches of many megabytes, a bomb, a recovery and a compaction: memory stays within a few batches."""
     settings = {"max.message.bytes": str(2 * BIG_BYTES), "segment.bytes": str(3 * BIG_BYTES)}
-    directory = LogDirectory.open(path, open_segments_max=FEW)
+    directory = LogDirectory.open(path, access=FEW)
     log = directory.create_partition(TopicPartition("big", 0), settings | {"cleanup.policy": "compact"})
     for number in range(6):
         rows: list[Fields] = [(b"key-%d" % (number % 2), os.urandom(MEGABYTE) * (BIG_BYTES >> 20), (), 1000 + number)]
@@ -82,7 +82,7 @@ def little_memory(path: str) -> Figures:
     log.roll()
     clean(log, find_dirty_range(log, None, 10**12), now_ms=10**12, map_bytes=MEGABYTE)
     directory._lock.release()
-    again = LogDirectory.open(path, open_segments_max=FEW)
+    again = LogDirectory.open(path, access=FEW)
     again.close()
     return {"peak": _peak_bytes()}
 
@@ -122,7 +122,7 @@ def many_partitions(path: str) -> Figures:
 def long_compaction(path: str) -> Figures:
     """Compact one partition each second of a clock while every removed segment waits for a minute."""
     clock = FakeClock()
-    directory = LogDirectory.open(path, open_segments_max=FEW, clock=clock)
+    directory = LogDirectory.open(path, access=FEW, clock=clock)
     log = directory.create_partition(TopicPartition("users", 0), {"cleanup.policy": "compact"})
     descriptors, waiting, done = set[int](), set[int](), None
     for round_number in range(COMPACTIONS):

@@ -27,11 +27,11 @@ from client_lives import LASTING, Client, Recorder, crew
 from confluent_kafka.admin import AdminClient, NewTopic
 from disks import NEEDS, SMALL, Disk, made, small_memory
 from fault_program import Row
-from left_logs import damage_left
+from fixtures.broker.produce_requests import batch
+from fixtures.broker.running import decoded, framed
+from fixtures.logs.left_logs import damage_left
 from life import fill
-from produce_requests import batch
 from row_broker_history import OPTIONS, PROTOCOLS, at_work, check, wait_until
-from running_broker import decoded, framed
 from tracing import injected
 
 from offsetfs.kafka.protocol import messages as m

@@ -19,7 +19,7 @@ from client_history import ClientHistory, Outcome, anomalies
 from client_lives import LASTING, MOVED, Client, Mover, Recorder, create, crew, read_everything
 from confluent_kafka.admin import AdminClient
 from fault_program import Row
-from left_logs import damage_left
+from fixtures.logs.left_logs import damage_left
 from tracing import injected
 
 KILLS = 4

@@ -13,12 +13,12 @@ from random import Random
 import trio
 from client_history import ClientHistory, FullRead, LookUp, Partition, Read, anomalies
 from cut_clients import INTERNAL, SMALL, Cut, CutClients, only_injected_faults, send_last_again
-from direct_broker import DirectBroker, one_thread
-from fake_clock import FakeClock
 from fault_program import Row
-from simdisk import ROOT, SimDisk
-from simsystem import System, simulated
-from transaction_requests import TransactionalProducer, committed_offset
+from fixtures.broker.direct import DirectBroker, one_thread
+from fixtures.broker.transaction_requests import TransactionalProducer, committed_offset
+from fixtures.simulation.fake_clock import FakeClock
+from fixtures.simulation.simdisk import ROOT, SimDisk
+from fixtures.simulation.simsystem import System, simulated
 
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED, LogDirectory, LogReader, TopicPartition

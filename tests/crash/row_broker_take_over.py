@@ -25,14 +25,14 @@ from client_lives import Recorder, full_read, look_up
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from cut_clients import INTERNAL, SMALL, ClientNames, Cut, CutClients, only_injected_faults, send_last_again
-from direct_broker import one_thread
-from fake_clock import FakeClock
 from fault_program import Row
-from kafka_broker import NOT_A_COMPLAINT, KafkaBroker
-from left_logs import damage_left
-from simdisk import ROOT, SimDirectory, SimDisk, SimFile
-from simsystem import simulated
-from transaction_requests import Remote, TransactionalProducer, fetched, granted
+from fixtures.broker.direct import one_thread
+from fixtures.broker.transaction_requests import Remote, TransactionalProducer, fetched, granted
+from fixtures.kafka.broker import NOT_A_COMPLAINT, KafkaBroker
+from fixtures.logs.left_logs import damage_left
+from fixtures.simulation.fake_clock import FakeClock
+from fixtures.simulation.simdisk import ROOT, SimDirectory, SimDisk, SimFile
+from fixtures.simulation.simsystem import simulated
 
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.coordinators import partition_of

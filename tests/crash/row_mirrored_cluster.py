@@ -1,6 +1,6 @@
 """Row 24: a mirror is killed while the cluster that it mirrors loses nodes, moves leaders and changes topics.
 
-Three real nodes, a login over TLS, all codecs, transactions of all outcomes. See `mirror_chaos`.
+Three real nodes, a login over TLS, all codecs, transactions of all outcomes. See `fixtures.mirrors.chaos`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from fault_program import Row
-from kafka_cluster import KafkaCluster
-from mirror_chaos import CLUSTER_SETTINGS, MirrorChaos, tls_settings
+from fixtures.kafka.cluster import KafkaCluster
+from fixtures.mirrors.chaos import CLUSTER_SETTINGS, MirrorChaos, tls_settings
 
 KILLS = 25
 

@@ -19,10 +19,10 @@ from unittest import mock
 
 import trio
 from fault_program import Row
-from fetch_source import FetchSource
+from fixtures.mirrors.fetch_source import FetchSource
 from trio.testing import MockClock
 
-from offsetfs.common.workers import Workers
+from offsetfs.common.threads import Workers
 from offsetfs.kafka.mirror import fetcher
 from offsetfs.kafka.mirror.mirror import Mirror
 from offsetfs.kafka.mirror.options import MirrorOptions
@@ -93,9 +93,9 @@ class _Lives:
         with trio.move_on_after(seconds) as scope:
             await mirror.run()
         assert not (once and scope.cancelled_caught), f"{self._source}: it does not end"
-        failed = [str(name) for name, each in mirror.partitions.items() if each.failure]
-        assert bool(failed or mirror.failures) == mirror.has_failed
-        return [*failed, *mirror.failures]
+        failed = [str(name) for name, each in mirror.state.partitions.items() if each.failure]
+        assert bool(failed or mirror.state.failures) == mirror.has_failed
+        return [*failed, *mirror.state.failures]
 
     # --- the simulation -----------------------------------------------------------------------------------------------
 

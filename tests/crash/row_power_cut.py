@@ -58,11 +58,14 @@ def _cut_somewhere(writer: Writer, disk: Disk, history: History, chance: random.
     disk.cut(with_log=chance.random() < 0.3)
     if line is not None:
         history.take(line)
-    if lives:
-        _listen(writer, history, 5)
+    for _ in range(5 if lives else 0):
+        late = writer.line()
+        if late is None:
+            break
+        history.take_after_cut(late)
     writer.kill()
     for late in writer.lines():
-        history.take(late)
+        history.take_after_cut(late)
     finding = writer.end().finding
     assert "AssertionError" not in finding, finding  # an error of a disk without power is none
     history.failures.clear()

@@ -7,11 +7,11 @@ from pathlib import Path
 from random import Random
 
 from fault_program import Row
+from fixtures.simulation.simdisk import SimDisk
+from fixtures.simulation.simsystem import System, simulated
 from sim_check import check, observe
 from sim_life import PATH, Life, settings
 from sim_model import Promises
-from simdisk import SimDisk
-from simsystem import System, simulated
 
 STEPS = 14
 GENERATIONS = 2

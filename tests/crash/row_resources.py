@@ -19,8 +19,8 @@ from typing import Any
 
 from daemons import mounted
 from fault_program import Row
+from fixtures.machine.open_descriptors import deleted_but_open, open_files
 from log_model import present
-from open_descriptors import deleted_but_open, open_files
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition

@@ -13,12 +13,12 @@ from pathlib import Path
 from random import Random
 
 from fault_program import Row
+from fixtures.simulation.simdisk import ROOT, SimDisk
+from fixtures.simulation.simsystem import simulated
 from row_power_loss import cut
 from sim_check import observe
 from sim_faults import Step
 from sim_life import ORDERS, PATH, Life
-from simdisk import ROOT, SimDisk
-from simsystem import simulated
 
 DEFAULTS = {
     "segment.bytes": "1500",

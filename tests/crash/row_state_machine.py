@@ -16,8 +16,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from fake_clock import FakeClock
 from fault_program import Row
+from fixtures.logs.planted_logs import marker
+from fixtures.simulation.fake_clock import FakeClock
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -28,7 +29,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from log_model import Fields, LogModel, present, sealed
-from planted_logs import marker
 
 from offsetfs.storage.compaction.compaction import clean, find_dirty_range
 from offsetfs.storage.directory.directory import LogDirectory
@@ -36,9 +36,10 @@ from offsetfs.storage.errors import PolicyViolation, RecordTooLarge
 from offsetfs.storage.maintenance.background_tasks import BackgroundTasks
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition import retention
-from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.log_reader import LogView
 from offsetfs.storage.partition.producers import ABORT, COMMIT
+from offsetfs.storage.records.compression.compression import CODECS
 from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.views.partition_view import PartitionView
 
@@ -49,7 +50,6 @@ DEFAULTS = {"segment.bytes": "2000", "index.interval.bytes": "200", "segment.ms"
 MEMORY = "/dev/shm"
 
 _NEVER = 2**63 - 1
-_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _SETTINGS: list[dict[str, str | None]] = [
     {"segment.bytes": "700"},
     {"segment.bytes": None},
@@ -146,7 +146,7 @@ class Machine(RuleBasedStateMachine):
 
     # --- appends -----------------------------------------------------------------------------------------------------
 
-    @rule(which=some, drawn=rows, codec=st.sampled_from(_CODECS))
+    @rule(which=some, drawn=rows, codec=st.sampled_from(CODECS))
     def append(self, which: int, drawn: list[Any], codec: str) -> None:
         self._append(which, self._rows(drawn), codec)
 
@@ -157,7 +157,7 @@ class Machine(RuleBasedStateMachine):
         for _ in range(count):
             rows = [self._random_row(rng) for _ in range(rng.randrange(1, 5))]
             producer_id = rng.choice([-1, -1, -1, 7, 8, 9, 10])
-            self._append(which, rows, rng.choice(_CODECS), producer_id, is_transactional=producer_id >= 9)
+            self._append(which, rows, rng.choice(CODECS), producer_id, is_transactional=producer_id >= 9)
             if producer_id >= 9:
                 self.end_transaction(which, producer_id, rng.choice([ABORT, COMMIT]))
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from fixtures.logs.old_messages import message
 from history import History, Partition, timestamp_of
 from life import Life
-from old_messages import message
 
 from offsetfs.storage.maintenance.background_tasks import BackgroundTasks
 from offsetfs.storage.names import segment_name

@@ -7,6 +7,8 @@ from dataclasses import replace
 from itertools import count
 from random import Random
 
+from fixtures.simulation.simdisk import SimDisk
+from fixtures.simulation.simsystem import System
 from sim_life import DIRECTORY_CONFIG, PATH, view_of
 from sim_model import (
     ABSENT,
@@ -20,8 +22,6 @@ from sim_model import (
     kept_by_compaction,
     transactions,
 )
-from simdisk import SimDisk
-from simsystem import System
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import NotALogDirectory, StorageError

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from fixtures.simulation.simdisk import ROOT, SimDisk
+from fixtures.simulation.simsystem import SHORT, simulated
 from sim_check import check, observe
 from sim_life import PATH, Life
-from simdisk import ROOT, SimDisk
-from simsystem import SHORT, simulated
 
 from offsetfs.storage.errors import LogFailed, StorageError
 from offsetfs.storage.names import TopicPartition

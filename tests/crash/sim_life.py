@@ -6,8 +6,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from fixtures.simulation.simsystem import System
 from sim_model import ABSENT, Author, FakeClock, Promise, Promises, Timeline, kept_by_compaction
-from simsystem import System
 
 from offsetfs.storage import files
 from offsetfs.storage.compaction import compaction

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from disks import FILE_SYSTEMS, Disk, made
-from small_logs import record
+from fixtures.logs.small_logs import record
+from history import History
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
@@ -83,3 +84,21 @@ def test_a_record_that_a_power_cut_took_does_not_return_with_the_next_power_cut(
         cut(disk, with_log=True)
         after = values(path)
         assert after in (before, [*before, b"later"])
+
+
+def test_what_a_writer_says_after_a_cut_is_no_promise() -> None:
+    history = History(0)
+    for line in ("opened orders-0 0 0", "handed orders-0 5", "synced orders-0 3"):
+        history.take(line)
+    late = ("handed orders-0 9", "synced orders-0 9", "raising orders-0 2", "start orders-0 2", "opened orders-0 9 1")
+    for line in late:
+        history.take_after_cut(line)
+    history.power_cut()
+    orders = history.of("orders-0")
+    assert (orders.made, orders.handed, orders.synced, orders.start, orders.start_max) == (True, 3, 3, 0, 2)
+    assert orders.lives == [(0, 0), (9, 1)], "records of the later life may be there"
+    for line in ("dropping orders-0", "dropped orders-0"):
+        history.take_after_cut(line)
+    assert (orders.made, orders.going) == (False, True)
+    history.take_after_cut("opened orders-0 0 2")
+    assert (orders.made, orders.synced, orders.lives) == (False, 0, [(0, 2)])

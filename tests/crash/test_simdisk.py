@@ -6,8 +6,8 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from simdisk import ROOT, SimDisk
-from simsystem import SHORT, System, simulated
+from fixtures.simulation.simdisk import ROOT, SimDisk
+from fixtures.simulation.simsystem import SHORT, System, simulated
 
 from offsetfs.storage import files
 

@@ -11,15 +11,17 @@ from pathlib import Path
 
 
 @contextmanager
-def injected(pid: int, calls: str, fault: str, *, path: Path | None = None) -> Iterator[None]:
+def injected(
+    pid: int, calls: str, fault: str, *, path: Path | None = None, output: Path | str = os.devnull
+) -> Iterator[None]:
     """While the block runs, calls of the process whose names match `calls` have a fault, such as `error=EIO:when=3`.
 
     strace counts the calls of each name and of each thread for themselves. A call that is killed is not made. With
-    `path`, only calls for this file have the fault.
+    `path`, only calls for this file have the fault. `output` gets the calls, with the paths of their files.
     """
     expressions = ["-e", f"trace=/^({calls})$", "-e", f"inject=/^({calls})$:{fault}"]
     expressions += [] if path is None else ["-P", str(path)]
-    command = ["strace", "-f", *expressions, "-o", os.devnull, "-p", str(pid)]
+    command = ["strace", "-f", "-y", *expressions, "-o", output, "-p", str(pid)]
     strace = subprocess.Popen(command, stderr=subprocess.PIPE)
     assert strace.stderr is not None
     with strace.stderr:

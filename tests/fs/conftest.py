@@ -6,12 +6,14 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from left_mounts import UMOUNT, unmount
+import trio
+from fixtures.mounts.fake_appends import MakeAppends, appends_in
+from fixtures.mounts.left_mounts import UMOUNT, unmount
 
 READY = b" is mounted at "
 
@@ -78,3 +80,27 @@ def mount(tmp_path: Path) -> Iterator[Mount]:
                 mounted.process.wait()
             if mounted.process.stderr is not None:
                 mounted.process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A mount point of the module's own, of an empty log directory in which `mkdir` creates topics."""
+    point, log = tmp_path_factory.mktemp("mnt"), tmp_path_factory.mktemp("log")
+    subprocess.run([sys.executable, "-m", "offsetfs", "mount", log, point, "-o", "create"], check=True)
+    yield point
+    unmount(point)
+
+
+@pytest.fixture
+async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MakeAppends]:
+    """Call it with options: the appends of a mount, without a disk and without threads."""
+    async with appends_in(nursery, tmp_path, monkeypatch) as make:
+        yield make
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """An empty log directory."""
+    path = tmp_path / "log"
+    path.mkdir()
+    return path

@@ -7,25 +7,13 @@ import itertools
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from left_mounts import unmount
 
 pytestmark = pytest.mark.mount
-
-
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One mount for all tests of this module that have no options of their own."""
-    point, log = tmp_path_factory.mktemp("mnt"), tmp_path_factory.mktemp("log")
-    run = [sys.executable, "-m", "offsetfs"]
-    subprocess.run([*run, "mount", log, point, "-o", "create"], check=True)
-    yield point
-    unmount(point)
 
 
 _topics = itertools.count()
@@ -155,7 +143,7 @@ def test_a_compacted_topic_takes_records_with_keys_only(mount: Callable[..., Any
     ids=["append.raw", "append", "append.ndjson", "unfinished and whole lines", "cp", "a topic"],
 )
 @pytest.mark.parametrize("options", ["linger-ms=0", "linger-ms=5,batch-bytes=1024"])
-def test_a_writer_that_closes_one_file_before_it_opens_the_next_finds_its_records_in_that_order(
+def test_a_writer_of_one_file_after_the_other_finds_its_order(
     mount: Callable[..., Any], tmp_path: Path, script: str, options: str
 ) -> None:
     (tmp_path / "log").mkdir()

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from left_mounts import unmount
+from fixtures.mounts.left_mounts import unmount
 
+from offsetfs.storage.records.compression.compression import CODECS
 from offsetfs.storage.records.format.batch import read_batch
 
 pytestmark = pytest.mark.mount
@@ -49,7 +50,7 @@ def appended(where: tuple[Path, Path]) -> tuple[str, int]:
     return read_batch(segment).header.codec_name, len(segment)
 
 
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("codec", CODECS[1:])
 def test_appends_are_compressed_as_the_topic_sets(make: Callable[..., tuple[Path, Path]], codec: str) -> None:
     name, size = appended(make(f"compression.type={codec}"))
     assert name == codec and size < len(LINES) // 2

@@ -12,18 +12,17 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from fixtures.logs.keyed_logs import Keyed, keyed
+from fixtures.logs.planted_logs import plant
 from hypothesis import given
 from hypothesis import strategies as st
-from keyed_logs import Keyed, keyed
-from planted_logs import plant
 
 from offsetfs.fs.attributes import Attributes
-from offsetfs.fs.caches.mount_caches import RecordContent
-from offsetfs.fs.caches.open_indexes import OPEN_MAX, OpenIndexes
+from offsetfs.fs.caches import KEY_INDEXES_MAX, OpenIndexes, RecordContent
 from offsetfs.fs.files.by_key import KeyDirectory, LoggedKeyIndex
 from offsetfs.fs.mounting.in_process_tree import run
 from offsetfs.fs.mounting.path_tree import Tree
-from offsetfs.fs.naming.encoded_names import decoded, encoded
+from offsetfs.fs.naming.grammar import decoded, encoded
 from offsetfs.fs.naming.inodes import NUMBER_MAX
 from offsetfs.fs.options import MountOptions, own_cache_directory
 from offsetfs.storage.directory.directory import LogDirectory
@@ -114,7 +113,7 @@ async def test_an_index_that_never_agrees_with_the_log_is_an_error_and_no_answer
 
 
 @pytest.mark.parametrize("name", ["by-key/far", "by-key/far.json", f"{NUMBER_MAX + 1}", f"{NUMBER_MAX + 1}.json"])
-def test_a_record_too_far_above_the_first_is_an_error_with_a_remedy_and_no_traceback(tmp_path: Path, name: str) -> None:
+def test_a_record_too_far_above_the_first_is_an_error_with_a_remedy(tmp_path: Path, name: str) -> None:
     far = keyed(NUMBER_MAX + 1, Keyed(0, b"far", b"value"), codec="zstd")
     plant(tmp_path, {0: [keyed(0, Keyed(0, b"near", b"value"))], NUMBER_MAX + 1: [far]})
 
@@ -130,8 +129,8 @@ def test_a_record_too_far_above_the_first_is_an_error_with_a_remedy_and_no_trace
 
 
 def test_of_many_indexes_those_used_last_stay_open() -> None:
-    opened, indexes = OpenIndexes(), [cast(KeyIndex, _Index()) for _ in range(OPEN_MAX)]
-    assert [opened.use(index) for index in indexes] == [[]] * OPEN_MAX
+    opened, indexes = OpenIndexes(), [cast(KeyIndex, _Index()) for _ in range(KEY_INDEXES_MAX)]
+    assert [opened.use(index) for index in indexes] == [[]] * KEY_INDEXES_MAX
     assert opened.use(indexes[0]) == []
     assert opened.use(cast(KeyIndex, _Index())) == [indexes[1]]
     cast(Any, indexes[5]).is_gone = cast(Any, indexes[6]).is_gone = True

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keyed_logs import Keyed, end_of_transaction, keyed
-from small_logs import record
+from fixtures.logs.keyed_logs import Keyed, end_of_transaction, keyed
+from fixtures.logs.small_logs import record
 
-from offsetfs.fs.naming.encoded_names import encoded
+from offsetfs.fs.naming.grammar import encoded
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.producers import ABORT

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetfs.fs.caches.batch_cache import BatchCache
+from offsetfs.fs.caches import BatchCache
 from offsetfs.storage.records.format.batch import Batch, build, read_batch
 
 pytestmark = pytest.mark.unit

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures.machine.waiting import soon
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
@@ -24,16 +25,6 @@ KEYS, ROUNDS = 20, 5
 """Five sealed segments; each holds every key once, so that only the last one stays."""
 
 PAD = b"x" * 900
-
-
-def soon(condition: Callable[[], object], seconds: float = 20) -> bool:
-    """Whether the condition comes true in time; for what the daemon does by itself."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def errno_of(action: Callable[[], object]) -> str:

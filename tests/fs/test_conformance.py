@@ -17,8 +17,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from left_mounts import unmount
-from system_calls import CALLS, outcome
+from fixtures.mounts.left_mounts import unmount
+from fixtures.mounts.system_calls import CALLS, outcome
 
 pytestmark = pytest.mark.mount
 

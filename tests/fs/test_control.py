@@ -13,9 +13,9 @@ from typing import Any
 import pyfuse3
 import pytest
 import trio
+from fixtures.logs.small_logs import BATCH_BYTES, record
 from prometheus_client.parser import text_string_to_metric_families
 from pyfuse3 import FUSEError
-from small_logs import BATCH_BYTES, record
 
 from offsetfs.fs.control.control import PACKAGE, level
 from offsetfs.fs.mounting.operations import Operations
@@ -156,7 +156,7 @@ async def test_caches_report_their_hit_rate(tree: Tree) -> None:
 async def test_records_that_were_taken_and_lost_are_counted(
     tree: Tree, monkeypatch: pytest.MonkeyPatch, expect_log: Any
 ) -> None:
-    expect_log("records were not written")
+    expect_log("not written")
     await tree.write("orders-0/append", b"one\n")
 
     def fails(*args: object) -> None:
@@ -168,7 +168,7 @@ async def test_records_that_were_taken_and_lost_are_counted(
     assert " EIO append orders-0: gone; repair the disk" in await tree.read(".offsetfs/errors")
 
 
-async def test_a_partition_that_comes_while_a_report_is_made_is_not_taken_for_a_removed_one(
+async def test_a_partition_created_during_a_report_is_not_taken_for_removed(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mount, new = tree.operations.mount, TopicPartition("late", 0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures.machine.waiting import soon
 from prometheus_client.parser import text_string_to_metric_families
 
 pytestmark = pytest.mark.mount
@@ -32,15 +32,6 @@ def metric(text: str, name: str, **labels: str) -> float:
     families = text_string_to_metric_families(text)
     samples = (sample for family in families for sample in family.samples)
     return next(s.value for s in samples if s.name == f"offsetfs_{name}" and labels.items() <= s.labels.items())
-
-
-def soon(condition: Callable[[], object], seconds: float = 20) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def test_cat_and_cp_see_what_a_mount_does_and_echo_steers_it(mount: Mount, tmp_path: Path) -> None:
@@ -77,8 +68,12 @@ def test_cat_and_cp_see_what_a_mount_does_and_echo_steers_it(mount: Mount, tmp_p
     assert out("echo debug > .offsetfs/log-level; cat .offsetfs/log-level", mnt) == "debug\n"
     assert "Invalid argument" in shell("echo loud > .offsetfs/log-level", mnt).stderr
     assert shell("cat orders-0/4711", mnt).returncode == 1
-    assert shell("rm -f .offsetfs/stats; echo x > .offsetfs/stats", mnt).returncode == 1
     assert mounted.errors() == ""
+    assert shell("rm -f .offsetfs/stats; echo x > .offsetfs/stats", mnt).returncode == 1
+    assert [line.split()[1:4] for line in mounted.errors().splitlines()] == [
+        ["EPERM", "unlink", ".offsetfs/stats:"],
+        ["EPERM", "open", ".offsetfs/stats:"],
+    ]
     mounted.unmount()
     assert any(line.endswith(b" DEBUG lookup orders-0/4711: ENOENT\n") for line in mounted.lines)
 

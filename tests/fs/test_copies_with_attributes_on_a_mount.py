@@ -5,27 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from left_mounts import unmount
 
 pytestmark = pytest.mark.mount
 
 SIZES_BYTES = (10, 1500, 2500, 3500, 4500, 20_000, 60_000, 70_000)
 """Of a key or a header: on both sides of what is listed, of what ext4 stores and of what the kernel accepts."""
-
-
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    point, log = tmp_path_factory.mktemp("mnt"), tmp_path_factory.mktemp("log")
-    run = [sys.executable, "-m", "offsetfs"]
-    subprocess.run([*run, "mount", log, point, "-o", "create"], check=True)
-    yield point
-    unmount(point)
 
 
 def fill(partition: Path) -> None:
@@ -37,7 +28,7 @@ def fill(partition: Path) -> None:
         (partition / "append.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_records_with_long_keys_and_headers_are_copied_with_the_attributes_that_fit(tree: Path, tmp_path: Path) -> None:
+def test_records_with_long_keys_are_copied_with_the_attributes_that_fit(tree: Path, tmp_path: Path) -> None:
     fill(tree / "wide-0")
     copy = shutil.copytree(tree / "wide-0", tmp_path / "copy")
     subprocess.run(["cp", "-a", tree / "wide-0", tmp_path / "cp"], check=True)
@@ -63,7 +54,11 @@ COPIES = {
     "cp -p": ["cp", "-p"],
     "cp -a": ["cp", "-a"],
     "cp --preserve=all": ["cp", "--preserve=all"],
+    "cp --preserve=xattr": ["cp", "--preserve=xattr"],
     "rsync -a --inplace": ["rsync", "-a", "--inplace"],
+    "rsync -X --inplace": ["rsync", "-X", "--inplace"],
+    "rsync -aA --inplace": ["rsync", "-aA", "--inplace"],
+    "rsync -aAX --inplace": ["rsync", "-aAX", "--inplace"],
     "copy2": [sys.executable, "-c", "import shutil, sys; shutil.copy2(sys.argv[1], sys.argv[2])"],
 }
 
@@ -73,18 +68,27 @@ CHANGES: tuple[Callable[[Path], None], ...] = (
     lambda path: os.chown(path, 1, 1),
 )
 
+ACL = struct.pack("<I", 2) + b"".join(
+    struct.pack("<HHI", tag, mode, user)
+    for tag, mode, user in ((1, 7, 0xFFFFFFFF), (2, 6, 1), (4, 5, 0xFFFFFFFF), (16, 7, 0xFFFFFFFF), (32, 1, 0xFFFFFFFF))
+)
+"""Version 2; then owner, user 1, group, mask and others, as the kernel has them."""
+
 LINES = ['{"value":"one"}', '{"value":"two"}']
 
 
 @pytest.fixture
 def lines(tmp_path: Path) -> Path:
-    """A file with another mode, owner, time and attribute than those of `append`."""
+    """A file with another mode, owner, time, ACL and attributes than those of `append`."""
     path = tmp_path / "lines"
     path.write_text("".join(f"{line}\n" for line in LINES))
     os.utime(path, (1_000_000_000, 1_000_000_000))
     os.setxattr(path, "user.origin", b"here")
     os.chmod(path, 0o751)
+    os.setxattr(path, "system.posix_acl_access", ACL)
     if os.geteuid() == 0:
+        os.setxattr(path, "trusted.origin", b"here")
+        os.setxattr(path, "security.origin", b"here")
         os.chown(path, 1234, 1234)
     return path
 
@@ -117,6 +121,7 @@ def test_a_copy_with_attributes_stores_the_lines_once_and_succeeds(tree: Path, l
         after = target.stat()
         assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
         assert after.st_mtime != 1_000_000_000
+        assert os.listxattr(target) == []
 
 
 def test_install_is_refused_before_it_stores_a_line(tree: Path, lines: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_logs import PARTITION, plant
+from fixtures.logs.planted_logs import PARTITION, plant
 
 from offsetfs.storage.records.format.batch import build
 

@@ -96,7 +96,7 @@ def test_the_parts_of_a_limit_are_no_more_than_the_limit() -> None:
     assert partitions_max(1024) == 322
 
 
-def test_a_reserve_is_there_when_it_is_let_go_and_the_table_of_mounts_is_read_without_one(tmp_path: Path) -> None:
+def test_the_table_of_mounts_is_read_without_a_reserved_descriptor(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     reserve, table = Reserve(8), MountTable()
     assert len(os.listdir("/proc/self/fd")) == before + 9

@@ -2,7 +2,7 @@
 
 import pytest
 
-from offsetfs.fs.files.follow import Start, name_of_stream, newest_count, parse_follow
+from offsetfs.fs.files.follow import Start, follows, name_of_stream, newest_count, parse_follow
 
 pytestmark = pytest.mark.unit
 
@@ -35,3 +35,12 @@ def test_other_names_mean_nothing(name: bytes) -> None:
 
 def test_a_minus_alone_is_a_count_and_with_a_unit_a_time() -> None:
     assert (newest_count(b""), newest_count(b"-15"), newest_count(b"-15m"), newest_count(b"15")) == (0, 15, None, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [("-f values", True), ("-n1 -F values", True), ("-fn10 values", True), ("--follow=name values", True),
+     ("-n 10 values", False), ("--pid=7 values", False), ("f", False), ("-c+5 values", False)],
+)  # fmt: skip
+def test_arguments_of_tail_that_wait_for_more(arguments: str, expected: bool) -> None:
+    assert follows(arguments.encode().split()) is expected

@@ -17,24 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blocked_readers import is_blocked_in_read
-from left_mounts import unmount
+from fixtures.machine.waiting import soon
+from fixtures.mounts.blocked_readers import is_blocked_in_read
+from fixtures.mounts.left_mounts import unmount
 
 pytestmark = pytest.mark.mount
 
 Mount = Callable[..., Any]
 PROMPT_S = 8.0
 """What letting go of a blocked reader may take on a busy machine. There are five looks a second; else it never ends."""
-
-
-def soon(condition: Callable[[], object], seconds: float = 10) -> bool:
-    """Whether the condition comes true in time; for what other processes do."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 def sh(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -235,7 +226,7 @@ def test_a_reader_whose_opener_is_gone_can_be_killed(orders: Path) -> None:
         shell.wait(10)
         assert soon(lambda: is_blocked_in_read(cat))
         os.kill(cat, signal.SIGKILL)
-        assert soon(lambda: not Path(f"/proc/{cat}").exists() or "Z" in Path(f"/proc/{cat}/stat").read_text(), 4)
+        assert soon(lambda: not Path(f"/proc/{cat}").exists() or "Z" in Path(f"/proc/{cat}/stat").read_text())
 
 
 def test_control_c_in_a_terminal_ends_the_command_in_front(orders: Path) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import trio
-from golden_framings import LOGS, plant_framings, values_of_framing
-from running_broker import Running
+from fixtures.broker.running import Running
+from fixtures.logs.golden_framings import LOGS, plant_framings, values_of_framing
 
 import offsetfs
 from offsetfs.fs.mounting.in_process_tree import run
@@ -58,7 +58,7 @@ async def test_clients_get_their_bytes_as_they_are_stored(logs: Path) -> None:
     directory = LogDirectory.open(str(logs), read_only=True)
     running = Running(directory)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(running.broker.run)
+        nursery.start_soon(running.run)
         for topic, log in LOGS.items():
             wanted = m.FetchRequestFetchPartition(0, fetch_offset=31, partition_max_bytes=1 << 20)
             topics = [m.FetchRequestFetchTopic(topic, partitions=[wanted])]
@@ -66,6 +66,5 @@ async def test_clients_get_their_bytes_as_they_are_stored(logs: Path) -> None:
             answer = (await running.send(1, "Fetch", 11, request)).responses[0].partitions[0]
             assert (answer.error_code, bytes(answer.records)) == (0, log.read_bytes()), topic
         running.broker.stop()
-        running.listener.close()
         nursery.cancel_scope.cancel()
     directory.close()

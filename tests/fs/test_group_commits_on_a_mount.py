@@ -107,4 +107,5 @@ def test_without_the_option_and_the_topic_there_is_nowhere_to_commit(mount: Any,
     (before.path / "orders-0").mkdir()
     before.unmount()
     root = mount(tmp_path / "log").path
-    assert errno_of((root / "groups").mkdir) == errno.EPERM
+    assert errno_of((root / "groups/billing").mkdir) == errno.EPERM
+    assert "groups" not in os.listdir(root)

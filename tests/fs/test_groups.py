@@ -6,18 +6,18 @@ import errno
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from group_records import share_group, share_key, share_snapshot, share_topics
-from small_logs import record
+from fixtures.logs.group_records import share_group, share_key, share_snapshot, share_topics
+from fixtures.logs.small_logs import record
+from fixtures.machine.waiting import soon
 
-from offsetfs.fs.naming.encoded_names import decoded as group_of
-from offsetfs.fs.naming.encoded_names import encoded as file_name
+from offsetfs.fs.naming.grammar import decoded as group_of
+from offsetfs.fs.naming.grammar import encoded as file_name
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.format.batch import build
@@ -39,16 +39,6 @@ def commit(group: bytes, topic: bytes, offset: int | None) -> SealedBatch:
     value = None if offset is None else b"\0\3" + offset.to_bytes(8, "big") + bytes(4) + text(b"") + bytes(8)
     data = build([(key, value, (), 1_795_263_758_151)])
     return SealedBatch(memoryview(data), 1, 0, Timestamp(1_795_263_758_151), len(data))
-
-
-def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    """Whether the condition comes true: a follower looks a hundred times a second."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        os.sched_yield()
-    return True
 
 
 @pytest.mark.promise(
@@ -135,12 +125,12 @@ def test_commits_are_followed_while_another_process_writes(mount: Any, tmp_path:
     path = groups / "billing" / "orders-0"
     for offset in (5, 6, 70):
         log.append(commit(b"billing", b"orders", offset))
-        assert within(5, partial(_is_there, path, f"{offset}\n"))
+        assert soon(partial(_is_there, path, f"{offset}\n"))
     with open(path) as opened:
         log.append(commit(b"billing", b"orders", None))
-        assert within(5, lambda: not path.exists())
+        assert soon(lambda: not path.exists())
         assert opened.read() == "70\n"  # what it was when it was opened
-    assert within(5, lambda: os.listdir(groups) == [])
+    assert soon(lambda: os.listdir(groups) == [])
     directory.close()
 
 

@@ -8,13 +8,13 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from left_mounts import unmount
+from fixtures.machine.waiting import soon
+from fixtures.mounts.left_mounts import unmount
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
@@ -144,22 +144,12 @@ def log_directory(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
 
 
-def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    """Whether the condition comes true: a follower looks a hundred times a second."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        os.sched_yield()
-    return True
-
-
 def test_metrics_of_a_read_only_mount_follow_what_another_process_appends(log: Log, mount: Any, tmp_path: Path) -> None:
     mounted = mount(tmp_path / "log", "ro").path
     log.append(data(1, b"one"))
-    assert within(5, lambda: (mounted / "orders-0" / "next").read_text() == "1\n")
+    assert soon(lambda: (mounted / "orders-0" / "next").read_text() == "1\n")
     log.append(data(1, b"two", b"three"))  # no file of the partition is read again
-    assert within(5, lambda: 'topic="orders"} 3.0' in (mounted / ".offsetfs" / "metrics").read_text())
+    assert soon(lambda: 'topic="orders"} 3.0' in (mounted / ".offsetfs" / "metrics").read_text())
 
 
 def test_what_is_open_is_not_there_yet_and_appears_with_its_commit(log: Log, mount: Any, tmp_path: Path) -> None:
@@ -176,20 +166,20 @@ def test_what_is_open_is_not_there_yet_and_appears_with_its_commit(log: Log, mou
     with open(partition / "values", "rb") as values:
         log.append(data(2, b"never"))
         log.append(marker(1, COMMIT))
-        assert within(5, lambda: (partition / "values").stat().st_size == 8)
+        assert soon(lambda: (partition / "values").stat().st_size == 8)
         assert values.read() == b"one\ntwo\n"
         assert json.loads((partition / "info").read_text())["last_stable_offset"] == 2
         for line in lines:  # over several segments, behind an open transaction
             log.append(data(1, line[:-1]))
             log.append(marker(1, COMMIT))
-        assert within(5, lambda: json.loads((partition / "info").read_text())["next_offset"] == log.next_offset)
+        assert soon(lambda: json.loads((partition / "info").read_text())["next_offset"] == log.next_offset)
         assert (partition / "next").read_text() == "2\n"
         assert len(json.loads((partition / "info").read_text())["open_transactions"]) == 1
         assert len(list((partition / "segments").glob("*.log"))) > 2
         assert values.read() == b"" and os.readlink(partition / "latest") == "1"
         assert sorted(name for name in os.listdir(partition) if name.isdigit()) == ["0", "1"]
         log.append(marker(2, ABORT))
-        assert within(5, lambda: (partition / "values").stat().st_size == 8 + len(b"".join(lines)))
+        assert soon(lambda: (partition / "values").stat().st_size == 8 + len(b"".join(lines)))
         assert values.read() == b"".join(lines)
     assert json.loads((partition / "info").read_text())["open_transactions"] == []
     assert (partition / "next").read_text() == f"{log.next_offset}\n"

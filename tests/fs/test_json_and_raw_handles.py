@@ -5,13 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 from typing import cast
 
 import pytest
 import trio
-from fake_appends import Appends, FakeTarget, MakeAppends, appends_in
+from fixtures.mounts.fake_appends import Appends, FakeTarget, MakeAppends
 from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
@@ -23,12 +22,6 @@ from offsetfs.fs.appends.target import AppendTarget
 from offsetfs.storage.records.format.batch_builder import BatchBuilder, value_bytes_max
 
 pytestmark = pytest.mark.unit
-
-
-@pytest.fixture
-async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MakeAppends]:
-    async with appends_in(nursery, tmp_path, monkeypatch) as make:
-        yield make
 
 
 KIB = 1 << 10
@@ -120,7 +113,7 @@ def test_where_writes_are_cut_means_nothing(values: list[str], cuts: list[int]) 
     assert (builder.count, builder.values_bytes) == (whole.count, whole.values_bytes)
 
 
-async def test_a_record_above_the_limit_is_refused_and_a_longer_line_for_a_smaller_record_is_not(
+async def test_the_limit_counts_the_record_and_not_the_length_of_its_line(
     appends: MakeAppends,
 ) -> None:
     world = appends(topic=LIMIT)

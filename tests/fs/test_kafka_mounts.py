@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mirror_process import wait_until
+from fixtures.mirrors.process import wait_until
 
 import offsetfs
 from offsetfs import cli
@@ -139,7 +139,7 @@ def test_the_next_mount_of_the_cluster_resumes_in_the_user_cache(
         ("kafka://127.0.0.1:1/", "on-gap=never", "on-gap=never is neither fail nor skip"),
         ("kafka://127.0.0.1:1/", "keep=1", "option keep takes no value"),
         ("kafka://127.0.0.1:1/", "topic", "option topic needs a value"),
-        ("kafka://127.0.0.1:1/", "retention.ms=x", "retention.ms=x must be a whole number, -1 or greater"),
+        ("kafka://127.0.0.1:1/", "retention.ms=x", "retention.ms is 'x', but must be a whole number, -1 or greater"),
     ],
 )
 def test_options_that_are_wrong_are_one_sentence(
@@ -175,7 +175,7 @@ def test_a_cluster_that_cannot_be_mirrored_is_one_sentence(source: offsetfs.Embe
     cluster = source.bootstrap_servers
     for address, message in (
         ("127.0.0.1:1", "no broker answers: 127.0.0.1:1: Connection refused; check the address, and that a broker"),
-        (cluster, "no topic that this user may describe matches 'order'; the cluster has orders, users"),
+        (cluster, "no topic that this user may describe matches 'order'; did you mean orders?"),
     ):
         options = f"topic=order,cache={tmp_path / 'cache'}"
         words = ["mount", f"kafka://{address}/", str(tmp_path / "mnt"), "-o", options]

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from fixtures.machine.waiting import soon
 
 pytestmark = pytest.mark.mount
 
@@ -73,13 +74,6 @@ def values(consumer: Consumer, count: int) -> list[bytes]:
     return received
 
 
-def eventually(check: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not check():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize(
     ("file", "text"),
     [("t-0/append", "one\n"), ("t-0/append.ndjson", '{"value": "one"}\n'), ("topics/t/append", "one\n")],
@@ -127,9 +121,7 @@ def test_topics_of_one_side_are_those_of_the_other(both: Both, consumer: Consume
     assert "made" not in both.admin.list_topics(timeout=SECONDS_MAX).topics
 
 
-def test_a_topic_that_is_removed_from_the_mount_takes_its_committed_offsets_with_it(
-    both: Both, consumer: Consumer
-) -> None:
+def test_a_removed_topic_takes_its_committed_offsets_with_it(both: Both, consumer: Consumer) -> None:
     consumer.commit(offsets=[TopicPartition("t", 0, 10)], asynchronous=False)
     assert consumer.committed([TopicPartition("t", 0)], SECONDS_MAX)[0].offset == 10
     os.rmdir(both.root / "t-0")
@@ -200,7 +192,7 @@ def test_the_tree_of_groups_shows_members_and_commits_of_the_broker(both: Both) 
         assert state["state"] == "Stable" and [each["client_id"] for each in state["members"]] == ["reader"]
     finally:
         member.close()
-    eventually(lambda: json.loads((group / "state").read_text())["state"] == "Empty")
+    assert soon(lambda: json.loads((group / "state").read_text())["state"] == "Empty")
 
 
 def test_an_unmount_with_clients_ends_the_broker_first(both: Both, consumer: Consumer) -> None:

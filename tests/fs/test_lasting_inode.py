@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from planted_logs import sealed
+from fixtures.logs.planted_logs import sealed
 
 from offsetfs.fs.files.growing_file import GrowingFile
 from offsetfs.fs.mount_context import mount_context

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import trio
-from planted_logs import PARTITION, batch, plant
+from fixtures.logs.planted_logs import PARTITION, batch, plant
 
 from offsetfs.fs.files.record_listing import rows
 from offsetfs.fs.mount_context import mount_context

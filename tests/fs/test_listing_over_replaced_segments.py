@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import trio
-from planted_logs import PARTITION, batch, plant
-from spies import no_damage
+from fixtures.logs.planted_logs import PARTITION, batch, plant
+from fixtures.spies import no_damage
 
 from offsetfs.fs.files.record_listing import rows
 from offsetfs.fs.mount_context import mount_context

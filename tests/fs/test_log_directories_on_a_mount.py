@@ -112,9 +112,7 @@ def test_a_log_directory_that_fails_later_leaves_the_others_served(mount: Mount,
 
 
 @pytest.mark.damages
-def test_a_partition_in_two_log_directories_is_not_written_and_the_errors_name_both(
-    mount: Mount, disks: list[Path]
-) -> None:
+def test_a_partition_in_two_directories_is_not_written_and_both_are_named(mount: Mount, disks: list[Path]) -> None:
     filled(mount, disks)
     shutil.copytree(disks[1] / "orders-1", disks[0] / "orders-1")
     mounted = mount(both(disks), faulty=True)

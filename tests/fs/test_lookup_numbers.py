@@ -5,7 +5,7 @@ import errno
 import pytest
 from pyfuse3 import FUSEError
 
-from offsetfs.fs.naming.lookup_numbers import LookupNumbers
+from offsetfs.fs.naming.inodes import LookupNumbers
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from log_states import replace_segments_of
+from fixtures.logs.log_states import replace_segments_of
 from trio.testing import MockClock
 
 from offsetfs.fs.files.growing_file import GrowingFile
@@ -59,7 +59,7 @@ class World:
     async def kept(self, *bases: int) -> bool:
         """Wait for the maps of these segments; whether there are no others."""
         expected = sorted(segment_name(base, suffix) for base in bases for suffix in MAP_SUFFIXES)
-        with trio.move_on_after(5):
+        with trio.move_on_after(30):
             while self.maps != expected or self.keeper._is_running:
                 await trio.lowlevel.checkpoint()
         return self.maps == expected

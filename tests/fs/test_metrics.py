@@ -15,8 +15,9 @@ from offsetfs.cli.mounts import metrics_samples
 from offsetfs.cli.mounts.mounted_broker import companion_report
 from offsetfs.common.durations import DURATION_BOUNDS_S, Durations
 from offsetfs.common.formatting import columns, count, duration, size
-from offsetfs.fs.control import metrics, stats
+from offsetfs.fs.control import metrics
 from offsetfs.fs.control.report import CacheReport, LogReport, PartitionReport, Report
+from offsetfs.fs.control.texts import stats_text
 from offsetfs.fs.reporting.counters import (
     PARTITIONS_MAX,
     Counters,
@@ -206,7 +207,7 @@ def test_a_mount_with_a_broker_has_the_numbers_of_both() -> None:
 
 
 def test_stats_of_a_mount_with_a_broker_have_a_summary_of_it() -> None:
-    lines = stats.text(with_broker()).decode().splitlines()
+    lines = stats_text(with_broker()).decode().splitlines()
     start = lines.index("broker      2 connections, 3 accepted, 0 refused; 1 kB received, 500 B sent")
     assert lines[start + 1 : start + 4] == [
         "  requests  7: Produce 7",
@@ -225,7 +226,7 @@ def test_top_of_a_mount_with_a_broker_shows_both() -> None:
 # --- counters --------------------------------------------------------------------------------------------------------
 
 
-def test_ten_thousand_partitions_have_a_thousand_places_and_nothing_is_missing_in_the_sum() -> None:
+def test_ten_thousand_partitions_have_a_thousand_rows_and_a_whole_sum() -> None:
     counters = Counters()
     for number in range(10_000):
         counters.of(TopicPartition("orders", number)).appended_records += 1
@@ -258,7 +259,7 @@ def test_a_duration_is_counted_under_the_first_bound_that_holds_it(seconds: floa
 
 
 def test_stats_show_the_report() -> None:
-    lines = stats.text(REPORT).decode().splitlines()
+    lines = stats_text(REPORT).decode().splitlines()
     assert lines[0] == "offsetfs 0.1.0: /srv/logs on /mnt/kafka, rw, for 90 s"
     reported = dict(line.split(None, 1) for line in lines[2:10])
     assert reported["requests"] == "13: lookup 9, read 4" and reported["errnos"] == "2: ENOENT 2"

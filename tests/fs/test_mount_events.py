@@ -10,8 +10,7 @@ import trio
 
 from offsetfs.fs.mount_context import mount_context
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.reporting.error_log import ErrorLog
-from offsetfs.fs.reporting.refusals import Refusals
+from offsetfs.fs.reporting.error_log import ErrorLog, Refusals
 from offsetfs.fs.requests.events import MountEvent
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch, StorageError

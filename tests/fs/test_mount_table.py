@@ -46,7 +46,7 @@ def test_a_plain_directory_is_no_mount_point(tmp_path: Path) -> None:
     assert mount_at("/proc") is not None
 
 
-def test_links_on_the_way_to_a_mount_point_are_followed_and_its_own_name_is_not_asked(tmp_path: Path) -> None:
+def test_links_to_a_mount_point_are_followed_without_asking_its_name(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     assert resolved(os.fspath(tmp_path / "link" / "mnt")) == os.fspath(tmp_path / "real" / "mnt")
@@ -75,7 +75,7 @@ def test_no_name_of_a_log_directory_can_add_a_mount_option(directory: str) -> No
         ("/srv/a\\054suid", "offsetfs-a_054suid"),
     ],
 )
-def test_a_mount_is_listed_by_the_path_of_its_log_directory_where_that_is_harmless(directory: str, shown: str) -> None:
+def test_a_mount_is_listed_by_its_log_directory_where_that_is_harmless(directory: str, shown: str) -> None:
     assert source([directory]) == shown
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from left_mounts import unmount
+from fixtures.mounts.left_mounts import unmount
 
 pytestmark = pytest.mark.mount
 

@@ -13,7 +13,7 @@ import pyfuse3
 import pytest
 import trio
 import trio.testing
-from log_states import begin_log_at, replace_segments_of
+from fixtures.logs.log_states import begin_log_at, replace_segments_of
 from pyfuse3 import EntryAttributes, FUSEError
 from trio.testing import MockClock
 
@@ -148,7 +148,7 @@ async def test_values_is_listed_only_when_its_maps_are_there(
     assert b"values" in await names(world, directory.st_ino)
 
 
-async def test_a_listing_begins_what_only_the_segment_being_written_lacks_and_the_next_one_shows_it(
+async def test_a_listing_starts_what_the_written_segment_lacks_for_the_next(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(views, "LISTING_BYTES_MAX", {Kind.VALUES: 100, Kind.RECORDS: 100})
@@ -230,7 +230,7 @@ async def test_a_listing_of_one_entry_at_a_time_shows_each_once(world: World) ->
 # --- retention -----------------------------------------------------------------------------------------------------
 
 
-async def test_when_the_head_is_cut_the_name_gets_a_new_inode_and_old_handles_keep_theirs(world: World) -> None:
+async def test_a_cut_head_gets_a_new_inode_and_old_handles_keep_theirs(world: World) -> None:
     operations = world.operations
     parts = [world.append([b"%03d" % number * 60]) for number in range(20)]
     old = await world.look("orders-0", "values")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_logs import batch, crash
+from fixtures.logs.planted_logs import batch, crash
 
 pytestmark = [pytest.mark.mount, pytest.mark.damages]
 

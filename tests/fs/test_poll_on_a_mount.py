@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blocked_readers import is_blocked_in_read
+from fixtures.machine.waiting import soon
+from fixtures.mounts.blocked_readers import is_blocked_in_read
 
 pytestmark = pytest.mark.mount
 
@@ -32,16 +33,6 @@ def orders(mount: Mount, tmp_path: Path) -> Path:
 def append(partition: Path, lines: bytes) -> None:
     with (partition / "append").open("ab", buffering=0) as file:
         file.write(lines)
-
-
-def soon(condition: Callable[[], object], seconds: float = 10) -> bool:
-    """Whether the condition comes true in time; for what others do."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.002)
-    return True
 
 
 def appended_soon(partition: Path, lines: bytes) -> threading.Thread:

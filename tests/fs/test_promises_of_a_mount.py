@@ -7,13 +7,13 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from own_machine import OFFSETFS
+from fixtures.machine.own_machine import OFFSETFS
+from fixtures.machine.waiting import soon
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
@@ -42,23 +42,6 @@ def values_on_disk(log: Path, partition: str = "orders-0") -> list[bytes | None]
 
 def bytes_in(partition: Path) -> int:
     return sum((partition / name).stat().st_size for name in os.listdir(partition) if name.endswith(".log"))
-
-
-def soon(condition: Callable[[], object]) -> bool:
-    """Whether the condition comes true; for what the daemon does by itself."""
-    deadline = time.monotonic() + SECONDS_MAX
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        os.sched_yield()
-    return True
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    path = tmp_path / "log"
-    path.mkdir()
-    return path
 
 
 def with_partition(mount: Mount, log: Path, options: str = "", **more: bool) -> Any:
@@ -226,7 +209,7 @@ def fill(disk: Path) -> None:
     "accept writes once there is free space."
 )
 @pytest.mark.parametrize("tail", [b"", b"torn"], ids=["unmounted on a full disk", "a torn tail to be kept"])
-def test_a_mount_that_starts_on_a_full_disk_reads_at_once_and_writes_when_there_is_space(
+def test_a_mount_that_starts_on_a_full_disk_writes_when_there_is_space(
     mount: Mount, small_disk: Path, tail: bytes
 ) -> None:
     log = small_disk / "log"
@@ -269,9 +252,7 @@ def test_a_mount_that_starts_on_a_full_disk_reads_at_once_and_writes_when_there_
     assert (log / ".kafka_cleanshutdown").exists()
 
 
-def test_a_partition_that_a_full_disk_kept_from_recovery_is_recovered_without_a_writer(
-    mount: Mount, small_disk: Path
-) -> None:
+def test_a_partition_unrecovered_for_a_full_disk_recovers_without_a_writer(mount: Mount, small_disk: Path) -> None:
     log = small_disk / "log"
     log.mkdir()
     first = with_partition(mount, log, faulty=True)
@@ -305,7 +286,7 @@ def test_eight_writers_keep_each_their_order(mount: Mount, log: Path) -> None:
 @pytest.mark.promise(
     "Every listed file is finite, has its exact size, never blocks, and changes nothing when it is read."
 )
-def test_a_read_only_mount_of_a_read_only_directory_reads_everything_and_changes_nothing(
+def test_a_read_only_mount_of_a_read_only_directory_changes_nothing(
     mount: Mount, golden_copy: Path, tmp_path: Path
 ) -> None:
     before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in golden_copy.rglob("*") if p.is_file()}

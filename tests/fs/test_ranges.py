@@ -11,7 +11,7 @@ from typing import Any, cast
 import pyfuse3
 import pytest
 import trio
-from log_states import begin_log_at, replace_segments_of
+from fixtures.logs.log_states import begin_log_at, replace_segments_of
 from pyfuse3 import EntryAttributes, FUSEError
 from trio.testing import MockClock
 
@@ -150,7 +150,7 @@ async def test_a_range_is_forgotten_when_the_kernel_forgets_it(world: World) -> 
     assert unpack((await world.look("range/0..")).st_ino).number > unpack(again.st_ino).number
 
 
-async def test_records_removed_by_retention_are_estale_for_open_handles_and_enoent_for_others(world: World) -> None:
+async def test_removed_records_are_estale_for_open_handles_and_else_enoent(world: World) -> None:
     old = await world.look("range/2..8")
     opened = await world.operations.open(old.st_ino, 0, CTX)
     first, second = list(world.log.snapshot())[:2]
@@ -217,3 +217,33 @@ async def test_a_failure_is_reported_and_retried(world: World, monkeypatch: pyte
         patch.setattr(RangeView, "refresh", broken)
         assert await errno_of(world.look("range/3..8")) == "EMFILE"
     assert await world.numbers("range/3..8") == [3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("name", ["200..300", "100..200", "200..300.ndjson"])
+async def test_a_range_beyond_the_end_is_empty_and_the_error_log_has_the_end(world: World, name: str) -> None:
+    assert await world.numbers(f"range/{name}") == []
+    text = world.operations.mount.error_log.text().decode()
+    assert f"orders-0/range/{name}: orders-0 has offsets 0 to 99; the next record gets offset 100" in text
+
+
+async def test_a_range_below_the_log_start_is_empty_and_the_error_log_has_the_start(world: World) -> None:
+    world.log.delete_records(50)
+    assert await world.numbers("range/10..20") == []
+    assert "orders-0/range/10..20: orders-0 has offsets 50 to 99;" in world.operations.mount.error_log.text().decode()
+
+
+@pytest.mark.parametrize("name", ["100..", "98..200", "0..50", "-1h..", "2100-01-01.."])
+async def test_ranges_that_meet_records_or_wait_for_them_report_nothing(world: World, name: str) -> None:
+    await world.look(f"range/{name}")
+    assert world.operations.mount.error_log.text() == b""
+
+
+async def test_a_number_from_the_end_names_last(world: World) -> None:
+    for path, code in (("-10", errno.ENOENT), ("range/-10..", errno.EINVAL), ("range/-10...ndjson", errno.EINVAL)):
+        with pytest.raises(FUSEError) as failure:
+            await world.look(path)
+        assert failure.value.errno == code
+        (*_, line) = world.operations.mount.error_log.text().decode().splitlines()
+        assert (
+            f"orders-0/{path}: " in line.replace("range: ", f"{path}: ") and "last/10 has the newest 10 records" in line
+        )

@@ -205,10 +205,10 @@ async def short_of_memory(handle: Handle, buffers: int) -> AsyncIterator[tuple[S
 
 
 @pytest.mark.expect_log("requests wait in the kernel|requests are read again")
-async def test_a_request_that_cannot_be_read_is_read_when_there_is_memory_and_few_tasks_are_made() -> None:
+async def test_an_unreadable_request_is_read_when_there_is_memory() -> None:
     async with short_of_memory(_at_once, 0) as (session, theirs):
         os.write(theirs, b"ab")
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             while session.failures < 5:
                 await trio.sleep(0.001)
             assert session.started <= 2
@@ -228,7 +228,7 @@ async def test_tasks_that_have_memory_read_while_another_has_none() -> None:
 
     async with short_of_memory(handle, 1) as (session, theirs):
         os.write(theirs, b"abc")
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             while session.failures < 3:
                 await trio.sleep(0.001)
             waiting.set()

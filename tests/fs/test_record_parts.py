@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetfs.fs.caches.mount_caches import RecordContent
+from offsetfs.fs.caches import RecordContent
 from offsetfs.fs.files.record_parts import header_lines
 from offsetfs.storage.records.format.batch import build, read_batch
 from offsetfs.storage.records.format.record import Header

@@ -30,9 +30,7 @@ def reads(mnt: Path) -> float:
     return sum(sample.value for sample in samples if sample.name == "offsetfs_reads_total")
 
 
-def test_records_are_read_without_a_request_where_they_are_small_and_whole_where_they_are_not(
-    mount: Mount, tmp_path: Path
-) -> None:
+def test_small_records_need_no_request_and_large_ones_are_whole(mount: Mount, tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     mnt = mount(tmp_path / "log", "create").path
     (mnt / "orders-0").mkdir()

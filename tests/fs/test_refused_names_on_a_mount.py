@@ -6,11 +6,11 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from left_mounts import unmount
+from fixtures.mounts.left_mounts import unmount
 
 pytestmark = pytest.mark.mount
 
@@ -69,7 +69,7 @@ def test_mkdir_of_a_topic_explains_itself(mnt: Path) -> None:
     assert " EINVAL mkdir payments: 'payments' is a topic; give TOPIC-PARTITION, such as payments-0" in last_error(mnt)
 
 
-def test_a_commit_to_a_partition_that_does_not_exist_or_beyond_its_end_is_refused(mnt: Path) -> None:
+def test_a_commit_to_no_partition_or_beyond_its_end_is_refused(mnt: Path) -> None:
     (mnt / "groups/g").mkdir()
     for name, offset, code, reason in (
         ("orders-7", "0", errno.EINVAL, "there is no partition orders-7"),
@@ -98,3 +98,43 @@ def test_follow_states_which_starts_there_are(mnt: Path) -> None:
     assert done.stderr.startswith(
         "offsetfs follow: --from yesterday: give an offset (42), the newest N (-10), or a time"
     )
+
+
+@pytest.mark.parametrize(
+    ("call", "path", "line"),
+    [
+        (
+            os.mkdir,
+            "topics/payments",
+            " EPERM mkdir topics/payments: a topic has partitions; mkdir payments-0 in the root",
+        ),
+        (
+            os.rmdir,
+            "topics/orders",
+            " EPERM rmdir topics/orders: a topic has partitions; with -o delete, rmdir orders-*",
+        ),
+        (os.unlink, "orders-0/values", " EPERM unlink orders-0: its files are not removed one by one; with -o delete,"),
+    ],
+)
+def test_what_is_removed_or_made_in_another_way_has_one_line(
+    mnt: Path, call: Callable[[Path], None], path: str, line: str
+) -> None:
+    for _ in range(2):
+        with pytest.raises(PermissionError):
+            call(mnt / path)
+    assert line in last_error(mnt) and last_error(mnt).endswith("(2 times)")
+
+
+def test_a_group_that_cannot_be_made_names_the_missing_option(tmp_path: Path) -> None:
+    for name in ("log", "mnt"):
+        (tmp_path / name).mkdir()
+    assert offsetfs("create", tmp_path / "log", "orders").returncode == 0
+    assert offsetfs("mount", tmp_path / "log", tmp_path / "mnt").returncode == 0
+    try:
+        with pytest.raises(PermissionError):
+            (tmp_path / "mnt/groups/billing").mkdir()
+        assert last_error(tmp_path / "mnt").endswith(
+            " EPERM mkdir groups/billing: the option create was not given; use -o create"
+        )
+    finally:
+        unmount(tmp_path / "mnt")

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures.mounts.left_mounts import unmount
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from left_mounts import unmount
 
 pytestmark = pytest.mark.mount
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_appends import Appends, appends_in
+from fixtures.mounts.fake_appends import Appends, appends_in
 from trio.testing import MockClock
 
 from offsetfs.fs.appends.append_queue import SHORTAGE_S
@@ -130,7 +130,7 @@ async def test_the_end_of_the_mount_waits_for_memory(
 async def test_any_other_error_still_fails_the_writers(
     make: Make, autojump_clock: MockClock, expect_log: Callable[[str], None]
 ) -> None:
-    expect_log("1 records were not written")
+    expect_log("1 record was not written")
     world, writer = make(linger_ms=60_000), Writer()
     world.log().append_failure = MemoryError()
     write(world, writer, b"one\n")

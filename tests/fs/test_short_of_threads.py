@@ -12,19 +12,18 @@ from typing import Any
 
 import pytest
 import trio
-from fake_appends import FakeWriter, appends_in
-from short_threads import Threads, no_threads
-from spies import spy
+from fixtures.machine.short_threads import Threads, no_threads
+from fixtures.mounts.fake_appends import FakeWriter, appends_in
+from fixtures.spies import spy
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from offsetfs.cli.mounts.service_manager import ServiceManager
 from offsetfs.cli.mounts.unmount_progress import UnmountProgress
 from offsetfs.common.task_runner import POSTPONED_S, TaskRunner
-from offsetfs.common.threads import RETRIES_S, in_thread, in_thread_or_here
-from offsetfs.common.workers import workers
+from offsetfs.common.threads import RETRIES_S, in_thread, in_thread_or_here, workers
 from offsetfs.fs.appends import append_queue
 from offsetfs.fs.mount_context import mount_context
-from offsetfs.fs.mounting.task_reports import TaskReports
+from offsetfs.fs.mounting.mount import TaskReports
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage import Unsynced, parallel
 from offsetfs.storage.directory.directory import LogDirectory

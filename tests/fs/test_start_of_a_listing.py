@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from spies import spy
+from fixtures.spies import spy
 
 from offsetfs.fs.files import record_listing
 from offsetfs.fs.files.record_listing import RecordListing

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blocked_readers import is_blocked_in_read
+from fixtures.mounts.blocked_readers import is_blocked_in_read
 
 pytestmark = pytest.mark.mount
 
@@ -83,9 +83,7 @@ def wait_until_blocked(process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.005)
 
 
-def test_it_begins_with_the_newest_of_each_partition_or_at_a_time_and_goes_on_with_what_comes(
-    root: Path, opened: Open
-) -> None:
+def test_a_topic_follow_begins_at_the_newest_or_at_a_time_and_goes_on(root: Path, opened: Open) -> None:
     topic = root / "topics" / "orders"
     streams = {name: opened(topic / name) for name in ("follow", "follow@-2", "follow@-15m", "follow@now")}
     assert of_each(read_for(streams["follow@-2"], 6)) == {number: [2, 3] for number in range(PARTITIONS)}
@@ -96,9 +94,7 @@ def test_it_begins_with_the_newest_of_each_partition_or_at_a_time_and_goes_on_wi
         assert of_each(read_for(fd, 3)) == {2: [4, 5], 0: [4]}
 
 
-def test_every_record_comes_once_and_in_the_order_of_its_partition_while_all_are_written(
-    root: Path, opened: Open
-) -> None:
+def test_every_record_comes_once_in_order_while_all_are_written(root: Path, opened: Open) -> None:
     fd = opened(root / "topics/orders/follow")
 
     def write(partition: int) -> None:

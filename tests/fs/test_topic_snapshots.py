@@ -18,8 +18,9 @@ from trio.testing import MockClock
 
 from offsetfs.fs.files.growing_file import GrowingFile
 from offsetfs.fs.files.line_index_building import WAIT_S
+from offsetfs.fs.files.topic_snapshots import TopicSnapshots
 from offsetfs.fs.mounting.operations import Operations
-from offsetfs.fs.naming.inodes import unpack
+from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import MalformedBatch
@@ -162,23 +163,46 @@ async def test_a_second_look_up_measures_only_what_was_appended(world: World, mo
     assert len(measured) == 1 and 0 < measured[0] < 100
 
 
-async def test_nothing_is_listed_and_a_topic_has_no_other_views(world: World) -> None:
+async def test_a_listed_snapshot_is_that_of_a_look_up_and_forgotten_as_often(world: World) -> None:
     world.append(0, b"a")
-    names: list[bytes] = []
+    listed: list[tuple[bytes, int, int]] = []
     entry = await world.operations.lookup(pyfuse3.ROOT_INODE, b"topics", CTX)
     entry = await world.operations.lookup(entry.st_ino, b"orders", CTX)
     handle = await world.operations.opendir(entry.st_ino, CTX)
 
-    def take(name: bytes, *_: object) -> bool:
-        names.append(name)
+    def take(name: bytes, attributes: EntryAttributes, cookie: int) -> bool:
+        if name == b"records.ndjson":
+            return False  # the reply is full
+        listed.append((name, attributes.st_ino, cookie))
         return True
 
     await world.operations.entries(handle, 0, take)
     await world.operations.releasedir(handle)
-    assert names == [b"append", b"append.ndjson"]
-    assert not any(number._log for number in world.operations._nodes.partitions.refresh())
-    assert unpack((await world.look("values")).st_ino).partition == 0
-    assert await errno_of(lambda: world.look("range")) == errno.ENOENT
+    (_, inode, cookie) = listed[-1]
+    assert [name for name, *_ in listed] == [
+        b"append",
+        b"append.ndjson",
+        b"first",
+        b"latest",
+        b"values",
+    ] and cookie == 5
+    known = world.operations._nodes._nodes.lookup_numbers[Kind.TOPIC_SNAPSHOT]
+    assert len(known) == 1 and (await world.look("values")).st_ino == inode
+    await world.operations.forget([(inode, 2)])
+    assert len(known) == 0
+
+
+async def test_a_listing_leaves_out_what_must_be_measured_first(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.append(0, b"a")
+
+    async def unknown(file: GrowingFile) -> None:
+        return None
+
+    await world.look("range")
+    snapshots = world.operations._nodes._nodes.files[Kind.TOPIC_SNAPSHOT]
+    assert isinstance(snapshots, TopicSnapshots) and await snapshots.listed(0, b"values") is not None
+    monkeypatch.setattr(GrowingFile, "listed", unknown)
+    assert await snapshots.listed(0, b"values") is None
 
 
 async def test_it_is_read_only(world: World) -> None:

@@ -52,7 +52,8 @@ def test_commands_read_it_as_any_file(mounted: Any) -> None:
     assert shell(topic, "LESS= less values < /dev/null") == whole
     records = [json.loads(line) for line in shell(topic, "cat records.ndjson").splitlines()]
     assert [f"{each['partition']}:{each['offset']}" for each in records] == whole.split()
-    assert os.listdir(topic) == ["append", "append.ndjson"]
+    names = ["append", "append.ndjson", "first", "latest", "values", "records.ndjson", "by-time", "range", "last"]
+    assert os.listdir(topic) == names
 
 
 def test_an_open_one_stays_as_it_was_and_the_name_shows_what_came(mounted: Any) -> None:
@@ -79,6 +80,27 @@ def test_tail_f_shows_the_end_and_nothing_of_what_comes(mounted: Any) -> None:
         assert process.stdout.read() is None
         process.terminate()
         process.wait()
+    errors = (mounted.path / ".offsetfs/errors").read_text()
+    remedy = "use `cat topics/orders/follow`; follow@-10 begins with the newest ten of each partition"
+    assert (
+        f"topics/orders/values: tail -f prints no later records, because a snapshot does not grow; {remedy}" in errors
+    )
+
+
+def test_tail_without_f_reports_nothing(mounted: Any) -> None:
+    assert (
+        shell(mounted.path / "topics/orders", "tail -n 1 values; tail -n1 records.ndjson | jq -r .value")
+        == "2:999\n" * 2
+    )
+    assert (mounted.path / ".offsetfs/errors").read_text() == ""
+
+
+def test_a_read_only_mount_lists_no_append_of_a_topic(mounted: Any, mount: Mount) -> None:
+    assert "append" in os.listdir(mounted.path / "topics/orders")
+    beside = mount(mounted.log, "ro").path / "topics/orders"
+    assert not [name for name in os.listdir(beside) if name.startswith("append")]
+    with pytest.raises(OSError, match="Read-only file system"):
+        (beside / "append").open("ab")
 
 
 def test_a_read_only_mount_beside_it_and_the_commands_show_the_same_bytes(mounted: Any, mount: Mount) -> None:

@@ -7,27 +7,15 @@ import itertools
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from left_mounts import unmount
 
 from offsetfs.storage.records.format.partitioner import partition_of
 
 pytestmark = pytest.mark.mount
-
-
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One mount for all tests of this module that have no options of their own."""
-    point, log = tmp_path_factory.mktemp("mnt"), tmp_path_factory.mktemp("log")
-    run = [sys.executable, "-m", "offsetfs"]
-    subprocess.run([*run, "mount", log, point, "-o", "create"], check=True)
-    yield point
-    unmount(point)
 
 
 _topics = itertools.count()
@@ -60,9 +48,11 @@ def errno_of(act: Callable[[], object]) -> int | None:
 
 def test_topics_are_listed_with_what_can_be_written(orders: Path) -> None:
     assert orders.name in os.listdir(orders.parent) and "topics" in os.listdir(orders.parents[1])
-    assert sorted(os.listdir(orders)) == ["append", "append.ndjson"]
+    assert sorted(os.listdir(orders)) == [
+        "append", "append.ndjson", "by-time", "last", "range", "records.ndjson", "values"
+    ]  # fmt: skip
     assert (orders / "append").read_bytes() == b"" == (orders / "append.ndjson").read_bytes()
-    for name in ("append.raw", "0", "last"):
+    for name in ("append.raw", "0", "first"):
         assert not (orders / name).exists()
     assert not (orders.parent / "nothing").exists()
     assert subprocess.run(["grep", "-r", "x", orders.parent], capture_output=True).returncode == 1
@@ -142,7 +132,7 @@ def test_the_lines_of_a_partition_go_back_to_it_through_the_topic(orders: Path) 
     assert [len(records(partition)) for partition in partitions(orders)] == [0, 18, 9]
 
 
-def test_a_partition_that_the_topic_does_not_have_is_refused_and_the_line_is_named(orders: Path) -> None:
+def test_a_partition_outside_the_topic_is_refused_and_the_line_named(orders: Path) -> None:
     fd = os.open(orders / "append.ndjson", os.O_WRONLY)
     lines = b'{"partition":2}\n{"partition":3}\n'
     assert os.write(fd, lines) == 16

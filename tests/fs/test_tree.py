@@ -1,5 +1,6 @@
 """The grammar of names: offsets, times, calendar directories."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -10,7 +11,6 @@ from offsetfs.common.quantities import parse_time
 from offsetfs.fs.naming.grammar import (
     EVERYTHING,
     TIMESTAMP_MAX,
-    Find,
     Level,
     Point,
     RangeName,
@@ -194,7 +194,7 @@ def test_what_is_no_calendar_path_means_nothing(path: bytes) -> None:
     assert walk(*path.split(b"/")) is None
 
 
-def find_in(records: list[tuple[int, int]], calls: list[int]) -> Find:
+def find_in(records: list[tuple[int, int]], calls: list[int]) -> Callable[[int], tuple[int, int] | None]:
     def find(timestamp: int) -> tuple[int, int] | None:
         calls.append(timestamp)
         return next(((offset, time) for offset, time in records if time >= timestamp), None)

@@ -20,7 +20,6 @@ from offsetfs.fs.files.texts import README
 from offsetfs.fs.mounting.directories import PartitionTree
 from offsetfs.fs.mounting.operations import Operations
 from offsetfs.fs.naming.inodes import pack, unpack
-from offsetfs.fs.naming.paths import path_of
 from offsetfs.fs.naming.tree_table import IN_CONTROL, IN_MOUNT, IN_PARTITION, IN_TOPIC, Kind, fixed_names
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.directory.directory import LogDirectory
@@ -87,7 +86,7 @@ async def test_each_kind_has_one_node(mounted: Mounted) -> None:
     table = mounted.operations._nodes
     of_mount, of_partition = table._nodes, (await mounted.tree()).nodes
     for kind in Kind:
-        is_in_partition = kind.spec.paths[0].startswith(IN_PARTITION)
+        is_in_partition = kind.spec.paths[0].startswith(IN_PARTITION) or kind.spec.is_link  # a link: of its target
         nodes, other = (of_partition, of_mount) if is_in_partition else (of_mount, of_partition)
         having = (nodes.directories, nodes.files, nodes.links)
         expected = (kind.spec.is_directory, not kind.spec.is_directory and not kind.spec.is_link, kind.spec.is_link)
@@ -115,8 +114,8 @@ async def test_a_name_of_the_table_is_found_and_has_an_inode_of_its_kind(
     inode = await mounted.look(*DIRECTORIES[directory], name)
     assert unpack(inode).kind == kind
     assert await mounted.operations.getattr(inode, CTX)
-    path = path_of(inode, mounted.operations._nodes.partitions)
-    assert "/".join([*DIRECTORIES[directory], name]).startswith(path) or kind == Kind.LINK
+    path = mounted.operations._nodes.partitions.path_of(inode)
+    assert "/".join([*DIRECTORIES[directory], name]).startswith(path) or kind.spec.is_link
 
 
 @pytest.mark.parametrize("directory", DIRECTORIES)
@@ -180,7 +179,7 @@ async def work(tree):
     await tree.entries("orders-0", take)
     print(names[names.index("info") :][:3])
     entry = await tree.find("orders-0/example")
-    print(unpack(entry.inode), tree._operations._nodes.path_of(entry.inode), entry.size)
+    print(unpack(entry.inode), tree._operations._nodes.partitions.path_of(entry.inode), entry.size)
     async with tree.open("orders-0/example") as file:
         print(await file.read(0, 100))
     try:
@@ -217,10 +216,11 @@ def test_kinds_keep_their_numbers() -> None:
     many = (
         "RECORD VALUES SEGMENT LINK TIME_LINK MINUTE_LINK TIME_DIRECTORY GROUP GROUP_LAG GROUP_COMMIT RECORDS "
         "RECORD_JSON RECORD_KEY RECORD_HEADERS RANGE FOLLOW KEYED TOPIC TOPIC_APPEND TOPIC_KEYS GROUP_STATE "
-        "TOPIC_FOLLOW TOPIC_SNAPSHOT"
+        "TOPIC_FOLLOW TOPIC_SNAPSHOT TOPIC_RANGE TOPIC_RANGES TOPIC_TIMES TOPIC_LINK"
     )
     assert [Kind[name] for name in once.split()] == list(range(1, 24))
-    assert [Kind[name] for name in many.split()] == [kind << 59 for kind in range(1, 24)]
+    assert [Kind[name] for name in many.split()] == [kind << 59 for kind in range(1, 28)]
+    assert {kind.name for kind in Kind} == {*once.split(), *many.split()}, "add a new kind to the end of a list here"
     assert pack(Kind.RECORD, 3, 42) == 1 << 59 | 3 << 40 | 42
 
 
@@ -264,7 +264,7 @@ NOT_ON_THE_PAGE = {
 def test_each_path_has_a_column_of_the_conformance_page(kind: Kind) -> None:
     for path in kind.spec.paths:
         columns = columns_of(kind, path)
-        assert columns, path
+        assert columns, f"add {path} to a column of docs/evidence/conformance.md"
         if not kind.spec.is_directory and "<T>" not in path and "<group>/<" not in path:
             is_writable = cells("open O_WRONLY", columns) == {"ok / EROFS"}
             assert is_writable == kind.spec.is_writable, path
@@ -272,11 +272,12 @@ def test_each_path_has_a_column_of_the_conformance_page(kind: Kind) -> None:
 
 def test_the_tree_of_the_semantics_page_has_each_name() -> None:
     tree = (ROOT / "docs/use/semantics.md").read_text().partition("    MNT/")[2].partition("“By name”")[0]
-    assert missing_names(tree) == []
+    assert missing_names(tree) == [], "add the names to the tree in docs/use/semantics.md"
 
 
 def test_the_readme_of_a_mount_has_each_name_that_is_used_in_commands() -> None:
-    assert missing_names(README.decode()) == ["README", ".offsetfs/version", "<partition>/segments/"]
+    unused = {"README", ".offsetfs/version", "<partition>/segments/"}
+    assert set(missing_names(README.decode())) == unused, "add the names to README in fs/files/texts.py"
 
 
 def missing_names(text: str) -> list[str]:

@@ -114,7 +114,7 @@ async def test_growth_wakes_the_readers_that_wait_for_it_and_no_others(
     assert elsewhere.code == errno.ENODEV and who.blocked == 0
 
 
-async def test_a_reader_that_waits_for_several_partitions_is_woken_once_by_the_first_that_grows(
+async def test_a_reader_of_several_partitions_is_woken_once_by_the_first(
     nursery: trio.Nursery, make: Make, seen: dict[int, ReaderState]
 ) -> None:
     who, first, second = make(), FakePartition(0), FakePartition(1)
@@ -136,7 +136,7 @@ async def test_a_reader_that_waits_for_several_partitions_is_woken_once_by_the_f
     assert len(ends) == 1 and other.code == 0
 
 
-async def test_a_poll_of_several_partitions_is_notified_by_each_of_them_and_forgotten_in_all(make: Make) -> None:
+async def test_a_poll_of_several_partitions_is_notified_by_each(make: Make) -> None:
     who, first, second = make(), FakePartition(0), FakePartition(1)
     poll, closed = FakePoll(), FakePoll()
     for handle, each in ((1, poll), (2, closed)):
@@ -151,7 +151,7 @@ async def test_no_reader_waits_for_a_change_that_has_already_happened(make: Make
     who, partition = make(), FakePartition()
     before = partition.state
     partition.log.log_start_offset = partition.log.next_offset = 3
-    with trio.fail_after(1):
+    with trio.fail_after(30):
         await who.wait([(partition, before)], READER)
 
 
@@ -191,7 +191,7 @@ async def test_growth_without_a_notification_is_found_by_polling(
     assert outcome.code == 0
 
 
-async def test_a_log_with_another_writer_is_polled_often_and_only_while_a_reader_waits(
+async def test_a_log_with_another_writer_is_polled_only_while_a_reader_waits(
     nursery: trio.Nursery, make: Make, seen: dict[int, ReaderState], autojump_clock: MockClock
 ) -> None:
     who, partition = make(others_write=True), FakePartition()

@@ -13,8 +13,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from offsetfs.common import workers as module
-from offsetfs.common.workers import NoWorker, Workers, _Worker
+from offsetfs.common import threads as module
+from offsetfs.common.threads import NoWorker, Workers, _Worker
 
 pytestmark = pytest.mark.unit
 
@@ -50,7 +50,7 @@ async def test_what_the_work_raises_is_raised(error: BaseException) -> None:
     assert caught.value is error
 
 
-def test_a_fork_while_a_worker_decides_whether_it_ends_leaves_a_lock_that_is_free() -> None:
+def test_a_fork_while_a_worker_decides_to_end_leaves_a_free_lock() -> None:
     """A worker of the child waited for the lock for ever, and with it the second piece of work."""
     workers = Workers()
     workers._ending.acquire()  # by a thread that the child does not have
@@ -58,7 +58,7 @@ def test_a_fork_while_a_worker_decides_whether_it_ends_leaves_a_lock_that_is_fre
     done: list[bool] = []
     thread = threading.Thread(target=lambda: done.append(workers.may_end(_Worker(workers))), daemon=True)
     thread.start()
-    thread.join(10)
+    thread.join(60)
     assert done == [False]
 
 
@@ -97,9 +97,16 @@ async def test_workers_that_are_kept_serve_where_none_can_be_started(monkeypatch
 
 async def test_an_idle_worker_ends_unless_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "IDLE_S", 0.001)
-    workers = Workers()
+    workers, add_idle = Workers(), Workers.add_idle
+    idle: list[weakref.ref[Any]] = []  # taken when it becomes idle: a moment later it may have ended
+
+    def noted(owner: Workers, worker: Any) -> None:
+        idle.append(weakref.ref(worker))
+        add_idle(owner, worker)
+
+    monkeypatch.setattr(Workers, "add_idle", noted)
     await in_worker(workers, lambda: None)
-    (worker,) = map(weakref.ref, workers._idle)
+    (worker,) = idle
     while worker() is not None:  # its thread refers to it
         await trio.sleep(0.001)
     assert workers.keep(1)
@@ -128,8 +135,10 @@ async def test_work_is_abandoned_on_cancel_where_that_is_wanted_and_only_there()
         done.append(release.wait(30))
 
     limiter = trio.CapacityLimiter(1)
-    with trio.move_on_after(0.01):
-        await workers.run(work, limiter, True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(workers.run, work, limiter, True)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
     assert (done, limiter.borrowed_tokens) == ([], 1)
     release.set()
     while limiter.borrowed_tokens:

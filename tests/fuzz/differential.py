@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "fixtures"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import trio
-from accepted_differences import accepted_rows, shown
-from compared_brokers import compared_broker, compared_kafka
-from generated_session import ask_generated, versions_of_both
-from generated_sessions import KINDS, ask_session
-from replay import Pair, Side, pair
+from fixtures.comparison.accepted_differences import accepted_rows, shown
+from fixtures.comparison.brokers import compared_broker, compared_kafka
+from fixtures.comparison.generated_session import ask_generated, versions_of_both
+from fixtures.comparison.generated_sessions import KINDS, ask_session
+from fixtures.comparison.replay import Pair, Side, pair
 
 SINGLE_ROUNDS = 2
 SESSIONS = 20

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import trio
+from fixtures.broker.produce_requests import batch
+from fixtures.broker.running import decoded, framed, received
+from fixtures.hostile.targets import Target
 from hostile_attacks import HONEST_TOPIC, VERSIONS
-from hostile_targets import Target
-from produce_requests import batch
-from running_broker import decoded, framed, received
 
 from offsetfs.kafka.protocol import messages as m
 

@@ -9,11 +9,11 @@ import struct
 from collections.abc import Awaitable, Callable, Iterator
 
 import trio
-from generated_requests import OTHER_TOPIC, TOPIC, TRANSACTIONAL_ID, There
-from hostile_requests import Versions, hostile_requests, kind_of, missing, versions_of
-from hostile_targets import PLAINTEXT, SUPER_USER, Target
-from produce_requests import batch
-from running_broker import framed, received, sent
+from fixtures.broker.produce_requests import batch
+from fixtures.broker.running import framed, received, sent
+from fixtures.comparison.generated_requests import OTHER_TOPIC, TOPIC, TRANSACTIONAL_ID, There
+from fixtures.hostile.requests import Versions, hostile_requests, kind_of, missing, versions_of
+from fixtures.hostile.targets import PLAINTEXT, SUPER_USER, Target
 
 from offsetfs.kafka.protocol import messages as m
 

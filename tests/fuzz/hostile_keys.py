@@ -22,15 +22,15 @@ from pathlib import Path
 
 import trio
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "fixtures"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from framings import flipped
-from keyed_logs import Keyed, keyed
-from old_messages import message
+from fixtures.logs.framings import flipped
+from fixtures.logs.keyed_logs import Keyed, keyed
+from fixtures.logs.old_messages import message
 
 from offsetfs.fs.mounting.operations import Operations
 from offsetfs.fs.mounting.path_tree import Tree
-from offsetfs.fs.naming.encoded_names import encoded
+from offsetfs.fs.naming.grammar import encoded
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.checkpoint import CleanShutdown
 from offsetfs.storage.directory.directory import LogDirectory

@@ -9,16 +9,16 @@ import ssl
 from collections.abc import Awaitable, Callable
 
 import trio
-from decoded_messages import written_request
-from generated_requests import Generator
+from fixtures.broker.running import framed
+from fixtures.comparison.generated_requests import Generator
+from fixtures.hostile.logins import HostileLogin, log_in_wrong
+from fixtures.hostile.requests import NOT_THERE
+from fixtures.hostile.targets import SASL_PLAINTEXT, SSL, SUPER_USER, Target, context_of
+from fixtures.hostile.tls import WrongFlights
+from fixtures.messages.decoded_messages import written_request
+from fixtures.security.logins import LoginClient
+from fixtures.security.scram_client import ScramClient
 from hostile_attacks import ATTACK_S, VERSIONS, open_connections, versions_of_target
-from hostile_logins import HostileLogin, log_in_wrong
-from hostile_requests import NOT_THERE
-from hostile_targets import SASL_PLAINTEXT, SSL, SUPER_USER, Target, context_of
-from hostile_tls import WrongFlights
-from logins import LoginClient
-from running_broker import framed
-from scram_client import ScramClient
 
 from offsetfs.kafka.protocol import messages as m
 

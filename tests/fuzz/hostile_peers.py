@@ -20,11 +20,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "fixtures"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import certificates
 import trio
-from authorized_broker import acl
+from fixtures.broker.produce_requests import batch
+from fixtures.broker.running import sent
+from fixtures.hostile.targets import FEW_ACLS, LISTENERS, PLAINTEXT, SASL_PLAINTEXT, SASL_SSL, SSL, SUPER_USER, Target
+from fixtures.security import certificates
+from fixtures.security.authorized_broker import acl
+from fixtures.security.logins import add_user
 from honest_client import HonestClient
 from hostile_attacks import (
     ATTACK_S,
@@ -47,10 +51,6 @@ from hostile_login_attacks import (
     wrong_logins,
     wrong_passwords,
 )
-from hostile_targets import FEW_ACLS, LISTENERS, PLAINTEXT, SASL_PLAINTEXT, SASL_SSL, SSL, SUPER_USER, Target
-from logins import add_user
-from produce_requests import batch
-from running_broker import sent
 
 from offsetfs.kafka.broker.operations import Operation, Resource
 from offsetfs.kafka.broker.settings import STANDARD_AUTHORIZER

@@ -20,6 +20,7 @@ from offsetfs.storage.native import codec as native_codec
 from offsetfs.storage.native import columns as native_columns
 from offsetfs.storage.native import compaction as native_compaction
 from offsetfs.storage.native import dump as native_dump
+from offsetfs.storage.native import field_patterns as native_field_patterns
 from offsetfs.storage.native import index_search as native_index_search
 from offsetfs.storage.native import key_hash as native_key_hash
 from offsetfs.storage.native import message_set as native_message_set
@@ -34,6 +35,7 @@ from offsetfs.storage.reference import codec as reference_codec
 from offsetfs.storage.reference import columns as reference_columns
 from offsetfs.storage.reference import compaction as reference_compaction
 from offsetfs.storage.reference import dump as reference_dump
+from offsetfs.storage.reference import field_patterns as reference_field_patterns
 from offsetfs.storage.reference import index_search as reference_index_search
 from offsetfs.storage.reference import key_hash as reference_key_hash
 from offsetfs.storage.reference import message_set as reference_message_set
@@ -135,6 +137,15 @@ def _records(payload: bytes, count: int, base: int, last_delta: int) -> None:
     for column in (KEY, VALUE):
         _same(functools.partial(_gather, payload, rows, column), native_columns, reference_columns)
     _same(lambda module: module.gather_headers(payload, rows), native_columns, reference_columns)
+    patterns = [
+        reference_field_patterns.FieldPattern(b"", b"", 0, 9),
+        reference_field_patterns.FieldPattern(None, b"", 1, 2),
+    ]
+    _same(
+        lambda module: module.count_patterns(payload, rows, VALUE, patterns, 3),
+        native_field_patterns,
+        reference_field_patterns,
+    )
     keys = reference_columns.gather(payload, rows, KEY)
     _same(lambda module: module.spread_keys(keys, count, 7).tolist(), native_columns, reference_columns)
     _same(lambda module: _encoded(module, payload, rows), native_columns, reference_columns)

@@ -13,20 +13,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
+import hostile_avro
 import hostile_keys
 import hostile_records
 import hostile_reference
+import hostile_schemas
 from crc32c import crc32c
 
 from offsetfs.common.quantities import parse_time
 from offsetfs.fs.naming.grammar import parse_offset
 from offsetfs.storage import checkpoint, files
 from offsetfs.storage.compaction import legacy_filter as compaction_legacy
-from offsetfs.storage.coordinators import (
-    control_records,
-    coordinator_records,
-    metadata_records,
-)
+from offsetfs.storage.dump import decoders
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.native import compaction as native_compaction
@@ -231,10 +229,10 @@ def _coordinator(data: bytes) -> None:
         return
     key, value = data[1 : 1 + data[0]], data[1 + data[0] :]
     for topic in ("__consumer_offsets", "__transaction_state", "__share_group_state"):
-        shown_key, _ = coordinator_records.show(topic, 0, key, value)
+        shown_key, _ = decoders.show_coordinator_record(topic, 0, key, value)
         assert isinstance(shown_key, str)
-    control_records.show(key, value)
-    metadata_records.show(0, value)
+    decoders.show_control_record(key, value)
+    decoders.show_metadata(0, value)
 
 
 def _write(data: bytes) -> None:
@@ -264,6 +262,11 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         "values-map": hostile_records.values_map,
         "reference": hostile_reference.compare,
         "by-key": hostile_keys.look_up,
+        "schemas-topic": hostile_schemas.topic,
+        "avro-schema": hostile_schemas.avro,
+        "named-schema": hostile_schemas.named,
+        "avro-values": hostile_avro.values,
+        "avro-types": hostile_avro.types,
     }.items()
 }
 
@@ -300,6 +303,10 @@ def seeds(name: str) -> Iterator[bytes]:
     elif name == "by-key":
         yield from (bytes([options]) + hostile_keys.sound_log() for options in range(16))
         yield from hostile_keys.hostile_logs(SEEDS_MAX)
+    elif name in ("avro-values", "avro-types"):
+        yield from hostile_avro.seeds(name)
+    elif name in ("schemas-topic", "avro-schema", "named-schema"):
+        yield from hostile_schemas.seeds(name)
     elif name == "settings":
         yield b'{"version": 0, "topics": {"orders": {"segment.bytes": "1000", "cleanup.policy": "compact,delete"}}}'
         yield b'{"version":0,"brokerEpoch":7}'

@@ -2,13 +2,15 @@
 
 import gc
 import itertools
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from kafka_broker import KafkaBroker
-from served import CLUSTERS, Cluster, running
+from fixtures.broker.served import CLUSTERS, Cluster, running
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.kafka.tools import JavaTools
 
 
 @pytest.fixture
@@ -57,3 +59,16 @@ def python_clients() -> Iterator[None]:
     """
     yield
     gc.collect()
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[JavaTools]:
+    """Kafka's command line tools, in a JVM of the module's own."""
+    with JavaTools() as tools:
+        yield tools
+
+
+@pytest.fixture
+def quiet_py4j(caplog: pytest.LogCaptureFixture) -> None:
+    """py4j logs the exceptions by which a tool exits."""
+    caplog.set_level(logging.CRITICAL, logger="py4j")

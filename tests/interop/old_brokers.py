@@ -14,13 +14,13 @@ import tempfile
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-sys.path += [str(FOLDER.parent / "fixtures")]
+sys.path += [str(FOLDER.parent)]
 
-from confluent_clients import SECONDS_MAX  # noqa: E402
 from confluent_kafka import Producer  # noqa: E402
-from mirror_process import MirrorProcess, batches_of, mirrored_end, wait_until  # noqa: E402
-from transactional_clients import transactional  # noqa: E402
-from zookeeper_broker import ZooKeeperBroker  # noqa: E402
+from fixtures.kafka.confluent_clients import SECONDS_MAX  # noqa: E402
+from fixtures.kafka.transactional_clients import transactional  # noqa: E402
+from fixtures.kafka.zookeeper_broker import ZooKeeperBroker  # noqa: E402
+from fixtures.mirrors.process import MirrorProcess, batches_of, mirrored_end, wait_until  # noqa: E402
 
 from offsetfs.storage import TopicPartition  # noqa: E402
 from offsetfs.storage.verify import Verification  # noqa: E402

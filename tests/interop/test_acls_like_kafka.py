@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 import trio
-from authorization_table import NO_TOPIC, ROWS, metadata
-from authorized_broker import DENIALS, acl, codes
-from free_ports import free_ports
-from group_requests import commit_request
-from java_tools import JavaTools
-from kafka_broker import KafkaBroker
-from logins import login_client
-from served import served
+from fixtures.broker.group_requests import commit_request
+from fixtures.broker.served import served
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.kafka.tools import JavaTools
+from fixtures.machine.free_ports import free_ports
+from fixtures.security.authorization_table import NO_TOPIC, ROWS, metadata
+from fixtures.security.authorized_broker import DENIALS, acl, codes
+from fixtures.security.logins import login_client
 
 from offsetfs.cli import exit_codes, run
 from offsetfs.kafka.broker.operations import Operation, Resource
@@ -142,7 +142,7 @@ def served_with_users(logs: Path) -> Iterator[tuple[int, int]]:
         yield port_of(broker.address), login_port
 
 
-def test_each_request_needs_the_same_acls_and_those_of_a_cluster_apply_in_its_directory(
+def test_requests_need_the_same_acls_and_those_of_a_cluster_apply(
     kafka: KafkaBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def of_kafka() -> list[Case]:
@@ -202,12 +202,6 @@ def test_clients_produce_and_consume_with_the_acls_for_it(tmp_path: Path) -> Non
 
 
 # --- kafka-acls.sh ---------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaTools]:
-    with JavaTools() as tools:
-        yield tools
 
 
 STEPS = [

@@ -6,10 +6,10 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from kafka_broker import KafkaBroker
-from overtaking import received
-from running_broker import decoded, framed
-from served import CLUSTERS, Cluster, served
+from fixtures.broker.overtaking import received
+from fixtures.broker.running import decoded, framed
+from fixtures.broker.served import CLUSTERS, Cluster, served
+from fixtures.kafka.broker import KafkaBroker
 
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode

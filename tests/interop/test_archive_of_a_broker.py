@@ -7,9 +7,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-import s3_server
-from kafka_broker import KafkaBroker
-from s3_server import S3Server
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.stores import s3_server
+from fixtures.stores.s3_server import S3Server
 
 from offsetfs import cli
 

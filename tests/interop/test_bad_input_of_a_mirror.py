@@ -16,9 +16,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import certificates
 import pytest
-from confluent_clients import SECONDS_MAX, add_user
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import (
     AclBinding,
@@ -30,9 +28,11 @@ from confluent_kafka.admin import (
     ResourceType,
     ScramMechanism,
 )
-from free_ports import free_ports
-from kafka_broker import SCRAM_MODULE, KafkaBroker
-from mirror_process import MirrorProcess, batches_of
+from fixtures.kafka.broker import SCRAM_MODULE, KafkaBroker
+from fixtures.kafka.confluent_clients import SECONDS_MAX, add_user
+from fixtures.machine.free_ports import free_ports
+from fixtures.mirrors.process import MirrorProcess, batches_of
+from fixtures.security import certificates
 
 import offsetfs
 from offsetfs import cli
@@ -131,7 +131,7 @@ def test_a_connection_that_cannot_work_is_refused_with_cause_and_remedy(
         (kafka.sasl, None, f"needs a login, set security.protocol=SASL_PLAINTEXT or SASL_SSL {in_file}"),
         (kafka.address, right, f"this listener has no login; set security.protocol=PLAINTEXT or SSL {in_file}"),
         (unused, None, f"{unused}: Connection refused; check the address, and that a broker runs there"),
-        (web_server, None, "an HTTP server, and no Kafka broker; give the address of a Kafka listener"),
+        (web_server, None, "an HTTP server, not a Kafka broker; give the address of a Kafka listener"),
     ):
         options = [] if config is None else ["--config", str(config)]
         assert cli.run(["mirror", address, str(tmp_path / "mirror"), *options]) == exit_codes.FAILED
@@ -195,9 +195,7 @@ def test_a_directory_that_is_no_mirror_of_the_cluster_is_refused(
         assert contents(path) == before
 
 
-def test_partitions_with_other_records_than_the_source_stop_and_the_others_go_on(
-    kafka: OpenKafka, tmp_path: Path
-) -> None:
+def test_partitions_unlike_the_source_stop_and_the_others_go_on(kafka: OpenKafka, tmp_path: Path) -> None:
     topics = ("other", "longer", "equal")
     for topic in topics:
         kafka.create_topic(topic)
@@ -304,9 +302,7 @@ def test_a_topic_whose_permission_was_taken_away_is_an_error_of_the_next_run(kaf
     assert (done.returncode, done.stderr) == (exit_codes.FAILED, message)
 
 
-def test_records_that_are_deleted_before_they_are_mirrored_stop_their_partition_until_they_are_skipped(
-    kafka: OpenKafka, tmp_path: Path
-) -> None:
+def test_records_deleted_before_their_mirroring_stop_their_partition(kafka: OpenKafka, tmp_path: Path) -> None:
     for topic in ("gap", "whole"):
         kafka.create_topic(topic)
         kafka.produce(topic, b"one\ntwo\n")
@@ -319,13 +315,13 @@ def test_records_that_are_deleted_before_they_are_mirrored_stop_their_partition_
     for _ in range(2):
         done = mirror.once()
         cause = "gap-0: the source has deleted the records from 2 to 3"
-        remedy = "before they were mirrored; --on-gap=skip goes on behind them"
+        remedy = "before they were mirrored; --on-gap=skip continues behind them"
         assert (done.returncode, done.stderr) == (exit_codes.FAILED, f"{cause} {remedy}\n")
         assert values(mirror.path, "gap-0") == [b"one", b"two"]
         assert values(mirror.path, "whole-0") == [b"one", b"two", b"three", b"four", b"five"]
     skipping = MirrorProcess(kafka.address, mirror.path, "--topic", "gap|whole", "--on-gap=skip")
     done = skipping.once()
-    assert (done.returncode, done.stderr) == (0, f"{cause}; it goes on behind them\n")
+    assert (done.returncode, done.stderr) == (0, f"{cause}; the mirror continues behind them\n")
     assert values(mirror.path, "gap-0") == [b"five"]
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka_broker import KafkaBroker
-from left_mounts import unmount
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.mounts.left_mounts import unmount
 
 from offsetfs import cli
 from offsetfs.storage.directory.directory import LogDirectory

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kafka_broker import KafkaBroker
+from fixtures.kafka.broker import KafkaBroker
 
 from offsetfs import cli
 from offsetfs.storage.directory.directory import LogDirectory

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from zookeeper_broker import ZooKeeperBroker
+from fixtures.kafka.zookeeper_broker import ZooKeeperBroker
 
 from offsetfs import cli
 from offsetfs.storage.directory.directory import LogDirectory

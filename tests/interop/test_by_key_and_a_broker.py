@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from kafka_broker import KafkaBroker
-from left_mounts import unmount
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.mounts.left_mounts import unmount
 
 from offsetfs import cli
 

@@ -6,17 +6,16 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-import certificates
 import pytest
 import trio
-from confluent_clients import add_user
 from confluent_kafka.admin import ScramMechanism
-from kafka_broker import KafkaBroker
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.kafka.confluent_clients import add_user
+from fixtures.security import certificates
 
-from offsetfs.kafka.client.cluster import ClusterClient, NodeKind
+from offsetfs.kafka.client.cluster import ClusterClient, NodeKind, repeated
 from offsetfs.kafka.client.errors import AuthenticationFailed, check_code
 from offsetfs.kafka.client.properties import ClientProperties
-from offsetfs.kafka.client.retries import repeated
 from offsetfs.kafka.protocol import messages as m
 
 pytestmark = pytest.mark.interop

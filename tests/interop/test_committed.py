@@ -2,15 +2,14 @@
 
 import functools
 import json
-import os
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kafka_broker import KafkaBroker
-from left_mounts import unmount
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.machine.waiting import soon
+from fixtures.mounts.left_mounts import unmount
 
 from offsetfs import cli
 
@@ -25,15 +24,6 @@ UNCOMMITTED, COMMITTED = [("-X", f"isolation.level=read_{level}") for level in (
 def says(path: Path, text: str) -> bool:
     """Whether a file is there and has this text."""
     return path.exists() and path.read_text() == text
-
-
-def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        os.sched_yield()
-    return True
 
 
 def test_open_committed_and_aborted_transactions_are_followed(
@@ -54,7 +44,7 @@ def test_open_committed_and_aborted_transactions_are_followed(
                 return int(json.loads((orders / "info").read_text())["next_offset"])
 
             kafka.produce("orders", b"committed\n", "-X", "transactional.id=one")
-            assert within(SECONDS_MAX, lambda: values.read_bytes() == b"plain\ncommitted\n")
+            assert soon(lambda: values.read_bytes() == b"plain\ncommitted\n")
             command = ["kcat", "-b", kafka.address, "-P", "-t", "orders", "-p", "0", "-X", "linger.ms=0"]
             doomed = [
                 "-X",
@@ -67,13 +57,13 @@ def test_open_committed_and_aborted_transactions_are_followed(
                 assert writer.stdin is not None
                 writer.stdin.write(b"never\n" * 1000)  # kcat reads a block before it sends
                 writer.stdin.flush()
-                assert within(SECONDS_MAX, lambda: log_end() > end)
+                assert soon(lambda: log_end() > end)
                 writer.kill()
             kafka.produce("orders", b"behind\n")
-            assert within(SECONDS_MAX, lambda: kafka.consume("orders", *UNCOMMITTED).endswith(b"never\nbehind\n"))
-            assert within(SECONDS_MAX, lambda: log_end() > end + 1) and int(following.read_text()) == end
+            assert soon(lambda: kafka.consume("orders", *UNCOMMITTED).endswith(b"never\nbehind\n"))
+            assert soon(lambda: log_end() > end + 1) and int(following.read_text()) == end
             assert values.read_bytes() == b"plain\ncommitted\n" == kafka.consume("orders", *COMMITTED)
-            assert within(SECONDS_MAX, lambda: values.stat().st_size == len(b"plain\ncommitted\nbehind\n"))
+            assert soon(lambda: values.stat().st_size == len(b"plain\ncommitted\nbehind\n"))
             assert values.read_bytes() == kafka.consume("orders", *COMMITTED) == b"plain\ncommitted\nbehind\n"
             assert int(following.read_text()) == log_end() > end
             assert not (orders / str(end)).exists() and (orders / "latest").read_bytes() == b"behind"
@@ -92,12 +82,12 @@ def test_groups_show_what_the_broker_answers(kafka: KafkaBroker, tmp_path: Path)
             to = ("--reset-offsets", "--to-offset", offset, "--execute", "--topic", "orders:0")
             kafka.tool(GROUPS, "--group", "billing", *to)
             wanted = f"{offset}\n"
-            assert within(SECONDS_MAX, functools.partial(says, billing / "orders-0", wanted))
+            assert soon(functools.partial(says, billing / "orders-0", wanted))
         described = kafka.tool(GROUPS, "--group", "billing", "--describe").stdout
         rows = [line.split() for line in described.splitlines() if line.startswith("billing")]
         shown = [line.split() for line in (billing / "lag").read_text().splitlines()[1:]]
         assert shown == [[f"{row[1]}-{row[2]}", *row[3:6]] for row in rows] == [["orders-0", "12", "20", "8"]]
         kafka.tool(GROUPS, "--group", "billing", "--delete")
-        assert within(SECONDS_MAX, lambda: not billing.exists())
+        assert soon(lambda: not billing.exists())
     finally:
         unmount(tmp_path / "mnt")

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cleaner import sealed_of
-from kafka_broker import KafkaBroker
-from keyed_logs import Keyed, end_of_transaction, keyed, records_of
-from old_messages import message, wrapper
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.logs.cleaner import sealed_of
+from fixtures.logs.keyed_logs import Keyed, end_of_transaction, keyed, records_of
+from fixtures.logs.old_messages import message, wrapper
 
 from offsetfs.storage.checkpoint import CLEANER_OFFSETS, read_offsets
 from offsetfs.storage.compaction.compaction import clean, find_dirty_range

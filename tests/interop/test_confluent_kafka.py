@@ -7,19 +7,6 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from confluent_clients import (
-    SECONDS_MAX,
-    answer,
-    answers,
-    create,
-    describe,
-    described_topics,
-    messages,
-    messages_of,
-    poll_until,
-    reader,
-    settled,
-)
 from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_END,
@@ -42,7 +29,20 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from served import Cluster
+from fixtures.broker.served import Cluster
+from fixtures.kafka.confluent_clients import (
+    SECONDS_MAX,
+    answer,
+    answers,
+    create,
+    describe,
+    described_topics,
+    messages,
+    messages_of,
+    poll_until,
+    reader,
+    settled,
+)
 
 pytestmark = pytest.mark.interop
 

@@ -12,10 +12,10 @@ from random import Random
 from typing import Any
 
 import pytest
-from confluent_clients import create, poll_until, settled
 from confluent_kafka import Consumer, ConsumerGroupType, Producer
 from confluent_kafka.admin import AdminClient
-from served import Cluster, Served, served
+from fixtures.broker.served import Cluster, Served, served
+from fixtures.kafka.confluent_clients import create, poll_until, settled
 
 pytestmark = pytest.mark.interop
 

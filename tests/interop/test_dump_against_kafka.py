@@ -6,7 +6,6 @@ ours has to say what was wrong. Where it does not end, standard output and stand
 
 import dataclasses
 import io
-import logging
 import random
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -14,22 +13,22 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from java_tools import JavaTools
-from kafka_broker import KafkaBroker
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.kafka.tools import JavaTools
 
 from offsetfs.kafka.protocol import codec
 from offsetfs.kafka.protocol.records import GroupMetadataValue, MemberMetadata
 from offsetfs.kafka.protocol.schemas import NEVER, SchemaField, includes, record_schemas, schema
-from offsetfs.storage.coordinators import control_records, coordinator_records, metadata_records
+from offsetfs.storage.dump import decoders
 from offsetfs.storage.dump import decoders as dump_decoders
 from offsetfs.storage.dump.dump import DumpOptions, dump_file
 from offsetfs.storage.dump.indexes import IndexOptions
-from offsetfs.storage.dump.lines import LineBuffer
 from offsetfs.storage.dump.log import Decoder, LogOptions
+from offsetfs.storage.dump.printer import LineBuffer
 from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.records.format import batch
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("quiet_py4j")]
 
 VERSION = "4.4.0"
 """The Kafka whose tool `dump` equals. The form of 4.1 is compared with golden dumps."""
@@ -50,12 +49,6 @@ def compare() -> Iterator[Compare]:
     """Compares the two dumps of files with options, as `compare_dumps` does."""
     with JavaTools(VERSION) as java:
         yield partial(compare_dumps, java)
-
-
-@pytest.fixture(autouse=True)
-def _log_of_py4j(caplog: pytest.LogCaptureFixture) -> None:
-    """py4j logs the exceptions by which a tool ends."""
-    caplog.set_level(logging.CRITICAL, logger="py4j")
 
 
 def kafkas(java: JavaTools, files: Sequence[str], *options: str) -> tuple[bytes, list[str], bool]:
@@ -383,16 +376,16 @@ def offsets_samples() -> Iterator[tuple[bytes, bytes | None]]:
 
 
 DECODERS: dict[str, tuple[Callable[[], Iterator[tuple[bytes | None, bytes | None]]], Decoder]] = {
-    "--offsets-decoder": (offsets_samples, partial(coordinator_records.show, "__consumer_offsets")),
+    "--offsets-decoder": (offsets_samples, partial(decoders.show_coordinator_record, "__consumer_offsets")),
     "--transaction-log-decoder": (
         partial(coordinator_samples, "__transaction_state"),
         dump_decoders.DECODERS["transaction_log_decoder"],
     ),
     "--share-group-state-decoder": (
         partial(coordinator_samples, "__share_group_state"),
-        partial(coordinator_records.show, "__share_group_state"),
+        partial(decoders.show_coordinator_record, "__share_group_state"),
     ),
-    "--cluster-metadata-decoder": (metadata_samples, lambda offset, _, value: metadata_records.show(offset, value)),
+    "--cluster-metadata-decoder": (metadata_samples, lambda offset, _, value: decoders.show_metadata(offset, value)),
 }
 
 
@@ -411,8 +404,8 @@ def test_control_records_are_explained_as_by_kafka(compare: Compare, tmp_path: P
     log = bytearray()
     for offset, type_id in enumerate([*range(7), 77, -1] * 10):
         value: bytes | None = struct.pack(">hi", sample.chance.choice([0, 1]), sample.chance.randrange(-5, 5))
-        if type_id in control_records.MESSAGES:
-            value = sample.message(control_records.MESSAGES[type_id][1], 0)
+        if type_id in decoders.CONTROL_MESSAGES:
+            value = sample.message(decoders.CONTROL_MESSAGES[type_id][1], 0)
         key = struct.pack(">hh", sample.chance.choice([0, 1]), type_id)
         log += batch.build([(key, value, (), 0)], base_offset=offset, control=True)
     path = tmp_path / "00000000000000000000.log"

@@ -59,9 +59,11 @@ def test_the_fixture_of_the_page_works_as_it_is_written_there(tmp_path: Path) ->
 
 
 def test_the_example_of_the_readme_produces(tmp_path: Path) -> None:
-    section = (ROOT / "README.md").read_text().partition("## The same log without a mount")[2].partition("\n## ")[0]
-    (block,) = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-    sends = '    producer.produce("orders", b"one")\n    assert producer.flush(10) == 0\n    del producer\n'
+    (block,) = re.findall(r"`(with offsetfs\.serve\(.*?:)`", (ROOT / "README.md").read_text())
+    sends = (
+        '\n    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})'
+        '\n    producer.produce("orders", b"one")\n    assert producer.flush(10) == 0\n    del producer\n'
+    )
     exec(block + sends, {"offsetfs": offsetfs, "confluent_kafka": confluent_kafka, "tmp_path": tmp_path})
     with offsetfs.open(tmp_path) as data:
         assert [record.value for record in data.partition("orders-0").read()] == [b"one"]

@@ -13,8 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from kafka_broker import KafkaBroker
-from left_mounts import unmount
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.machine.waiting import soon
+from fixtures.mounts.left_mounts import unmount
 
 from offsetfs import cli
 
@@ -36,15 +37,6 @@ def followed(kafka: KafkaBroker, point: Path) -> Iterator[Path]:
         yield point
     finally:
         unmount(point)
-
-
-def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        os.sched_yield()
-    return True
 
 
 def daemon_of(mnt: Path, capsys: pytest.CaptureFixture[str]) -> int:
@@ -83,7 +75,7 @@ def test_a_record_is_seen_within_a_tenth_of_a_second_of_its_acknowledgement(
         for number in range(5):
             kafka.produce("seen", b"line %d\n" % number)
             acknowledged = time.monotonic()
-            assert within(SECONDS_MAX, functools.partial(is_number, next_file, number + 1))
+            assert soon(functools.partial(is_number, next_file, number + 1))
             waited.append(time.monotonic() - acknowledged)
             assert latest.read_bytes() == b"line %d" % number
             assert (mnt / "seen-0" / "values").read_bytes().count(b"\n") == number + 1
@@ -104,14 +96,14 @@ def test_a_producer_at_full_speed_over_rolls_and_tail_misses_nothing(kafka_modul
         with subprocess.Popen(["tail", "-c", "+1", "-s", "0.05", "-f", values], stdout=seen) as tail:
             kafka.produce("tailed", lines)
             size = len(b"begin\n" + lines)
-            assert within(SECONDS_MAX, lambda: (tmp_path / "seen").stat().st_size >= size)
+            assert soon(lambda: (tmp_path / "seen").stat().st_size >= size)
             tail.terminate()
         assert (tmp_path / "seen").read_bytes() == b"begin\n" + lines == values.read_bytes()
         assert len(list((mnt / "tailed-0" / "segments").glob("*.log"))) > 5
     assert kafka.consume("tailed") == b"begin\n" + lines
 
 
-def test_records_are_found_while_the_broker_cuts_the_index_of_each_segment_that_it_rolls(
+def test_records_are_found_while_the_broker_cuts_indexes_of_rolled_segments(
     kafka_module: KafkaBroker, tmp_path: Path
 ) -> None:
     kafka = kafka_module
@@ -133,9 +125,7 @@ def test_records_are_found_while_the_broker_cuts_the_index_of_each_segment_that_
         assert (partition / "values").read_bytes() == b"".join(lines)
 
 
-def test_cat_follow_prints_what_a_producer_at_full_speed_writes_once_and_in_order(
-    kafka_module: KafkaBroker, tmp_path: Path
-) -> None:
+def test_cat_follow_prints_a_fast_producer_once_and_in_order(kafka_module: KafkaBroker, tmp_path: Path) -> None:
     kafka = kafka_module
     kafka.create_topic("catted", configs={"segment.bytes": "1048576"})
     lines = b"".join(b"line %07d of a producer in a hurry\n" % number for number in range(200_000))
@@ -144,7 +134,7 @@ def test_cat_follow_prints_what_a_producer_at_full_speed_writes_once_and_in_orde
         command = ["timeout", "120", "cat", str(mnt / "catted-0" / "follow@0")]
         with subprocess.Popen(command, stdout=seen) as cat:
             kafka.produce("catted", lines)
-            assert within(SECONDS_MAX, lambda: (tmp_path / "seen").stat().st_size >= len(b"before\n" + lines))
+            assert soon(lambda: (tmp_path / "seen").stat().st_size >= len(b"before\n" + lines))
             cat.terminate()
     assert (tmp_path / "seen").read_bytes() == b"before\n" + lines
 
@@ -159,10 +149,10 @@ def test_topics_come_and_go_and_come_again(kafka_module: KafkaBroker, tmp_path: 
         kafka.produce("payments", b"new topic\n")
         assert (mnt / "payments-0" / "values").read_bytes() == b"new topic\n"
         kafka.tool("org.apache.kafka.tools.TopicCommand", "--delete", "--topic", "gone")
-        assert within(SECONDS_MAX, lambda: not (mnt / "gone-0").exists())
+        assert soon(lambda: not (mnt / "gone-0").exists())
         kafka.create_topic("gone")
         kafka.produce("gone", b"another\n")
-        assert within(SECONDS_MAX, lambda: (mnt / "gone-0" / "values").read_bytes() == b"another\n")
+        assert soon(lambda: (mnt / "gone-0" / "values").read_bytes() == b"another\n")
 
 
 def test_retention_and_a_restart_are_followed(kafka: KafkaBroker, tmp_path: Path) -> None:
@@ -178,8 +168,8 @@ def test_retention_and_a_restart_are_followed(kafka: KafkaBroker, tmp_path: Path
         kafka.stop()  # writes the log start
         kafka.start()
         kafka.produce("orders", b"after the restart\n")
-        assert within(SECONDS_MAX, lambda: int((partition / "start").read_text()) == 50_000)
-        assert within(SECONDS_MAX, lambda: (partition / "latest").read_bytes() == b"after the restart")
+        assert soon(lambda: int((partition / "start").read_text()) == 50_000)
+        assert soon(lambda: (partition / "latest").read_bytes() == b"after the restart")
         assert (partition / "first").read_bytes() == b"line 0050000"
         assert (partition / "values").read_bytes().startswith(b"line 0050000\n")
         assert not (partition / "49999").exists()
@@ -194,7 +184,7 @@ def test_a_killed_broker_that_recovers_is_followed(kafka: KafkaBroker, tmp_path:
         assert (mnt / "orders-0" / "latest").read_bytes() == b"one"
         kafka.start()
         kafka.produce("orders", b"two\n")
-        assert within(SECONDS_MAX, lambda: (mnt / "orders-0" / "latest").read_bytes() == b"two")
+        assert soon(lambda: (mnt / "orders-0" / "latest").read_bytes() == b"two")
         assert (mnt / "orders-0" / "values").read_bytes() == b"one\ntwo\n"
 
 
@@ -218,7 +208,7 @@ def test_no_wrong_byte_is_read_while_the_cleaner_swaps_segments(
             kafka.produce("users", lines, "-K", "=")
             for offset in range(0, (turn + 1) * keys, 97):
                 assert read_record(partition / str(offset)) in (None, expected[offset])
-        assert within(SECONDS_MAX, lambda: len(kept(partition)) < len(expected) // 2)
+        assert soon(lambda: len(kept(partition)) < len(expected) // 2)
         assert [expected[offset] for offset in kept(partition)] == (partition / "values").read_bytes().splitlines()
         assert (partition / "values").read_bytes() == kafka.consume("users")
         assert (partition / "latest").read_bytes() == expected[-1]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from framings import framed, outcome
-from kafka_tools import java, run
+from fixtures.kafka.programs import java, run
+from fixtures.logs.framings import framed, outcome
 
 pytestmark = pytest.mark.interop
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from framings import framed
-from kafka_broker import KafkaBroker
-from running_broker import decoded
-from running_broker import framed as request_of
-from served import served
+from fixtures.broker.running import decoded
+from fixtures.broker.running import framed as request_of
+from fixtures.broker.served import served
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.logs.framings import framed
 
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.storage import files
@@ -58,7 +58,7 @@ class Client:
 
 
 @pytest.mark.damages  # Kafka stores batches that no reader takes
-def test_serve_accepts_the_framings_that_kafka_accepts_and_stores_the_same_bytes(tmp_path: Path) -> None:
+def test_serve_accepts_the_framings_of_kafka_and_stores_the_same_bytes(tmp_path: Path) -> None:
     cases = [*((codec, seed) for codec in CODECS for seed in range(CASES)), *STRICTER]
     ours = tmp_path / "logs"
     ours.mkdir()

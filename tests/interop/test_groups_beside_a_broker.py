@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from kafka_broker import KafkaBroker
-from served import served
+from fixtures.broker.served import served
+from fixtures.kafka.broker import KafkaBroker
 
 pytestmark = pytest.mark.interop
 

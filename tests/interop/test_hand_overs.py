@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
-from kafka_broker import KafkaBroker
-from mirror_process import MirrorProcess, batches_of
-from served import served
+from fixtures.broker.served import served
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.mirrors.process import MirrorProcess, batches_of
 
 pytestmark = [pytest.mark.interop, pytest.mark.long]
 

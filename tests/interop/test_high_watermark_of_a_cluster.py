@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from kafka_broker import KafkaBroker
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.machine.waiting import soon
 
-from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.directory.directory import DirectoryAccess, LogDirectory
 from offsetfs.storage.names import TopicPartition
 
 pytestmark = pytest.mark.interop
@@ -28,15 +28,6 @@ PATIENT = {
 }
 
 
-def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        os.sched_yield()
-    return True
-
-
 @pytest.fixture
 def brokers(tmp_path: Path) -> Iterator[tuple[KafkaBroker, KafkaBroker]]:
     """A leader, which is the controller too and has the metadata log beside its data, and a follower."""
@@ -48,7 +39,7 @@ def brokers(tmp_path: Path) -> Iterator[tuple[KafkaBroker, KafkaBroker]]:
         yield started.enter_context(leader), started.enter_context(follower)
 
 
-def test_records_that_a_follower_lacks_are_shown_to_readers_when_consumers_see_them(
+def test_a_follower_shows_records_it_lacks_once_consumers_see_them(
     brokers: tuple[KafkaBroker, KafkaBroker],
 ) -> None:
     leader, follower = brokers
@@ -62,16 +53,18 @@ def test_records_that_a_follower_lacks_are_shown_to_readers_when_consumers_see_t
         log.refresh()
         return log.next_offset == offset
 
-    assert within(SECONDS_MAX, lambda: ends_at(100)) and log.is_bounded
+    assert soon(lambda: ends_at(100)) and log.is_bounded
     os.kill(follower.pid, signal.SIGSTOP)
     try:
         leader.produce("orders", b"".join(b"%d\n" % number for number in range(100, 150)), "-X", "acks=1")
-        assert within(SECONDS_MAX, lambda: log.log_end_offset() == 150)
+        assert soon(lambda: log.log_end_offset() == 150)
         assert len(leader.consume("orders").splitlines()) == 100
         assert ends_at(100)
-        everything = LogDirectory.open(os.fspath(leader.log_dir), read_only=True, shows_log_end=True)
+        everything = LogDirectory.open(
+            os.fspath(leader.log_dir), read_only=True, access=DirectoryAccess(shows_log_end=True)
+        )
         assert everything.log(ORDERS).next_offset == 150
     finally:
         os.kill(follower.pid, signal.SIGCONT)
-    assert within(SECONDS_MAX, lambda: ends_at(150))
+    assert soon(lambda: ends_at(150))
     assert len(leader.consume("orders").splitlines()) == 150

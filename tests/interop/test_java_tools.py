@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from java_tools import JavaTools
-from served import Cluster, served
+from fixtures.broker.served import Cluster, served
+from fixtures.kafka.tools import JavaTools
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("quiet_py4j")]
 
 SECONDS_MAX = 60
 
@@ -32,18 +30,6 @@ ANY = [
     (re.compile(r"(Configs: )min\.insync\.replicas=1,?"), r"\1"),  # which Kafka sets for these
     (re.compile(r"\s+"), " "),
 ]
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaTools]:
-    with JavaTools() as tools:
-        yield tools
-
-
-@pytest.fixture(autouse=True)
-def _log_of_py4j(caplog: pytest.LogCaptureFixture) -> None:
-    """py4j logs the exceptions by which a tool exits."""
-    caplog.set_level(logging.CRITICAL, logger="py4j")
 
 
 class Tools:

@@ -6,13 +6,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_clients import SECONDS_MAX, messages, reader
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
-from free_ports import free_ports
-from kafka_apps import app, properties
-from kafka_broker import KafkaBroker
-from served import served
+from fixtures.broker.served import served
+from fixtures.kafka.apps import app, properties
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.kafka.confluent_clients import SECONDS_MAX, messages, reader
+from fixtures.machine.free_ports import free_ports
 
 pytestmark = pytest.mark.interop
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import certificates
 import pytest
-from confluent_clients import messages
 from confluent_kafka import Consumer, Producer
-from kafka_cluster import KafkaCluster
+from fixtures.kafka.cluster import KafkaCluster
+from fixtures.kafka.confluent_clients import messages
+from fixtures.security import certificates
 
 pytestmark = [pytest.mark.interop, pytest.mark.long]
 

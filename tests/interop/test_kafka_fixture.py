@@ -10,17 +10,16 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
-import kafka_broker
 import pytest
-from kafka_broker import KafkaBroker
-from kafka_tools import KafkaError
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.kafka.programs import KafkaError
 
 pytestmark = pytest.mark.interop
 
 LINES = b"".join(b"line %d\n" % number for number in range(1000))
 
 
-def test_records_survive_a_stop_and_a_start_and_the_broker_has_nothing_to_complain_of(
+def test_records_survive_a_restart_and_the_broker_logs_no_complaint(
     kafka_module: KafkaBroker,
 ) -> None:
     kafka = kafka_module
@@ -131,14 +130,14 @@ def test_a_broker_has_started_only_when_its_metadata_names_a_controller(tmp_path
 def test_no_broker_outlives_a_killed_test_run(tmp_path: Path) -> None:
     script = """
         import os, pathlib, sys
-        from kafka_broker import KafkaBroker
+        from fixtures.kafka.broker import KafkaBroker
         broker = KafkaBroker(pathlib.Path(sys.argv[1])).start()
         print(broker.pid, flush=True)
         os.kill(os.getpid(), 9)
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)],
-        env={"PYTHONPATH": str(Path(kafka_broker.__file__).parent), "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": str(Path(__file__).parents[1]), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         timeout=150,
         check=False,

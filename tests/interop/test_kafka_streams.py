@@ -6,12 +6,12 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from confluent_clients import SECONDS_MAX, create
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from free_ports import free_ports
-from kafka_streams import OUTPUT, CountingStream
-from served import served
+from fixtures.broker.served import served
+from fixtures.kafka.confluent_clients import SECONDS_MAX, create
+from fixtures.kafka.streams import OUTPUT, CountingStream
+from fixtures.machine.free_ports import free_ports
 
 pytestmark = pytest.mark.interop
 

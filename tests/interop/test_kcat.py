@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from served import Cluster
+from fixtures.broker.served import Cluster
 
 pytestmark = pytest.mark.interop
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from kafka_broker import KafkaBroker
+from fixtures.kafka.broker import KafkaBroker
 
 import offsetfs
 

@@ -17,16 +17,16 @@ import pytest
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import AuthenticationFailedError
-from confluent_clients import SECONDS_MAX, add_user, create, messages
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ScramMechanism, UserScramCredentialDeletion
-from free_ports import free_ports
-from java_tools import JavaTools
-from kafka_broker import SCRAM_MODULE, KafkaBroker
-from kafka_tools import run
-from logins import PLAIN_MODULE
-from oauth_tokens import jwks, signed
-from served import Served, served
+from fixtures.broker.served import Served, served
+from fixtures.kafka.broker import SCRAM_MODULE, KafkaBroker
+from fixtures.kafka.confluent_clients import SECONDS_MAX, add_user, create, messages
+from fixtures.kafka.programs import run
+from fixtures.kafka.tools import JavaTools
+from fixtures.machine.free_ports import free_ports
+from fixtures.security.logins import PLAIN_MODULE
+from fixtures.security.oauth_tokens import jwks, signed
 
 from offsetfs.storage.checkpoint import SECURITY_FILE
 
@@ -96,12 +96,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         create(AdminClient({"bootstrap.servers": broker.address}), "secured", 1)
         _, logins, unsecured, short_sessions = broker.addresses
         yield Secured(broker, logins, unsecured, short_sessions, metrics)
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaTools]:
-    with JavaTools() as tools:
-        yield tools
 
 
 @pytest.fixture(autouse=True)

@@ -9,15 +9,15 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_clients import SECONDS_MAX
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicCollection
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, ConfigResource
-from free_ports import free_ports
-from kafka_apps import app, properties
-from kafka_broker import KafkaBroker
-from mirror_process import MirrorProcess, batches_of
-from transactional_clients import transactional
+from fixtures.kafka.apps import app, properties
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.kafka.confluent_clients import SECONDS_MAX
+from fixtures.kafka.transactional_clients import transactional
+from fixtures.machine.free_ports import free_ports
+from fixtures.mirrors.process import MirrorProcess, batches_of
 
 import offsetfs
 from offsetfs.kafka.protocol.message import id_text
@@ -170,7 +170,7 @@ def test_keys_values_headers_and_times_are_the_same_in_both(clusters: Clusters, 
 
 
 @pytest.mark.promise("A mirrored partition has the batches of its source, byte for byte, at the same offsets.")
-def test_the_mirror_has_the_bytes_and_codecs_of_the_source_and_mirror_maker_those_of_its_producer(
+def test_the_mirror_keeps_bytes_and_codecs_and_mirror_maker_does_not(
     clusters: Clusters,
 ) -> None:
     for topic in TOPICS:
@@ -180,9 +180,7 @@ def test_the_mirror_has_the_bytes_and_codecs_of_the_source_and_mirror_maker_thos
         assert codecs(clusters.target, topic) == {"none"}
 
 
-def test_records_of_aborted_transactions_are_hidden_by_the_mirror_and_copied_by_mirror_maker(
-    clusters: Clusters, mirrored: str
-) -> None:
+def test_the_mirror_hides_aborted_records_and_mirror_maker_copies_them(clusters: Clusters, mirrored: str) -> None:
     aborted = [b"aborted"] * 5
     for address, isolation, expected in (
         (mirrored, "read_committed", []),
@@ -202,9 +200,7 @@ def test_offsets_and_gaps_are_the_same_in_the_mirror_and_new_with_mirror_maker(
     assert [each.offset for each in arrived(clusters.target.address, "orders")] == list(range(len(offsets)))
 
 
-def test_times_of_appends_are_the_same_in_both_and_those_of_producers_for_mirror_maker(
-    clusters: Clusters, mirrored: str
-) -> None:
+def test_times_of_appends_are_the_same_in_both_except_for_mirror_maker(clusters: Clusters, mirrored: str) -> None:
     expected, copied = arrived(clusters.source.address, "stamped"), arrived(clusters.target.address, "stamped")
     assert arrived(mirrored, "stamped") == expected
     assert copied == expected

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_clients import SECONDS_MAX, add_user
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, ScramMechanism
-from kafka_broker import KafkaBroker
-from mirror_process import MirrorProcess, batches_of, wait_until
-from transactional_clients import transactional
-from zookeeper_broker import ZooKeeperBroker
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.kafka.confluent_clients import SECONDS_MAX, add_user
+from fixtures.kafka.transactional_clients import transactional
+from fixtures.kafka.zookeeper_broker import ZooKeeperBroker
+from fixtures.mirrors.process import MirrorProcess, batches_of, wait_until
 
 from offsetfs.cli import exit_codes
 from offsetfs.cli.mounts import daemon_registry

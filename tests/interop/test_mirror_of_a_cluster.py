@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from kafka_cluster import KafkaCluster
-from mirror_chaos import CLUSTER_SETTINGS, MirrorChaos, tls_settings
-from mirror_process import MirrorProcess, batches_of, mirrored_end, wait_until
+from fixtures.kafka.cluster import KafkaCluster
+from fixtures.mirrors.chaos import CLUSTER_SETTINGS, MirrorChaos, tls_settings
+from fixtures.mirrors.process import MirrorProcess, batches_of, mirrored_end, wait_until
 
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.verify import Verification

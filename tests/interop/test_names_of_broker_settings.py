@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from kafka_tools import JARS
+from fixtures.kafka.programs import JARS
 
 from offsetfs.storage.settings.broker_settings import is_broker_setting
 

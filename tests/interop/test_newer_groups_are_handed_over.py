@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_clients import poll_until, settled
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from kafka_broker import KafkaBroker
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.kafka.confluent_clients import poll_until, settled
 
 import offsetfs
 from offsetfs.storage.coordinators import partition_of

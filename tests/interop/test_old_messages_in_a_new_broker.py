@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from kafka_broker import KafkaBroker
+from fixtures.kafka.broker import KafkaBroker
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.directory.hand_over import hand_over

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from overtaking import APPENDED, COMMITTED, REQUESTS, overtaking
-from served import Cluster
+from fixtures.broker.overtaking import APPENDED, COMMITTED, REQUESTS, overtaking
+from fixtures.broker.served import Cluster
 
 pytestmark = pytest.mark.interop
 

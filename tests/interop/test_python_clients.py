@@ -12,8 +12,8 @@ import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.admin import NewTopic as AioNewTopic
-from kafka_python_codec import imported
-from served import Cluster
+from fixtures.broker.served import Cluster
+from fixtures.messages.kafka_python_codec import imported
 
 pytestmark = [
     pytest.mark.interop,

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from kafka_broker import KafkaBroker
+from fixtures.kafka.broker import KafkaBroker
 
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from offsetfs.storage.directory.directory import LogDirectory

@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_clients import SECONDS_MAX, messages
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from kafka_broker import KafkaBroker
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.kafka.confluent_clients import SECONDS_MAX, messages
 
 from offsetfs import cli
 

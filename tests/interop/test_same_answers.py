@@ -10,18 +10,18 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 import trio
-from accepted_differences import accepted_rows
-from admin_requests import requests
-from compared_brokers import compared_broker, compared_kafka
-from decoded_messages import Asked
-from generated_session import ask_generated, versions_of_both
-from generated_sessions import KINDS, ask_session, show_rows
-from kafka_broker import KafkaBroker
-from recorded_clients import CLIENTS
-from recording_proxy import API_VERSIONS, Event, RecordingProxy, next_frame
-from replay import Found, Side, pair
-from running_broker import framed
-from served import Cluster, Served
+from fixtures.broker.running import framed
+from fixtures.broker.served import Cluster, Served
+from fixtures.comparison.accepted_differences import accepted_rows
+from fixtures.comparison.admin_requests import requests
+from fixtures.comparison.brokers import compared_broker, compared_kafka
+from fixtures.comparison.generated_session import ask_generated, versions_of_both
+from fixtures.comparison.generated_sessions import KINDS, ask_session, show_rows
+from fixtures.comparison.recorded_clients import CLIENTS
+from fixtures.comparison.recording_proxy import API_VERSIONS, Event, RecordingProxy, next_frame
+from fixtures.comparison.replay import Found, Side, pair
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.messages.decoded_messages import Asked
 
 from offsetfs.kafka.protocol import messages as m
 

@@ -11,19 +11,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
-from kafka_broker import KafkaBroker
-from served import Served, served
+from fixtures.broker.served import Served, served
+from fixtures.kafka.broker import KafkaBroker
 
 pytestmark = pytest.mark.interop
 
 SECONDS_MAX = 60
-
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Path:
-    path = tmp_path / "logs"
-    path.mkdir()
-    return path
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])

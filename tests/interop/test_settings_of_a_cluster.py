@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from kafka_broker import KafkaBroker
+from fixtures.kafka.broker import KafkaBroker
 
 from offsetfs.cli import exit_codes, run
 from offsetfs.storage.directory.directory import LogDirectory
@@ -15,7 +15,7 @@ from offsetfs.storage.names import TopicPartition
 pytestmark = pytest.mark.interop
 
 
-def test_settings_that_a_cluster_has_hold_for_the_directory_of_its_stopped_broker(tmp_path: Path) -> None:
+def test_settings_of_a_cluster_hold_for_its_stopped_brokers_directory(tmp_path: Path) -> None:
     log_dir = tmp_path / "broker" / "log"
     settings = {"metadata.log.dir": str(log_dir), "log.retention.hours": "50", "log.segment.bytes": "1048576"}
     broker = KafkaBroker(tmp_path / "broker", settings=settings)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_broker import KafkaBroker
-from left_mounts import unmount
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.mounts.left_mounts import unmount
 
 from offsetfs import cli
 

@@ -6,9 +6,9 @@ import random
 from pathlib import Path
 
 import pytest
-from kafka_tools import java, run
+from fixtures.kafka.programs import java, run
 
-from offsetfs.storage.coordinators.state_batches import StateBatch, combined
+from offsetfs.storage.coordinators.share_groups import StateBatch, combined
 
 pytestmark = pytest.mark.interop
 

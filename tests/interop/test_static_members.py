@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from confluent_clients import create, describe, messages, poll_until, reader
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
-from served import Cluster
+from fixtures.broker.served import Cluster
+from fixtures.kafka.confluent_clients import create, describe, messages, poll_until, reader
 
 pytestmark = pytest.mark.interop
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from kafka_broker import KafkaBroker
-from kafka_tools import KafkaError
-from left_mounts import unmount
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.kafka.programs import KafkaError
+from fixtures.mounts.left_mounts import unmount
 
 from offsetfs import cli
 
@@ -71,7 +71,7 @@ def check_dump_on_the_mount(kafka: KafkaBroker, mnt: Path) -> None:
 
 
 @pytest.mark.promise("A log directory never has two writers, whether the other one is a broker or another mount.")
-def test_a_running_brokers_directory_is_refused_for_writing_and_open_for_reading(
+def test_a_running_brokers_directory_is_refused_for_writing_only(
     kafka: KafkaBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kafka.create_topic("orders")

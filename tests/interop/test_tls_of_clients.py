@@ -11,10 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import aiokafka
-import certificates
 import pytest
-from certificates import Certificate
-from confluent_clients import SECONDS_MAX, add_user, messages
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (
     AclBinding,
@@ -25,10 +22,13 @@ from confluent_kafka.admin import (
     ResourceType,
     ScramMechanism,
 )
-from java_tools import JavaTools
-from kafka_tools import run
-from served import served
-from tls_clients import client_context
+from fixtures.broker.served import served
+from fixtures.kafka.confluent_clients import SECONDS_MAX, add_user, messages
+from fixtures.kafka.programs import run
+from fixtures.kafka.tools import JavaTools
+from fixtures.security import certificates
+from fixtures.security.certificates import Certificate
+from fixtures.security.tls_clients import client_context
 
 pytestmark = [
     pytest.mark.interop,

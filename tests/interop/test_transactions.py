@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable
 from contextlib import closing
 from functools import partial
 
 import pytest
-from confluent_clients import SECONDS_MAX, create, messages
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from java_tools import JavaTools
-from served import Cluster
-from transaction_requests import Remote, TransactionalProducer, granted
-from transactional_clients import committed, performed, transactional
+from fixtures.broker.served import Cluster
+from fixtures.broker.transaction_requests import Remote, TransactionalProducer, granted
+from fixtures.kafka.confluent_clients import SECONDS_MAX, create, messages
+from fixtures.kafka.tools import JavaTools
+from fixtures.kafka.transactional_clients import committed, performed, transactional
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("quiet_py4j")]
 
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaTools]:
-    with JavaTools() as tools:
-        yield tools
-
-
-@pytest.fixture(autouse=True)
-def _log_of_py4j(caplog: pytest.LogCaptureFixture) -> None:
-    """py4j logs the exceptions by which a tool exits."""
-    caplog.set_level(logging.CRITICAL, logger="py4j")
 
 
 # --- librdkafka
@@ -82,7 +69,7 @@ def test_an_older_instance_of_a_producer_is_fenced(cluster: Cluster) -> None:
     assert committed(cluster.address, "transactions-fenced", 1) == [b"of the newer one"]
 
 
-async def test_a_sequence_that_is_used_again_after_an_abort_is_that_of_the_aborted_record(cluster: Cluster) -> None:
+async def test_a_sequence_reused_after_an_abort_is_that_of_the_aborted_record(cluster: Cluster) -> None:
     """A client that does this loses a record: a broker cannot tell the record from the one that is sent again."""
     topic = "transactions-sequences"
     create(AdminClient({"bootstrap.servers": cluster.address}), topic, 1)

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 import trio
-from confluent_clients import create
 from confluent_kafka.admin import AdminClient
-from served import Served, served
-from transaction_requests import Remote, TransactionalProducer, committed_offset, granted
+from fixtures.broker.served import Served, served
+from fixtures.broker.transaction_requests import Remote, TransactionalProducer, committed_offset, granted
+from fixtures.kafka.confluent_clients import create
 
 from offsetfs.storage import READ_COMMITTED, LogDirectory, LogReader, TopicPartition
 

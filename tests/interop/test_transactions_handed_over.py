@@ -10,13 +10,13 @@ from functools import partial
 
 import pytest
 import trio
-from confluent_clients import SECONDS_MAX
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from java_tools import JavaTools
-from kafka_broker import KafkaBroker
-from served import served
-from transaction_requests import Remote, TransactionalProducer, granted
-from transactional_clients import committed, performed, transactional
+from fixtures.broker.served import served
+from fixtures.broker.transaction_requests import Remote, TransactionalProducer, granted
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.kafka.confluent_clients import SECONDS_MAX
+from fixtures.kafka.tools import JavaTools
+from fixtures.kafka.transactional_clients import committed, performed, transactional
 
 pytestmark = pytest.mark.interop
 

@@ -6,9 +6,9 @@ import socket
 from typing import Any
 
 import pytest
-from kafka_broker import KafkaBroker
-from produce_requests import GOOD, WRONG
-from running_broker import framed
+from fixtures.broker.produce_requests import GOOD, WRONG
+from fixtures.broker.running import framed
+from fixtures.kafka.broker import KafkaBroker
 
 from offsetfs.kafka.protocol import codec
 from offsetfs.kafka.protocol import messages as m

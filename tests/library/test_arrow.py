@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from fixtures.logs.schema_records import schema_record, write_schemas
 
 import offsetfs
 from offsetfs.storage.errors import CorruptBatch, OffsetOutOfRange, UnknownPartition
-from offsetfs.tables.arrow import record_batches
+from offsetfs.tables import arrow
 
 pytestmark = pytest.mark.unit
 
@@ -48,6 +49,26 @@ def test_rows_are_the_records_that_are_read(
             assert each.arrow(columns=["partition"]).read_all().num_rows == len(records)
             part = each.arrow(-3, columns=["offset"]).read_all()["offset"].to_pylist()
             assert part == [record.offset for record in each.read(-3)]
+
+
+def test_values_are_decoded_by_the_schemas_of_the_directory_or_a_file(tmp_path: Path) -> None:
+    text = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
+    write_schemas(tmp_path, [schema_record("orders-value", 1, 7, text)])
+    with offsetfs.open(tmp_path, "a") as data:
+        (orders,), (plain,) = data.create("orders"), data.create("plain")
+        orders.extend(offsetfs.NewRecord(value) for value in (b"\0\0\0\0\7\x54", b"\0\0\0\0\7", None))
+        plain.append(b"\x54")
+        assert orders.arrow(columns=["offset", "value"], decode=True).read_all().to_pylist() == [
+            {"offset": 0, "value": {"id": 42}, "error": None},
+            {"offset": 1, "value": None, "error": "schema 7: field id: the value ends too early"},
+            {"offset": 2, "value": None, "error": None},
+        ]
+        assert orders.arrow(columns=["offset"], decode=True).schema.names == ["offset"]
+        with pytest.raises(ValueError, match=r"there is no subject plain-value; schemas=.*plain=FILE.* gives a schema"):
+            plain.arrow(decode=True)
+        (tmp_path / "order.avsc").write_text(text)
+        topic = data.topic("plain").arrow(columns=["value"], decode=True, schemas=[f"plain={tmp_path / 'order.avsc'}"])
+        assert topic.read_all().to_pylist() == [{"value": {"id": 42}, "error": None}]
 
 
 def test_a_topic_has_the_records_of_all_partitions() -> None:
@@ -87,7 +108,7 @@ def test_damage_is_an_error_with_its_offset(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_counts_too_many_records_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_batches, "TRUSTED_COUNT_MAX", 1)
+    monkeypatch.setattr(arrow, "TRUSTED_COUNT_MAX", 1)
     with offsetfs.open(tmp_path, "a") as data:
         (partition,) = data.create("t")
         partition.extend([offsetfs.NewRecord(b"1"), offsetfs.NewRecord(b"2")])
@@ -100,5 +121,5 @@ def test_an_unknown_column_and_a_missing_package_are_named(tmp_path: Path, monke
         with pytest.raises(ValueError, match="no column 'val', only key, value, topic"):
             partition.arrow(columns=["val"])
         monkeypatch.setitem(sys.modules, "pyarrow", None)
-        with pytest.raises(ImportError, match=r"pip install 'offsetfs\[arrow\]'"):
+        with pytest.raises(ImportError, match=r" -m pip install .*pyarrow"):
             partition.arrow()

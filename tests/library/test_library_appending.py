@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -60,6 +60,17 @@ def test_records_of_one_partition_go_into_another(data: offsetfs.Directory, orde
     (copies,) = data.create("copies")
     copies.extend(orders.read())
     assert reread(data, "copies-0") == reread(data)
+
+
+@unit
+def test_records_with_the_extremes_of_timestamps_are_appended(orders: offsetfs.Partition) -> None:
+    """A batch stores differences of 64 bits: from -1 to 2^63-1 is one more."""
+    times = [-1, 2**63 - 1, 5, 2**63 - 1, -1]
+    assert orders.extend(NewRecord(b"v", timestamp=time) for time in times) == range(5)
+    assert [record.timestamp for record in orders.read()] == times
+    lines = b"".join(b'{"timestamp":%d}\n' % time for time in times)
+    assert orders.append_ndjson(lines) == range(5, 10)
+    assert [record.timestamp for record in orders.read(5)] == times
 
 
 @pytest.mark.parametrize(
@@ -253,3 +264,29 @@ def test_what_was_appended_survives_the_death_of_the_program(tmp_path: Path) -> 
         orders = data.partition("orders-0")
         assert [each.value for each in orders.read()] == [b"one", b"two", b"three"]
         assert orders.append(b"four") == 3
+
+
+@unit
+def test_nothing_is_written_after_the_directory_was_closed(tmp_path: Path) -> None:
+    """Its lock is free then: what another process appends must not be overwritten."""
+    with offsetfs.open(tmp_path, "a") as data:
+        (orders,) = data.create("orders")
+        orders.append(b"one")
+    with offsetfs.open(tmp_path, "a") as other:
+        other.partition("orders-0").append(b"two")
+        refusals: list[Callable[[], object]] = [
+            lambda: orders.append(b"late"),
+            lambda: orders.extend([NewRecord(b"late")]),
+            lambda: orders.append_lines(b"late\n"),
+            lambda: orders.append_ndjson(b'{"value":"late"}\n'),
+            lambda: data.partition("orders-0").append(b"late"),
+            lambda: data.create("users"),
+        ]
+        for refused in refusals:
+            with pytest.raises(offsetfs.errors.ReadOnlyLog, match="closed"):
+                refused()
+        other.partition("orders-0").append(b"three")
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    with offsetfs.open(tmp_path) as data:
+        assert [record.value for record in data.partition("orders-0").read()] == [b"one", b"two", b"three"]
+        assert [partition.name for partition in data.partitions()] == ["orders-0"]

@@ -17,14 +17,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures.logs.planted_logs import sealed_records
+from fixtures.simulation.fake_clock import FakeClock
+from fixtures.spies import spy
 
 import offsetfs
+from offsetfs.storage.coordinators import CommittedOffset, commit_key, commit_value
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.records.format.batch import Batch
 
 pytestmark = pytest.mark.unit
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-4.1"
 PARTITIONS = sorted(path.name.removesuffix(".expected.ndjson") for path in GOLDEN.glob("*.expected.ndjson"))
+NOW_MS = 1_795_400_000_000
 BEGINNING = datetime(2026, 11, 21, 13, tzinfo=UTC)
 
 
@@ -91,6 +97,10 @@ def test_what_old_kafkas_wrote_is_read() -> None:
             assert list(partition.read(middle)) == records[len(records) // 2 :]
 
 
+def _seconds(when: datetime) -> int:
+    return int(when.timestamp())
+
+
 PLACES: dict[str, tuple[Any, Any, range]] = {
     "everything": (None, None, range(100)),
     "from an offset": (95, None, range(95, 100)),
@@ -107,6 +117,10 @@ PLACES: dict[str, tuple[Any, Any, range]] = {
     "the end": (100, None, range(0)),
     "backwards": (10, 5, range(0)),
     "beyond the end": (99, 1000, range(99, 100)),
+    "from a time as text": ("2026-11-21T13:01:37", None, range(97, 100)),
+    "to a time as text": (None, "2026-11-21 14:00:02+01:00", range(2)),
+    "from seconds since 1970": (f"@{_seconds(BEGINNING)}.500", 3, range(1, 3)),
+    "from a time ago": ("-200w", 1, range(1)),
 }
 
 
@@ -154,6 +168,78 @@ def test_a_place_without_a_record_has_none(data: offsetfs.Directory) -> None:
     assert orders.record(100) is None
     found = orders.record(42)
     assert found is not None and (found.value, found.key) == (b"value 42", b"key 42")
+
+
+def test_times_ago_start_from_the_clock_of_the_directory(data: offsetfs.Directory) -> None:
+    (recent,) = data.create("recent")
+    recent.extend(offsetfs.NewRecord(b"%d" % n, timestamp=NOW_MS - n * 60_000) for n in (90, 60, 30, 0))
+    data._directory.clock = FakeClock(NOW_MS)
+    assert [record.value for record in recent.read("-1h")] == [b"60", b"30", b"0"]
+    assert [record.value for record in recent.read("-1h30m", "-30m")] == [b"90", b"60"]
+    assert (recent.offset_at("-45m"), recent.offset_at("now")) == (2, 3)
+    assert [record.value for record in recent.follow("-15m", timeout=0)] == [b"0"]
+
+
+# --- topics and groups ------------------------------------------------------------------------------------------------
+
+
+def test_topics_are_listed_with_their_partitions(data: offsetfs.Directory) -> None:
+    data.create("users", 2)
+    found = [(topic.name, [partition.name for partition in topic.partitions]) for topic in data.topics()]
+    assert found == [("orders", ["orders-0"]), ("users", ["users-0", "users-1"])]
+
+
+def test_a_topic_is_read_by_time_and_within_a_partition_by_offset(data: offsetfs.Directory) -> None:
+    partitions = data.create("mixed", 3)
+    times = [(10, 30, 20, 40), (20, 25, 50), (20, 60, 5)]
+    for partition, stamps in zip(partitions, times, strict=True):
+        partition.extend(offsetfs.NewRecord(b"%d" % stamp, timestamp=stamp) for stamp in stamps)
+    records = list(data.topic("mixed").read())
+    assert [(each.timestamp, each.partition) for each in records] == [
+        *((10, 0), (20, 1), (20, 2), (25, 1)),
+        *((30, 0), (20, 0), (40, 0), (50, 1), (60, 2), (5, 2)),
+    ]
+    assert [(each.offset, each.value) for each in records if each.partition == 0] == [
+        *((0, b"10"), (1, b"30"), (2, b"20"), (3, b"40"))
+    ]
+    assert [each.value for each in data.topic("mixed").read(-1)] == [b"5", b"40", b"50"]
+    after = datetime.fromtimestamp(0.021, UTC)
+    assert [each.value for each in data.topic("mixed").read(after)] == [b"25", b"30", b"20", b"40", b"50", b"60", b"5"]
+    (copy,) = data.create("copy")
+    assert copy.extend(data.topic("mixed").read()) == range(10)
+
+
+def test_reading_a_topic_reads_no_more_than_is_taken(data: offsetfs.Directory, monkeypatch: pytest.MonkeyPatch) -> None:
+    partitions = data.create("large", 3)
+    for partition in partitions:
+        for stamp in range(50):
+            partition.append(b"v", timestamp=stamp)
+    read: list[int] = []
+    monkeypatch.setattr(Batch, "records", spy(read, lambda batch: batch.base_offset, Batch.records))
+    assert [each.offset for each in itertools.islice(data.topic("large").read(), 6)] == [0, 0, 0, 1, 1, 1]
+    assert max(read) <= 2 and len(read) <= 9
+
+
+def test_groups_have_the_offsets_that_were_committed(data: offsetfs.Directory, tmp_path: Path) -> None:
+    assert data.groups() == []
+    data.create("__consumer_offsets", 1, {"cleanup.policy": "compact"})
+    log = data._directory.log(TopicPartition("__consumer_offsets", 0))
+
+    def commit(group: str, number: int, offset: int) -> None:
+        key = commit_key(group, TopicPartition("orders", number))
+        log.append(sealed_records([(key, commit_value(CommittedOffset(offset, -1, "", 1000)), (), 1000)]))
+
+    commit("billing", 0, 42)
+    commit("audit", 0, 7)
+    commit("billing", 1, 5)
+    assert [(group.name, dict(group.offsets)) for group in data.groups()] == [
+        ("audit", {"orders-0": 7}),
+        ("billing", {"orders-0": 42, "orders-1": 5}),
+    ]
+    commit("billing", 0, 43)
+    assert data.groups()[1].offsets["orders-0"] == 43
+    with offsetfs.open(tmp_path) as beside:
+        assert beside.groups() == data.groups()
 
 
 # --- a log that another writes ----------------------------------------------------------------------------------------
@@ -343,6 +429,13 @@ def test_importing_it_loads_nothing_heavy() -> None:
         "assert data.partitions() and not {'trio', 'pyfuse3', 'click', 'rich'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_names_of_the_module_are_the_public_ones() -> None:
+    names = dir(offsetfs)
+    assert names == sorted(getattr(offsetfs, "__all__"))  # noqa: B009  # the stub has none
+    assert {"NewRecord", "errors", "open", "serve", "Record", "__version__"} <= set(names)
+    assert not {"lazy_names", "partition", "storage"} & set(names)
 
 
 @pytest.mark.parametrize(

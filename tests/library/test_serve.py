@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from running_broker import framed
+from fixtures.broker.running import framed
 
 import offsetfs
 from offsetfs.kafka.broker import embedded
@@ -41,7 +41,7 @@ def address_of(broker: offsetfs.EmbeddedBroker) -> tuple[str, int]:
 def metadata(broker: offsetfs.EmbeddedBroker, *topics: str) -> m.MetadataResponse:
     """Ask for topics, which creates them."""
     wanted = [m.MetadataRequestTopic(name=each) for each in topics]
-    with socket.create_connection(address_of(broker), timeout=5) as peer:
+    with socket.create_connection(address_of(broker), timeout=60) as peer:
         peer.sendall(framed(_METADATA, "Metadata", _VERSION, m.MetadataRequest(topics=wanted)))
         with peer.makefile("rb") as answers:
             data = answers.read(int.from_bytes(answers.read(4), "big"))
@@ -192,7 +192,7 @@ def test_a_disk_that_hangs_does_not_hang_close(tmp_path: Path, monkeypatch: pyte
     hangs = threading.Event()
 
     def close_later(self: LogDirectory) -> None:
-        hangs.wait(5)
+        hangs.wait(60)
         close(self)
 
     close = LogDirectory.close
@@ -201,7 +201,7 @@ def test_a_disk_that_hangs_does_not_hang_close(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(TimeoutError, match="the disk does not answer"):
         broker.close()
     hangs.set()
-    monkeypatch.setattr(embedded, "END_S", 5)
+    monkeypatch.setattr(embedded, "END_S", 60)
     broker.close()
 
 

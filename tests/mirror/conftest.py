@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from running_broker import Running
+from fixtures.broker.running import Running
 
 from offsetfs.kafka.mirror import fetcher, timing
 from offsetfs.storage import LogDirectory, TopicPartition
@@ -48,8 +48,5 @@ def directory(tmp_path: Path) -> Iterator[LogDirectory]:
 
 @pytest.fixture
 async def running(source: LogDirectory, nursery: trio.Nursery) -> AsyncIterator[Running]:
-    found = Running(source)
-    nursery.start_soon(found.broker.run)
-    yield found
-    found.broker.stop()
-    found.listener.close()
+    async with Running(source).until_left(nursery) as found:
+        yield found

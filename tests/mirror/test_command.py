@@ -12,14 +12,17 @@ from pathlib import Path
 
 import pytest
 import trio
-from mirror_process import MirrorProcess, batches_of, mirrored_end, wait_until
+from fixtures.mirrors.process import MirrorProcess, batches_of, mirrored_end, wait_until
+from trio.testing import MockClock
 
 import offsetfs
 from offsetfs import cli
-from offsetfs.cli.commands.mirror import Terminal
+from offsetfs.cli.commands.mirror import Terminal, _summary
 from offsetfs.cli.terminal.progress import CLEAR_LINE
 from offsetfs.kafka.client.errors import ClientError
+from offsetfs.kafka.client.properties import ClientProperties
 from offsetfs.kafka.mirror import process
+from offsetfs.kafka.mirror.options import MirrorOptions
 from offsetfs.kafka.mirror.status import MirrorStatus, PartitionStatus
 from offsetfs.storage import LogDirectory, TopicPartition
 
@@ -73,7 +76,7 @@ def test_a_mirror_runs_until_it_is_ended_and_status_shows_it(
         check=False,
     )
     assert (appended.returncode, mirrored_end(path, ORDERS)) == (1, 1)
-    assert "Read-only file system" in appended.stderr
+    assert f"the topic is mirrored from {broker}; append to the source" in appended.stderr
 
 
 @pytest.mark.parametrize(
@@ -81,6 +84,12 @@ def test_a_mirror_runs_until_it_is_ended_and_status_shows_it(
     [
         (["--topic", "("], "not a regular expression"),
         (["--from", "yesterday"], "--from: 'yesterday' is not earliest, latest or a time, such as -7d"),
+        (["--retention.ms", "7d"], "no such option '--retention.ms'; write -o retention.ms=7d"),
+        (["-o", "segment.bytes=1m"], "-o segment.bytes: of a mirror only retention.ms can be set; the other settings"),
+        (
+            ["-o", "retention.ms=soon"],
+            "retention.ms is 'soon', but must be a whole number, -1 or greater, or a duration",
+        ),
         (["--rate", "fast"], "--rate: 'fast' is not a number of bytes"),
         (
             ["--config", "/nowhere"],
@@ -125,7 +134,7 @@ def test_a_path_that_is_no_log_directory_is_refused(tmp_path: Path, capsys: pyte
     (other / "orders-0").mkdir(parents=True)
     (other / "orders-0" / "notes.txt").write_text("text")
     for path, message in (
-        (file, "is not a directory; give a new one, or that of a mirror"),
+        (file, "is not a directory; give a log directory, or an empty one"),
         (other, "holds neither partitions (orders-0) nor Kafka's checkpoints; give a log directory, or an empty one"),
     ):
         assert cli.run(["mirror", "127.0.0.1:1", str(path)]) == 1
@@ -143,9 +152,10 @@ def test_a_cluster_that_does_not_answer_leaves_no_new_directory(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "there").mkdir()
-    for path in tmp_path / "a" / "b", tmp_path / "there" / "mirror", tmp_path / "there":
+    for path in tmp_path / "mirror", tmp_path / "there" / "mirror", tmp_path / "there":
         assert cli.run(["mirror", "127.0.0.1:1", str(path)]) == 32
-        assert "127.0.0.1:1: Connection refused" in capsys.readouterr().err
+        printed = capsys.readouterr().err
+        assert "127.0.0.1:1: Connection refused" in printed and "is a new log directory" not in printed
     assert [each.name for each in tmp_path.iterdir()] == ["there"]
     assert {each.name for each in (tmp_path / "there").iterdir()} <= {".lock"}
 
@@ -169,6 +179,17 @@ def test_a_signal_before_the_cluster_answers_ends_the_mirror(tmp_path: Path, mon
     monkeypatch.setattr(process, "cluster_id", waiting)
     assert cli.run(["mirror", "127.0.0.1:1", str(tmp_path / "mirror")]) == 0
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_new_mirror_reports_each_second_that_its_cluster_is_silent(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "cluster_id", lambda source: trio.sleep(3.5))
+    reports = list[str]()
+    assert await process.answers(
+        process.MirrorSource([("broker1", 9092)], ClientProperties(), MirrorOptions()), lambda: reports.append("")
+    )
+    assert len(reports) == 3
 
 
 def status_of(lag: int | None, received: int, failure: str | None = None) -> MirrorStatus:
@@ -227,3 +248,8 @@ def test_an_archive_is_refused_before_a_broker_is_asked(
     assert cli.run(["mirror", "127.0.0.1:1", str(tmp_path), "--once", *options]) == 32
     assert message in capsys.readouterr().err
     assert (tmp_path / ".offsetfs-mirror.json").read_text() == content
+
+
+def test_a_run_that_ends_reports_what_it_has_done() -> None:
+    assert _summary(status_of(70, 4_000_000)).endswith(" up to date, 4 MB received")
+    assert _summary(status_of(70, 0)).startswith("nothing new: ")

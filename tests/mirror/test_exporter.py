@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.kafka.mirror.exporter import families
 from offsetfs.kafka.mirror.status import MirrorStatus, PartitionStatus
 from offsetfs.storage import TopicPartition
 
@@ -31,14 +30,14 @@ def documented() -> dict[str, tuple[str, list[str]]]:
 
 def test_the_page_describes_each_metric() -> None:
     exported = {}
-    for family in families(STATUS):
+    for family in STATUS.metrics():
         name = f"{family.name}_total" if family.type == "counter" else family.name
         exported[name] = (family.type, list(family.samples[0].labels))
     assert documented() == exported
 
 
 def test_a_partition_without_a_response_has_no_lag() -> None:
-    samples = {family.name: family.samples for family in families(STATUS)}
+    samples = {family.name: family.samples for family in STATUS.metrics()}
     assert [(each.labels["partition"], each.value) for each in samples["offsetfs_mirror_lag"]] == [("0", 7)]
     assert [each.value for each in samples["offsetfs_mirror_failed"]] == [0, 1]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
-from running_broker import Running
+from fixtures.broker.running import Running
 
 from offsetfs.kafka.client.cluster import ClusterClient
 from offsetfs.kafka.mirror import upkeep

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from changed_responses import change_responses
-from findings import findings_of
-from keyed_logs import Keyed, keyed
-from running_broker import Running
+from fixtures.broker.changed_responses import change_responses
+from fixtures.broker.running import Running
+from fixtures.logs.findings import findings_of
+from fixtures.logs.keyed_logs import Keyed, keyed
 
 from offsetfs.common.name_patterns import NamePattern
 from offsetfs.kafka.client.cluster import ClusterClient
@@ -129,8 +129,8 @@ async def test_a_follower_that_does_not_answer_is_replaced_by_the_leader(
         nursery.start_soon(mirror.run)
         append(source.log(ORDERS), b"one")
         await has(directory, ORDERS, 1)
-        mirror.partitions[ORDERS].read_replica = 99
-        mirror.metadata_is_old()
+        mirror.state.partitions[ORDERS].read_replica = 99
+        mirror.state.metadata_is_old()
         append(source.log(ORDERS), b"two")
         await has(directory, ORDERS, 2)
         nursery.cancel_scope.cancel()
@@ -139,7 +139,8 @@ async def test_a_follower_that_does_not_answer_is_replaced_by_the_leader(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (MirrorOptions((NamePattern("order"),), once=True), "matches 'order'; the cluster has orders, users"),
+        (MirrorOptions((NamePattern("order"),), once=True), r"matches 'order'; did you mean orders\?"),
+        (MirrorOptions((NamePattern("x"),), once=True), "matches 'x'; the cluster has orders, users"),
         (MirrorOptions((NamePattern("order"),), needs_topic=True), "no topic that this user may describe matches"),
     ],
 )
@@ -162,7 +163,7 @@ async def test_an_error_of_the_cluster_is_not_in_a_group(
             raise AuthenticationFailed("wrong password")
 
         monkeypatch.setattr(client, "metadata", refused)
-        mirror.metadata_is_old()
+        mirror.state.metadata_is_old()
         with pytest.raises(AuthenticationFailed, match="wrong password"), trio.fail_after(30):
             await mirror.run()
 
@@ -174,10 +175,11 @@ async def test_a_pattern_without_a_topic_is_reported_and_the_others_are_mirrored
     async with ClusterClient([running.address]) as client:
         await Mirror(directory, client, "source:9092", options, events.append).begin()
     text = "no topic that this user may describe matches 'order'; it is mirrored as soon as it exists"
+    text += "; did you mean orders?"
     assert (events, directory.partitions()) == ([text], [USERS])
 
 
-async def test_a_batch_above_the_largest_response_stops_its_partition_and_the_others_go_on(
+async def test_a_batch_above_the_largest_response_stops_its_partition_alone(
     running: Running, source: LogDirectory, directory: LogDirectory
 ) -> None:
     append(source.log(ORDERS), b"x" * 300_000)
@@ -223,7 +225,7 @@ async def test_a_full_disk_stops_its_partition_and_the_others_go_on(
                 while not events:
                     await trio.sleep(0.01)
             await trio.sleep(0.2)  # it is not said again
-            assert (mirror.has_failed, events) == (True, [f"{text}it goes on when there is space"])
+            assert (mirror.has_failed, events) == (True, [f"{text}the mirror continues when there is space"])
             has_space.set()
             await has(directory, ORDERS, 1)
             await trio.testing.wait_all_tasks_blocked(0.01)
@@ -320,7 +322,7 @@ async def test_a_gap_that_ends_within_a_batch_is_skipped_for_good(
     append(source.log(ORDERS), b"c", b"d", b"e")
     source.raise_log_starts({ORDERS: 4})
     events = await mirrored(running, directory, MirrorOptions(once=True, on_gap=OnGap.SKIP))
-    assert events == ["orders-0: the source has deleted the records from 2 to 3; it goes on behind them"]
+    assert events == ["orders-0: the source has deleted the records from 2 to 3; the mirror continues behind them"]
     assert (directory.log(ORDERS).log_start_offset, directory.log(ORDERS).next_offset) == (4, 5)
     directory.close()
     with closing(LogDirectory.open(directory.path, read_only=True)) as reopened:
@@ -339,7 +341,7 @@ async def test_what_the_source_lost_in_an_unclean_election_is_cut(
     log.epochs.assign(1, 2)
     append(log, b"other")
     events = await mirrored(running, directory)
-    assert events == ["orders-0: the source lost the records from 2 to 3; they are cut here, too"]
+    assert events == ["orders-0: the source lost the records from 2 to 3; these records are cut here, too"]
     assert bytes_of(directory.log(ORDERS)) == bytes_of(log)
     assert directory.log(ORDERS).epochs.entries == log.epochs.entries
 
@@ -365,7 +367,10 @@ async def test_once_ends_when_an_election_cuts_the_source_meanwhile(
 
     change_responses(monkeypatch, change)
     events = await mirrored(running, directory)
-    assert (before, events) == ([3], ["orders-0: the source lost the records from 2 to 3; they are cut here, too"])
+    assert (before, events) == (
+        [3],
+        ["orders-0: the source lost the records from 2 to 3; these records are cut here, too"],
+    )
     assert bytes_of(directory.log(ORDERS)) == bytes_of(log)
 
 
@@ -442,7 +447,7 @@ async def test_an_older_source_stops_the_partition(
     assert len(events) == 1 and events[0].startswith("orders-0: the source has deleted the records from 4 to 8 before")
     assert (directory.log(ORDERS).next_offset, directory.log(USERS).next_offset) == (4, 2)
     events = await mirrored(running, directory, MirrorOptions(once=True, on_gap=OnGap.SKIP))
-    assert len(events) == 1 and "it goes on behind them" in events[0]
+    assert len(events) == 1 and "the mirror continues behind them" in events[0]
     assert (directory.log(ORDERS).log_start_offset, directory.log(ORDERS).next_offset) == (9, 9)
 
 
@@ -474,7 +479,7 @@ async def test_a_log_start_that_moves_is_followed(
         source.raise_log_starts({ORDERS: 1})
         append(source.log(ORDERS), b"c")
         await has(directory, ORDERS, 3)
-        await mirror.follow_log_starts()
+        await mirror.upkeep.follow_log_starts()
         nursery.cancel_scope.cancel()
     assert directory.log(ORDERS).log_start_offset == 1
 
@@ -539,10 +544,10 @@ async def test_a_topic_counts_as_deleted_when_it_has_been_missing_for_a_while(
         nursery.start_soon(mirror.run)
         await has(directory, USERS, 1)
         source.delete_partition(USERS)
-        mirror.metadata_is_old()
-        found = mirror.partitions[USERS]
+        mirror.state.metadata_is_old()
+        found = mirror.state.partitions[USERS]
         with trio.fail_after(30):
-            while not found.is_stopped and not mirror._topics._missing_since:
+            while not (found.is_stopped if is_over else mirror._topics._missing_since):
                 await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
     assert (found.is_stopped, events) == (is_over, ["users: deleted at the source; its records stay here"] * is_over)
@@ -605,7 +610,7 @@ async def test_clients_of_a_mirror_that_is_served_are_told_why_it_takes_no_recor
     append(source.log(ORDERS), b"one")
     await mirrored(running, directory)
     served = Running(directory)
-    nursery.start_soon(served.broker.run)
+    nursery.start_soon(served.run)
     data = m.TopicProduceData(
         "orders", partition_data=[m.PartitionProduceData(0, keyed(0, Keyed(0, None, b"x", 1, ())))]
     )
@@ -613,7 +618,6 @@ async def test_clients_of_a_mirror_that_is_served_are_told_why_it_takes_no_recor
     found = answer.responses[0].partition_responses[0]
     assert (found.error_code, "mirrored from source:9092" in found.error_message) == (ErrorCode.POLICY_VIOLATION, True)
     served.broker.stop()
-    served.listener.close()
 
 
 async def test_a_leader_epoch_without_records_does_not_stop_a_partition(
@@ -634,7 +638,7 @@ class _Killed(Exception):
 
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("start", [0, 5])
-async def test_gaps_of_a_compacted_topic_are_no_finding_after_a_kill_between_its_creation_and_its_first_record(
+async def test_a_compacted_topic_without_a_first_record_is_no_finding_after_a_kill(
     start: int,
     *,
     keep: bool,
@@ -674,7 +678,7 @@ def without_records(response: Any) -> None:
     "`offsetfs mirror --once` ends without an error only if the mirror has all records that "
     "the cluster had at the start."
 )
-async def test_once_does_not_end_with_responses_that_a_quota_or_remote_storage_leaves_empty(
+async def test_once_does_not_end_with_responses_left_empty_by_quota_or_tier(
     throttled_ms: int,
     running: Running,
     source: LogDirectory,
@@ -798,7 +802,7 @@ async def test_once_compares_its_end_with_that_of_the_source(
 
 
 @pytest.mark.parametrize("base", [2**63 - 1, 2**63 - 2, 2**62, -(2**63)])
-async def test_a_batch_at_an_impossible_offset_stops_its_partition_and_the_others_go_on(
+async def test_a_batch_at_an_impossible_offset_stops_its_partition_alone(
     base: int, running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(source.log(ORDERS), b"a")
@@ -930,7 +934,7 @@ def with_dead_leader(monkeypatch: pytest.MonkeyPatch, topic: str, node: int = 99
     "`offsetfs mirror --once` ends without an error only if the mirror has all records that "
     "the cluster had at the start."
 )
-async def test_a_leader_that_cannot_be_reached_is_reported_and_ends_a_single_run_with_an_error(
+async def test_an_unreachable_leader_is_reported_and_ends_a_single_run(
     running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(source.log(ORDERS), b"one")
@@ -1101,7 +1105,7 @@ async def test_a_full_disk_does_not_end_a_running_mirror_when_a_topic_is_new(
     assert event.startswith("topics and leaders are not followed: ") and "No space left on device" in event
 
 
-async def test_metadata_of_a_broker_that_has_not_heard_of_the_last_election_is_ignored(
+async def test_metadata_older_than_the_last_election_is_ignored(
     running: Running,
     source: LogDirectory,
     directory: LogDirectory,
@@ -1125,7 +1129,7 @@ async def test_metadata_of_a_broker_that_has_not_heard_of_the_last_election_is_i
         nursery.start_soon(mirror.run)
         await has(directory, USERS, 1)
         change_responses(monkeypatch, change)
-        mirror.metadata_is_old()
+        mirror.state.metadata_is_old()
         with trio.fail_after(30):
             while not refreshed:
                 await trio.sleep(0.01)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import trio
-from changed_responses import change_responses
-from running_broker import Running
+from fixtures.broker.changed_responses import change_responses
+from fixtures.broker.running import Running
 
 from offsetfs.common.name_patterns import NamePattern
 from offsetfs.kafka.client.cluster import ClusterClient
@@ -56,7 +56,7 @@ async def mirrored(running: Running, directory: LogDirectory, options: MirrorOpt
     events = list[str]()
     async with ClusterClient([running.address]) as client:
         found = Mirror(directory, client, "source:9092", options, events.append)
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             await found.begin()
             await found.run()
     return events, found.has_failed
@@ -93,7 +93,7 @@ async def test_a_cluster_without_a_visible_topic_is_an_error(
         await mirrored(running, directory, options)
 
 
-async def test_topics_that_a_running_mirror_may_not_describe_any_more_do_not_count_as_deleted(
+async def test_topics_without_the_right_to_describe_do_not_count_as_deleted(
     hide: Hide, running: Running, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timing, "REFRESH_S", 0.01)
@@ -108,7 +108,7 @@ async def test_topics_that_a_running_mirror_may_not_describe_any_more_do_not_cou
             assert await events.receive() == f"orders: {NEEDS}"
             assert status_of(mirror).failures == {"orders": NEEDS}
             hide(())
-            while mirror.failures or mirror.partitions[ORDERS].is_stopped:
+            while mirror.state.failures or mirror.state.partitions[ORDERS].is_stopped:
                 await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
 

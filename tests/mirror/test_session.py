@@ -28,7 +28,7 @@ def test_a_request_has_only_what_its_version_can_carry(version: int, directory: 
 
 
 @pytest.mark.parametrize("session_id", [0, 3])
-def test_what_a_request_asked_for_stays_known_when_the_partition_moves_and_the_source_gives_no_session(
+def test_a_refused_session_keeps_what_was_asked_when_the_partition_moves(
     session_id: int, directory: LogDirectory
 ) -> None:
     name = TopicPartition("orders", 0)

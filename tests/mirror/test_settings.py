@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 import trio
-from changed_responses import change_responses
-from findings import findings_of
-from keyed_logs import Keyed, keyed
-from running_broker import Running
+from fixtures.broker.changed_responses import change_responses
+from fixtures.broker.running import Running
+from fixtures.logs.findings import findings_of
+from fixtures.logs.keyed_logs import Keyed, keyed
 
 from offsetfs.common.name_patterns import NamePattern
 from offsetfs.kafka.broker.topics.configs import SETTINGS_MAX
-from offsetfs.kafka.client import topic_settings
+from offsetfs.kafka.client import metadata
 from offsetfs.kafka.client.cluster import ClusterClient
 from offsetfs.kafka.mirror import timing, topics
 from offsetfs.kafka.mirror.mirror import Mirror
@@ -35,7 +35,7 @@ async def mirrored(running: Running, directory: LogDirectory, options: MirrorOpt
     """Mirror up to the ends of the source; return the events."""
     events = list[str]()
     async with ClusterClient([running.address]) as client:
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             await Mirror(directory, client, "source:9092", options, events.append).run()
     return events
 
@@ -137,7 +137,7 @@ def _kill(*_: object) -> None:
     raise _Killed
 
 
-async def test_settings_that_contradict_those_of_the_mirror_are_reported_and_the_policy_is_followed(
+async def test_contradicting_settings_are_reported_and_the_policy_is_followed(
     running: Running, source: LogDirectory, directory: LogDirectory
 ) -> None:
     source.configure("orders", {"cleanup.policy": "compact"})
@@ -185,7 +185,7 @@ async def test_settings_of_many_topics_are_asked_for_in_several_requests(
         if isinstance(request, m.DescribeConfigsRequest):
             asked.append([each.resource_name for each in request.resources])
 
-    monkeypatch.setattr(topic_settings, "DESCRIBED_MAX", 1)
+    monkeypatch.setattr(metadata, "DESCRIBED_MAX", 1)
     change_responses(monkeypatch, note)
     for name in ("orders", "users"):
         source.configure(name, BEFORE)
@@ -195,10 +195,10 @@ async def test_settings_of_many_topics_are_asked_for_in_several_requests(
 
 
 def test_a_request_for_settings_stays_below_the_limit_of_serve() -> None:
-    requests = topic_settings.settings_requests(f"t{number}" for number in range(2501))
+    requests = metadata.settings_requests(f"t{number}" for number in range(2501))
     sizes = [len(each.resources) for each in requests]
     assert max(sizes) * len(TOPIC_SETTING_NAMES) < SETTINGS_MAX / 2
-    assert sum(sizes) == 2501 and list(topic_settings.settings_requests([])) == []
+    assert sum(sizes) == 2501 and list(metadata.settings_requests([])) == []
 
 
 # --- without DESCRIBE_CONFIGS -----------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ async def test_that_gaps_are_legal_is_one_write_for_all_topics(
 
 
 @pytest.mark.parametrize("policy", ["compact", "delete"])
-async def test_with_the_permission_the_settings_are_taken_over_and_gaps_count_by_the_policy(
+async def test_with_permission_settings_are_taken_and_gaps_follow_the_policy(
     policy: str, refuse: Refuse, running: Running, source: LogDirectory, directory: LogDirectory
 ) -> None:
     source.configure("orders", {"cleanup.policy": policy, "segment.bytes": "5000"})
@@ -293,7 +293,7 @@ async def test_settings_that_are_refused_later_stay_and_that_is_reported_once(
     assert directory.mirror is not None and directory.mirror.topics["orders"].settings == {"segment.bytes": "5000"}
 
 
-async def test_gaps_of_a_mirror_that_an_earlier_version_made_without_the_settings_are_no_finding(
+async def test_gaps_of_a_mirror_of_an_earlier_version_are_no_finding(
     refuse: Refuse, running: Running, source: LogDirectory, directory: LogDirectory
 ) -> None:
     with_gaps(source)

@@ -9,11 +9,10 @@ from typing import Any
 from unittest import mock
 
 import pytest
-import s3_faults
-import s3_server
-from free_ports import free_port
-from s3_faults import S3Faults
-from s3_server import S3Server
+from fixtures.machine.free_ports import free_port
+from fixtures.stores import s3_faults, s3_server
+from fixtures.stores.s3_faults import S3Faults
+from fixtures.stores.s3_server import S3Server
 
 JARS = Path(__file__).parents[2] / ".cache" / "spark-jars" / "libs"
 

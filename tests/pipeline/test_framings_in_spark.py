@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden_framings import LOGS, plant_framings, values_of_framing
+from fixtures.logs.golden_framings import LOGS, plant_framings, values_of_framing
 
 pytestmark = pytest.mark.spark
 

@@ -79,20 +79,20 @@ REFUSED = {
     "a table's options": ({"owner": "ada", "location": "x"}, "CREATE TEMPORARY VIEW … USING offsetfs OPTIONS"),
     "two selections": ({"subscribe": "a", "subscribePattern": "b"}, "subscribe and subscribePattern contradict"),
     "a relative cache": ({"cache": "blocks"}, "is neither none nor the absolute path of a directory"),
-    "a cache without a size": ({"cacheSize": "much"}, "is no size such as 500M or 2G"),
+    "a cache without a size": ({"cacheSize": "much"}, "is not a size; write 500M or 2G"),
     "no topic": ({"subscribe": " , "}, "no topic is named"),
     "a broken pattern": ({"subscribePattern": "("}, "is not a regular expression"),
     "no JSON": ({"assign": "orders"}, "is not a JSON object"),
-    "JSON of another shape": ({"assign": '{"a": 1}'}, "a JSON object is wanted"),
+    "JSON of another shape": ({"assign": '{"a": 1}'}, "must be a JSON object such as"),
     "a start at the end": ({"startingOffsets": "latest"}, "leaves nothing to read"),
     "a start at the end of one": ({"startingOffsets": '{"a":{"0":-1}}'}, "leaves nothing to read"),
     "an end at the start": ({"endingOffsets": "earliest"}, "leaves nothing to read"),
-    "an offset that cannot be": ({"startingOffsets": '{"a":{"0":-3}}'}, "a JSON object is wanted"),
-    "an offset in words": ({"startingOffsets": '{"a":{"0":"5"}}'}, "a JSON object is wanted"),
+    "an offset that cannot be": ({"startingOffsets": '{"a":{"0":-3}}'}, "the value must be a JSON object"),
+    "an offset in words": ({"startingOffsets": '{"a":{"0":"5"}}'}, "the value must be a JSON object"),
     "a time that is none": ({"startingTimestamp": "today"}, "not a time in milliseconds"),
     "no number": ({"minPartitions": "-1"}, "not a whole number above 0"),
     "neither yes nor no": ({"failOnDataLoss": "yes"}, "neither true nor false"),
-    "an unknown mode": ({"mode": "LENIENT"}, "is none of FAILFAST, PERMISSIVE, DROPMALFORMED"),
+    "an unknown mode": ({"mode": "LENIENT"}, "must be one of FAILFAST, PERMISSIVE, DROPMALFORMED"),
     "two levels": ({"isolation": "read_committed", "kafka.isolation.level": "read_uncommitted"}, "contradict"),
     "a limit of streams": ({"maxOffsetsPerTrigger": "1"}, "maxOffsetsPerTrigger outside of a stream"),
 }
@@ -119,7 +119,7 @@ def test_a_micro_batch_waits_for_so_many_offsets_and_so_long() -> None:
     assert (options.records_per_trigger_min, options.trigger_delay_max_ms) == (5, 15 * 60_000)
     for text, wanted in ("250", 250), ("90s", 90_000), ("2 h", 7_200_000), ("1D", 86_400_000):
         assert parse(is_stream=True, maxTriggerDelay=text).trigger_delay_max_ms == wanted
-    with pytest.raises(OptionError, match="maxTriggerDelay: 'soon' is not a time such as 30s"):
+    with pytest.raises(OptionError, match="maxTriggerDelay: 'soon' is not a time; write 30s"):
         parse(is_stream=True, maxTriggerDelay="soon")
     with pytest.raises(OptionError, match="minOffsetsPerTrigger, 6, and maxOffsetsPerTrigger, 5, contradict"):
         parse(is_stream=True, minOffsetsPerTrigger="6", maxOffsetsPerTrigger="5")

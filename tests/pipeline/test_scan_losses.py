@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from remote_heads import NOTE, make_log_with_remote_head
+from fixtures.logs.remote_heads import NOTE, make_log_with_remote_head
 
 import offsetfs
 from offsetfs.pipeline.jobs.export import _plan
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.unit, pytest.mark.damages]
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A thousand records in segments of one batch, larger than the Arrow batches of a scan."""
     monkeypatch.setattr("offsetfs.storage.partition.follower.LOOK_INTERVAL_S", 1e6)
-    monkeypatch.setattr("offsetfs.tables.arrow.record_batches.ARROW_BYTES", 1)
+    monkeypatch.setattr("offsetfs.tables.arrow.ARROW_BYTES", 1)
     with offsetfs.open(tmp_path, "a", settings={"segment.bytes": "1000"}) as directory:
         (orders,) = directory.create("orders")
         for _ in range(10):
@@ -54,7 +54,7 @@ REMOTE_STARTS = {
 
 
 @pytest.mark.parametrize("start", REMOTE_STARTS)
-def test_records_that_are_only_in_remote_storage_are_a_warning_for_each_partition(
+def test_records_without_a_time_roll_by_the_clock_unless_empty(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, expect_log: Callable[[str], None], start: str
 ) -> None:
     options, offsets = REMOTE_STARTS[start]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from java_client import JavaClient
-from kafka_broker import KafkaBroker
+from fixtures.kafka.broker import KafkaBroker
+from fixtures.kafka.java_client import JavaClient
 
 from offsetfs.storage.directory.hand_over import hand_over
 from offsetfs.storage.names import INTERNAL_TOPICS, TopicPartition

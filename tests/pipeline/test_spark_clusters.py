@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from free_ports import free_port
+from fixtures.machine.free_ports import free_port
 
 import offsetfs
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import functools
 import io
+import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -96,6 +99,36 @@ def test_writing_jobs_report_the_records_of_each_partition(
     assert (row.split()[0], last) == ("users-0", "1 partition compacted") and "that stay" in head
     assert run(["spark", "compact", "logs", "users-0"]) == 0
     assert capsys.readouterr().out == "nothing is dirty\n"
+
+
+# --- tail ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("spark")
+def test_ctrl_c_ends_tail_in_order_and_without_stacks(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    logs, lake = tmp_path / "logs", tmp_path / "lake"
+    logs.mkdir()
+    with offsetfs.open(logs, "a") as data:
+        data.create("orders")[0].append(b"v")
+    is_done = threading.Event()
+
+    def interrupt() -> None:
+        while not (lake / "_checkpoint" / "commits" / "0").exists():
+            if is_done.wait(0.05):
+                return
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    try:
+        assert run(["spark", "tail", str(logs), str(lake), "--trigger", "1s"]) == 0
+    finally:
+        is_done.set()
+        interrupter.join()
+    captured = capfd.readouterr()
+    assert captured.out == "1 record in 1 batch\n" and "Traceback" not in captured.err
+    assert run(["spark", "tail", str(logs), str(lake), "--once"]) == 0
+    assert capfd.readouterr().out == "0 records in 0 batches\n"
 
 
 # --- bad input -------------------------------------------------------------------------------------------------------

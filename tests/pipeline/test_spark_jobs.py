@@ -240,9 +240,7 @@ def test_rows_of_csv_become_objects(spark: Any, tmp_path: Path) -> None:
     assert rows == [{"name": "ada", "color": "red"}, {"name": "bob", "color": None}]
 
 
-def test_rows_of_csv_may_hold_newlines_and_invalid_rows_are_reported_with_file_and_line(
-    spark: Any, tmp_path: Path
-) -> None:
+def test_invalid_rows_of_csv_with_newlines_are_reported_with_their_line(spark: Any, tmp_path: Path) -> None:
     from offsetfs.pipeline.jobs.import_files import TooManyRejects, import_files
 
     good, bad = tmp_path / "a.csv", tmp_path / "b.csv"
@@ -288,7 +286,7 @@ def test_tail_goes_on_where_it_was(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("Spark writes, imports and repartitions keep the order of records with the same key.")
-def test_a_topic_gets_another_number_of_partitions_and_groups_go_on_where_they_were(spark: Any, tmp_path: Path) -> None:
+def test_groups_go_on_after_a_topic_gets_more_or_fewer_partitions(spark: Any, tmp_path: Path) -> None:
     from offsetfs.pipeline.jobs.repartition import read_moves, repartition, translate
     from offsetfs.pipeline.jobs.workers import JobFailed
 

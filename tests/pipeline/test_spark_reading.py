@@ -209,9 +209,7 @@ def tasks_of(frame: Any) -> list[int]:
     return sorted(row["count"] for row in frame.groupBy(spark_partition_id()).count().collect())
 
 
-def test_there_are_as_many_tasks_as_min_partitions_states_and_none_reads_more_than_max_records(
-    spark: Any, tmp_path: Path
-) -> None:
+def test_min_partitions_sets_the_tasks_and_max_records_limits_each(spark: Any, tmp_path: Path) -> None:
     path = logs(tmp_path, 100, 10)
     assert len(tasks_of(read(spark, path, {"minPartitions": "8"}))) == 8
     assert tasks_of(read(spark, path, {"minPartitions": "11"})) == [10] * 11

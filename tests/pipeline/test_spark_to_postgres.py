@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import postgres
 import pytest
+from fixtures.databases import postgres
 
 from offsetfs.cli import run
 

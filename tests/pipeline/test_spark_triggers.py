@@ -49,8 +49,8 @@ def logs(tmp_path: Path) -> Path:
 def test_a_micro_batch_waits_for_the_least_but_not_for_ever(logs: Path) -> None:
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+    from offsetfs.pipeline.reader import StreamReader
     from offsetfs.pipeline.schema import schema_of
-    from offsetfs.pipeline.stream_reader import StreamReader
 
     now = 1000.0
     given = {"path": str(logs), "minOffsetsPerTrigger": "4", "maxTriggerDelay": "10s"}
@@ -78,9 +78,9 @@ def test_a_micro_batch_waits_for_the_least_but_not_for_ever(logs: Path) -> None:
 
 @pytest.mark.parametrize("start", [{"orders": {"0": 0}}, {"orders": {"0": 0, "1": 1}}], ids=["new", "followed"])
 def test_a_partition_that_was_deleted_before_its_micro_batch_is_a_loss(logs: Path, start: Any) -> None:
+    from offsetfs.pipeline.reader import StreamReader
     from offsetfs.pipeline.scan_range import DataLoss
     from offsetfs.pipeline.schema import schema_of
-    from offsetfs.pipeline.stream_reader import StreamReader
 
     def reader_of(fails: str) -> StreamReader:
         options = ReadOptions.parse({"path": str(logs), "failOnDataLoss": fails}, is_stream=True)
@@ -101,8 +101,8 @@ def test_a_partition_that_was_deleted_before_its_micro_batch_is_a_loss(logs: Pat
 
 
 def stream_reader(logs: Path, **options: str) -> Any:
+    from offsetfs.pipeline.reader import StreamReader
     from offsetfs.pipeline.schema import schema_of
-    from offsetfs.pipeline.stream_reader import StreamReader
 
     parsed = ReadOptions.parse({"path": str(logs), **options}, is_stream=True)
     return StreamReader(parsed, schema_of(parsed))
@@ -149,7 +149,7 @@ def test_a_topic_that_was_created_again_is_read_from_its_beginning(logs: Path, c
     assert planned(strict, end, strict.latestOffset(end, limit)) == [(count, count + 1)]
 
 
-def test_micro_batches_of_a_limited_size_take_every_record_of_a_topic_that_was_created_again(logs: Path) -> None:
+def test_limited_micro_batches_take_every_record_of_a_recreated_topic(logs: Path) -> None:
     reader = stream_reader(logs, failOnDataLoss="false", maxOffsetsPerTrigger="2")
     limit = reader.getDefaultReadLimit()
     start = reader.latestOffset(reader.initialOffset(), limit)
@@ -162,7 +162,7 @@ def test_micro_batches_of_a_limited_size_take_every_record_of_a_topic_that_was_c
     assert read == [(0, 2), (2, 4), (4, 5)]
 
 
-def test_a_topic_that_is_created_again_within_a_micro_batch_is_read_by_the_next_one(logs: Path) -> None:
+def test_a_topic_recreated_within_a_micro_batch_is_read_by_the_next(logs: Path) -> None:
     """Between the end and the plan, and between the plan and a task."""
     from offsetfs.pipeline.scan_range import DataLoss
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from java_client import JavaClient
-from served import CLUSTERS, Cluster, running
+from fixtures.broker.served import CLUSTERS, Cluster, running
+from fixtures.kafka.java_client import JavaClient
 
 pytestmark = pytest.mark.spark
 

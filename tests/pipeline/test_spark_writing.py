@@ -100,7 +100,7 @@ def test_the_process_that_holds_the_directory_is_named(spark: Any, tmp_path: Pat
 REFUSED = {
     "no topic": ("SELECT 'a' value", {"topic": ""}, "topic"),
     "a column that there is not": ("SELECT 'a' value, 1 color", {}, "column color cannot be written"),
-    "a number as a value": ("SELECT 1 value", {}, "column value is int; binary or string is wanted"),
+    "a number as a value": ("SELECT 1 value", {}, "column value is int; cast it to binary or string"),
     "half a name": ("SELECT 'a' value", {"txnAppId": "x"}, "txnAppId and txnVersion go together"),
     "a partition beyond the last": ("SELECT 'a' value, 9 partition", {}, "the topic has no partition 9, only 3"),
     "a time before 1970": (
@@ -125,6 +125,19 @@ def test_save_as_table_names_what_works_instead(spark: Any) -> None:
     writer = spark.sql("SELECT 'a' value").write.format("offsetfs").mode("append").option("topic", "t")
     with pytest.raises(Exception, match=r"frame\.write\.format\('offsetfs'\)\.mode\('append'\)"):
         writer.saveAsTable("saved")
+
+
+def test_save_as_table_with_a_path_appends_once_and_leaves_a_useless_table(spark: Any, tmp_path: Path) -> None:
+    """Spark hands the same over as for save(), so that it cannot be refused, and no option to a query of the table."""
+    write(spark.sql("SELECT 'a' value"), tmp_path)
+    writer = spark.sql("SELECT 'b' value").write.format("offsetfs").mode("append").option("topic", "orders")
+    writer.option("path", str(tmp_path)).saveAsTable("with_a_path")
+    try:
+        with pytest.raises(Exception, match=r"saveAsTable and INSERT INTO do not work.* CREATE TEMPORARY VIEW"):
+            spark.table("with_a_path").collect()
+    finally:
+        spark.sql("DROP TABLE with_a_path")
+    assert sorted(row.value or b"" for rows in records(tmp_path).values() for row in rows) == [b"a", b"b"]
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------

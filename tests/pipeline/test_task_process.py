@@ -61,7 +61,7 @@ print("read", len(frame.limit(3).collect()), frame.count())
 """
 
 
-def test_a_session_of_a_python_that_is_not_on_the_path_reads_after_register_and_a_limit_prints_no_stack(
+def test_a_limit_ends_silently_after_register_from_a_python_off_the_path(
     tmp_path: Path,
 ) -> None:
     with offsetfs.open(tmp_path, "a") as data:

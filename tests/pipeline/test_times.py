@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keyed_logs import Keyed, keyed
+from fixtures.logs.keyed_logs import Keyed, keyed
 
 from offsetfs.pipeline.log_directories import opened
 from offsetfs.pipeline.read_options import ReadOptions
-from offsetfs.pipeline.scan import scan
+from offsetfs.pipeline.scan import TimeBeyondSpark, scan
 from offsetfs.pipeline.scan_range import resolve
 from offsetfs.pipeline.schema import arrow_schema, schema_of
-from offsetfs.pipeline.times import TimeBeyondSpark
 from offsetfs.storage import LogDirectory, TopicPartition
 
 pytestmark = pytest.mark.unit

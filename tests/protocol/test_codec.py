@@ -9,8 +9,8 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from kafka_python_codec import classes, rewritten
-from random_messages import random_message
+from fixtures.messages.kafka_python_codec import classes, rewritten
+from fixtures.messages.random_messages import random_message
 
 from offsetfs.kafka.protocol import codec
 from offsetfs.kafka.protocol import messages as m

@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from random_messages import random_message
+from fixtures.messages.random_messages import random_message
 
 from offsetfs.kafka.protocol.json_text import double_text, json_writer, string_text
 from offsetfs.kafka.protocol.message import id_text

@@ -8,7 +8,7 @@ import struct
 import tracemalloc
 
 import pytest
-from random_messages import random_message
+from fixtures.messages.random_messages import random_message
 
 from offsetfs.kafka.protocol import codec, kafka_reader
 from offsetfs.kafka.protocol.codec import InvalidMessage
@@ -146,7 +146,7 @@ def test_a_producer_of_version_0_has_no_tagged_fields() -> None:
     assert b"".join(codec.writer("TransactionLogValue", 0)(found)) == written
 
 
-def test_a_struct_that_is_left_out_has_the_defaults_and_one_that_is_null_is_null() -> None:
+def test_an_absent_struct_has_the_defaults_and_a_null_one_is_null() -> None:
     absent = ConsumerGroupMemberMetadataValue()
     null = ConsumerGroupMemberMetadataValue(classic_member_metadata=None)
     data = [b"".join(codec.writer("ConsumerGroupMemberMetadataValue", 0)(each)) for each in (absent, null)]

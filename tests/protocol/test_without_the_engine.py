@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.unit
 
 HERE = Path(__file__).parent
-FIXTURES = HERE.parent / "fixtures"
+TESTS = HERE.parent
 
 
 def imported(path: Path) -> set[str]:
@@ -21,8 +21,8 @@ def imported(path: Path) -> set[str]:
             found |= {node.module or ""}
         elif isinstance(node, ast.Import):
             found |= {each.name for each in node.names}
-    fixtures = [FIXTURES / f"{name}.py" for name in found if (FIXTURES / f"{name}.py").exists()]
-    return found.union(*map(imported, fixtures))
+    files = [TESTS / f"{name.replace('.', '/')}.py" for name in found if name.startswith("fixtures.")]
+    return found.union(*map(imported, files))
 
 
 def test_tests_of_messages_import_nothing_of_the_engine() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import trio
-from group_requests import FEW_PARTITIONS
-from running_broker import Running
+from fixtures.broker.group_requests import FEW_PARTITIONS
+from fixtures.broker.running import Running
 
 from offsetfs.storage import LogDirectory
 
@@ -32,8 +32,5 @@ def cluster(tmp_path: Path) -> Iterator[LogDirectory]:
 
 @pytest.fixture
 async def running(cluster: LogDirectory, nursery: trio.Nursery) -> AsyncIterator[Running]:
-    found = Running(cluster, FEW_PARTITIONS)
-    nursery.start_soon(found.broker.run)
-    yield found
-    found.broker.stop()
-    found.listener.close()
+    async with Running(cluster, FEW_PARTITIONS).until_left(nursery) as found:
+        yield found

@@ -8,25 +8,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import metadata_records
 import pytest
 import trio
-from changed_responses import change_responses
-from keyed_logs import Keyed, keyed
-from metadata_records import MetadataDirectory
-from remote_heads import NOTE, make_log_with_remote_head
-from replicated_logs import TIME, add, add_transaction
-from running_broker import Running
+from fixtures.broker.changed_responses import change_responses
+from fixtures.broker.running import Running
+from fixtures.logs import metadata_records
+from fixtures.logs.keyed_logs import Keyed, keyed
+from fixtures.logs.metadata_records import MetadataDirectory
+from fixtures.logs.remote_heads import NOTE, make_log_with_remote_head
+from fixtures.logs.replicated_logs import TIME, add, add_transaction
 
 from offsetfs.common.name_patterns import NamePattern
-from offsetfs.kafka.client import topic_settings
+from offsetfs.kafka.client import metadata
 from offsetfs.kafka.client.cluster import ClusterClient
 from offsetfs.kafka.client.errors import KafkaError
+from offsetfs.kafka.client.metadata import TOPIC_RESOURCE
 from offsetfs.kafka.client.properties import ClientProperties
-from offsetfs.kafka.client.topic_settings import TOPIC_RESOURCE
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.message import ProtocolMessage
+from offsetfs.kafka.restore.group_plan import GroupNotFound
 from offsetfs.kafka.restore.partition_target import PartitionTarget
 from offsetfs.kafka.restore.producing import PartitionProducing
 from offsetfs.kafka.restore.restore_to_cluster import RestoreOptions, RestoreResult, restore
@@ -109,9 +110,7 @@ async def test_records_that_are_only_in_remote_storage_are_named(
             ]
 
 
-async def test_records_in_remote_storage_before_the_time_that_is_asked_for_are_not_named(
-    running: Running, tmp_path: Path
-) -> None:
+async def test_records_in_remote_storage_before_the_asked_time_are_not_named(running: Running, tmp_path: Path) -> None:
     with closing(LogDirectory.open(str(make_log_with_remote_head(tmp_path / "tiered")), read_only=True)) as source:
         last = [each.timestamp for each in LogReader(source.log(ORDERS)).records()][-1]
         await restored(running, source, from_timestamp=last + 1)
@@ -210,7 +209,7 @@ async def test_settings_of_many_topics_are_asked_for_in_several_requests(
         if isinstance(request, m.DescribeConfigsRequest) and request.resources[0].resource_type == TOPIC_RESOURCE:
             asked.append([each.resource_name for each in request.resources])
 
-    monkeypatch.setattr(topic_settings, "DESCRIBED_MAX", 1)
+    monkeypatch.setattr(metadata, "DESCRIBED_MAX", 1)
     change_responses(monkeypatch, note)
     add(source.create_partition(TopicPartition("users", 0)), 0, b"u")
     for name in ("orders", "users"):
@@ -243,6 +242,22 @@ async def test_groups_go_on_exactly_where_they_were(
         for group, (_, offset) in expected.items():
             assert await committed(client, group) == offset
         assert await committed(client, "other") == -1
+
+
+async def test_a_pattern_that_matches_no_group_is_refused_and_nothing_is_changed(
+    running: Running, cluster: LogDirectory, source: LogDirectory, orders: Log
+) -> None:
+    commit(source, "billing", orders=1)
+    before = cluster.partitions()
+    for names, reason in (
+        (["billing", "biling"], r"has no consumer group that matches 'biling'; did you mean billing\?"),
+        (["x"], "'x'; offsetfs ls shows them below groups/"),
+    ):
+        with pytest.raises(GroupNotFound, match=reason):
+            await restored(running, source, groups=[*map(NamePattern, names)])
+    assert cluster.partitions() == before
+    result = await restored(running, source, groups=[NamePattern(".*")])
+    assert [group.name for group in result.groups] == ["billing"]
 
 
 async def committed(client: ClusterClient, group: str) -> int:
@@ -328,7 +343,7 @@ async def test_a_new_topic_of_which_nothing_could_be_restored_is_deleted_again(
     add(source.create_partition(TopicPartition("large", 0), {"max.message.bytes": "1000"}), 0, b"l" * 5000)
     source.create_partition(TopicPartition("void", 0))
     result = await restored(running, source)
-    assert result.problems == ["large: it is deleted again, because nothing could be restored"]
+    assert result.problems == ["large: the topic is deleted again, because nothing could be restored"]
     assert {each.topic for each in cluster.partitions()} == {"orders", "void"}
 
 

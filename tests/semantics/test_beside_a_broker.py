@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import metadata_records as records
 import pytest
-from left_mounts import unmount
-from metadata_records import METADATA, MetadataDirectory
-from said import Said, run
+from fixtures.logs import metadata_records as records
+from fixtures.logs.metadata_records import METADATA, MetadataDirectory
+from fixtures.mounts.left_mounts import unmount
+from fixtures.pages.said import Said, run
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.checkpoint import HIGH_WATERMARKS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from said import Said, run
+from fixtures.pages.said import Said, run
 
 pytestmark = pytest.mark.mount
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
-from said import Said, run
+from fixtures.pages.said import Said, run
 
 pytestmark = pytest.mark.mount
 
 ALL = "".join(f'{{"id":{n},"state":"{"refused" if n % 4 == 3 else "paid"}"}}\n' for n in range(12))
 LINES = ALL.splitlines(keepends=True)
+
+PARTS = (
+    "t=$(($(date +%s) - 100)); mkdir parts-0 parts-1; for each in 0:a:0 1:c:0 0:b:1 1:d:1; do "
+    "IFS=: read -r q v n <<< $each; "
+    'echo "{\\"value\\":\\"$v\\",\\"timestamp\\":$((t + n))000}" > parts-$q/append.ndjson; done; '
+)
+"""Makes a topic of two partitions with a record in each of the seconds `t` and `t` + 1."""
 
 RECORDS = [
     Said(
@@ -142,6 +150,12 @@ VIEWS = [
         '[null,null]\n["",null]\n[null,"//4="]\n',
     ),
     Said(
+        "With `-o json-bytes=base64`, all keys, values and headers there are in base64, in `key_b64` and `value_b64`.",
+        f"for o in text base64; do {sys.executable} -m offsetfs cat ../log orders-0/4.json -o json-bytes=$o | "
+        "jq -r '.key // .key_b64, .headers[0].value // .headers[0].value_b64'; done",
+        "k1\nweb\nazE=\nd2Vi\n",
+    ),
+    Said(
         "`range/A..B` has the records from A up to, but not including, B; `range/A..B.ndjson` has "
         "them as JSON; both open by name only.",
         "cat orders-0/range/2..4; jq .offset orders-0/range/2..4.ndjson; ls orders-0/range | wc -l",
@@ -181,12 +195,11 @@ VIEWS = [
         f"{LINES[10]}10\nnone\n",
     ),
     Said(
-        "`topics/<topic>/values` and `records.ndjson` are the files of all partitions in partition "
-        "order; they open by name only.",
+        "`topics/<topic>/values` and `records.ndjson` are the files of all partitions in partition order.",
         "mkdir parts-0 parts-1; echo b > parts-1/append; echo a > parts-0/append; cat topics/parts/values; "
         "cat parts-0/records.ndjson parts-1/records.ndjson | cmp - topics/parts/records.ndjson && echo same; "
         "ls topics/parts; rmdir parts-0 parts-1",
-        "a\nb\nsame\nappend\nappend.ndjson\n",
+        "a\nb\nsame\nappend\nappend.ndjson\nby-time\nfirst\nlast\nlatest\nrange\nrecords.ndjson\nvalues\n",
     ),
     Said(
         "They are a snapshot at the look-up, with an exact size; the next look-up includes new records and partitions.",
@@ -203,6 +216,33 @@ VIEWS = [
         "until [ -s $s/tail ]; do :; done; exec 3< topics/parts/follow; echo b > parts-0/append; read -r line <&3; "
         "kill $waited; wait %2; cat $s/tail; echo $line; exec 3<&-; rmdir parts-0",
         "a\nb\n",
+    ),
+    Said(
+        "`topics/<topic>/range/A..B` and `last/N` merge the partitions by timestamp, then partition, then offset; A "
+        "and B are times.",
+        f"{PARTS}cat topics/parts/range/@$t..@$((t + 2)) topics/parts/last/2; "
+        "cat topics/parts/range/0..2 2>&1 | grep -o 'Inv.*'; rmdir parts-0 parts-1",
+        "a\nc\nb\nd\nb\nd\nInvalid argument\n",
+    ),
+    Said(
+        "Each partition stays in offset order: a record counts as late as the latest before it.",
+        f'{PARTS}echo \'{{"value":"e","timestamp":\'$t\'000}}\' > parts-0/append.ndjson; cat topics/parts/last/9; '
+        "rmdir parts-0 parts-1",
+        "a\nc\nb\ne\nd\n",
+    ),
+    Said(
+        "`topics/<topic>/first`, `latest` and `by-time` are links to the records of its partitions.",
+        f"{PARTS}cd topics/parts; "
+        "for link in first latest by-time/@$((t + 1)) by-time/$(date -ud @$t +%Y/%m/%d/%H/%M); do cat $link; echo; "
+        "readlink $link; done; cd ../..; rmdir parts-0 parts-1",
+        "a\n../../parts-0/0\nd\n../../parts-1/1\nb\n../../../parts-0/1\na\n../../../../../../../parts-0/0\n",
+    ),
+    Said(
+        "A read-only mount lists no `append` in `topics/<topic>`.",
+        f"mkdir $s/ro; {sys.executable} -m offsetfs mount ../log $s/ro -o ro > $s/out; "
+        "ls $s/ro/topics/orders | head -n 1; "
+        f"{sys.executable} -m offsetfs umount $s/ro > $s/out",
+        "by-time\n",
     ),
     Said(
         "`segments` contains the files on disk, byte for byte.",

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from group_records import share_key, share_snapshot, share_topics, share_update
-from left_mounts import unmount
-from said import Said, run
-from small_logs import record
+from fixtures.logs.group_records import share_key, share_snapshot, share_topics, share_update
+from fixtures.logs.small_logs import record
+from fixtures.mounts.left_mounts import unmount
+from fixtures.pages.said import Said, run
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition

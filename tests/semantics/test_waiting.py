@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from said import Said, run
+from fixtures.pages.said import Said, run
 
 pytestmark = pytest.mark.mount
 
@@ -116,7 +116,7 @@ WAITING = [
         "There, A is a time, or `-N` for the newest N of each partition; an offset belongs to one "
         "partition and is “Invalid argument”.",
         "head -n 1 topics/orders/follow@-1 2> /dev/null; echo; cat topics/orders/follow@3 2>&1 | grep -o 'Invalid.*'; "
-        "grep -c 'belongs to one partition' .offsetfs/errors",
+        "grep -c 'offset 3 belongs to one partition' .offsetfs/errors",
         '{"id":11,"state":"refused"}\n\nInvalid argument\n1\n',
     ),
     Said(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from said import Said, run
+from fixtures.pages.said import Said, run
 
 pytestmark = pytest.mark.mount
 
@@ -97,20 +97,22 @@ LINES = [
         "2\n4\n6\n8\none\ntwo\n",
     ),
     Said(
-        "`cp -p`, `cp -a`, `rsync -a --inplace` and Python's `shutil.copy2` onto `append` succeed; "
-        "mode, owner and times of `append` do not change.",
+        "`cp -p`, `cp -a`, `rsync -aAX --inplace` and Python's `shutil.copy2` onto `append` succeed; "
+        "mode, owner, times and attributes of `append` do not change.",
         "echo one > $s/lines; touch -d @1000000000 $s/lines; chmod 751 $s/lines; "
+        "setfattr -n user.origin -v here $s/lines; "
         "before=$(stat -c '%a %u %g' $p/append); "
-        "cp -p $s/lines $p/append && cp -a $s/lines $p/append && rsync -a --inplace $s/lines $p/append && "
+        "cp -p $s/lines $p/append && cp -a $s/lines $p/append && rsync -aAX --inplace $s/lines $p/append && "
         """python3 -c "import shutil; shutil.copy2('$s/lines', '$p/append')" && cat $p/values; """
         '[ "$before" = "$(stat -c \'%a %u %g\' $p/append)" ] && [ $(stat -c %Y $p/append) != 1000000000 ] && echo same',
         "one\none\none\none\nsame\n",
     ),
     Said(
-        "`install` and `rsync` without `--inplace` are refused before a line is stored.",
-        "echo one > $s/lines; install $s/lines $p/append 2>&1 | grep -o 'cannot remove'; "
+        "`install`, `tar` and `rsync` without `--inplace` are refused before a line is stored.",
+        "echo one > $s/lines; cp $s/lines $s/append; tar -C $s -c append | tar -C $p -x 2>&1 | grep -o 'File exists'; "
+        "install $s/lines $p/append 2>&1 | grep -o 'cannot remove'; "
         "rsync -a $s/lines $p/append 2>&1 | grep -o mkstemp; cat $p/next",
-        "cannot remove\nmkstemp\n0\n",
+        "File exists\ncannot remove\nmkstemp\n0\n",
     ),
     Said(
         "A record longer than `max.message.bytes` is refused during the write with “Message too long”.",
@@ -272,6 +274,15 @@ PARTITIONS = [
         "TOPIC-PARTITION is refused.",
         "mkdir made-0; ls made-0 | head -n 1; mkdir 'no name' 2>&1 | grep -o 'Invalid.*'; rmdir made-0",
         "append\nInvalid argument\n",
+    ),
+    Said(
+        "`cp -r` of a partition into a mount is refused before it makes one; "
+        "`cat OLD/records.ndjson > NEW/append.ndjson` copies records.",
+        "cp -r orders-0 copied-0 2>&1 | grep -o 'Operation.*'; ls -d copied-0 2>&1 | grep -o 'No such.*'; "
+        "grep -c 'cp cannot fill a partition.*cat OLD/records.ndjson > copied-0/append.ndjson' .offsetfs/errors; "
+        "mkdir copied-0; cat orders-0/records.ndjson > copied-0/append.ndjson; cmp orders-0/values copied-0/values && "
+        "echo same; rmdir copied-0",
+        "Operation not permitted\nNo such file or directory\n1\nsame\n",
     ),
     Said(
         "`rmdir orders-1` deletes a partition with its records, with the mount option `delete`.",

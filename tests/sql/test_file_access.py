@@ -224,7 +224,18 @@ def test_rows_go_to_a_function_and_its_error_is_raised(session: SqlSession, logs
 
     with pytest.raises(OSError, match="No space left"):
         session.copy("SELECT i FROM range(1000000) t(i)", None, "FORMAT csv", full)
-    with pytest.raises(SqlError, match="LINE 1"):
+    with pytest.raises(SqlError, match="line 1, at 'nothing'"):
         session.copy("SELECT nothing", None, "FORMAT parquet", rows.write)
     session.copy("SELECT 1", None, "FORMAT csv, HEADER false", rows.write)
     assert rows.getvalue().endswith(b"\n1\n")
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/kafka", "gs://bucket/kafka", "az://container/kafka"])
+def test_an_archive_lies_at_no_path(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a path it is below the working directory; files there were refused: /tmp, for a command that runs in /."""
+    monkeypatch.chdir(tmp_path)
+    access = FileAccess(url, None)
+    assert access.directories == [str(tmp_path)]
+    access.check_file(str(tmp_path / "out.parquet"))
+    monkeypatch.chdir("/")
+    FileAccess(url, ["/tmp"])

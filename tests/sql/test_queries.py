@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cleaner import sealed_of
+from fixtures.logs.cleaner import sealed_of
+from fixtures.logs.keyed_logs import Keyed, keyed
+from fixtures.logs.planted_logs import marker
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyed_logs import Keyed, keyed
-from planted_logs import marker
 
 import offsetfs
 from offsetfs.storage import BatchSlice, LogDirectory, TopicPartition
@@ -22,7 +22,7 @@ from offsetfs.storage.coordinators import CommittedOffset, commit_key, commit_va
 from offsetfs.storage.errors import CorruptBatch
 from offsetfs.storage.partition.producers import COMMIT
 from offsetfs.storage.records.format.batch import build
-from offsetfs.tables.arrow.record_batches import record_batches
+from offsetfs.tables.arrow import record_batches
 from offsetfs.tables.sql.session import SqlError, SqlSession
 from offsetfs.tables.sql.topic_table import Scan
 
@@ -174,9 +174,7 @@ def test_conditions_on_partition_and_offset_read_only_their_ranges(session: SqlS
     assert sum(each.size_bytes for each in scan.ranges) < scan.size_bytes / 4
 
 
-def test_a_lower_bound_of_time_skips_what_is_before_the_first_record_of_that_time(
-    session: SqlSession, mixed: Path
-) -> None:
+def test_a_lower_bound_of_time_skips_to_the_first_record_of_that_time(session: SqlSession, mixed: Path) -> None:
     newest = max(row[2] for row in rows_of(mixed, "t"))
     (scan,) = scans_of(session, f"SELECT key FROM t WHERE \"timestamp\" >= '{newest.isoformat()}'")
     (only,) = scan.ranges
@@ -201,9 +199,7 @@ def stamped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_bounds_of_time_leave_out_whole_batches_that_the_broker_stamped_and_no_row(
-    stamped: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bounds_of_time_skip_broker_stamped_batches_and_no_row(stamped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded = 0
 
     def counted(slices: Iterable[BatchSlice], *words: Any) -> Iterator[Any]:
@@ -247,7 +243,7 @@ def test_a_count_reads_no_other_column_than_the_partition(session: SqlSession) -
 
 
 def test_a_limit_ends_the_reading(session: SqlSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offsetfs.tables.arrow.record_batches.ARROW_BYTES", 1)
+    monkeypatch.setattr("offsetfs.tables.arrow.ARROW_BYTES", 1)
     read = 0
 
     def counted(*words: object) -> Iterator[object]:
@@ -256,7 +252,7 @@ def test_a_limit_ends_the_reading(session: SqlSession, monkeypatch: pytest.Monke
             read += 1
             yield each
 
-    from offsetfs.tables.arrow.record_batches import record_batches as original
+    from offsetfs.tables.arrow import record_batches as original
 
     monkeypatch.setattr("offsetfs.tables.sql.topic_table.record_batches", counted)
     assert len(list(session.run("SELECT key FROM t LIMIT 2").rows)) == 2
@@ -352,9 +348,11 @@ def test_topics_that_are_created_later_are_found(tmp_path: Path) -> None:
     [
         ("SELECT 1 FROM tt", "there is no topic tt; did you mean t?"),
         ("SELECT 1 FROM zzzzzz", "there is no topic zzzzzz; there are t"),
+        ("SELECT 1 FROM records", "there is no topic records; there are t; all_topics has the records of all topics"),
+        ("SELECT 1 FROM alltopics", "there is no topic alltopics; did you mean all_topics?"),
         ("SELECT offset FROM t", 'write "offset" with quotes'),
-        ("SELECT kee FROM t", "LINE 1: SELECT kee FROM t"),
-        ("SELEC 1", "LINE 1: SELEC 1"),
+        ("SELECT kee FROM t", "\nline 1, at 'kee': SELECT kee FROM t"),
+        ("SELEC 1", "\nline 1, at 'SELEC': SELEC 1"),
         ("SELECT 1 FROM t WHERE key LIKE 'a%'", "key and value are bytes: key_text, value_text and value_json are"),
         ("SELECT length(value) FROM t", "octet_length(value) is a size"),
         ("SELECT key::INT FROM t", "key and value are bytes"),
@@ -369,6 +367,65 @@ def test_a_wrong_statement_says_what_is_wrong_and_where(session: SqlSession, que
     with pytest.raises(SqlError) as raised:
         list(session.run(query).rows)
     assert message in str(raised.value)
+    assert str(raised.value).count("\n") <= 1
+
+
+def test_the_remedy_comes_first(session: SqlSession) -> None:
+    with pytest.raises(SqlError) as raised:
+        session.run("SELECT offset, key\nFROM t")
+    first, second = str(raised.value).splitlines()
+    assert first.startswith('OFFSET is a word of SQL; write "offset" with quotes, or TABLE.offset (Parser Error: ')
+    assert second.startswith("line 1, at ") and second.endswith(": SELECT offset, key")
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Iterator[SqlSession]:
+    with offsetfs.open(tmp_path, "a") as data:
+        values = b'{"a": {"b": 1}, "c": "x"}', b"no json", b"\xff", None
+        headers = [("h", b"1"), ("h", b"2"), ("bytes", b"\xff"), ("null", None)]
+        data.create("t")[0].extend(offsetfs.NewRecord(value, b"k", headers) for value in values)
+        data.create("u")[0].extend([offsetfs.NewRecord(b"u")])
+    with closing(LogDirectory.open(str(tmp_path), read_only=True)) as directory, SqlSession(directory) as session:
+        yield session
+
+
+def test_a_field_of_the_value_is_taken_from_its_bytes(documents: SqlSession) -> None:
+    for path, expected in ("c", "x"), ("$.a.b", "1"), ("nothing", None):
+        assert list(documents.run(f"SELECT value->>'{path}' FROM t").rows) == [(expected,), (None,), (None,), (None,)]
+    of_text = "value_json->>'c', value_text->>'c', value_json->'a'->>'b', '[1, 2]'::JSON->>1, NULL->>'a'"
+    assert next(documents.run(f'SELECT {of_text} FROM t WHERE "offset" = 0').rows) == ("x", "x", "1", "2", None)
+    assert documents.warnings("SELECT value->>'c', value_json->'c' FROM t") == []
+
+
+@pytest.mark.parametrize("field", ["value->'c'", "t.value -> 'c'", "value::json->>'c'", "key->'c'"])
+def test_what_makes_no_json_of_bytes_is_warned_of(documents: SqlSession, field: str) -> None:
+    (warning,) = documents.warnings(f"SELECT {field} FROM t")
+    assert " is bytes, of which " in warning and warning.endswith("->>'FIELD', or use value_json")
+
+
+def test_a_header_is_found_by_its_name(documents: SqlSession) -> None:
+    query = (
+        "SELECT header(headers, 'h'), header(headers, 'bytes'), header(headers, 'null'), header(headers, 'no') FROM t"
+    )
+    assert next(documents.run(query).rows) == ("2", None, None, None)
+    assert list(documents.run("SELECT header(headers, 'h') FROM u").rows) == [(None,)]
+    with pytest.raises(SqlError, match=r"^headers is a list; header\(headers, 'NAME'\) is the text of a header"):
+        list(documents.run("SELECT headers['h'] FROM t").rows)
+
+
+def test_all_topics_are_one_table(documents: SqlSession) -> None:
+    query = "SELECT topic, count(*) FROM all_topics GROUP BY 1 ORDER BY 1"
+    assert list(documents.run(query).rows) == [("t", 4), ("u", 1)]
+    assert list(documents.run("SELECT value_text FROM all_topics WHERE topic = 'u'").rows) == [("u",)]
+    assert documents.tables() == ["t", "u"]
+
+
+def test_a_topic_hides_the_table_of_all_topics(tmp_path: Path) -> None:
+    with offsetfs.open(tmp_path, "a") as data:
+        data.create("all_topics")
+        data.create("t")[0].extend([offsetfs.NewRecord(b"v")])
+    with closing(LogDirectory.open(str(tmp_path), read_only=True)) as directory, SqlSession(directory) as session:
+        assert list(session.run("SELECT count(*) FROM all_topics").rows) == [(0,)]
 
 
 def test_keys_are_text_where_they_are(tmp_path: Path) -> None:

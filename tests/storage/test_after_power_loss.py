@@ -8,9 +8,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from simdisk import ROOT, SimDisk
-from simsystem import System, simulated
-from simulated_log import NOW_MS, ORDERS, append, batch, compact, disk_with_directory, opened, shown
+from fixtures.simulation.simdisk import ROOT, SimDisk
+from fixtures.simulation.simsystem import System, simulated
+from fixtures.simulation.simulated_log import NOW_MS, ORDERS, append, batch, compact, disk_with_directory, opened, shown
 
 from offsetfs.storage import files
 from offsetfs.storage.directory.directory import LogDirectory
@@ -92,7 +92,7 @@ def test_a_partition_that_is_found_after_a_kill_is_there_after_a_power_cut(syste
     assert number > 10
 
 
-def test_partitions_made_together_are_there_whole_or_not_at_all_after_a_power_cut(system: System) -> None:
+def test_partitions_made_together_survive_a_power_cut_whole_or_not_at_all(system: System) -> None:
     wanted = [TopicPartition("orders", number) for number in range(3)]
     number, goes_on, found = 0, True, set()
     while goes_on:
@@ -134,7 +134,7 @@ def _is_alive(path: str) -> bool:
     return path.startswith("logs/orders-") and not path.split("/")[1].endswith("-delete")
 
 
-def test_a_reader_is_shown_what_stands_before_a_batch_of_which_only_the_index_entry_is_left(system: System) -> None:
+def test_a_reader_is_shown_what_is_before_a_batch_known_to_the_index_only(system: System) -> None:
     log = opened().create_partition(ORDERS, {"index.interval.bytes": "0"})
     append(log, *((b"k", b"%d" % number) for number in range(4)))
     size = log.size_bytes
@@ -422,7 +422,7 @@ def test_a_topic_that_becomes_a_compacted_one_has_no_holes(system: System) -> No
             assert left.keys() == set(range(len(left))), f"{change}, seed {seed}"
 
 
-def test_a_topic_that_another_process_makes_a_compacted_one_is_synced_when_that_is_seen(system: System) -> None:
+def test_a_topic_that_becomes_compacted_elsewhere_is_synced_when_seen(system: System) -> None:
     directory = opened()
     log = directory.create_partition(ORDERS)
     _append_over_rolls(log)

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from fake_clock import FakeClock
-from planted_logs import PARTITION, sealed, values_of
+from fixtures.logs.planted_logs import PARTITION, sealed, values_of
+from fixtures.simulation.fake_clock import FakeClock
 
 from offsetfs.storage.checkpoint import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS, write_offsets
 from offsetfs.storage.directory.directory import LogDirectory

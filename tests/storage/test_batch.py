@@ -21,7 +21,7 @@ from offsetfs.storage.errors import (
     StorageError,
     UnsupportedFormat,
 )
-from offsetfs.storage.records.compression.compression import Buffer, compress
+from offsetfs.storage.records.compression.compression import CODECS, Buffer, compress
 from offsetfs.storage.records.format import batch as batches
 from offsetfs.storage.records.format import varint
 from offsetfs.storage.records.format.batch import (
@@ -39,7 +39,6 @@ from offsetfs.storage.units import Offset, Timestamp
 pytestmark = pytest.mark.unit
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-4.1"
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 RECORDS = [(b"key1", b"value1", (), 283843), (b"key2", b"value2", (), 1234)]
 
 PLAIN = bytes.fromhex(
@@ -350,7 +349,7 @@ def test_no_flipped_bit_under_the_checksum_goes_unnoticed(data: bytes) -> None:
             read_batch(flipped)
 
 
-def test_a_batch_that_inflates_beyond_the_bound_is_refused_and_smaller_ones_are_kept_inflated() -> None:
+def test_a_batch_that_inflates_too_far_is_refused_and_smaller_are_kept() -> None:
     batch = read_batch(build([(None, bytes(5000), (), 0)], codec="zstd"), path="some.log", file_position=7)
     with pytest.raises(DecompressionLimit) as raised:
         batch.payload(1000)

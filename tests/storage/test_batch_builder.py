@@ -72,6 +72,18 @@ def test_a_timestamp_below_minus_one_is_refused_and_changes_nothing() -> None:
     assert (builder.is_empty, builder.size) == (True, HEADER_SIZE)
 
 
+def test_a_timestamp_too_far_from_the_first_needs_another_batch() -> None:
+    builder = BatchBuilder(1000)
+    assert builder.append(None, b"v", (), -1)
+    assert not builder.append(None, b"v", (), 2**63 - 1)
+    assert builder.split(b"a\n", 0, 2, 2**63 - 1) == 0
+    assert builder.append(None, b"v", (), 2**63 - 2)
+    assert (builder.count, builder.max_timestamp) == (2, 2**63 - 2)
+    builder.reset()
+    assert builder.append(None, b"v", (), 2**63 - 1)
+    assert builder.append(None, b"v", (), -1)
+
+
 def test_split_takes_what_fits_and_goes_on_after_a_reset() -> None:
     data = b"".join(b"%04d\n" % n for n in range(1000))
     builder, start, seen, batch_count = BatchBuilder(500), 0, b"", 0

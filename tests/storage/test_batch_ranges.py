@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cached_reads import support_nowait
-from fake_clock import FakeClock
-from small_logs import SmallLog, record
+from fixtures.logs.small_logs import SmallLog, record
+from fixtures.machine.cached_reads import support_nowait
+from fixtures.simulation.fake_clock import FakeClock
 
 from offsetfs.storage import BatchBuilder, BatchRange, Log, LogDirectory, read_batch
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch, OffsetOutOfRange, WouldBlock
@@ -159,7 +159,7 @@ def test_a_compressed_batch_is_not_inflated_for_its_range(log: Log) -> None:
 
 
 @pytest.mark.damages
-def test_after_damage_a_batch_that_was_appended_here_is_verified_by_each_look_up(large: SmallLog) -> None:
+def test_after_damage_each_look_up_verifies_a_batch_appended_here(large: SmallLog) -> None:
     damage(second(large.log))
     assert large.log.find_range(1, 1, offset_end=3, nowait=True) is not None  # in the page cache: not verified
     for nowait in (False, True):
@@ -168,7 +168,7 @@ def test_after_damage_a_batch_that_was_appended_here_is_verified_by_each_look_up
 
 
 @pytest.mark.damages
-def test_a_batch_that_was_appended_here_and_left_the_page_cache_is_verified_when_it_is_read(
+def test_a_batch_that_left_the_page_cache_is_verified_when_it_is_read(
     large: SmallLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     damage(second(large.log))

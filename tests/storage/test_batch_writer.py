@@ -55,7 +55,7 @@ def test_a_record_above_the_size_of_a_batch_makes_one_of_its_own(sink: Sink) -> 
     assert sink.batches == [[b"a"], [b"x" * 500], [b"b"]]
 
 
-def test_a_record_that_fits_in_no_batch_is_refused_and_those_before_it_are_handed_over(sink: Sink) -> None:
+def test_a_record_too_large_for_a_batch_hands_over_those_before_it(sink: Sink) -> None:
     batches = writer(sink, 200, 300)
     batches.append(None, b"a", (), NOW)
     with pytest.raises(RecordTooLarge, match="a record of 3"):

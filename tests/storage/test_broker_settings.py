@@ -4,13 +4,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-import metadata_records as records
 import pytest
-from fake_clock import FakeClock
-from metadata_records import BROKER, TOPIC, MetadataDirectory
+from fixtures.logs import metadata_records as records
+from fixtures.logs.metadata_records import BROKER, TOPIC, MetadataDirectory
+from fixtures.simulation.fake_clock import FakeClock
 
 from offsetfs.storage.cluster import metadata_log
 from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.directory.inherited_settings import BrokerContext
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.settings import config
@@ -62,7 +63,7 @@ def test_a_brokers_name_stands_for_a_topic_setting(given: dict[str, str], topic:
     assert resolve_broker_settings(given).topic_defaults == topic
 
 
-def test_every_topic_setting_that_a_broker_has_a_default_for_is_known_by_its_name() -> None:
+def test_every_topic_setting_with_a_default_of_the_broker_is_known() -> None:
     without = {"remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable"}
     without.add("errors.deadletterqueue.group.enable")
     reached = {
@@ -70,7 +71,7 @@ def test_every_topic_setting_that_a_broker_has_a_default_for_is_known_by_its_nam
         for name in BROKER_SETTING_NAMES
         if name not in DIRECTORY_SETTING_NAMES and name != METADATA_LOG_DIR
     }
-    assert reached == set(TOPIC_SETTING_NAMES) - without
+    assert reached == set(TOPIC_SETTING_NAMES) - without, "storage/settings/broker_settings.py:_SYNONYMS"
 
 
 def test_known_settings_without_effect_are_listed_and_unknown_ones_refused() -> None:
@@ -162,8 +163,7 @@ class Stopped:
             os.fspath(self.path),
             read_only=True,
             defaults={key.replace("_", "."): value for key, value in given.items()},
-            broker=broker or {},
-            is_broker_known=known,
+            broker=BrokerContext(broker or {}, is_complete=known),
             clock=self.clock,
         )
 

@@ -44,7 +44,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS])
-def test_the_offset_checkpoints_of_a_broker_are_read_and_written_again_line_by_line(name: str, path: Path) -> None:
+def test_offset_checkpoints_of_a_broker_are_rewritten_line_by_line(name: str, path: Path) -> None:
     offsets = read_offsets(str(GOLDEN / name))
     write_offsets(str(path), offsets)
     version, count, *lines = (GOLDEN / name).read_text().splitlines()
@@ -83,7 +83,7 @@ def test_an_empty_file_holds_no_entries(content: bytes | None, path: Path) -> No
     assert read_epochs(str(path)) == []
 
 
-def test_fields_may_stand_apart_by_any_blanks_and_the_last_line_may_lack_its_end(path: Path) -> None:
+def test_fields_stand_apart_by_any_blanks_and_the_last_line_may_be_open(path: Path) -> None:
     path.write_bytes(b"0\n2\na  0\t5\nb 1 6")
     assert read_offsets(str(path)) == {TopicPartition("a", 0): 5, TopicPartition("b", 1): 6}
 

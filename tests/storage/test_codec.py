@@ -253,7 +253,7 @@ def test_split_touches_only_its_range_of_the_source(module: ModuleType) -> None:
     assert module.join(target[:position], 1) == b"bb\n"
 
 
-def test_split_stops_when_the_next_record_does_not_fit_and_writes_nothing_beyond(module: ModuleType) -> None:
+def test_split_stops_before_a_record_that_does_not_fit(module: ModuleType) -> None:
     record_size = len(reference_codec.encode([(None, b"abc", (), 0)], 0, 0))
     for space in range(3 * record_size):
         target = bytearray(b"#" * (space + 8))

@@ -8,9 +8,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from fixtures.logs.random_columns import DATA, RECORDS, as_columns, column
 from hypothesis import given
 from hypothesis import strategies as st
-from random_columns import DATA, RECORDS, as_columns, column
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.records.columns import columns

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-from cleaner import DAY_MS, Cleaner
+from fixtures.logs.cleaner import DAY_MS, Cleaner, MakeCleaner
+from fixtures.logs.keyed_logs import Keyed, keyed, last_values, offsets_of, records_of, shape_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyed_logs import Keyed, keyed, last_values, offsets_of, records_of, shape_of
 
 from offsetfs.storage import files
 from offsetfs.storage.compaction import block_reader as compaction_source
@@ -19,24 +18,9 @@ from offsetfs.storage.compaction.offset_map import SLOT_SIZE
 from offsetfs.storage.compaction.throttle import Throttle
 from offsetfs.storage.errors import CompactionCancelled, CorruptBatch, LogFailed, MalformedBatch, SegmentsChanged
 from offsetfs.storage.names import MAP_SUFFIXES, segment_name
-
-MakeCleaner = Callable[..., Cleaner]
+from offsetfs.storage.records.compression.compression import CODECS
 
 pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("fast_disk")]
-
-
-@pytest.fixture
-def cleaner(tmp_path: Path) -> Iterator[MakeCleaner]:
-    """Opens a partition with these segments and settings, and closes it at the end."""
-    made: list[Cleaner] = []
-
-    def make(segments: Mapping[int, Sequence[bytes]] | None = None, **settings: str) -> Cleaner:
-        made.append(Cleaner(tmp_path, segments, **settings))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
 
 
 def one(offset: int, letter: str) -> bytes:
@@ -88,7 +72,7 @@ def test_after_a_round_there_is(cleaner: MakeCleaner, name: str) -> None:
     assert offsets_of(each.log) == kept and each.log.damage == ()
 
 
-def test_a_tombstone_stays_as_long_as_delete_retention_states_from_the_round_that_met_it(cleaner: MakeCleaner) -> None:
+def test_a_tombstone_stays_for_delete_retention_from_its_first_round(cleaner: MakeCleaner) -> None:
     each = cleaner(segments_of("abcA", "B", "x"), delete_retention_ms="5000")
     each.clean()
     assert offsets_of(each.log) == [2, 3, 4, 5]
@@ -133,7 +117,7 @@ def test_times_at_their_limits_do_not_matter(cleaner: MakeCleaner) -> None:
     assert offsets_of(each.log) == [0, 2, 4, 6]
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("codec", CODECS)
 def test_a_batch_keeps_its_codec_and_its_offsets_and_loses_records(cleaner: MakeCleaner, codec: str) -> None:
     first = keyed(0, *(Keyed(n, b"%d" % (n % 7), b"value" * n, 50 - n) for n in range(20)), codec=codec, last_delta=22)
     second = keyed(23, Keyed(0, b"1", None), Keyed(1, b"2", b"2"), codec=codec)
@@ -513,7 +497,7 @@ STEP = st.one_of(
 )
 @settings(max_examples=25)
 @given(steps=st.lists(STEP, max_size=14))
-def test_the_last_value_of_every_key_is_the_same_whatever_is_appended_and_cleaned(
+def test_compaction_never_changes_the_last_value_of_a_key(
     steps: list[tuple[object, ...]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     each = Cleaner(tmp_path_factory.mktemp("log"), segment_bytes="400", file_delete_delay_ms="0")

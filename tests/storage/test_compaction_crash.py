@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cleaner import Cleaner
-from keyed_logs import Keyed, end_of_transaction, keyed, last_values, offsets_of
-from spies import spy
+from fixtures.logs.cleaner import Cleaner
+from fixtures.logs.keyed_logs import Keyed, end_of_transaction, keyed, last_values, offsets_of
+from fixtures.spies import spy
 
 from offsetfs.storage import files
 from offsetfs.storage.compaction import segment_writer as compaction_output

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from cleaner import Cleaner
-from fake_clock import FakeClock
-from keyed_logs import Keyed, keyed, last_values, offsets_of, records_of
-from old_messages import message, wrapper
+from fixtures.logs.cleaner import Cleaner, MakeCleaner
+from fixtures.logs.keyed_logs import Keyed, keyed, last_values, offsets_of, records_of
+from fixtures.logs.old_messages import message, wrapper
+from fixtures.simulation.fake_clock import FakeClock
 
 from offsetfs.storage import files
 from offsetfs.storage.compaction.compaction import clean, find_dirty_range
@@ -23,21 +22,6 @@ from offsetfs.storage.records.format.record import Record
 pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("fast_disk")]
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-MakeCleaner = Callable[..., Cleaner]
-
-
-@pytest.fixture
-def cleaner(tmp_path: Path) -> Iterator[MakeCleaner]:
-    """Opens a partition with these segments and settings, and closes it at the end."""
-    made: list[Cleaner] = []
-
-    def make(segments: Mapping[int, Sequence[bytes]] | None = None, **settings: str) -> Cleaner:
-        made.append(Cleaner(tmp_path, segments, **settings))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
 
 
 def loose(magic: int, text: str, offset: int = 0, **fields: int) -> list[bytes]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-
 import pytest
-from cleaner import DAY_MS, Cleaner
-from keyed_logs import Keyed, keyed
+from fixtures.logs.cleaner import DAY_MS, Cleaner, MakeCleaner
+from fixtures.logs.keyed_logs import Keyed, keyed
 
 from offsetfs.storage import files
 from offsetfs.storage.compaction.compaction import DirtyRange, groups, most_dirty
@@ -15,22 +12,7 @@ from offsetfs.storage.names import segment_name
 
 pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("fast_disk")]
 
-MakeCleaner = Callable[..., Cleaner]
 NOW = 1_800_000_000_000
-
-
-@pytest.fixture
-def cleaner(tmp_path: Path) -> Iterator[MakeCleaner]:
-    """Opens a partition with these segments and settings, and closes it at the end."""
-    made: list[Cleaner] = []
-
-    def make(segments: Mapping[int, Sequence[bytes]] | None = None, **settings: str) -> Cleaner:
-        made.append(Cleaner(tmp_path, segments, **settings))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
 
 
 def batch(offset: int, timestamp: int = NOW, *, count: int = 1) -> bytes:

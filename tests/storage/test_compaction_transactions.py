@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cleaner import DAY_MS, Cleaner
-from keyed_logs import Keyed, end_of_transaction, keyed, offsets_of, records_of, shape_of
+from fixtures.logs.cleaner import DAY_MS, Cleaner
+from fixtures.logs.keyed_logs import Keyed, end_of_transaction, keyed, offsets_of, records_of, shape_of
 
 from offsetfs.storage.partition.producers import ABORT, COMMIT
 from offsetfs.storage.segments.transaction_index import TransactionIndex
@@ -118,7 +118,7 @@ def test_an_open_transaction_and_what_follows_it_is_not_cleaned(log: Writing) ->
     assert offsets_of(log.log) == [2, 5, 6, 7]
 
 
-def test_the_marker_of_a_commit_goes_when_its_records_are_gone_and_its_time_is_over(log: Writing) -> None:
+def test_the_marker_of_a_commit_goes_after_its_records_and_its_time(log: Writing) -> None:
     """LogCleanerTest.testCommitMarkerRemoval, its offsets."""
     log.write(1, 1)
     log.write(1, 2, 3)

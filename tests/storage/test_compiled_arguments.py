@@ -189,7 +189,7 @@ def raced(ask: Callable[[], object], disturb: Callable[[], object], rounds: int 
         thread.join()
 
 
-def test_rows_that_another_thread_resizes_and_overwrites_are_never_read_out_of_bounds() -> None:
+def test_rows_that_another_thread_changes_are_never_read_out_of_bounds() -> None:
     block = BLOCK * 500
     rows = reference_chain.headers(block, 0, len(block), len(block), 0)[0]
     wild = [FAR, -1, 0, 61, 10**12]
@@ -250,7 +250,7 @@ def test_a_cursor_whose_offset_deltas_are_used_up_is_named(count: int) -> None:
 
 
 @pytest.mark.parametrize("base", [2**63 - 1, 2**63 - 2, -(2**63), 0])
-def test_batches_at_the_end_of_all_offsets_follow_each_other_alike_for_both_implementations(base: int) -> None:
+def test_batches_at_the_last_offsets_follow_alike_in_both_implementations(base: int) -> None:
     second = int.from_bytes(((base + 1) % 2**64).to_bytes(8, "big"), "big", signed=True)
     rows = changed(ROW, p1=base) + changed(ROW, p0=len(BLOCK), p1=second)
     quiet = [

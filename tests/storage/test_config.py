@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import pytest
 
 from offsetfs.storage.errors import InvalidConfig
-from offsetfs.storage.records.compression.compression import Compression
+from offsetfs.storage.records.compression.compression import CODECS, LEVELS, Compression
 from offsetfs.storage.settings.config import DEFAULTS, TOPIC_SETTING_NAMES, LogConfig, parse_property
 
 pytestmark = pytest.mark.unit
@@ -200,6 +200,18 @@ def test_a_topic_states_how_appends_are_compressed(properties: dict[str, str], e
     assert LogConfig.from_properties(properties).compression == expected
 
 
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_each_codec_is_a_compression_type_and_its_level_is_used(codec: str) -> None:
+    assert LogConfig.from_properties({"compression.type": codec}).compression.name == codec
+    if codec in LEVELS:
+        setting, level = f"compression.{codec}.level", LEVELS[codec][-1]
+        assert setting in TOPIC_SETTING_NAMES, f"storage/settings/config.py:LogConfig lacks {setting}"
+        config = LogConfig.from_properties({"compression.type": codec, setting: str(level)})
+        assert config.compression == Compression(codec, level), "storage/settings/config.py:LogConfig.compression"
+        with pytest.raises(InvalidConfig, match=f"whole number from .* to {level}$"):
+            parse_property(setting, str(level + 1))
+
+
 def test_only_a_compacted_topic_rolls_for_the_sake_of_compaction() -> None:
     kept = LogConfig(segment_ms=100, max_compaction_lag_ms=10)
     assert (kept.is_compacted, kept.is_deleted, kept.roll_ms) == (False, True, 100)
@@ -207,7 +219,7 @@ def test_only_a_compacted_topic_rolls_for_the_sake_of_compaction() -> None:
     assert (compacted.is_compacted, compacted.is_deleted, compacted.roll_ms) == (True, False, 10)
 
 
-def test_limits_on_timestamps_fall_back_to_the_older_setting_for_both_directions() -> None:
+def test_limits_on_timestamps_fall_back_to_the_older_setting() -> None:
     config = LogConfig(message_timestamp_difference_max_ms=5)
     assert (config.timestamp_before_max_ms, config.timestamp_after_max_ms) == (5, 5)
     newer = replace(config, message_timestamp_before_max_ms=7)

@@ -8,22 +8,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cleaner import compacted
+from fixtures.logs.cleaner import compacted
 
 from offsetfs.storage.coordinators import consumer_groups
 from offsetfs.storage.coordinators.consumer_groups import ConsumerGroups, Lag
-from offsetfs.storage.directory import directory_checkpoints
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition import follower
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.producers import ABORT, COMMIT
 from offsetfs.storage.records.format.batch import build
 from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.units import Timestamp
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("eager")]
 
 OFFSETS = TopicPartition("__consumer_offsets", 7)
 ORDERS = TopicPartition("orders", 0)
@@ -68,12 +66,6 @@ def marker(producer_id: int, kind: int) -> SealedBatch:
     record = (b"\0\0" + kind.to_bytes(2, "big"), b"\0\0\0\0\0\7", (), 1000)
     data = build([record], transactional=True, control=True, producer_id=producer_id, producer_epoch=0)
     return SealedBatch(memoryview(data), 1, 0, Timestamp(1000), len(data))
-
-
-@pytest.fixture(autouse=True)
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follower, "LOOK_INTERVAL_S", 0.0)
-    monkeypatch.setattr(directory_checkpoints, "LOG_START_CHECK_S", 0.0)
 
 
 @pytest.fixture

@@ -5,11 +5,7 @@ import struct
 
 import pytest
 
-from offsetfs.storage.coordinators import (
-    control_records,
-    coordinator_records,
-    metadata_records,
-)
+from offsetfs.storage.dump import decoders
 from offsetfs.storage.errors import MalformedBatch
 
 pytestmark = pytest.mark.unit
@@ -19,7 +15,7 @@ GROUP_KEY = bytes.fromhex("000200026731")
 
 
 def shown(key: bytes | None, value: bytes | None, topic: str = "__consumer_offsets") -> tuple[str | None, str | None]:
-    return coordinator_records.show(topic, 42, key, value)
+    return decoders.show_coordinator_record(topic, 42, key, value)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +149,7 @@ def test_the_state_of_a_share_group_is_shown() -> None:
     ids=["topic", "nothing", "garbage", "cut", "frame", "type", "empty", "too large"],
 )
 def test_cluster_metadata_is_shown_as_its_value(value: bytes, text: str) -> None:
-    key, shown_value = metadata_records.show(42, value)
+    key, shown_value = decoders.show_metadata(42, value)
     assert key is None and shown_value is not None and shown_value.startswith(text)
 
 
@@ -175,7 +171,7 @@ def test_cluster_metadata_is_shown_as_its_value(value: bytes, text: str) -> None
     ],
 )
 def test_control_records_are_explained(type_id: int, value: bytes | None, text: str) -> None:
-    assert control_records.show(struct.pack(">hh", 0, type_id), value) == text
+    assert decoders.show_control_record(struct.pack(">hh", 0, type_id), value) == text
 
 
 @pytest.mark.parametrize(
@@ -193,4 +189,4 @@ def test_control_records_are_explained(type_id: int, value: bytes | None, text: 
 )
 def test_control_records_that_kafka_would_not_take_are_refused(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(MalformedBatch):
-        control_records.show(key, value)
+        decoders.show_control_record(key, value)

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from planted_logs import PARTITION, batch, plant
+from fixtures.logs.planted_logs import PARTITION, batch, plant
 
 from offsetfs.fs.files.record_listing import rows
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import segment_name
-from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.log_reader import LogView
 from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.views.range_view import RangeView
 from offsetfs.storage.views.record_chunk import ReadPosition, read_chunk

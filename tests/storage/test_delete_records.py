@@ -8,25 +8,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fake_clock import FakeClock
-from planted_logs import PARTITION, data
-from small_logs import SmallLog, record
-from spies import spy
+from fixtures.logs.planted_logs import PARTITION, data
+from fixtures.logs.small_logs import SmallLog, record
+from fixtures.simulation.fake_clock import FakeClock
+from fixtures.spies import spy
 
 from offsetfs.storage import checkpoint, files
 from offsetfs.storage.checkpoint import LOG_STARTS, RECOVERY_POINTS, read_epochs, read_offsets
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import LogFailed, OffsetOutOfRange, PolicyViolation, ReadOnlyLog
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("fast_disk")]
 
 Make = Callable[..., SmallLog]
-
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power is cut here: hundreds of syncs would only take time."""
-    monkeypatch.setattr(os, "fsync", lambda _fd: None)
 
 
 @pytest.fixture

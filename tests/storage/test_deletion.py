@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from fake_clock import FakeClock
-from small_logs import VALUE, record
-from spies import spy
+from fixtures.logs.small_logs import VALUE, record
+from fixtures.simulation.fake_clock import FakeClock
+from fixtures.spies import spy
 
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import (
@@ -26,7 +26,7 @@ from offsetfs.storage.checkpoint import (
     read_topic_id,
 )
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.directory.partition_deletion import deletion_name, is_deleted
+from offsetfs.storage.directory.partition_directories import deletion_name, is_deleted
 from offsetfs.storage.errors import LogFailed, PartitionExists, ReadOnlyLog, UnknownPartition
 from offsetfs.storage.names import METADATA_TOPIC, TOPIC_LENGTH_MAX, TopicPartition
 from offsetfs.storage.partition.log import Log
@@ -34,21 +34,10 @@ from offsetfs.storage.partition.retention import sweep
 from offsetfs.storage.segments.deletions import RETRY_MS, Deletions
 from offsetfs.storage.settings.topic_settings import TOPICS
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("fast_disk")]
 
 ORDERS, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
 DELAY_MS = 60_000
-
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power is cut here: hundreds of syncs would only take time."""
-    monkeypatch.setattr(os, "fsync", lambda _fd: None)
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture
@@ -167,7 +156,7 @@ def test_the_settings_of_a_topic_go_with_its_last_partition(directory: LogDirect
     assert directory.config_of("orders").retention_bytes == 1000
     directory.delete_partition(OTHER)
     assert directory.config_of("orders").retention_bytes == -1
-    assert "orders" not in (tmp_path / TOPICS).read_text()
+    assert not (tmp_path / TOPICS).exists()
 
 
 @pytest.mark.damages

@@ -7,7 +7,7 @@ import re
 import pytest
 from hypothesis import given, strategies
 
-from offsetfs.storage.directory.partition_deletion import is_deleted
+from offsetfs.storage.directory.partition_directories import is_deleted
 
 pytestmark = pytest.mark.unit
 

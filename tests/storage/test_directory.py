@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from spies import spy
+from fixtures.spies import spy
 
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import (
@@ -183,7 +183,7 @@ def test_of_partitions_that_cannot_be_made_nothing_stays(
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["orders-0"]
 
 
-def test_partitions_made_together_cost_one_listing_and_one_sync_of_the_directory(
+def test_partitions_made_together_cost_one_listing_and_one_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = LogDirectory.open(str(tmp_path))
@@ -315,7 +315,7 @@ def test_settings_that_cannot_be_read_are_a_problem_that_names_the_file(tmp_path
     directory.close()
 
 
-def test_a_log_is_known_as_compacted_by_its_settings_or_by_the_cleaners_checkpoint(golden_copy: Path) -> None:
+def test_a_log_is_compacted_by_its_settings_or_the_cleaners_checkpoint(golden_copy: Path) -> None:
     directory = LogDirectory.open(str(golden_copy))
     known = {str(p): directory.log(p).is_compacted for p in directory.partitions()}
     assert {name for name, compacted in known.items() if compacted} == {

@@ -14,8 +14,8 @@ from offsetfs.storage.dump import batches as dump_batches
 from offsetfs.storage.dump.decoders import DECODERS, OLD_DECODERS
 from offsetfs.storage.dump.dump import DumpOptions, dump_file
 from offsetfs.storage.dump.indexes import IndexOptions
-from offsetfs.storage.dump.lines import LineBuffer
 from offsetfs.storage.dump.log import LogOptions
+from offsetfs.storage.dump.printer import LineBuffer
 from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.records.format import batch
 
@@ -346,9 +346,7 @@ def test_a_log_of_another_name_is_dumped_all_the_same(tmp_path: Path) -> None:
     assert dumped.said == [f"{path}: the name does not say at which offset this begins"]
 
 
-def test_what_is_missing_or_unknown_does_not_keep_the_next_file_from_being_dumped(
-    tmp_path: Path, new_log: Callable[..., str]
-) -> None:
+def test_a_missing_file_does_not_keep_the_next_from_being_dumped(tmp_path: Path, new_log: Callable[..., str]) -> None:
     path, missing, unknown = new_log(*batches(1)), str(tmp_path / "9.log"), str(tmp_path / "notes.txt")
     dumped = Dumped([missing, unknown, path])
     assert f"Dumping {path}\nLog starting offset: 0\nbaseOffset: 0 " in dumped.text

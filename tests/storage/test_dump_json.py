@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from offsetfs.storage.coordinators import coordinator_records
+from offsetfs.storage.dump import decoders
 from offsetfs.storage.dump.dump import DumpOptions, dump_file
-from offsetfs.storage.dump.lines import LineBuffer
 from offsetfs.storage.dump.log import LogOptions
+from offsetfs.storage.dump.printer import LineBuffer
 from offsetfs.storage.dump.report import DumpReport
 
 pytestmark = pytest.mark.unit
@@ -125,7 +125,9 @@ def test_markers_are_distinguished_from_data() -> None:
 
 
 def test_what_a_decoder_reads_is_json_within_json() -> None:
-    decoder = LogOptions(data=True, decoder=lambda *record: coordinator_records.show("__consumer_offsets", *record))
+    decoder = LogOptions(
+        data=True, decoder=lambda *record: decoders.show_coordinator_record("__consumer_offsets", *record)
+    )
     row = objects(logs("kafka-4.1/__consumer_offsets-1"), decoder)[0]
     assert row["key"]["data"] == {"group": "billing", "topic": "codec-lz4", "partition": 0}
     assert row["value"]["data"]["offset"] == 123

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 from offsetfs.kafka.protocol.java_text import printed
-from offsetfs.storage.dump import lines as dump_lines
+from offsetfs.storage.dump import printer as dump_lines
 from offsetfs.storage.native import dump as native_dump
 from offsetfs.storage.records.format import codec
 from offsetfs.storage.reference import dump as reference_dump

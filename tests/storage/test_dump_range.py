@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from offsetfs.storage.dump.dump import DumpOptions, dump_file
-from offsetfs.storage.dump.lines import LineBuffer
 from offsetfs.storage.dump.log import LogOptions
+from offsetfs.storage.dump.printer import LineBuffer
 from offsetfs.storage.dump.range import DumpRange, RangeBound, logs_within
 from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.errors import InvalidName

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from log_states import begin_log_at
+from fixtures.logs.log_states import begin_log_at
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.log_reader import LogView
 from offsetfs.storage.records.format.batch import build
 from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
 from offsetfs.storage.units import Timestamp
@@ -22,10 +19,8 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
-    directory = LogDirectory.open(str(tmp_path))
-    yield directory.create_partition(TopicPartition("t", 0), {"segment.bytes": "2000"})
-    directory.close()
+def log(directory: LogDirectory) -> Log:
+    return directory.create_partition(TopicPartition("t", 0), {"segment.bytes": "2000"})
 
 
 def records(log: Log, count: int) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from fake_clock import FakeClock
-from open_descriptors import open_files
-from planted_logs import PARTITION
-from small_logs import SmallLog, record
+from fixtures.logs.planted_logs import PARTITION
+from fixtures.logs.small_logs import SmallLog, record
+from fixtures.machine.open_descriptors import open_files
+from fixtures.simulation.fake_clock import FakeClock
 
 from offsetfs.storage import files, parallel
 from offsetfs.storage.names import TopicPartition
@@ -96,7 +96,7 @@ def test_what_stays_at_the_limit_is_an_error_that_ends_no_writing(
     assert small.log.recovery_point == 4
 
 
-def test_a_directory_that_gets_the_inode_number_of_one_that_could_not_be_synced_is_synced(
+def test_a_directory_with_the_inode_number_of_an_unsynced_one_is_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = tmp_path / "gone"

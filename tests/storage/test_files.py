@@ -68,7 +68,7 @@ def test_nowait_reads_what_the_page_cache_holds(tmp_path: Path) -> None:
     "and the target of the link is not changed."
 )
 @pytest.mark.parametrize("plant", [os.link, os.symlink])
-def test_a_planted_link_in_the_place_of_a_new_file_is_removed_and_not_written_through(
+def test_a_planted_link_in_the_place_of_a_new_file_is_removed(
     tmp_path: Path, plant: Callable[[Path, Path], None]
 ) -> None:
     secret = tmp_path / "secret"

@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_clock import FakeClock
-from planted_logs import PARTITION
-from small_logs import BATCH_BYTES, SmallLog, record
+from fixtures.logs.planted_logs import PARTITION
+from fixtures.logs.small_logs import BATCH_BYTES, SmallLog, record
+from fixtures.simulation.fake_clock import FakeClock
 
 from offsetfs.storage import files
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.directory.flusher import RETRY_S, Flusher, flush_due
-from offsetfs.storage.directory.log_changes import LogChange
+from offsetfs.storage.directory.flusher import RETRY_S, Flusher, LogChange, flush_due
 from offsetfs.storage.partition.unsynced import Unsynced, UnsyncedAccount
 from offsetfs.storage.units import I64_MAX
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from offsetfs.storage import files
-from offsetfs.storage.directory import directory_checkpoints
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition import follower
@@ -16,7 +15,7 @@ from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.compression.compression import Compression
 from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("eager")]
 
 PARTITION = TopicPartition("orders", 0)
 
@@ -30,12 +29,6 @@ def sealed(value: bytes) -> SealedBatch:
 def values_of(log: Log) -> list[bytes | None]:
     log.refresh()
     return [record.value for s in log.snapshot() for batch in s.batches() for record in batch.records()]
-
-
-@pytest.fixture(autouse=True)
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follower, "LOOK_INTERVAL_S", 0.0)
-    monkeypatch.setattr(directory_checkpoints, "LOG_START_CHECK_S", 0.0)
 
 
 @pytest.fixture

@@ -1,13 +1,14 @@
 """What clients of five old releases read from their brokers is what the engine reads from those brokers' files."""
 
 import base64
+import functools
 import json
 import os
 import shutil
 from pathlib import Path
 
 import pytest
-from spies import no_damage
+from fixtures.spies import no_damage
 
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, LEADER_EPOCHS, RECOVERY_POINTS, read_epochs
 from offsetfs.storage.directory.directory import LogDirectory
@@ -38,6 +39,7 @@ every_partition = pytest.mark.parametrize(
 )
 
 
+@functools.cache
 def expected(release: str, partition: str) -> list[Record]:
     def data(text: str | None) -> bytes | None:
         return None if text is None else base64.b64decode(text)

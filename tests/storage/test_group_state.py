@@ -5,8 +5,8 @@ from __future__ import annotations
 from struct import pack
 
 import pytest
-from group_records import TOPIC_ID_TEXT, assigned, key, number, share_group, strings, value
-from metadata_records import text, unsigned
+from fixtures.logs.group_records import TOPIC_ID_TEXT, assigned, key, number, share_group, strings, value
+from fixtures.logs.metadata_records import text, unsigned
 
 from offsetfs.storage.coordinators.group_state import describe
 

@@ -4,15 +4,15 @@ import os
 from pathlib import Path
 from typing import Any
 
-import metadata_records as records
 import pytest
-from metadata_records import MetadataDirectory
+from fixtures.logs import metadata_records as records
+from fixtures.logs.metadata_records import MetadataDirectory
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.checkpoint import HIGH_WATERMARKS
 from offsetfs.storage.cluster import metadata_log
 from offsetfs.storage.directory import directory_checkpoints
-from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.directory.directory import DirectoryAccess, LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition import follower
 from offsetfs.storage.partition.log import Log
@@ -137,7 +137,7 @@ def test_the_log_end_is_shown_where_it_is_asked_for(broker: Broker) -> None:
     broker.metadata.append(records.topics(orders=[1, 2]))
     broker.append(9)
     broker.replicated_to(4)
-    assert shown(broker.reader(shows_log_end=True)) == list(range(9))
+    assert shown(broker.reader(access=DirectoryAccess(shows_log_end=True))) == list(range(9))
 
 
 def test_a_partition_that_loses_its_followers_shows_the_log_end(broker: Broker) -> None:

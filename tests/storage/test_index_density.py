@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from fake_clock import FakeClock
-from small_logs import SmallLog, record
+from fixtures.logs.small_logs import SmallLog, record
+from fixtures.simulation.fake_clock import FakeClock
 
+from offsetfs.storage import LogDirectory
 from offsetfs.storage.verify.finding import Finding
 from offsetfs.storage.verify.repair import carry_out_repair, plan_repair
 from offsetfs.storage.verify.verify import Verification
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("fast_disk")]
 
 NOW = 1_800_000_000_000
 Between = Callable[[SmallLog], object]
-
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _fd: None)
 
 
 def appended(small: SmallLog, number: int) -> None:
@@ -78,7 +74,8 @@ def test_an_index_that_is_far_too_sparse_is_a_notice_and_repaired(tmp_path: Path
         small.log.append(record(NOW + number, b"x" * (64 << 10)))
     small.directory.close()
     assert findings(path) == [], "its setting says so"
-    small.directory.configure("orders", {"index.interval.bytes": None})
+    with contextlib.closing(LogDirectory.open(str(path))) as directory:
+        directory.configure("orders", {"index.interval.bytes": None})
     ((kind, severity),) = {(each.kind, each.severity) for each in findings(path)}
     assert (kind, severity) == ("index-sparse", "notice")
     assert carry_out_repair(plan_repair(str(path))).indexes == 1

@@ -117,9 +117,7 @@ while True:
     "A damaged, missing or inconsistent offset or time index slows look-ups down but never changes an answer."
 )
 @pytest.mark.parametrize("writable", [False, True])
-def test_lookups_while_another_process_cuts_the_index_return_an_entry_and_end_no_process(
-    writable: bool, path: Path
-) -> None:
+def test_look_ups_outlive_another_process_that_cuts_the_index(writable: bool, path: Path) -> None:
     count = 6 * BLOCK_ENTRIES
     path.write_bytes(content(count))
     index = OffsetIndex.open(str(path), 0, bytes_max=BYTES_MAX, writable=writable)

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from offsetfs.storage.reference import index_search as reference_index_search
-from offsetfs.storage.segments import index_search
+from offsetfs.storage.segments import index_file
 
 pytestmark = pytest.mark.unit
 
@@ -26,7 +26,7 @@ AROUND = {
 }
 
 
-@pytest.mark.parametrize("search", [index_search, reference_index_search], ids=["in use", "plain"])
+@pytest.mark.parametrize("search", [index_file, reference_index_search], ids=["in use", "plain"])
 @pytest.mark.parametrize("case", AROUND)
 def test_an_offset_lies_between_its_floor_and_the_two_entries_behind_it(case: str, search: ModuleType) -> None:
     offset, expected = AROUND[case]
@@ -34,17 +34,17 @@ def test_an_offset_lies_between_its_floor_and_the_two_entries_behind_it(case: st
 
 
 def test_no_entries_stand_for_the_beginning() -> None:
-    assert index_search.around(b"", 0, 100, 104) == [(100, 0)]
-    assert index_search.time_floor(b"", 0, 100, 104) == (-1, 100)
+    assert index_file.around(b"", 0, 100, 104) == [(100, 0)]
+    assert index_file.time_floor(b"", 0, 100, 104) == (-1, 100)
 
 
 @pytest.mark.parametrize("timestamp, expected", [(999, (-1, 100)), (1000, (1000, 104)), (2**70, (2**40, 130))])
 def test_a_time_has_the_latest_entry_that_is_not_after_it(timestamp: int, expected: tuple[int, int]) -> None:
-    assert index_search.time_floor(_TIMES, 2, 100, timestamp) == expected
+    assert index_file.time_floor(_TIMES, 2, 100, timestamp) == expected
 
 
 def test_entries_that_are_not_there_are_not_looked_for() -> None:
     with pytest.raises(ValueError):
-        index_search.around(_OFFSETS, 4, 0, 5)
+        index_file.around(_OFFSETS, 4, 0, 5)
     with pytest.raises(ValueError):
-        index_search.time_floor(_TIMES, 3, 0, 5)
+        index_file.time_floor(_TIMES, 3, 0, 5)

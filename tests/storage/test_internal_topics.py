@@ -6,13 +6,13 @@ import ast
 from pathlib import Path
 
 import pytest
-from random_messages import random_message
+from fixtures.messages.random_messages import random_message
 
 from offsetfs.kafka.protocol import codec
 from offsetfs.kafka.protocol.message import ProtocolMessage
 from offsetfs.kafka.protocol.schemas import SchemaField, camel, record_schemas, schema, schema_names
-from offsetfs.storage.coordinators import control_records
-from offsetfs.storage.coordinators.coordinator_records import show
+from offsetfs.storage.dump import decoders
+from offsetfs.storage.dump.decoders import show_coordinator_record
 
 pytestmark = pytest.mark.unit
 
@@ -39,7 +39,7 @@ def test_every_version_of_every_type_is_shown(topic: str) -> None:
         key = type_id.to_bytes(2, "big") + written(names.key, 0)
         for version in range(schema(names.value).versions[1] + 1):
             value = version.to_bytes(2, "big") + written(names.value, version)
-            shown_key, shown_value = show(topic, 0, key, value)
+            shown_key, shown_value = show_coordinator_record(topic, 0, key, value)
             assert shown_key is not None and shown_key.startswith(f'{{"type":"{type_id}","data":{{')
             assert shown_value is not None and shown_value.startswith(f'{{"version":"{version}","data":{{')
 
@@ -55,13 +55,13 @@ def test_commits_and_groups_of_all_brokers_can_be_read() -> None:
     assert schema("TransactionLogValue").versions == (0, 1)
 
 
-def test_the_versions_of_records_are_not_those_of_a_request_with_the_same_number() -> None:
+def test_versions_of_records_are_not_those_of_requests() -> None:
     """SaslHandshake has two versions, and the number of this record."""
     assert schema("BrokerRegistrationChangeRecord").versions == (0, 3)
 
 
 def test_control_records_have_schemas() -> None:
-    assert {schema(name).name for _, name in control_records.MESSAGES.values()} <= set(schema_names())
+    assert {schema(name).name for _, name in decoders.CONTROL_MESSAGES.values()} <= set(schema_names())
 
 
 def test_no_schema_of_a_record_is_written_by_hand() -> None:

@@ -12,9 +12,9 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 import pytest
+from fixtures.logs.random_json_lines import ANY, LINE, PIECES, STYLE, Style, mutated_lines, written
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from random_json_lines import ANY, LINE, PIECES, STYLE, Style, mutated_lines, written
 
 from offsetfs.storage.native import json_lines as native_json_lines
 from offsetfs.storage.records.compression.compression import Buffer, Compression

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log_states import replace_segments_of
-from spies import no_damage, spy
+from fixtures.logs.log_states import replace_segments_of
+from fixtures.spies import no_damage, spy
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import DecompressionLimit, StorageError
@@ -21,7 +21,7 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.format.batch import Batch, build
 from offsetfs.storage.records.format.batch_builder import SealedBatch
-from offsetfs.storage.records.json import json_rows
+from offsetfs.storage.records.json import batch_json
 from offsetfs.storage.records.json.batch_json import measured_json
 from offsetfs.storage.segments import segment_names
 from offsetfs.storage.segments.open_files import FilePool
@@ -162,7 +162,7 @@ def test_lines_that_would_take_too_much_memory_are_left_out_by_name(log: Log, mo
         return measured(batch, prefix, **bounds)
 
     monkeypatch.setattr(forms, "measured_json", bounded)
-    monkeypatch.setattr(json_rows, "measure", lambda block, place, rows, prefix: array("q", [-1]))
+    monkeypatch.setattr(batch_json, "measured_rows", lambda block, place, rows, prefix: array("q", [-1]))
     reported: list[StorageError] = []
     view = PartitionView(log, FilePool(4), reported.append, view_format=JsonFormat(PARTITION))
     assert view.refresh() and [error.offset for error in reported] == [34]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from planted_logs import PARTITION, batch, crash, data, marker, plant, sealed, values_of
+from fixtures.logs.planted_logs import PARTITION, batch, crash, data, marker, plant, sealed, values_of
 
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, LOG_STARTS, RECOVERY_POINTS, read_offsets, write_offsets
 from offsetfs.storage.directory.directory import LogDirectory

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from planted_logs import PARTITION, batch, crash, data, marker, plant, sealed, values_of
+from fixtures.logs.planted_logs import PARTITION, batch, crash, data, marker, plant, sealed, values_of
 
 from offsetfs.storage.checkpoint import LOG_STARTS, read_offsets
 from offsetfs.storage.directory.directory import LogDirectory
@@ -68,9 +68,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def test_records_without_a_time_roll_by_the_clock_and_an_empty_segment_never_does(
-    clock: Clock, make_log: MakeLog
-) -> None:
+def test_records_only_in_remote_storage_are_a_warning_of_each_partition(clock: Clock, make_log: MakeLog) -> None:
     log = make_log(segment_ms="3600000")
     clock.now_ms += 3_600_001
     log.append(sealed(timestamp=-1))
@@ -123,7 +121,7 @@ def test_a_batch_that_fits_no_segment_is_refused(make_log: MakeLog) -> None:
     assert (log.next_offset, log.size_bytes) == (0, 0)
 
 
-def test_an_offset_beyond_what_a_segment_can_index_begins_a_new_one_with_its_snapshot(tmp_path: Path) -> None:
+def test_an_offset_too_far_for_the_index_begins_a_segment_with_a_snapshot(tmp_path: Path) -> None:
     partition = plant(tmp_path, {0: [batch(0, b"a"), batch(2**31 - 1, b"b")]})
     directory = LogDirectory.open(str(tmp_path))
     log = directory.log(PARTITION)

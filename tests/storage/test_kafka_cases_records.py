@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_logs import PARTITION, batch, plant, sealed, values_of
+from fixtures.logs.planted_logs import PARTITION, batch, plant, sealed, values_of
 
-from offsetfs.storage.coordinators import control_records
 from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.dump import decoders
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.partition.producers import ProducerState, end_marker
 from offsetfs.storage.records.format import codec
@@ -128,10 +128,10 @@ SHOWN = {
 
 
 @pytest.mark.parametrize(("version", "type_id", "value", "text"), SHOWN.values(), ids=SHOWN)
-def test_a_control_record_of_a_later_version_is_read_and_an_unknown_type_is_unknown(
+def test_a_later_control_record_is_read_and_an_unknown_type_is_unknown(
     version: int, type_id: int, value: bytes, text: str
 ) -> None:
-    assert control_records.show(struct.pack(">hh", version, type_id), value) == text
+    assert decoders.show_control_record(struct.pack(">hh", version, type_id), value) == text
 
 
 REFUSED = {
@@ -149,7 +149,7 @@ def test_a_control_record_that_is_too_short_or_of_a_negative_version_is_refused(
     key: bytes | None, value: bytes | None
 ) -> None:
     with pytest.raises(MalformedBatch):
-        control_records.show(key, value)
+        decoders.show_control_record(key, value)
 
 
 def test_a_marker_that_is_too_short_is_refused_where_it_would_count() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from planted_logs import PARTITION, batch, crash, marker, plant, sealed, values_of
+from fixtures.logs.planted_logs import PARTITION, batch, crash, marker, plant, sealed, values_of
 
 from offsetfs.storage.checkpoint import LEADER_EPOCHS, read_epochs
 from offsetfs.storage.directory.directory import LogDirectory
@@ -58,9 +58,7 @@ def test_an_empty_segment_has_nothing_to_read(tmp_path: Path, open_log: OpenLog)
     assert (log.log_start_offset, log.next_offset, found(log, 40), log.read(40, 300)) == (40, 40, None, b"")
 
 
-def test_a_read_before_the_first_batch_begins_with_it_and_one_in_a_gap_with_the_next(
-    tmp_path: Path, open_log: OpenLog
-) -> None:
+def test_a_read_before_a_batch_or_in_a_gap_begins_with_the_next_batch(tmp_path: Path, open_log: OpenLog) -> None:
     plant(tmp_path, {40: [batch(50, b"hello", b"there"), batch(60, b"alpha", b"beta")]})
     log = open_log()
     assert [found(log, offset) for offset in (40, 41, 50, 51, 52, 55, 60, 61, 62)] == [50] * 4 + [60] * 4 + [None]
@@ -85,9 +83,7 @@ def test_times_lead_to_kafkas_offsets(tmp_path: Path, open_log: OpenLog) -> None
     assert {time: log.find_timestamp(time) for time in expected} == expected
 
 
-def test_thirty_appends_make_fourteen_entries_and_they_are_there_after_reopening(
-    tmp_path: Path, open_log: OpenLog
-) -> None:
+def test_thirty_appends_make_fourteen_entries_that_survive_reopening(tmp_path: Path, open_log: OpenLog) -> None:
     plant(tmp_path, {40: []})
     interval = str(2 * sealed(b"hello").size - 1)
     log = open_log(index_interval_bytes=interval)
@@ -171,9 +167,7 @@ def test_recovery_makes_the_entry_of_an_aborted_transaction(tmp_path: Path, open
     assert list(entries(str(partition / f"{100:020d}.txnindex"))) == [AbortedTransaction(PRODUCER_2, 102, 106, 100)]
 
 
-def test_recovery_finds_a_transaction_that_began_before_the_segment_in_the_snapshot(
-    tmp_path: Path, open_log: OpenLog
-) -> None:
+def test_recovery_finds_an_earlier_transaction_in_the_snapshot(tmp_path: Path, open_log: OpenLog) -> None:
     partition = plant(tmp_path, {100: TWO_TRANSACTIONS}, is_clean=False)
     open_since_75 = ProducerEntry(0, 10, 90, 5, 1000, 0, current_txn_first_offset=75)
     (partition / f"{100:020d}.snapshot").write_bytes(ProducerState({PRODUCER_2: open_since_75}).dump())

@@ -16,18 +16,18 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from fake_clock import FakeClock
+from fixtures.logs.keyed_logs import Keyed, keyed
+from fixtures.logs.planted_logs import PARTITION, plant
+from fixtures.logs.small_logs import SmallLog, record
+from fixtures.simulation.fake_clock import FakeClock
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyed_logs import Keyed, keyed
-from planted_logs import PARTITION, plant
-from small_logs import SmallLog, record
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import MalformedBatch, StorageError, WouldBlock
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.log_reader import LogView
 from offsetfs.storage.records.format import varint
 from offsetfs.storage.records.format.batch import build, read_batch, seal_checksum
 from offsetfs.storage.records.format.batch_builder import SealedBatch
@@ -152,7 +152,7 @@ def test_after_a_truncation_offsets_mean_other_records(small: SmallLog) -> None:
     assert index.refresh() and [offset_of(index, key) for key in (b"a", b"b", b"c")] == [None, 100, None]
 
 
-def test_records_of_open_and_aborted_transactions_do_not_count_where_only_committed_ones_do(golden_copy: Path) -> None:
+def test_uncommitted_records_do_not_count_among_committed_ones(golden_copy: Path) -> None:
     directory = LogDirectory.open(str(golden_copy))
     log = directory.log(TopicPartition("transactions", 0))
     for committed in (True, False):

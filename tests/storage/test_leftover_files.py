@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from planted_logs import PARTITION, batch, plant, sealed, values_of
-from spies import spy
+from fixtures.logs.planted_logs import PARTITION, batch, plant, sealed, values_of
+from fixtures.spies import spy
 
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN
@@ -115,7 +115,7 @@ def test_snapshots_beyond_the_end_go_and_leave_the_latest_below_it() -> None:
     assert sorted(leftover_files.stray_snapshots(present, offset_max=9)) == names("3.snapshot 42.snapshot 50.snapshot")
 
 
-def test_indexes_without_a_log_and_unfinished_files_are_orphans_and_nothing_else_is() -> None:
+def test_indexes_without_a_log_and_unfinished_files_are_the_orphans() -> None:
     orphans = names("7.index 7.timeindex 7.txnindex 7.values-map 7.records-map 0.snapshot.tmp 0.index.tmp")
     others = names("0.log 0.index 7.snapshot 7.cut-0 7.log.deleted 7.index.handover x.index readme x.tmp 7.tmp")
     assert sorted(leftover_files.orphans(leftover_files.parse_segment_names([*orphans, *others]))) == orphans
@@ -181,7 +181,7 @@ def test_garbage_in_a_clean_directory_stays_until_the_first_change(tmp_path: Pat
     directory.close()
 
 
-def test_a_swap_in_a_clean_directory_is_finished_when_it_is_opened_and_the_mark_goes_first(
+def test_a_swap_in_a_clean_directory_is_finished_after_its_mark_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partition = plant(tmp_path, {0: [batch(0, b"old"), batch(2, b"old")], 4: [batch(4, b"after")]})

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from spies import no_damage
+from fixtures.spies import no_damage
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.log_reader import LogView
 from offsetfs.storage.records.format.batch import build
 from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.segments.open_files import FilePool
@@ -137,7 +137,7 @@ def test_the_second_look_reads_no_sealed_segment(
     assert len(measured) == 1, "the active segment, which is small"
 
 
-def test_the_map_of_a_long_active_segment_is_kept_and_goes_on_from_where_it_ended(
+def test_the_map_of_a_long_active_segment_goes_on_from_its_end(
     path: Path, cache: Path, measured: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(line_index_cache, "GROWTH_BYTES", 1000)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fake_clock import FakeClock
-from planted_logs import PARTITION, data, marker
-from small_logs import BATCH_BYTES, SmallLog, record
-from spies import spy
+from fixtures.logs.planted_logs import PARTITION, data, marker
+from fixtures.logs.small_logs import BATCH_BYTES, SmallLog, record
+from fixtures.simulation.fake_clock import FakeClock
+from fixtures.spies import spy
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import InvalidCheckpoint, InvalidConfig, InvalidName, ReadOnlyLog, RecordTooLarge
@@ -24,16 +24,10 @@ from offsetfs.storage.partition.producers import COMMIT
 from offsetfs.storage.settings.config import DEFAULTS
 from offsetfs.storage.settings.topic_settings import LOOK_INTERVAL_S, TOPICS, TopicSettings
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("fast_disk")]
 
 Make = Callable[..., SmallLog]
 LOOK_MS = LOOK_INTERVAL_S * 1000
-
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power is cut here: hundreds of syncs would only take time."""
-    monkeypatch.setattr(os, "fsync", lambda _fd: None)
 
 
 @pytest.fixture
@@ -136,7 +130,7 @@ def test_each_segment_and_the_next_one_go_by_the_new_settings(make: Make) -> Non
     assert os.stat(small.log.snapshot().active.path(".index")).st_size == 4000
 
 
-def test_other_topics_keep_theirs_and_a_setting_that_is_taken_away_has_its_default(make: Make) -> None:
+def test_a_setting_taken_away_has_its_default_and_other_topics_keep_theirs(make: Make) -> None:
     small = make(retention_ms="1", segment_bytes="1000")
     other = small.directory.create_partition(TopicPartition("other", 0), {"retention.ms": "2"})
     small.directory.configure("orders", {"retention.ms": None, "flush.ms": "3"})

@@ -114,7 +114,7 @@ def test_a_second_opening_in_the_same_process_leaves_the_lock_against_a_broker(t
     assert a_broker_gets(tmp_path / NAME)
 
 
-def test_asking_for_the_holder_in_its_own_process_leaves_the_lock_against_a_broker(tmp_path: Path) -> None:
+def test_asking_for_the_holder_in_its_own_process_keeps_the_lock(tmp_path: Path) -> None:
     lock = DirectoryLock(str(tmp_path))
     lock.acquire()
     assert writer_of(str(tmp_path)) == os.getpid()

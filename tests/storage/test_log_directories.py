@@ -72,7 +72,7 @@ def test_new_partitions_go_into_the_directory_that_has_the_fewest(disks: list[Pa
     assert [len(directory.partitions()) for directory in both.directories] == [3, 3]
 
 
-def test_the_partitions_of_a_topic_are_sorted_by_number_and_those_of_similar_names_are_left_out(opened: Open) -> None:
+def test_a_topic_has_its_partitions_by_number_without_similar_names(opened: Open) -> None:
     both = opened()
     names = [TopicPartition("orders", number) for number in (10, 2, 0, 1)]
     both.create_partitions([*names, TopicPartition("order", 3), TopicPartition("orders.old", 0)])
@@ -159,9 +159,7 @@ def test_a_directory_that_another_process_writes_to_opens_none_of_them(disks: li
     assert opened().partitions() == ORDERS[:2]  # the first was let go
 
 
-def test_a_directory_that_no_longer_answers_keeps_its_partitions_and_the_others_are_served(
-    disks: list[Path], opened: Open
-) -> None:
+def test_a_directory_without_answers_leaves_the_others_served(disks: list[Path], opened: Open) -> None:
     filled(disks)
     both = opened(read_only=True)
     assert both.partitions() == ORDERS[:2]
@@ -185,9 +183,7 @@ def test_a_partition_in_two_directories_is_read_from_the_first_and_not_written(d
     assert writing.log(ORDERS[0]).next_offset == 0
 
 
-def test_a_move_between_directories_shows_the_current_log_and_names_the_future_one(
-    disks: list[Path], opened: Open
-) -> None:
+def test_a_move_between_directories_shows_the_current_log(disks: list[Path], opened: Open) -> None:
     filled(disks)
     future = disks[1] / f"orders-0.{'0a' * 16}-future"
     future.mkdir()

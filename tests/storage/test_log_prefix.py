@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from old_messages import message, wrapper
-from planted_logs import batch
+from fixtures.logs.old_messages import message, wrapper
+from fixtures.logs.planted_logs import batch
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import MalformedBatch

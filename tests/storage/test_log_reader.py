@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_logs import PARTITION, batch, marker, plant
+from fixtures.logs.planted_logs import PARTITION, batch, marker, plant
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch, OffsetOutOfRange, StorageError, UnknownPartition
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition import follower, segment_retry
-from offsetfs.storage.partition.isolation import READ_COMMITTED
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.partition.log_reader import RAW, LogReader
+from offsetfs.storage.partition.log_reader import RAW, READ_COMMITTED, LogReader
 from offsetfs.storage.partition.producers import ABORT
 from offsetfs.storage.records.format import batch_chain
 from offsetfs.storage.records.format.batch import seal_checksum, stamp
@@ -335,7 +334,7 @@ def test_a_reader_gives_up_where_no_replacement_comes(data: Path, log: Log, monk
         list(rest)
 
 
-def test_a_segment_that_vanishes_while_a_transaction_is_looked_up_hides_no_batch(
+def test_a_segment_that_vanishes_during_a_look_up_hides_no_batch(
     data: Path, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures, is_committed = [116], log.transactions.is_committed

@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_clock import FakeClock
-from spies import spy
+from fixtures.simulation.fake_clock import FakeClock
+from fixtures.spies import spy
 
 from offsetfs.storage.checkpoint import CLEANER_OFFSETS, META_PROPERTIES, RECOVERY_POINTS, read_offsets
 from offsetfs.storage.compaction import compaction
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch
 from offsetfs.storage.maintenance import retention_pass
-from offsetfs.storage.maintenance.background_tasks import BackgroundTasks, TaskResult
+from offsetfs.storage.maintenance.background_tasks import NEVER, BackgroundTasks, TaskQueue, TaskResult
 from offsetfs.storage.maintenance.cleaner import PartitionClaims
 from offsetfs.storage.maintenance.maintenance_plan import PlannedTask, plan_maintenance
-from offsetfs.storage.maintenance.schedule import NEVER, Schedule
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition import retention
 from offsetfs.storage.partition.log import Log
@@ -30,21 +29,10 @@ from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.settings.directory_config import DirectoryConfig
 from offsetfs.storage.settings.topic_settings import TopicSettings
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("fast_disk")]
 
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
 ORDERS, USERS = TopicPartition("orders", 0), TopicPartition("users", 0)
-
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power is cut here: hundreds of syncs would only take time."""
-    monkeypatch.setattr(os, "fsync", lambda _fd: None)
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 class World:
@@ -166,31 +154,31 @@ def test_what_waits_for_its_removal_goes_when_its_time_is_over(make: Make) -> No
     assert deleted not in os.listdir(world.path / "orders-0")
 
 
-def test_a_schedule_without_tasks_is_never_due(clock: FakeClock) -> None:
-    schedule = Schedule(clock, lambda name, error: None)
-    assert schedule.next_due() == NEVER == math.inf and schedule.run_due() == []
+def test_a_queue_without_tasks_is_never_due(clock: FakeClock) -> None:
+    queue = TaskQueue("chores", clock, lambda name, error: None)
+    assert queue.next_due() == NEVER == math.inf and queue.run_due() == []
 
 
 def test_a_task_that_fails_comes_again_at_its_time_and_keeps_no_other(clock: FakeClock) -> None:
     said, ran = [], []
-    schedule = Schedule(clock, lambda name, error: said.append((name, str(error))))
+    queue = TaskQueue("chores", clock, lambda name, error: said.append((name, str(error))))
 
     def broken() -> None:
         raise RuntimeError("out of order")
 
-    schedule.every("broken", broken, 10, first_s=5)
-    schedule.every("sound", lambda: ran.append(clock.seconds), 10, first_s=5)
+    queue.every("broken", broken, 10, first_s=5)
+    queue.every("sound", lambda: ran.append(clock.seconds), 10, first_s=5)
     for _ in range(3):
-        clock.advance(schedule.next_due() * 1000 - clock.seconds * 1000)
-        schedule.run_due()
+        clock.advance(queue.next_due() * 1000 - clock.seconds * 1000)
+        queue.run_due()
     assert said == [("broken", "out of order")] * 3 and ran == [1005, 1015, 1025]
 
 
 def test_a_task_that_is_wanted_at_once_again_rests_first(clock: FakeClock) -> None:
-    schedule = Schedule(clock, lambda name, error: None)
-    schedule.when("eager", lambda: None, lambda: clock.seconds, rest_s=1)
-    assert schedule.run_due() == ["eager"]
-    assert schedule.run_due() == [] and schedule.next_due() == clock.seconds + 1
+    queue = TaskQueue("chores", clock, lambda name, error: None)
+    queue.when("eager", lambda: None, lambda: clock.seconds, rest_s=1)
+    assert queue.run_due() == ["eager"]
+    assert queue.run_due() == [] and queue.next_due() == clock.seconds + 1
 
 
 # --- retention -------------------------------------------------------------------------------------------------------
@@ -526,7 +514,7 @@ def test_a_borrowed_log_stays_open_for_later_borrowers(make: Make) -> None:
 # --- syncs of sealed segments ---------------------------------------------------------------------------------------
 
 
-def test_sealed_segments_are_synced_soon_after_a_roll_and_the_recovery_point_follows(make: Make) -> None:
+def test_sealed_segments_are_synced_soon_and_the_recovery_point_follows(make: Make) -> None:
     world = make()
     log, other = world.partition(ORDERS), world.partition(USERS)
     for key in (b"a", b"b", b"c"):
@@ -554,9 +542,7 @@ def failed_sync(_segment: Segment) -> None:
     raise OSError(errno.EIO, "no")
 
 
-def test_a_failed_sync_of_a_sealed_segment_is_reported_and_ends_writing_to_its_log(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_sync_of_a_sealed_segment_ends_writing_to_its_log(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     world = make()
     log, other = world.partition(ORDERS), world.partition(USERS)
     world.segment(log, b"a")

@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-import metadata_records as records
 import pytest
-from fake_clock import FakeClock
-from metadata_records import BROKER, TOPIC, MetadataDirectory
+from fixtures.logs import metadata_records as records
+from fixtures.logs.metadata_records import BROKER, TOPIC, MetadataDirectory
+from fixtures.simulation.fake_clock import FakeClock
 
 from offsetfs.storage.clock import SYSTEM
 from offsetfs.storage.cluster import metadata_log
@@ -22,11 +22,6 @@ ORDERS = TopicPartition("orders", 0)
 @pytest.fixture
 def directory(tmp_path: Path) -> MetadataDirectory:
     return MetadataDirectory(tmp_path)
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture

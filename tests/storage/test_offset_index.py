@@ -180,9 +180,7 @@ def test_an_append_that_the_disk_refuses_leaves_the_index_as_it_was(
 # --- the length of the file ------------------------------------------------------------------------------------------
 
 
-def test_preallocation_makes_a_sparse_file_of_whole_entries_and_trimming_cuts_it(
-    make_index: OpenIndex, path: Path
-) -> None:
+def test_a_preallocated_sparse_file_has_whole_entries_and_is_trimmed(make_index: OpenIndex, path: Path) -> None:
     index = make_index((50, 100), (60, 200), bytes_max=(10 << 20) + 5)
     index.preallocate()
     assert path.stat().st_size == 10 << 20
@@ -210,9 +208,7 @@ def test_the_zeros_of_a_preallocated_file_are_no_entries(path: Path) -> None:
             index.close()
 
 
-def test_an_only_entry_at_the_base_reads_as_an_empty_index_which_answers_the_same(
-    make_index: OpenIndex, path: Path
-) -> None:
+def test_an_only_entry_at_the_base_answers_as_an_empty_index(make_index: OpenIndex, path: Path) -> None:
     make_index((BASE, 0)).close()
     index = reopened(path)
     assert (index.last_offset, index.lookup(BASE + 9)) == (BASE, (BASE, 0))
@@ -260,11 +256,43 @@ def test_a_reset_index_is_empty_and_can_be_filled_again(make_index: OpenIndex, p
     assert index.lookup(99) == (47, 10)
 
 
-def test_flush_syncs_the_file(make_index: OpenIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sync_of_an_unchanged_index_does_not_wait_for_the_disk(
+    make_index: OpenIndex, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: list[str] = []
     monkeypatch.setattr(File, "sync", lambda file: synced.append(file.path))
+
+    def count(index: OffsetIndex) -> int:
+        before = len(synced)
+        index.sync()
+        return len(synced) - before
+
+    index = make_index(prealloc=True)
+    assert count(index) == 0, "an empty index has no entries to lose"
+    changes: dict[str, Callable[[], object]] = {
+        "append": lambda: index.append(50, 100),
+        "append_packed": lambda: index.append_packed(ENTRY.pack(10, 200)),
+        "truncate_to": lambda: index.truncate_to(BASE + 10),
+    }
+    for name, change in changes.items():
+        change()
+        assert (count(index), count(index)) == (1, 0), name
+    index.preallocate()
+    index.truncate_to(99)
+    assert count(index) == 0, "no entry has changed"
+    index.close()
+    assert count(reopened(path)) == 1, "another process may have written the entries"
+
+
+def test_an_index_whose_sync_failed_is_synced_again(make_index: OpenIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     index = make_index((50, 100))
-    index.file.sync()
+    with monkeypatch.context() as patched:
+        patched.setattr(File, "sync", lambda _file: (_ for _ in ()).throw(MemoryError))
+        with pytest.raises(MemoryError):
+            index.sync()
+    synced: list[str] = []
+    monkeypatch.setattr(File, "sync", lambda file: synced.append(file.path))
+    index.sync()
     assert synced == [index.path]
 
 
@@ -424,7 +452,7 @@ def test_the_indexes_of_a_broker_read_as_its_own_tool_prints_them(path: Path) ->
     index.close()
 
 
-def test_the_sparse_indexes_of_a_broker_that_was_killed_read_without_their_padding(tmp_path: Path) -> None:
+def test_the_sparse_indexes_of_a_killed_broker_read_without_padding(tmp_path: Path) -> None:
     sizes: dict[str, int] = {}
     with tarfile.open(GOLDEN / "kafka-4.1-unclean.tar.xz") as archive:
         for member in archive:

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from keyed_logs import Keyed, end_of_transaction, keyed
+from fixtures.logs.keyed_logs import Keyed, end_of_transaction, keyed
 
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.native import compaction as native_compaction
@@ -43,7 +43,7 @@ def test_keys_that_were_put_are_found_with_their_latest_offset(module: ModuleTyp
     assert (offsets.count, offsets.latest_offset) == (count, count + (count - 1) // 3 * 3)
 
 
-def test_a_map_takes_as_many_keys_as_its_bytes_and_load_factor_allow_and_then_none_known_or_not(
+def test_a_map_takes_the_keys_its_bytes_and_load_factor_allow(
     module: ModuleType,
 ) -> None:
     offsets = module.OffsetMap(100 * SLOT_SIZE + 23, 0.75)
@@ -192,9 +192,7 @@ def sealed(batch: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("name", NOT_PLAIN)
-def test_a_batch_that_is_not_plain_or_not_sound_is_left_to_the_caller_and_nothing_is_written(
-    module: ModuleType, name: str
-) -> None:
+def test_an_unsound_batch_is_left_to_the_caller_and_nothing_is_written(module: ModuleType, name: str) -> None:
     batch = NOT_PLAIN[name]
     if name in ("a last offset below the first", "an offset before the first"):
         batch = sealed(batch)
@@ -297,7 +295,7 @@ def test_of_a_key_only_the_latest_record_stays_and_the_batch_keeps_its_offsets(m
     assert (after.count, after.max_timestamp) == (1, 70)
 
 
-def test_records_without_a_key_go_and_are_counted_but_not_behind_what_the_map_has_seen(module: ModuleType) -> None:
+def test_records_without_a_key_are_counted_up_to_where_the_map_is(module: ModuleType) -> None:
     offsets = module.OffsetMap(2400)
     offsets.put(b"k", 1)
     records = module.Filter(offsets, 100, 0, 0, {})
@@ -334,7 +332,7 @@ def test_times_at_their_limits_survive_a_horizon(module: ModuleType, timestamp: 
     assert shown(stamped) == [(0, 1, 9_000, [(0, timestamp, b"a", None), (1, 3, b"b", b"1")])]
 
 
-def test_an_emptied_batch_stays_as_its_header_for_an_active_producer_and_at_the_end_of_the_round(
+def test_an_emptied_batch_keeps_its_header_for_a_producer_and_the_end(
     module: ModuleType,
 ) -> None:
     def emptied(**fields: Any) -> list[tuple[int, int, int]]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from old_messages import message
-from planted_logs import PARTITION, batch, crash, plant, sealed
+from fixtures.logs.old_messages import message
+from fixtures.logs.planted_logs import PARTITION, batch, crash, plant, sealed
 
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, RECOVERY_POINTS, write_offsets
 from offsetfs.storage.directory.directory import LogDirectory
@@ -209,7 +209,7 @@ def crashed(file: Path, recovery_point: int) -> LogDirectory:
 @pytest.mark.damages
 @pytest.mark.promise("Recovery removes data only beyond the recovery point, and keeps it in a file beside the log.")
 @pytest.mark.parametrize("bit", [3, 7, 30, 40, 62])
-def test_a_batch_that_lies_about_its_offset_is_stepped_over_below_the_recovery_point(log_file: Path, bit: int) -> None:
+def test_a_batch_with_a_wrong_offset_is_skipped_below_the_recovery_point(log_file: Path, bit: int) -> None:
     change(log_file, place_of(4), ">q", (4 * EACH) ^ (1 << bit))
     before = log_file.read_bytes()
     directory = crashed(log_file, BATCHES * EACH - 1)
@@ -220,7 +220,7 @@ def test_a_batch_that_lies_about_its_offset_is_stepped_over_below_the_recovery_p
     assert log_file.read_bytes() == before
 
 
-def test_a_batch_that_lies_about_its_offset_is_where_the_log_is_cut_beyond_the_recovery_point(log_file: Path) -> None:
+def test_a_batch_with_a_wrong_offset_cuts_the_log_beyond_the_recovery_point(log_file: Path) -> None:
     change(log_file, place_of(4), ">q", 4 * EACH + (1 << 30))
     directory = crashed(log_file, 0)
     log = directory.log(PARTITION)
@@ -250,7 +250,7 @@ def test_a_gap_before_rubbish_is_no_lie(log_file: Path) -> None:
 @pytest.mark.damages
 @pytest.mark.parametrize("count", [1, 2, 40, 61, 100])
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "crashed"])
-def test_what_is_appended_to_a_log_that_lost_its_end_does_not_begin_amid_what_is_left(
+def test_an_append_to_a_log_without_its_end_does_not_begin_amid_the_rest(
     log_file: Path, count: int, is_clean: bool
 ) -> None:
     log_file.with_name(segment_name(BATCHES * EACH, ".log")).unlink()

@@ -7,9 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from keyed_logs import Keyed, keyed
-from old_messages import message, wrapper
-from planted_logs import PARTITION, plant, sealed
+from fixtures.logs.keyed_logs import Keyed, keyed
+from fixtures.logs.old_messages import message, wrapper
+from fixtures.logs.planted_logs import PARTITION, plant, sealed
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.directory.directory import LogDirectory
@@ -74,11 +74,11 @@ def times_of(directory: LogDirectory) -> list[int]:
 
 
 @pytest.mark.damages
-def test_a_set_whose_offsets_are_too_far_apart_for_v2_is_an_error_with_its_offset(tmp_path: Path) -> None:
+def test_a_set_with_offsets_too_far_apart_for_v2_is_an_error(tmp_path: Path) -> None:
     far = wrapper(0, 2**31, [message(0, each, b"k", b"v") for each in (0, 2**31)])
     plant(tmp_path, {0: [far]})
     with closing(LogDirectory.open(str(tmp_path))) as directory:
-        with pytest.raises(MalformedBatch, match="from offset 0 to 2147483648"):
+        with pytest.raises(MalformedBatch, match="offsets 0 to 2147483648, too far apart"):
             convert_log(directory.log(PARTITION))
         assert len(times_of(directory)) == 2
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from offsetfs.storage.coordinators import coordinator_topic
-from offsetfs.storage.coordinators.coordinator_records import show
 from offsetfs.storage.coordinators.coordinator_topic import partition_of
 from offsetfs.storage.coordinators.group_records import CommittedOffset, commit_key, commit_value
 from offsetfs.storage.coordinators.offsets_topic import partition_of_group
 from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.dump.decoders import show_coordinator_record
 from offsetfs.storage.errors import NoOffsetsTopic
 from offsetfs.storage.names import TopicPartition
 
@@ -24,7 +24,7 @@ def test_the_bytes_are_those_of_the_format() -> None:
 
 
 def test_a_dump_shows_them_as_it_shows_a_brokers() -> None:
-    key, value = show(
+    key, value = show_coordinator_record(
         "__consumer_offsets",
         0,
         commit_key("gr\u00fcn", TopicPartition("orders", 3)),

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from old_messages import message, wrapper
-from spies import no_damage
+from fixtures.logs.old_messages import message, wrapper
+from fixtures.spies import no_damage
 
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import (

@@ -1,6 +1,7 @@
 """Nothing in the engine touches the disk but `storage/files.py`, and the lock of a directory.
 
-What tests/simdisk.py simulates is all there is: a call that went around the seam would never meet a fault.
+What tests/fixtures/simulation/simdisk.py simulates is all there is: a call that went around the seam would never meet
+a fault.
 """
 
 import ast
@@ -40,7 +41,7 @@ OPEN_OR_CREATE = {"segments/segment_files.py", "views/key_store.py", "segments/i
 """Where a file that is there already is opened for writing: an index that goes on, a table that is taken over."""
 
 
-def test_every_other_file_is_made_anew_so_that_nothing_is_written_through_a_planted_link() -> None:
+def test_every_other_file_is_new_so_that_no_planted_link_is_written_through() -> None:
     found = {
         os.fspath(path.relative_to(STORAGE)) for path in STORAGE.rglob("*.py") if "create=True" in path.read_text()
     }

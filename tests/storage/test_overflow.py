@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from planted_logs import PARTITION, batch, plant, sealed
+from fixtures.logs.planted_logs import PARTITION, batch, plant, sealed
 
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN

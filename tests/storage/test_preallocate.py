@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_clock import FakeClock
-from planted_logs import PARTITION
-from small_logs import BATCH_BYTES, SmallLog, record
+from fixtures.logs.planted_logs import PARTITION
+from fixtures.logs.small_logs import BATCH_BYTES, SmallLog, record
+from fixtures.simulation.fake_clock import FakeClock
 
 from offsetfs.storage.directory.directory import LogDirectory
 
@@ -31,7 +31,7 @@ def length(small: SmallLog, base_offset: int = 0) -> int:
     return os.stat(small.path / str(PARTITION) / f"{base_offset:020d}.log").st_size
 
 
-def test_the_file_of_a_new_segment_is_as_long_as_it_may_become_and_stays_so_over_a_sync(small: SmallLog) -> None:
+def test_the_file_of_a_new_segment_has_its_full_length_over_a_sync(small: SmallLog) -> None:
     small.log.flush()
     small.log.append(record(NOW))
     assert length(small) == SEGMENT_BYTES
@@ -76,7 +76,7 @@ def test_a_reader_beside_the_writer_sees_the_records_and_no_damage(small: SmallL
     following.close()
 
 
-def test_a_full_disk_or_a_file_system_without_long_files_costs_the_preallocation_only(
+def test_a_full_disk_or_a_limit_of_file_size_costs_only_preallocation(
     small: SmallLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     truncate = os.ftruncate

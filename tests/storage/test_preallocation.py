@@ -3,7 +3,7 @@
 import errno
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
-from offsetfs.storage.segments import preallocation
+from offsetfs.storage.segments import active_segment
 
 pytestmark = pytest.mark.unit
 
@@ -25,7 +25,7 @@ BLOCK_BYTES = 4096
 @pytest.fixture(autouse=True)
 def early(monkeypatch: pytest.MonkeyPatch) -> None:
     """A megabyte would be much for a test."""
-    monkeypatch.setattr(preallocation, "STEP_BYTES_MIN", 2 * BATCH_BYTES)
+    monkeypatch.setattr(active_segment, "STEP_BYTES_MIN", 2 * BATCH_BYTES)
 
 
 @pytest.fixture
@@ -39,13 +39,6 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
     monkeypatch.setattr(files, "_fallocate", set_aside)
     return found
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Iterator[LogDirectory]:
-    opened = LogDirectory.open(str(tmp_path))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture
@@ -120,7 +113,7 @@ def test_no_more_is_set_aside_than_was_appended_since_the_last_sync(log: Log, st
 def test_steps_follow_each_other_and_are_bounded(
     log: Log, steps: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preallocation, "STEP_BYTES_MAX", 3 * BATCH_BYTES)
+    monkeypatch.setattr(active_segment, "STEP_BYTES_MAX", 3 * BATCH_BYTES)
     append(log, 18)
     assert len(log.snapshot()) == 1
     assert all(before[1] == after[0] for before, after in itertools.pairwise(steps))

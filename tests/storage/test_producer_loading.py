@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fixtures.logs.planted_logs import batch, crash, data, marker, plant
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planted_logs import batch, crash, data, marker, plant
 
 from offsetfs.storage import files
 from offsetfs.storage.directory.directory import LogDirectory
@@ -87,7 +87,7 @@ def test_a_state_in_the_middle_of_a_log_leaves_out_what_comes_later(tmp_path: Pa
     directory.close()
 
 
-def test_a_transaction_whose_batch_the_log_start_lies_in_is_open_still_when_its_marker_is_truncated(
+def test_a_transaction_cut_by_the_log_start_opens_when_its_marker_goes(
     tmp_path: Path,
 ) -> None:
     directory = LogDirectory.open(str(tmp_path))

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from fixtures.logs.log_states import begin_log_at, replace_segments_of
+from fixtures.spies import no_damage, spy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log_states import begin_log_at, replace_segments_of
-from spies import no_damage, spy
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError, WouldBlock
 from offsetfs.storage.names import MAP_SUFFIXES, TopicPartition
-from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.log_reader import LogView
 from offsetfs.storage.records.format.batch import build
 from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.records.format.record import Record
@@ -99,13 +98,6 @@ def content(view: RangeView) -> bytes:
         assert located.start <= len(read) < located.end <= view.size
         read += view.read(located)[len(read) - located.start : located.end - located.start]
     return read
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Iterator[LogDirectory]:
-    directory = LogDirectory.open(str(tmp_path))
-    yield directory
-    directory.close()
 
 
 @pytest.fixture
@@ -240,7 +232,7 @@ def kept(log: Log) -> set[str]:
 
 
 @every_form
-def test_whole_segments_leave_their_maps_beside_the_log_and_are_not_measured_again(
+def test_whole_segments_leave_their_maps_and_are_not_measured_again(
     log: Log, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cut_out(log, 1, log.next_offset, FORMS[form]).refresh()

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from planted_logs import sealed_records
+from fixtures.logs.planted_logs import sealed_records
 
 from offsetfs.storage import LogDirectory, TopicPartition
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_logs import PARTITION
+from fixtures.logs.planted_logs import PARTITION
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, WouldBlock
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.log_reader import LogView
 from offsetfs.storage.records.format.batch import build
 from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.units import Timestamp
@@ -32,10 +32,8 @@ def sealed(values: Sequence[bytes | None], codec: str = "none", **more: Any) -> 
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
-    directory = LogDirectory.open(str(tmp_path))
-    yield directory.create_partition(PARTITION, {"segment.bytes": "2000", "max.message.bytes": "1900"})
-    directory.close()
+def log(directory: LogDirectory) -> Log:
+    return directory.create_partition(PARTITION, {"segment.bytes": "2000", "max.message.bytes": "1900"})
 
 
 def chunks(log: Log, place: ReadPosition, form: ViewFormat = VALUES, bytes_max: int = 1 << 20) -> Iterator[RecordChunk]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from planted_logs import batch, plant
+from fixtures.logs.planted_logs import batch, plant
 
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, META_PROPERTIES, RECOVERY_POINTS, write_offsets
 from offsetfs.storage.directory.directory import LogDirectory

@@ -266,7 +266,7 @@ def test_segments_after_a_cut_are_set_aside_whole(crashed: Path) -> None:
 
 
 @pytest.mark.damages
-def test_a_reader_of_a_crashed_directory_changes_nothing_and_shows_what_is_sound(crashed: Path) -> None:
+def test_a_reader_of_a_crashed_directory_shows_what_is_sound(crashed: Path) -> None:
     _truncate(crashed, _size(crashed) - 1)
     before = {p: p.read_bytes() for p in crashed.rglob("*") if p.is_file()}
     log = LogDirectory.open(str(crashed), read_only=True).log(PARTITION)
@@ -307,7 +307,7 @@ def test_a_segment_that_lost_its_end_ends_the_log(rolled: Callable[..., Path], b
 @pytest.mark.parametrize(
     ("suffix", "half"), [(".index", struct.pack(">ii", 99, 0)), (".timeindex", struct.pack(">qi", 1 << 42, 0))]
 )
-def test_an_index_of_which_the_last_entry_is_there_in_half_is_made_anew_before_an_append(
+def test_an_index_with_half_an_entry_is_rebuilt_before_an_append(
     suffix: str, half: bytes, rolled: Callable[..., Path]
 ) -> None:
     path = rolled()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from planted_logs import PARTITION, batch, plant
+from fixtures.logs.planted_logs import PARTITION, batch, plant
 
 from offsetfs.storage.checkpoint import META_PROPERTIES
 from offsetfs.storage.directory.directory import LogDirectory

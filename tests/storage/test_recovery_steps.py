@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_logs import PARTITION, batch, plant, sealed
+from fixtures.logs.planted_logs import PARTITION, batch, plant, sealed
 
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import LEADER_EPOCHS, read_epochs

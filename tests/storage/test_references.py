@@ -16,16 +16,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from fixtures.logs.random_batches import KEYS, VALUES, damaged_plain_batches, message_sets, plain_batches
+from fixtures.logs.random_columns import DATA, RandomRecord, as_columns, column
+from fixtures.logs.random_columns import RECORDS as RANDOM_RECORDS
+from fixtures.logs.random_json_lines import LINE, mutated_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
-from random_batches import KEYS, VALUES, damaged_plain_batches, message_sets, plain_batches
-from random_columns import DATA, RandomRecord, as_columns, column
-from random_columns import RECORDS as RANDOM_RECORDS
-from random_json_lines import LINE, mutated_lines
 
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records.columns.columns import KEY, VALUE
+from offsetfs.storage.records.columns.field_patterns import FieldPattern
 from offsetfs.storage.records.format import batch_row, chain, codec, record_row, varint
 from offsetfs.storage.records.format.batch import build, read_batch
 from offsetfs.storage.records.format.batch_cursor import BatchCursor
@@ -265,6 +266,14 @@ def rows_of_columns(draw: st.DrawFn) -> tuple[bytes, array[int]]:
 
 KEYED_ROWS = st.tuples(rows_of_columns(), NEAR_LONGS, st.integers(-1, 3), st.integers(0, 2**31))
 
+PATTERNS = [
+    FieldPattern(b"a", b"", 1, 2),
+    FieldPattern(b"ab", b"\0", 2, 40),
+    FieldPattern(None, b"\0", 5, 5),
+    FieldPattern(None, b"", 3, 1),
+    FieldPattern(b"", b"", 0, 0),
+]
+
 # --- functions -------------------------------------------------------------------------------------------------------
 
 READERS: dict[str, Function] = {
@@ -432,6 +441,16 @@ def keys_added(module: Any, given: tuple[bytes, int, int, bool]) -> object:
     return module.Indexer(module.OffsetMap(2400), 0).add(payload, count, 0, last_delta)
 
 
+def keys_added_until_full(module: Any, given: tuple[list[tuple[int, bytes]], int, int]) -> object:
+    """Records whose offsets may fall, for a map that may become full before that."""
+    records, slots, last_delta = given
+    payload = b"".join(codec.encode([(key, b"", (), 0)], 0, delta) for delta, key in records)
+    offsets = module.OffsetMap(slots * SLOT_SIZE, 1.0)
+    indexer = module.Indexer(offsets, 0)
+    outcome = indexer.add(payload, len(records), 0, last_delta)
+    return outcome, offsets.count, indexer.records_read, indexer.floor
+
+
 def records_retained(module: Any, given: tuple[bytes, int, int, bool]) -> object:
     payload, count, last_delta, has_horizon = given
     return module.Filter(module.OffsetMap(2400), 1000, 0, 0, {}).retain(payload, count, 0, last_delta, 100, has_horizon)
@@ -548,6 +567,18 @@ COMPARISONS = {
         },
         200,
     ),
+    "rows by patterns": Comparison(
+        "field_patterns",
+        rows_of_columns(),
+        {
+            f"count_patterns {column} {different}": lambda module, given, column=column, different=different: (
+                module.count_patterns(*given, column, PATTERNS, different)
+            )
+            for column in (KEY, VALUE)
+            for different in (0, 2, 100)
+        },
+        300,
+    ),
     "partitions of keys": Comparison(
         "columns",
         st.tuples(st.lists(DATA, max_size=20), st.integers(0, 20)),
@@ -591,6 +622,18 @@ COMPARISONS = {
         st.tuples(st.binary(max_size=60), st.integers(-2, 6), st.integers(0, 9), st.booleans()),
         {"Indexer.add": keys_added, "Filter.retain": records_retained},
         80,
+    ),
+    "compaction with a map that becomes full": Comparison(
+        "compaction",
+        st.tuples(
+            st.lists(st.tuples(st.integers(0, 20), KEYS), max_size=40).flatmap(
+                lambda records: st.sampled_from([records, sorted(records, key=lambda record: record[0])])
+            ),
+            st.integers(1, 5),
+            st.integers(0, 25),
+        ),
+        {"Indexer.add": keys_added_until_full},
+        300,
     ),
     "compaction of old messages": Comparison(
         "compaction",

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cleaner import Cleaner
-from fake_clock import FakeClock
-from keyed_logs import Keyed, keyed
-from planted_logs import PARTITION
-from small_logs import SmallLog, record
+from fixtures.logs.cleaner import Cleaner
+from fixtures.logs.keyed_logs import Keyed, keyed
+from fixtures.logs.planted_logs import PARTITION
+from fixtures.logs.small_logs import SmallLog, record
+from fixtures.simulation.fake_clock import FakeClock
 
 from offsetfs.storage import Log
 from offsetfs.storage.errors import StorageError

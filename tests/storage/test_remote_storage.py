@@ -6,12 +6,12 @@ import contextlib
 import os
 from pathlib import Path
 
-import metadata_records as records
 import pytest
-from fake_clock import FakeClock
-from metadata_records import TOPIC, MetadataDirectory
-from planted_logs import PARTITION
-from small_logs import DAY_MS, SmallLog, record
+from fixtures.logs import metadata_records as records
+from fixtures.logs.metadata_records import TOPIC, MetadataDirectory
+from fixtures.logs.planted_logs import PARTITION
+from fixtures.logs.small_logs import DAY_MS, SmallLog, record
+from fixtures.simulation.fake_clock import FakeClock
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.checkpoint import CLEANER_OFFSETS, HIGH_WATERMARKS, LEADER_EPOCHS, LOG_STARTS, RECOVERY_POINTS
@@ -20,16 +20,15 @@ from offsetfs.storage.errors import PolicyViolation
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.retention import sweep
 
-pytestmark = [pytest.mark.unit, pytest.mark.damages]  # lines that are no entries are a finding
+pytestmark = [
+    pytest.mark.unit,
+    pytest.mark.damages,
+    pytest.mark.usefixtures("fast_disk"),
+]  # lines that are no entries are a finding
 
 NOW = 1_800_000_000_000
 FOREIGN = ("tier 0 5000", "a/b 0 7", "later 0 1 leader=3", "negative 2 -1")
 """Of a partition in no directory here, and lines that are no entries for us."""
-
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _fd: None)
 
 
 def written(path: Path, name: str, *lines: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from planted_logs import batch, plant
+from fixtures.logs.planted_logs import batch, plant
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.directory.directory import LogDirectory

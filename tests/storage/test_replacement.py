@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import errno
 import itertools
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from fake_clock import FakeClock
-from open_descriptors import deleted_but_open, open_files
-from planted_logs import PARTITION
-from small_logs import DAY_MS, SmallLog, record
+from fixtures.logs.planted_logs import PARTITION
+from fixtures.logs.small_logs import DAY_MS, SmallLog, record
+from fixtures.machine.open_descriptors import deleted_but_open, open_files
+from fixtures.simulation.fake_clock import FakeClock
 
 from offsetfs.storage import files
 from offsetfs.storage.directory.directory import LogDirectory
@@ -24,16 +23,10 @@ from offsetfs.storage.records.format.batch import stamp
 from offsetfs.storage.segments import segment_names
 from offsetfs.storage.segments.segment import Segment
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("fast_disk")]
 
 NOW = 1_800_000_000_000
 LONG_MAX = 2**63 - 1
-
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power is cut here: hundreds of syncs would only take time."""
-    monkeypatch.setattr(os, "fsync", lambda _fd: None)
 
 
 @pytest.fixture
@@ -108,7 +101,7 @@ def test_a_reader_of_a_replaced_segment_reads_on_until_it_is_unlinked(small: Sma
     "`file.delete.delay.ms` after its removal; later, reads of removed data fail with ESTALE and "
     "never return the bytes of another record."
 )
-def test_each_of_two_removed_segments_with_one_base_offset_is_readable_for_the_whole_delay(small: SmallLog) -> None:
+def test_removed_segments_of_one_base_offset_are_readable_for_the_delay(small: SmallLog) -> None:
     first = small.log.snapshot().first
     changes.replace_segments(small.log, [rewritten(small, 0, [1])], [first])
     small.clock.advance(30_000)
@@ -128,7 +121,7 @@ def test_each_of_two_removed_segments_with_one_base_offset_is_readable_for_the_w
     assert [batch.base_offset for batch in small.log.snapshot().first.batches()] == [0, 1]
 
 
-def test_the_files_of_a_removed_segment_are_closed_although_another_one_has_its_base_offset(small: SmallLog) -> None:
+def test_a_removed_segment_closes_although_another_has_its_base_offset(small: SmallLog) -> None:
     for _ in range(5):
         removed = small.log.snapshot().first
         assert removed.find(0) is not None
@@ -140,7 +133,7 @@ def test_the_files_of_a_removed_segment_are_closed_although_another_one_has_its_
     assert deleted_but_open(small.path) == []
 
 
-def test_a_removed_segment_that_is_not_read_costs_no_descriptor_while_its_files_wait(small: SmallLog) -> None:
+def test_a_removed_segment_without_readers_costs_no_descriptor(small: SmallLog) -> None:
     held = old_segments(small, 0, 2)
     assert all(segment.find(segment.base_offset) is not None for segment in held)
     changes.replace_segments(small.log, [rewritten(small, 0, [3])], held)
@@ -148,7 +141,7 @@ def test_a_removed_segment_that_is_not_read_costs_no_descriptor_while_its_files_
     assert [batch.base_offset for segment in held for batch in segment.batches()] == [0, 1, 2, 3]
 
 
-def test_a_follower_reads_a_segment_that_another_process_removed_as_the_second_one_of_its_base_offset(
+def test_a_follower_reads_a_removed_second_segment_of_a_base_offset(
     small: SmallLog,
 ) -> None:
     changes.replace_segments(small.log, [rewritten(small, 0, [1])], old_segments(small, 0))
@@ -220,7 +213,7 @@ def test_the_active_segment_is_not_replaced(small: SmallLog) -> None:
     assert small.log.append(record(NOW)).base_offset == 9
 
 
-def test_appends_and_syncs_go_on_after_a_segment_that_was_not_synced_is_replaced(small: SmallLog) -> None:
+def test_appends_go_on_after_an_unsynced_segment_is_replaced(small: SmallLog) -> None:
     assert len(small.log._dirty) == 5
     changes.replace_segments(small.log, [rewritten(small, 0, [3])], old_segments(small, 0, 2))
     assert len(small.log._dirty) == 3
@@ -230,7 +223,7 @@ def test_appends_and_syncs_go_on_after_a_segment_that_was_not_synced_is_replaced
 
 
 @pytest.mark.parametrize("call", ["prepare", "retire", "install"])
-def test_a_swap_that_fails_leaves_the_old_or_fails_the_log_and_the_next_opening_finishes_it(
+def test_a_failed_swap_keeps_the_old_or_is_finished_by_the_next_opening(
     small: SmallLog, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     def broken(_path: str) -> None:

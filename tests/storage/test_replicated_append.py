@@ -6,11 +6,10 @@ import errno
 import itertools
 import random
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from keyed_logs import Keyed, keyed
+from fixtures.logs.keyed_logs import Keyed, keyed
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch, StorageError
@@ -31,13 +30,6 @@ SOURCES = sorted(
     for path in GOLDEN.glob(pattern)
     if path.is_dir()
 )
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Iterator[LogDirectory]:
-    found = LogDirectory.open(str(tmp_path))
-    yield found
-    found.close()
 
 
 def bytes_of(log: Log) -> bytes:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fake_clock import FakeClock
-from planted_logs import PARTITION
-from small_logs import BATCH_BYTES, DAY_MS, HOUR_MS, SmallLog, record
+from fixtures.logs.planted_logs import PARTITION
+from fixtures.logs.small_logs import BATCH_BYTES, DAY_MS, HOUR_MS, SmallLog, record
+from fixtures.simulation.fake_clock import FakeClock
 
 from offsetfs.storage import checkpoint, files
-from offsetfs.storage.cautious_clock import HOLD_S, CautiousClock
 from offsetfs.storage.checkpoint import LOG_STARTS, META_PROPERTIES, read_offsets
+from offsetfs.storage.clock import HOLD_S, CautiousClock
 from offsetfs.storage.directory import directory_checkpoints
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import OffsetOutOfRange
@@ -22,17 +22,11 @@ from offsetfs.storage.partition import retention
 from offsetfs.storage.partition.retention import SIZE, START, TIME, expired_segments, sweep
 from offsetfs.storage.segments.segment import Segment
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("fast_disk")]
 
 NOW = 1_800_000_000_000
 LONG_MAX = 2**63 - 1
 Make = Callable[..., SmallLog]
-
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power is cut here: hundreds of syncs would only take time."""
-    monkeypatch.setattr(os, "fsync", lambda _fd: None)
 
 
 @pytest.fixture
@@ -244,7 +238,7 @@ def test_where_no_record_has_a_time_the_file_has_one(make: Make, age_ms: int, go
     assert small.bases == ([2] if goes else [0, 2])
 
 
-def test_a_segment_from_the_future_keeps_what_is_behind_it_until_the_start_passes_it(make: Make) -> None:
+def test_a_segment_of_the_future_keeps_what_follows_until_the_start_passes(make: Make) -> None:
     small = make(retention_ms="0")
     small.segment(NOW + DAY_MS)
     small.segment(NOW - DAY_MS)

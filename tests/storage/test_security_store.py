@@ -4,10 +4,10 @@ import os
 import stat
 from pathlib import Path
 
-import metadata_records as records
 import pytest
-from fake_clock import FakeClock
-from metadata_records import MetadataDirectory
+from fixtures.logs import metadata_records as records
+from fixtures.logs.metadata_records import MetadataDirectory
+from fixtures.simulation.fake_clock import FakeClock
 
 from offsetfs.kafka.protocol.message import ProtocolMessage
 from offsetfs.kafka.protocol.metadata_records import (

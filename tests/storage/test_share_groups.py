@@ -9,25 +9,22 @@ from pathlib import Path
 from struct import pack
 
 import pytest
-from group_records import share_key
-from group_records import share_snapshot as snapshot
-from group_records import share_update as update
+from fixtures.logs.group_records import share_key
+from fixtures.logs.group_records import share_snapshot as snapshot
+from fixtures.logs.group_records import share_update as update
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.coordinators import share_groups
-from offsetfs.storage.coordinators.share_groups import ShareGroups, ShareProgress
-from offsetfs.storage.coordinators.state_batches import StateBatch
-from offsetfs.storage.directory import directory_checkpoints
+from offsetfs.storage.coordinators.share_groups import ShareGroups, ShareProgress, StateBatch
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition import follower
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.format.batch import build
 from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.units import Timestamp
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("eager")]
 
 STATE = TopicPartition("__share_group_state", 0)
 ORDERS = TopicPartition("orders", 0)
@@ -53,12 +50,6 @@ def key(kind: int, group: bytes = b"workers", partition: int = 0, topic_id: byte
 def batch(*pairs: tuple[bytes, bytes | None]) -> SealedBatch:
     data = build([(key, value, (), 1000) for key, value in pairs])
     return SealedBatch(memoryview(data), len(pairs), 0, Timestamp(1000), len(data))
-
-
-@pytest.fixture(autouse=True)
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follower, "LOOK_INTERVAL_S", 0.0)
-    monkeypatch.setattr(directory_checkpoints, "LOG_START_CHECK_S", 0.0)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import json
 from types import ModuleType
 
 import pytest
-from spies import spy
+from fixtures.spies import spy
 
 from offsetfs.storage.native import json_lines as native_json_lines
 from offsetfs.storage.records.format import codec

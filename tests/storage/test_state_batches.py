@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetfs.storage.coordinators.state_batches import StateBatch, combined
+from offsetfs.storage.coordinators.share_groups import StateBatch, combined
 
 pytestmark = pytest.mark.unit
 

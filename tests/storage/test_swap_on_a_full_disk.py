@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
-from simdisk import SimDisk
-from simsystem import System, simulated
-from simulated_log import NOW_MS, ORDERS, append, compact, disk_with_directory, opened, shown
+from fixtures.simulation.simdisk import SimDisk
+from fixtures.simulation.simsystem import System, simulated
+from fixtures.simulation.simulated_log import NOW_MS, ORDERS, append, compact, disk_with_directory, opened, shown
 
 from offsetfs.storage import files
 from offsetfs.storage.compaction import segment_writer

@@ -9,8 +9,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from simdisk import ROOT, SimDisk
-from simsystem import System, simulated
+from fixtures.simulation.simdisk import ROOT, SimDisk
+from fixtures.simulation.simsystem import System, simulated
 
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN
@@ -77,10 +77,20 @@ def test_what_was_flushed_is_there_after_a_power_cut(system: System) -> None:
     assert directory.has(ORDERS) and values(directory) == VALUES
 
 
+def test_a_flush_syncs_the_files_that_have_changed_and_no_others(system: System) -> None:
+    directory = opened()
+    directory.create_partition(ORDERS)
+    log = directory.log(ORDERS)
+    append(log, b"a")
+    system.disk.history.clear()
+    log.flush()
+    assert [change[0] for change in system.disk.history].count("sync") == 1, "of the log file; no index has entries"
+
+
 # --- the mark of a clean end
 
 
-def test_a_mark_of_a_clean_end_is_gone_for_good_before_what_was_appended_is_on_disk(system: System) -> None:
+def test_a_mark_of_a_clean_end_is_gone_before_an_append_is_on_disk(system: System) -> None:
     directory = opened()
     directory.create_partition(ORDERS)
     directory.close()

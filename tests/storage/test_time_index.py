@@ -187,9 +187,7 @@ def test_the_zeros_of_a_preallocated_file_are_no_entries(path: Path) -> None:
             index.close()
 
 
-def test_a_record_from_the_first_millisecond_of_1970_is_kept_once_another_follows(
-    make_index: OpenIndex, path: Path
-) -> None:
+def test_the_first_millisecond_of_1970_is_kept_once_another_follows(make_index: OpenIndex, path: Path) -> None:
     make_index((0, BASE), (5, 50), prealloc=True).close()
     assert list(reopened(path).entries()) == [(0, BASE), (5, 50)]
 
@@ -325,7 +323,7 @@ def test_the_indexes_of_a_broker_read_as_its_own_tool_prints_them(path: Path) ->
     index.close()
 
 
-def test_the_sparse_indexes_of_a_broker_that_was_killed_read_without_their_padding(tmp_path: Path) -> None:
+def test_the_sparse_indexes_of_a_killed_broker_read_without_padding(tmp_path: Path) -> None:
     sizes: dict[str, int] = {}
     with tarfile.open(GOLDEN / "kafka-4.1-unclean.tar.xz") as archive:
         for member in archive:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fake_clock import FakeClock
-from small_logs import SmallLog
-from spies import spy
+from fixtures.logs.small_logs import SmallLog
+from fixtures.simulation.fake_clock import FakeClock
+from fixtures.spies import spy
 
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.segments.segment import Segment
@@ -74,7 +74,7 @@ def test_of_a_hundred_segments_a_search_asks_few(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.damages
-def test_the_latest_time_is_that_of_the_first_batch_that_has_it_also_behind_damage(small: SmallLog) -> None:
+def test_the_latest_time_is_of_its_first_batch_even_behind_damage(small: SmallLog) -> None:
     log = small.reopen()
     path = Path(list(log.snapshot())[1].log_path)
     small.directory.close()

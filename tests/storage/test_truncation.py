@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fake_clock import FakeClock
-from planted_logs import PARTITION, batch, data, marker, plant, values_of
-from small_logs import SmallLog, record
-from spies import spy
+from fixtures.logs.planted_logs import PARTITION, batch, data, marker, plant, values_of
+from fixtures.logs.small_logs import SmallLog, record
+from fixtures.simulation.fake_clock import FakeClock
+from fixtures.spies import spy
 
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS, read_epochs, read_offsets
@@ -26,15 +26,9 @@ from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.segments.transaction_index import entries
 from offsetfs.storage.units import Timestamp
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("fast_disk")]
 
 Make = Callable[..., SmallLog]
-
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power is cut here: hundreds of syncs would only take time."""
-    monkeypatch.setattr(os, "fsync", lambda _fd: None)
 
 
 @pytest.fixture

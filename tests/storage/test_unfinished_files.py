@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from planted_logs import PARTITION, batch, plant, sealed
+from fixtures.logs.planted_logs import PARTITION, batch, plant, sealed
 
 from offsetfs.storage import files
 from offsetfs.storage.directory import unfinished_files

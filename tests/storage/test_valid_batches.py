@@ -13,16 +13,17 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from spies import spy
+from fixtures.spies import spy
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.native import valid_batches as native_valid_batches
+from offsetfs.storage.records.compression.compression import CODECS
 from offsetfs.storage.records.format import chain
 from offsetfs.storage.records.format.batch import HEADER_SIZE, build, parse_header, seal_checksum
 from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.reference import valid_batches as reference_valid_batches
-from offsetfs.storage.verify import segment, valid_batches
+from offsetfs.storage.verify import segment, segment_inspection
 from offsetfs.storage.verify.batches import batch_faults
 from offsetfs.storage.verify.verify import Verification
 
@@ -63,11 +64,13 @@ def changed(batch: bytearray, position: int, layout: str, number: int) -> bytear
 
 
 ONE, TWO, THREE = batches([2, 3, 4])
-PACKED = {codec: batches([2, 3], codec=codec)[1] for codec in ("gzip", "snappy", "lz4", "zstd")}
+PACKED = {codec: batches([2, 3], codec=codec)[1] for codec in CODECS[1:]}
 BY_A_PRODUCER = build([(b"k", b"v", (), 9)], base_offset=2, producer_id=7, producer_epoch=0, base_sequence=0)
 CONTROL = build(
     [(bytes(4), bytes(6), (), 9)], base_offset=2, producer_id=7, producer_epoch=0, transactional=True, control=True
 )
+FAR_APART = changed(build([(None, b"v", (), 2**63 - 1), (None, b"v", (), -1)], base_offset=2), 27, ">q", -1)
+"""The times -1 and 2⁶³ - 1, whose difference is -2⁶³ in a Java long."""
 
 NOT_QUIET = {
     "a largest time below -1": changed(changed(TWO, 27, ">q", -5000), 35, ">q", -4999),
@@ -91,6 +94,7 @@ NOT_QUIET = {
     "an offset inside that does not rise": changed(TWO, HEADER_SIZE + 3, ">b", -1),
     "a record that is too long": changed(TWO, HEADER_SIZE, ">b", 120),
     "a largest time that no record has": changed(TWO, 35, ">q", 1),
+    "the sum of a time that wraps": changed(changed(TWO, 27, ">q", 2**63 - 1), 35, ">q", -1),
 }
 QUIET = {
     "a plain batch": TWO,
@@ -101,7 +105,8 @@ QUIET = {
     "a batch that lost its last records": changed(TWO, 23, ">i", 9),
     "a batch that lost all": changed(TWO[:HEADER_SIZE], 57, ">i", 0),
     "the time of appending, whatever the records say": changed(changed(TWO, 21, ">h", 8), 35, ">q", 1),
-    "a time that wraps": changed(changed(TWO, 27, ">q", 2**63 - 1), 35, ">q", -1),
+    "times that wrap": changed(changed(TWO, 27, ">q", 2**63 - 1), 35, ">q", 2**63 - 1),
+    "times that are 2⁶³ apart": FAR_APART,
     "times below -1": changed(changed(TWO, 27, ">q", -5000), 35, ">q", -1),
 }
 struct.pack_into(">i", QUIET["a batch that lost all"], 8, HEADER_SIZE - 12)
@@ -211,7 +216,7 @@ def test_findings_are_the_same_when_no_batch_is_passed_over(
             damaged(numbers.choice(sorted((copy / "mixed-0").glob("*.log"))), numbers)
         said = said_of(copy)
         with monkeypatch.context() as patched:
-            patched.setattr(valid_batches, "valid_until", lambda _block, _start, _rows, first, _most: first)
+            patched.setattr(segment_inspection, "valid_until", lambda _block, _start, _rows, first, _most: first)
             assert said_of(copy) == said
         shutil.rmtree(copy)
 

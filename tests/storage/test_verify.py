@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from planted_logs import data, marker, plant, sealed_records
+from fixtures.logs.planted_logs import data, marker, plant, sealed_records
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.directory.directory import LogDirectory
@@ -21,7 +21,7 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.convert import convert_log
 from offsetfs.storage.partition.producers import COMMIT, ProducerEntry, ProducerState
 from offsetfs.storage.records.compression.compression import Compression
-from offsetfs.storage.records.format.batch import HEADER_SIZE, build, parse_header, seal_checksum
+from offsetfs.storage.records.format.batch import HEADER_SIZE, build, parse_header, read_batch, seal_checksum
 from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
 from offsetfs.storage.settings.topic_settings import TOPICS
 from offsetfs.storage.units import Timestamp
@@ -152,9 +152,7 @@ def test_what_is_verified_is_not_changed(golden_copy: Path) -> None:
     assert state() == before
 
 
-def test_logs_are_looked_into_by_several_where_an_index_states_where_batches_begin(
-    golden: Path, tmp_path: Path
-) -> None:
+def test_several_read_a_log_where_an_index_states_the_batches(golden: Path, tmp_path: Path) -> None:
     log = golden / "codec-none-0" / LOG
     starts = chunk_starts(os.fspath(log.parent), 0, log.stat().st_size, 5000)
     assert len(starts) > 3 and set(starts) <= set(positions(log))
@@ -525,7 +523,7 @@ def test_what_the_next_writer_removes_unasked_is_no_finding(golden_copy: Path) -
     assert findings_of(golden_copy) == before
 
 
-def test_a_partition_that_several_checkpoints_name_and_that_is_not_here_is_one_notice(tmp_path: Path) -> None:
+def test_an_absent_partition_in_several_checkpoints_is_one_notice(tmp_path: Path) -> None:
     """Deleted partitions stay in the cleaner checkpoint of a healthy directory."""
     plant(tmp_path, {0: []})
     names = (checkpoint.HIGH_WATERMARKS, checkpoint.RECOVERY_POINTS, checkpoint.CLEANER_OFFSETS)
@@ -588,6 +586,16 @@ def test_times_below_minus_one_are_no_damage_as_brokers_write_them(tmp_path: Pat
     assert damage_of(tmp_path) == []
 
 
+def test_times_that_are_2_63_apart_are_no_damage(tmp_path: Path) -> None:
+    """A client may send the times -1 and 2⁶³ - 1 in one batch; the difference wraps in the delta."""
+    batch = build([(None, b"v", (), 2**63 - 1), (None, b"v", (), -1)])
+    struct.pack_into(">q", batch, 27, -1)
+    seal_checksum(batch)
+    assert [record.timestamp for record in read_batch(batch).records()] == [-1, 2**63 - 1]
+    plant(tmp_path, {0: [bytes(batch)]})
+    assert damage_of(tmp_path) == []
+
+
 def test_a_sealed_index_that_ends_in_zeros_is_a_notice(golden_copy: Path) -> None:
     file = golden_copy / index(PLAIN)
     os.truncate(file, 4096)
@@ -646,7 +654,7 @@ def test_beside_a_writer_the_end_of_the_active_segment_is_being_written(golden_c
 @pytest.mark.parametrize(
     ("file", "half"), [(index(PLAIN), struct.pack(">ii", 99, 0)), (times(PLAIN), struct.pack(">qi", 1 << 42, 0))]
 )
-def test_an_entry_that_a_broker_has_stored_in_half_is_no_damage_beside_it_and_damage_when_it_is_gone(
+def test_a_half_stored_entry_is_damage_only_without_its_broker(
     file: str, half: bytes, padding: int, golden_copy: Path
 ) -> None:
     append(half + bytes(padding // len(half) * len(half)))(golden_copy / file)
@@ -716,7 +724,7 @@ def test_batches_of_old_formats_have_the_same_findings(tmp_path: Path) -> None:
 
 
 @pytest.mark.damages
-def test_a_coordinator_starts_each_transactional_batch_with_sequence_zero_and_that_is_no_damage(tmp_path: Path) -> None:
+def test_a_transactional_batch_of_a_coordinator_may_start_at_sequence_zero(tmp_path: Path) -> None:
     offsets, orders = (tmp_path / name for name in ("__consumer_offsets-0", "orders-0"))
     with closing(LogDirectory.open(str(tmp_path))) as directory:
         for partition in (offsets, orders):

@@ -9,11 +9,10 @@ import tempfile
 from pathlib import Path
 from urllib.parse import quote
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
-sys.path.append(str(FIXTURES))
+sys.path.append(str(Path(__file__).parents[1]))
 
-import mariadb  # noqa: E402
-import postgres  # noqa: E402
+from fixtures.databases import mariadb, postgres
+from fixtures.databases.table_contract import KILLED_SYNCS
 
 
 def main(kills: int) -> int:
@@ -27,7 +26,7 @@ def main(kills: int) -> int:
         for name, url in urls.items():
             log = Path(folder) / name
             log.mkdir()
-            words = [sys.executable, str(FIXTURES / "killed_syncs.py"), str(log), url, str(seed), str(kills)]
+            words = [sys.executable, str(KILLED_SYNCS), str(log), url, str(seed), str(kills)]
             done = subprocess.run(words, capture_output=True, text=True)
             has_failed |= done.returncode != 0
             counts = done.stdout.split() or ["?", "?"]

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from replicated_logs import PRODUCER, TIME, add, add_transaction
-from table_contract import ALL, HEADERS, ORDERS, Synced, log, synced
+from fixtures.databases.table_contract import ALL, HEADERS, ORDERS, Synced, log, synced
+from fixtures.logs.replicated_logs import PRODUCER, TIME, add, add_transaction
 
 from offsetfs import cli
 from offsetfs.common.name_patterns import NamePattern
@@ -19,17 +19,11 @@ from offsetfs.storage import INTERNAL_TOPICS, READ_COMMITTED, Log, LogDirectory,
 from offsetfs.storage.directory import LOAD_JOURNAL, MirroredTopic, MirrorFile
 from offsetfs.storage.records.format.batch import build
 from offsetfs.tables.databases import loading
-from offsetfs.tables.databases.load_journal import write_journal
-from offsetfs.tables.databases.loading import load_table
+from offsetfs.tables.databases.loading import load_table, write_journal
 
 __all__ = ["log", "synced"]
 
 pytestmark = pytest.mark.unit
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/messages.db"
 
 
 @pytest.fixture
@@ -193,18 +187,18 @@ def test_an_unfinished_load_of_another_table_is_refused(
     assert "has an unfinished load of sqlite:///" in capsys.readouterr().err
     (target / LOAD_JOURNAL).write_text("{")
     assert load(interrupted, target) == 32
-    assert "is no journal of a load" in capsys.readouterr().err
+    assert "is not the journal of a load" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ("payload = 5", "int is no bytes"),
+        ("payload = 5", "int is not bytes"),
         ("created_at = -5", "its time is -5 ms, before 1970"),
         ("headers = '{}'", "headers are a list"),
         ('headers = \'[{"key":1,"value":null}]\'', "a header has key or key_b64"),
         ("headers = '['", "Expecting value"),
-        ("message_offset = 9223372036854775807", "there are no such offsets"),
+        ("message_offset = 9223372036854775807", "the largest offset is"),
     ],
 )
 def test_a_row_that_is_no_record_is_named(
@@ -221,7 +215,7 @@ def test_a_row_that_is_no_record_is_named(
 
 def test_rows_of_other_tables(filled: Synced, target: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert load(filled, target, "--topic", "order") == 32
-    assert "messages has no rows of such a topic" in capsys.readouterr().err
+    assert "messages has no rows of these topics" in capsys.readouterr().err
     filled.change("UPDATE messages SET topic_name = 'a topic' WHERE message_offset = 4")
     assert load(filled, target) == 32
     assert (
@@ -286,7 +280,7 @@ def test_literal_texts_are_taken_as_their_bytes(
     assert shown(target, ORDERS) == expected
     insert(synced.url, "'orders', 1, 0, NULL, 'x', '2026-11-29 12:00:00', randomblob(16)")
     assert load(synced, target / "other") == 32
-    assert "created_at is '2026-11-29 12:00:00', no number of milliseconds since 1970" in capsys.readouterr().err
+    assert "created_at is '2026-11-29 12:00:00', not a number of milliseconds since 1970" in capsys.readouterr().err
 
 
 def test_a_sync_beside_rows_with_literal_ids_is_refused_with_the_reason(

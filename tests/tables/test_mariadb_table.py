@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-import mariadb
 import pytest
-from mariadb import Mariadb
-from replicated_logs import TIME, add
-from table_contract import ORDERS, Synced, TableContract, log, synced
+from fixtures.databases import mariadb
+from fixtures.databases.mariadb import Mariadb
+from fixtures.databases.table_contract import ORDERS, Synced, TableContract, log, synced
+from fixtures.logs.replicated_logs import TIME, add
 
 from offsetfs import cli
 from offsetfs.storage import Log, TopicPartition
 from offsetfs.storage.records.format.batch import build
-from offsetfs.tables.databases.header_json import headers_of
+from offsetfs.tables.databases.record_rows import headers_of
 
 __all__ = ["log", "synced"]
 
@@ -131,9 +131,7 @@ def test_bytes_are_the_same_whatever_the_modes_of_the_server(
     assert [bytes(row[2]) for row in synced.rows()] == values
 
 
-def test_a_record_that_is_above_the_largest_packet_as_it_is_sent_stops_its_partition_alone(
-    synced: Synced, log: Log
-) -> None:
+def test_a_record_above_the_packet_as_it_is_sent_stops_its_partition(synced: Synced, log: Log) -> None:
     (limit,) = synced.query("SELECT @@max_allowed_packet")[0]
     add(log, 0, b"a")
     add(log, 1, b"'" * (limit // 3))  # the key has as many

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import postgres
 import pytest
-from postgres import Postgres
-from replicated_logs import TIME, add
-from table_contract import HEADERS, ORDERS, Synced, TableContract, log, synced
+from fixtures.databases import postgres
+from fixtures.databases.postgres import Postgres
+from fixtures.databases.table_contract import HEADERS, ORDERS, Synced, TableContract, log, synced
+from fixtures.logs.replicated_logs import TIME, add
 
 from offsetfs.storage import Log, TopicPartition
 from offsetfs.storage.records.format.batch import build

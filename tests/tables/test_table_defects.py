@@ -8,29 +8,24 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from framings import framed
-from keyed_logs import Keyed, keyed
-from replicated_logs import add, add_transaction
-from table_contract import ALL, ORDERS, PAGE, Synced, log, synced
+from fixtures.databases.table_contract import ALL, ORDERS, PAGE, Synced, log, synced
+from fixtures.logs.framings import framed
+from fixtures.logs.keyed_logs import Keyed, keyed
+from fixtures.logs.replicated_logs import add, add_transaction
 
 from offsetfs import cli
 from offsetfs.storage import OFFSET_MAX, Log, LogDirectory, LogReader, TopicPartition, read_batch
 from offsetfs.storage.directory import LOAD_JOURNAL
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.tables.databases import loading
-from offsetfs.tables.databases.database_urls import parse_url
-from offsetfs.tables.databases.errors import TableError
+from offsetfs.tables.databases.layout import TableError
 from offsetfs.tables.databases.record_rows import RowSource, record_rows
 from offsetfs.tables.databases.syncing import SyncOptions, TableSync
+from offsetfs.tables.databases.table_location import parse_url
 
 __all__ = ["log", "synced"]
 
 pytestmark = pytest.mark.unit
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/messages.db"
 
 
 # --- records that are none -------------------------------------------------------------------------------------------
@@ -45,7 +40,7 @@ def test_a_record_whose_offset_lies_outside_of_its_batch_is_no_row(delta: int) -
 
 
 @pytest.mark.damages
-def test_a_record_with_a_negative_offset_ends_its_partition_with_an_error_and_no_other(
+def test_a_negative_offset_ends_its_partition_with_an_error_and_no_other(
     synced: Synced, log: Log, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = framed(1511, "none", 2).data  # records 0, 1, -3, 3, 4
@@ -191,9 +186,7 @@ def test_the_id_of_a_topic_is_recorded_once_it_is_known(synced: Synced, log: Log
     assert synced.query("SELECT topic_id FROM messages_progress") == [(topic_id.hex(),)]
 
 
-def test_a_topic_that_is_created_again_while_a_sync_follows_is_refused_before_it_has_an_id(
-    synced: Synced, log: Log
-) -> None:
+def test_a_topic_recreated_during_a_sync_is_refused_before_it_has_an_id(synced: Synced, log: Log) -> None:
     """Kafka creates the directory first, and then writes the id into it."""
     add(log, 0, b"a", b"b")
     table = synced.table()

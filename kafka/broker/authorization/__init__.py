@@ -1,1 +1,1 @@
-"""Who may do what: ACLs, the check of each request, and the administration of ACLs."""
+"""Authorization: ACLs, the check of each request, and the administration of ACLs."""

@@ -14,8 +14,8 @@ from functools import partial
 import trio
 
 from offsetfs.common.threads import in_thread
-from offsetfs.kafka.broker.authorization.acl_filter import AclFilter, refusal
-from offsetfs.kafka.broker.error_codes import code_of, message_of
+from offsetfs.kafka.broker.authorization.acls import AclFilter, refusal
+from offsetfs.kafka.broker.errors import code_of, message_of
 from offsetfs.kafka.broker.operations import Operation, Pattern, Permission, Resource
 from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.broker.topics.admin_results import (
@@ -61,46 +61,46 @@ class AclAdmin:
     async def create(self, request: m.CreateAclsRequest, version: int) -> m.CreateAclsResponse:
         """Add ACLs. One that is there already is no error."""
         response, wanted, slices = m.CreateAclsResponse(), dict[Acl, list[m.AclCreationResult]](), Slices()
-        for each in request.creations:
+        for creation in request.creations:
             await slices.step()
             result = m.AclCreationResult(error_message=None)
             response.results.append(result)
             try:
                 self._check_authorizer()
-                wanted.setdefault(_acl_of(each), []).append(result)
+                wanted.setdefault(_acl_of(creation), []).append(result)
             except Rejected as error:
                 result.error_code, result.error_message = error.code, str(error)
         async with self._changing:
             new = await in_thread(partial(_unknown, self._store.image, wanted))
             failure = await self._change(acl_record(os.urandom(16), acl) for acl in new[: RECORDS_MAX + 1])
         if failure is not None:
-            for result in (each for acl in new for each in wanted[acl]):
+            for result in (matching for acl in new for matching in wanted[acl]):
                 result.error_code, result.error_message = failure
         return response
 
     async def delete(self, request: m.DeleteAclsRequest, version: int) -> m.DeleteAclsResponse:
         """Delete the ACLs that filters select."""
         response, wanted, slices = m.DeleteAclsResponse(), list[tuple[m.DeleteAclsFilterResult, AclFilter]](), Slices()
-        for each in request.filters:
+        for acl_filter in request.filters:
             await slices.step()
             result = m.DeleteAclsFilterResult(error_message=None)
             response.filter_results.append(result)
             try:
                 self._check_authorizer()
-                wanted.append((result, _filter_of(each)))
+                wanted.append((result, _filter_of(acl_filter)))
             except Rejected as error:
                 result.error_code, result.error_message = error.code, str(error)
         if len(wanted) > RECORDS_MAX:
             return _refused(response, wanted)
         async with self._changing:
-            filters = [each for _, each in wanted]
+            filters = [acl_filter for _, acl_filter in wanted]
             selected = await in_thread(partial(_selected_by_each, self._store.image, filters))
             if selected is None:
                 return _refused(response, wanted)
             deleted = await self._note_deleted([result for result, _ in wanted], selected)
             failure = await self._change(map(RemoveAccessControlEntryRecord, deleted))
         if failure is not None:
-            for matching in (each for rows in deleted.values() for each in rows):
+            for matching in (row for rows in deleted.values() for row in rows):
                 matching.error_code, matching.error_message = failure
         return response
 
@@ -109,8 +109,8 @@ class AclAdmin:
     ) -> dict[bytes, list[m.DeleteAclsMatchingAcl]]:
         """Put the ACLs that each filter selects into its result; return those that can be deleted, by their ids."""
         deleted, slices = dict[bytes, list[m.DeleteAclsMatchingAcl]](), Slices()
-        for result, found in zip(results, selected, strict=True):
-            for acl_id, acl in found:
+        for result, acls in zip(results, selected, strict=True):
+            for acl_id, acl in acls:
                 await slices.step()
                 matching = _matching(acl)
                 result.matching_acls.append(matching)
@@ -146,22 +146,22 @@ def _selected(image: SecurityImage, wanted: AclFilter) -> list[tuple[bytes, Acl]
 def _selected_by_each(image: SecurityImage, filters: Sequence[AclFilter]) -> list[list[tuple[bytes, Acl]]] | None:
     """Return the ACLs that each filter selects; None if these are too many. Most filters name a resource."""
     by_name = defaultdict[str, list[tuple[bytes, Acl]]](list)
-    for each in image.acls.items():
-        by_name[each[1].resource_name].append(each)
-    everything, found, count = list(image.acls.items()), list[list[tuple[bytes, Acl]]](), 0
+    for entry in image.acls.items():
+        by_name[entry[1].resource_name].append(entry)
+    everything, selected, count = list(image.acls.items()), list[list[tuple[bytes, Acl]]](), 0
     for wanted in filters:
         name = None if wanted.pattern_type == Pattern.MATCH else wanted.resource_name
         possible = everything if name is None else by_name.get(name, [])
-        found.append([each for each in possible if wanted.matches(each[1])])
-        count += len(found[-1])
+        selected.append([entry for entry in possible if wanted.matches(entry[1])])
+        count += len(selected[-1])
         if count > RECORDS_MAX:
             return None
-    return found
+    return selected
 
 
 def _unknown(image: SecurityImage, wanted: Iterable[Acl]) -> list[Acl]:
     known = set(image.acls.values())
-    return [each for each in wanted if each not in known]
+    return [acl for acl in wanted if acl not in known]
 
 
 def _refused(
@@ -174,15 +174,15 @@ def _refused(
 
 def _resources(image: SecurityImage, wanted: AclFilter) -> list[m.DescribeAclsResource]:
     """Return the ACLs that a filter selects, by resource."""
-    found: dict[tuple[int, str, int], list[m.AclDescription]] = {}
+    by_resource: dict[tuple[int, str, int], list[m.AclDescription]] = {}
     for _, acl in _selected(image, wanted):
         shown = m.AclDescription(acl.principal, acl.host, acl.operation, acl.permission)
-        found.setdefault((acl.resource_type, acl.resource_name, acl.pattern_type), []).append(shown)
-    return [m.DescribeAclsResource(*resource, found[resource]) for resource in sorted(found)]
+        by_resource.setdefault((acl.resource_type, acl.resource_name, acl.pattern_type), []).append(shown)
+    return [m.DescribeAclsResource(*resource, by_resource[resource]) for resource in sorted(by_resource)]
 
 
 def _filter_of(asked: m.DescribeAclsRequest | m.DeleteAclsFilter) -> AclFilter:
-    found = AclFilter(
+    acl_filter = AclFilter(
         asked.resource_type_filter,
         asked.resource_name_filter,
         asked.pattern_type_filter,
@@ -191,11 +191,11 @@ def _filter_of(asked: m.DescribeAclsRequest | m.DeleteAclsFilter) -> AclFilter:
         asked.operation,
         asked.permission_type,
     )
-    _check_known(Resource, found.resource_type, "resource type")
-    _check_known(Pattern, found.pattern_type, "pattern type")
-    _check_known(Operation, found.operation, "operation")
-    _check_known(Permission, found.permission, "permission type")
-    return found
+    _check_known(Resource, acl_filter.resource_type, "resource type")
+    _check_known(Pattern, acl_filter.pattern_type, "pattern type")
+    _check_known(Operation, acl_filter.operation, "operation")
+    _check_known(Permission, acl_filter.permission, "permission type")
+    return acl_filter
 
 
 def _check_known(kind: type[Resource | Pattern | Operation | Permission], number: int, what: str) -> None:
@@ -204,7 +204,7 @@ def _check_known(kind: type[Resource | Pattern | Operation | Permission], number
 
 
 def _acl_of(asked: m.AclCreation) -> Acl:
-    """Return the ACL; `Rejected` for one that Kafka does not accept."""
+    """Return the ACL; `Rejected` for an ACL that Kafka does not accept."""
     acl = Acl(
         asked.resource_type,
         asked.resource_name,

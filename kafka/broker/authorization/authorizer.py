@@ -2,7 +2,7 @@
 
     1  a super user may do everything
     2  an ACL that denies the operation decides
-    3  an ACL that allows it, or one that implies it, decides
+    3  an ACL that allows the operation, or an operation that implies it, decides
     4  without any ACL for the resource, `allow.everyone.if.no.acl.found` decides; otherwise it is denied
 
 An ACL is for a resource if its name is that of the resource, a prefix of it (PREFIXED), or `*`. ACLs are found by
@@ -20,7 +20,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from offsetfs.kafka.broker.authorization.acl_hosts import Host, host_text, is_from, parse_host
+from offsetfs.kafka.broker.authorization.acls import Host, host_text, is_from, parse_host
 from offsetfs.kafka.broker.batches.fetch_session import ReadPermission
 from offsetfs.kafka.broker.connections.api import Client
 from offsetfs.kafka.broker.operations import (
@@ -73,13 +73,13 @@ class Authorizer:
         """Return whether a principal may do an operation on a resource."""
         rules = self._rules
         check = principal, host, operation, kind, name
-        found = rules.answers.get(check)
-        if found is None:
-            found = self._decide(rules, check)
+        answer = rules.answers.get(check)
+        if answer is None:
+            answer = self._decide(rules, check)
             if len(rules.answers) >= CACHED_MAX:
                 rules.answers.clear()
-            rules.answers[check] = found
-        return found
+            rules.answers[check] = answer
+        return answer
 
     def _decide(self, rules: _Rules, check: Check) -> bool:
         principal, host, operation, kind, name = check
@@ -113,15 +113,20 @@ class Authorizer:
             return False
         return any(not acl.is_deny and not _is_dominated(acl, denied) for acl in concerned)
 
+    @staticmethod
+    def identity_of(client: Client) -> Identity:
+        """Return the principal and the address of a client as ACLs have them."""
+        return Identity(str(client.principal), host_text(client.host.removeprefix("/")))
+
     def _allowed(self, client: Client, operation: Operation, kind: Resource) -> Callable[[str], bool]:
         """Return the function that returns whether a client may do an operation on the resource of a name."""
-        identity = identity_of(client)
+        identity = self.identity_of(client)
         principal, host = identity.principal, identity.host
         return lambda name: self.allows(principal, host, operation, kind, name)
 
     def read_permission(self, client: Client) -> ReadPermission:
         """Return which topics a client may read. Its state changes with each change of ACLs."""
-        state = self._rules, identity_of(client)
+        state = self._rules, self.identity_of(client)
         return ReadPermission(self._allowed(client, Operation.READ, Resource.TOPIC), state)
 
     def may_describe(self, client: Client) -> Callable[[str], bool]:
@@ -135,11 +140,6 @@ class Identity:
 
     principal: str
     host: str
-
-
-def identity_of(client: Client) -> Identity:
-    """Return the principal and the address of a client as ACLs have them."""
-    return Identity(str(client.principal), host_text(client.host.removeprefix("/")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ def _rules_of(acl: Acl) -> tuple[list[_Rule], bool]:
     is_deny = acl.permission != Permission.ALLOW
     operation = acl.operation if acl.operation in _OPERATIONS else Operation.ALL
     kinds = [acl.resource_type] if acl.resource_type in _RESOURCES else sorted(_RESOURCES)
-    found = [
+    rules = [
         _Rule(
             kind,
             acl.resource_name if has_pattern else WILDCARD,
@@ -182,7 +182,7 @@ def _rules_of(acl: Acl) -> tuple[list[_Rule], bool]:
         )
         for kind in kinds
     ]
-    return found, is_understood
+    return rules, is_understood
 
 
 class _Rules:
@@ -207,7 +207,7 @@ class _Rules:
         lengths: dict[int, set[int]] = {}
         for kind, name in self._prefixed:
             lengths.setdefault(kind, set()).add(len(name))
-        self._lengths = {kind: sorted(found) for kind, found in lengths.items()}
+        self._lengths = {kind: sorted(of_kind) for kind, of_kind in lengths.items()}
 
     def of(self, kind: Resource, name: str) -> Iterator[_Rule]:
         """Yield the rules for a resource."""
@@ -238,7 +238,7 @@ def _covers(acl: _Rule, operation: Operation) -> bool:
 
 
 def _is_dominated(acl: _Rule, denied: set[tuple[int, str]]) -> bool:
-    """Whether all that an ACL allows is denied."""
+    """Return whether everything that an ACL allows is denied."""
     name = acl.resource_name
     if acl.pattern_type == Pattern.LITERAL:
         if name == WILDCARD:

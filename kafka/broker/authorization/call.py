@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from offsetfs.common.threads import in_thread
-from offsetfs.kafka.broker.connections.api import Api, Client
+from offsetfs.kafka.broker.connections.api import Answer, Api, Client
+from offsetfs.kafka.broker.connections.codecs import elements_of
 from offsetfs.kafka.broker.connections.connection import ProtocolError
 from offsetfs.kafka.broker.connections.response_queue import DelayedResponse
-from offsetfs.kafka.broker.connections.response_size import elements_of
-from offsetfs.kafka.broker.failure_responses import failure_response
+from offsetfs.kafka.broker.errors import failure_response
 from offsetfs.kafka.broker.operations import CLUSTER_NAME, SUPPORTED, Operation, Resource, bits
 from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.broker.topics.partitions import Topics
@@ -76,18 +76,18 @@ class Call:
 
     def operations(self, kind: Resource, name: str = CLUSTER_NAME) -> int:
         """Return all that the client may do with a resource, a bit for each operation."""
-        return bits(each for each in SUPPORTED[kind] if self.allows(each, kind, name))
+        return bits(operation for operation in SUPPORTED[kind] if self.allows(operation, kind, name))
 
     def changed(self, **fields: Any) -> Any:
         """Return a copy of the request with other values of some fields."""
-        found = copy.copy(self.request)
+        request = copy.copy(self.request)
         for name, value in fields.items():
-            setattr(found, name, value)
-        return found
+            setattr(request, name, value)
+        return request
 
     async def answer(self, request: Any = None) -> Any:
         """Return the handler's response to the request, or to the allowed part of it."""
-        return await self.api.answer(self.request if request is None else request, self.version, self.client)
+        return await self.api.handle(self.request if request is None else request, self.version, self.client)
 
     async def failed(self, code: ErrorCode, request: Any = None) -> Any:
         """Return a response that has an error for all of the request, or of the denied part of it."""
@@ -103,9 +103,9 @@ class Call:
     async def divided(self, elements: Iterable[T], is_allowed: Callable[[T], bool]) -> tuple[list[T], list[T]]:
         """Return the elements that are allowed, and the others."""
         allowed, denied, slices = list[T](), list[T](), Slices()
-        for each in elements:
+        for element in elements:
             await slices.step()
-            (allowed if is_allowed(each) else denied).append(each)
+            (allowed if is_allowed(element) else denied).append(element)
         return allowed, denied
 
     async def answer_part(self, asked: str, answered: str, is_allowed: Callable[[Any], bool], code: ErrorCode) -> Any:
@@ -132,3 +132,7 @@ class Call:
 
             return DelayedResponse(wait_and_merge, response.freed_bytes)
         return merged(response)
+
+
+Rule = Callable[[Call], Awaitable[Answer]]
+"""Passes what is allowed to the handler of the API, and adds errors for the rest. Handlers know no permissions."""

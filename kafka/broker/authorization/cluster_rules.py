@@ -38,13 +38,13 @@ def on_settings(operation: Operation, answered: str) -> Callable[[Call], Awaitab
     async def rule(call: Call) -> Any:
         denied = defaultdict[Resource, list[Any]](list)
         allowed, slices = [], Slices()
-        for each in call.request.resources:
+        for resource in call.request.resources:
             await slices.step()
-            kind, name = _resource_of(each)
+            kind, name = _resource_of(resource)
             if call.allows(operation, kind, name):
-                allowed.append(each)
+                allowed.append(resource)
             else:
-                denied[kind].append(each)
+                denied[kind].append(resource)
         if not denied:
             return await call.answer()
         response = await call.answer(call.changed(resources=allowed))
@@ -56,11 +56,11 @@ def on_settings(operation: Operation, answered: str) -> Callable[[Call], Awaitab
     return rule
 
 
-def _resource_of(each: Any) -> tuple[Resource, str]:
-    if each.resource_type == _TOPIC_SETTINGS:
-        return Resource.TOPIC, each.resource_name
-    if each.resource_type == _GROUP_SETTINGS:
-        return Resource.GROUP, each.resource_name
+def _resource_of(resource: Any) -> tuple[Resource, str]:
+    if resource.resource_type == _TOPIC_SETTINGS:
+        return Resource.TOPIC, resource.resource_name
+    if resource.resource_type == _GROUP_SETTINGS:
+        return Resource.GROUP, resource.resource_name
     return Resource.CLUSTER, CLUSTER_NAME
 
 
@@ -75,7 +75,7 @@ async def alter_user_scram_credentials(call: Call) -> Any:
     """ALTER of the cluster."""
     if call.allows(Operation.ALTER, Resource.CLUSTER):
         return await call.answer()
-    users = [each.name for each in (*call.request.deletions, *call.request.upsertions)]
+    users = [change.name for change in (*call.request.deletions, *call.request.upsertions)]
     results = [
         m.AlterUserScramCredentialsResult(name, _NO_CLUSTER, "Cluster authorization failed.")
         for name in dict.fromkeys(users)

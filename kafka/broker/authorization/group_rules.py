@@ -30,9 +30,9 @@ async def find_coordinator(call: Call) -> Any:
             return await call.answer()
         return m.FindCoordinatorResponse(error_code=code, error_message=MESSAGES[code], node_id=-1, port=-1)
     keys = request.coordinator_keys
-    allowed, denied = await call.divided(keys, lambda each: call.allows(Operation.DESCRIBE, kind, each))
+    allowed, denied = await call.divided(keys, lambda key: call.allows(Operation.DESCRIBE, kind, key))
     response = await call.answer(call.changed(coordinator_keys=allowed))
-    response.coordinators += [m.Coordinator(each, -1, "", -1, code, None) for each in denied]
+    response.coordinators += [m.Coordinator(key, -1, "", -1, code, None) for key in denied]
     return response
 
 
@@ -59,7 +59,7 @@ async def offset_commit(call: Call) -> Any:
     if not call.allows(Operation.READ, Resource.GROUP, call.request.group_id):
         return await call.failed(_NO_GROUP)
     return await call.answer_part(
-        "topics", "topics", lambda each: call.allows_topic(Operation.READ, each.name), _NO_TOPIC
+        "topics", "topics", lambda topic: call.allows_topic(Operation.READ, topic.name), _NO_TOPIC
     )
 
 
@@ -68,7 +68,7 @@ async def offset_delete(call: Call) -> Any:
     if not call.allows(Operation.DELETE, Resource.GROUP, call.request.group_id):
         return m.OffsetDeleteResponse(error_code=_NO_GROUP)
     topics = call.request.topics
-    allowed, denied = await call.divided(topics, lambda each: call.allows(Operation.READ, Resource.TOPIC, each.name))
+    allowed, denied = await call.divided(topics, lambda topic: call.allows(Operation.READ, Resource.TOPIC, topic.name))
     response = await call.answer(call.changed(topics=allowed))
     if denied and not response.error_code:
         response.topics += (await call.failed(_NO_TOPIC, call.changed(topics=denied))).topics
@@ -94,7 +94,7 @@ async def _fetch_of_one(call: Call) -> Any:
     elif response.error_code == ErrorCode.NONE:
         for topic in denied:
             partitions = [
-                m.OffsetFetchResponsePartition(each, -1, -1, "", _NO_TOPIC) for each in topic.partition_indexes
+                m.OffsetFetchResponsePartition(index, -1, -1, "", _NO_TOPIC) for index in topic.partition_indexes
             ]
             response.topics.append(m.OffsetFetchResponseTopic(topic.name, partitions))
     return response
@@ -113,15 +113,15 @@ async def _fetch_of_many(call: Call) -> Any:
         allowed.append(visible)
         hidden.append(denied)
     response = await call.answer(call.changed(groups=allowed))
-    for group, found, denied in zip(allowed, response.groups, hidden, strict=True):
+    for group, answered, denied in zip(allowed, response.groups, hidden, strict=True):
         if group.topics is None:
-            found.topics, _ = await _visible(call, found.topics)
-        elif found.error_code == ErrorCode.NONE:
+            answered.topics, _ = await _visible(call, answered.topics)
+        elif answered.error_code == ErrorCode.NONE:
             for topic in denied:
                 rows = [
-                    m.OffsetFetchResponsePartitions(each, -1, -1, "", _NO_TOPIC) for each in topic.partition_indexes
+                    m.OffsetFetchResponsePartitions(index, -1, -1, "", _NO_TOPIC) for index in topic.partition_indexes
                 ]
-                found.topics.append(m.OffsetFetchResponseTopics(name=topic.name, partitions=rows))
+                answered.topics.append(m.OffsetFetchResponseTopics(name=topic.name, partitions=rows))
     response.groups += refused
     return response
 
@@ -130,7 +130,7 @@ async def _visible(call: Call, topics: list[Any] | None) -> tuple[Any, list[Any]
     """Return the topics that may be described, None for all of them, and the others."""
     if topics is None:
         return None, []
-    return await call.divided(topics, lambda each: call.allows_topic(Operation.DESCRIBE, each.name))
+    return await call.divided(topics, lambda topic: call.allows_topic(Operation.DESCRIBE, topic.name))
 
 
 # --- administration --------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ async def consumer_group_describe(call: Call) -> Any:
     for group in response.groups:
         await slices.step()
         topics = {name for member in group.members for name in _topics_of(member)}
-        if not all(call.allows(Operation.DESCRIBE, Resource.TOPIC, each) for each in topics):
+        if not all(call.allows(Operation.DESCRIBE, Resource.TOPIC, topic) for topic in topics):
             group.error_code, group.error_message, group.members = _NO_TOPIC, _HIDDEN_TOPICS, []
     _set_operations(call, response)
     return response
@@ -162,7 +162,7 @@ async def consumer_group_describe(call: Call) -> Any:
 
 def _topics_of(member: m.ConsumerGroupDescribeResponseMember) -> set[str]:
     assigned = [*member.assignment.topic_partitions, *member.target_assignment.topic_partitions]
-    return {*member.subscribed_topic_names, *(each.topic_name for each in assigned)}
+    return {*member.subscribed_topic_names, *(partitions.topic_name for partitions in assigned)}
 
 
 def _set_operations(call: Call, response: Any) -> None:
@@ -174,7 +174,7 @@ async def list_groups(call: Call) -> Any:
     response = await call.answer()
     if not call.allows(Operation.DESCRIBE, Resource.CLUSTER):
         response.groups, _ = await call.divided(
-            response.groups, lambda each: call.allows(Operation.DESCRIBE, Resource.GROUP, each.group_id)
+            response.groups, lambda group: call.allows(Operation.DESCRIBE, Resource.GROUP, group.group_id)
         )
     return response
 

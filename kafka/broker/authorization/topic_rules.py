@@ -9,8 +9,7 @@ from offsetfs.kafka.broker.operations import UNKNOWN_OPERATIONS, Operation, Reso
 from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
-from offsetfs.kafka.protocol.message import NO_ID
-from offsetfs.kafka.protocol.shared_values import TOPIC_IDS_VERSION
+from offsetfs.kafka.protocol.message import NO_ID, TOPIC_IDS_VERSION
 from offsetfs.storage.records import is_transactional
 
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -36,15 +35,15 @@ async def produce(call: Call) -> Any:
 
 
 def _has_transactional_batch(request: m.ProduceRequest) -> bool:
-    """Whether one of the batches is transactional. Data that is not a batch does not count: the handler refuses it."""
-    batches = (each.records for topic in request.topic_data for each in topic.partition_data)
+    """Return whether a batch is transactional. Data that is not a batch does not count: the handler refuses it."""
+    batches = (partition.records for topic in request.topic_data for partition in topic.partition_data)
     return any(data is not None and is_transactional(data) for data in batches)
 
 
 async def list_offsets(call: Call) -> Any:
     """DESCRIBE of each topic."""
     return await call.answer_part(
-        "topics", "topics", lambda each: call.allows(Operation.DESCRIBE, Resource.TOPIC, each.name), _DENIED
+        "topics", "topics", lambda topic: call.allows(Operation.DESCRIBE, Resource.TOPIC, topic.name), _DENIED
     )
 
 
@@ -53,7 +52,7 @@ async def offset_for_leader_epoch(call: Call) -> Any:
     if call.allows(Operation.CLUSTER_ACTION, Resource.CLUSTER):
         return await call.answer()
     return await call.answer_part(
-        "topics", "topics", lambda each: call.allows(Operation.DESCRIBE, Resource.TOPIC, each.topic), _DENIED
+        "topics", "topics", lambda topic: call.allows(Operation.DESCRIBE, Resource.TOPIC, topic.topic), _DENIED
     )
 
 
@@ -62,7 +61,7 @@ async def metadata(call: Call) -> Any:
     request, version = call.request, call.version
     if request.topics is None or (version == 0 and not request.topics):
         response = await call.answer()
-        response.topics, _ = await call.divided(response.topics, lambda each: _is_visible(call, each.name))
+        response.topics, _ = await call.divided(response.topics, lambda topic: _is_visible(call, topic.name))
     else:
         allowed, refused, slices = [], dict[tuple[str | None, bytes], m.MetadataResponseTopic](), Slices()
         for wanted in request.topics:
@@ -129,7 +128,7 @@ async def describe_cluster(call: Call) -> Any:
 async def describe_topic_partitions(call: Call) -> Any:
     """DESCRIBE of each topic. Without names, other topics are hidden."""
     request = call.request
-    names = [each.name for each in request.topics] or list(call.topics.all())
+    names = [topic.name for topic in request.topics] or list(call.topics.all())
     visible, others = await call.divided(names, lambda name: _is_visible(call, name))
     # The handler pages through what is visible: a page of hidden topics would be empty, and lead to no next one.
     if visible:
@@ -148,35 +147,35 @@ async def describe_topic_partitions(call: Call) -> Any:
 async def describe_producers(call: Call) -> Any:
     """READ of each topic."""
     return await call.answer_part(
-        "topics", "topics", lambda each: call.allows(Operation.READ, Resource.TOPIC, each.name), _DENIED
+        "topics", "topics", lambda topic: call.allows(Operation.READ, Resource.TOPIC, topic.name), _DENIED
     )
 
 
 async def delete_records(call: Call) -> Any:
     """DELETE of each topic."""
     return await call.answer_part(
-        "topics", "topics", lambda each: call.allows(Operation.DELETE, Resource.TOPIC, each.name), _DENIED
+        "topics", "topics", lambda topic: call.allows(Operation.DELETE, Resource.TOPIC, topic.name), _DENIED
     )
 
 
 async def create_topics(call: Call) -> Any:
     """CREATE of the cluster, or of each topic; DESCRIBE_CONFIGS of a topic to see its settings."""
-    response = await call.answer_part("topics", "topics", lambda each: _may_create(call, each.name), _DENIED)
+    response = await call.answer_part("topics", "topics", lambda topic: _may_create(call, topic.name), _DENIED)
     slices = Slices()
-    for each in response.topics if call.version >= _CONFIGS_SINCE else ():
+    for topic in response.topics if call.version >= _CONFIGS_SINCE else ():
         await slices.step()
-        is_created = each.error_code == ErrorCode.NONE
-        if is_created and not call.allows(Operation.DESCRIBE_CONFIGS, Resource.TOPIC, each.name):
-            each.topic_config_error_code = _DENIED
-            each.num_partitions = each.replication_factor = -1
-            each.configs = []
+        is_created = topic.error_code == ErrorCode.NONE
+        if is_created and not call.allows(Operation.DESCRIBE_CONFIGS, Resource.TOPIC, topic.name):
+            topic.topic_config_error_code = _DENIED
+            topic.num_partitions = topic.replication_factor = -1
+            topic.configs = []
     return response
 
 
 async def create_partitions(call: Call) -> Any:
     """ALTER of each topic."""
     return await call.answer_part(
-        "topics", "results", lambda each: call.allows(Operation.ALTER, Resource.TOPIC, each.name), _DENIED
+        "topics", "results", lambda topic: call.allows(Operation.ALTER, Resource.TOPIC, topic.name), _DENIED
     )
 
 
@@ -187,14 +186,14 @@ async def delete_topics(call: Call) -> Any:
             "topic_names", "responses", lambda name: call.allows(Operation.DELETE, Resource.TOPIC, name), _DENIED
         )
     allowed, denied, slices = [], [], Slices()
-    for each in call.request.topics:
+    for topic in call.request.topics:
         await slices.step()
-        name = each.name if each.name is not None else call.topics.name_of(each.topic_id)
+        name = topic.name if topic.name is not None else call.topics.name_of(topic.topic_id)
         if name is None or call.allows(Operation.DELETE, Resource.TOPIC, name):
-            allowed.append(each)
+            allowed.append(topic)
         else:
-            shown = name if each.name is not None or _is_visible(call, name) else None
-            denied.append(m.DeletableTopicResult(shown, each.topic_id, _DENIED, MESSAGES[_DENIED]))
+            shown = name if topic.name is not None or _is_visible(call, name) else None
+            denied.append(m.DeletableTopicResult(shown, topic.topic_id, _DENIED, MESSAGES[_DENIED]))
     response = await call.answer(call.changed(topics=allowed))
     response.responses += denied
     return response

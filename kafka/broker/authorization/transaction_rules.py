@@ -38,7 +38,7 @@ async def add_partitions_to_txn(call: Call) -> Any:
     if not _may_write(call, request.v3_and_below_transactional_id):
         return await call.failed(_NO_ID)
     topics = request.v3_and_below_topics
-    allowed, denied = await call.divided(topics, lambda each: call.allows(Operation.WRITE, Resource.TOPIC, each.name))
+    allowed, denied = await call.divided(topics, lambda topic: call.allows(Operation.WRITE, Resource.TOPIC, topic.name))
     if not denied:
         return await call.answer()
     response = await call.failed(_NO_TOPIC, call.changed(v3_and_below_topics=denied))
@@ -64,7 +64,7 @@ async def txn_offset_commit(call: Call) -> Any:
     if not call.allows(Operation.READ, Resource.GROUP, call.request.group_id):
         return await call.failed(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return await call.answer_part(
-        "topics", "topics", lambda each: call.allows_topic(Operation.READ, each.name), _NO_TOPIC
+        "topics", "topics", lambda topic: call.allows_topic(Operation.READ, topic.name), _NO_TOPIC
     )
 
 
@@ -89,9 +89,9 @@ async def describe_transactions(call: Call) -> Any:
         lambda name: call.allows(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, name),
         _NO_ID,
     )
-    for each in response.transaction_states:
-        each.topics, _ = await call.divided(
-            each.topics, lambda topic: call.allows(Operation.DESCRIBE, Resource.TOPIC, topic.topic)
+    for state in response.transaction_states:
+        state.topics, _ = await call.divided(
+            state.topics, lambda topic: call.allows(Operation.DESCRIBE, Resource.TOPIC, topic.topic)
         )
     return response
 
@@ -101,6 +101,6 @@ async def list_transactions(call: Call) -> Any:
     response = await call.answer()
     response.transaction_states, _ = await call.divided(
         response.transaction_states,
-        lambda each: call.allows(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, each.transactional_id),
+        lambda state: call.allows(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, state.transactional_id),
     )
     return response

@@ -1,4 +1,4 @@
-"""What a record batch of a client must be, and how it is stored: checks, recompression.
+"""Record batches of clients before they are stored: checks, recompression.
 
 Follows Kafka's `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords` and `LogValidator` for one v2
 batch. As in Kafka, a batch is stored as it came unless the topic asks for another compression; a largest timestamp in
@@ -34,7 +34,7 @@ from offsetfs.storage.records import (
 )
 
 RECORD_ERRORS_MAX = 1000
-"""How many records an answer names. Kafka names all: a batch may have a hundred thousand."""
+"""Records that an answer names, at most. Kafka names all: a batch may have a hundred thousand."""
 
 NAMED_RECORDS_MAX = 1 << 18
 """The largest batch whose records are looked at one by one when some are refused: 64 bytes of memory for each."""
@@ -85,12 +85,13 @@ def sealed_batch(batch: Batch, log: Log) -> SealedBatch:
     try:
         batch.check()
         _check_header(batch)
-        found = batch.survey()
+        survey = batch.survey()
     except MalformedBatch as error:
         raise Refused(ErrorCode.INVALID_RECORD, error.reason) from None
     except DecompressionLimit as error:  # producers split a batch that is too large
         raise Refused(ErrorCode.MESSAGE_TOO_LARGE, error.reason) from None
-    _check_records(batch, found, log)
+    _check_records(batch, survey, log)
+    _check_inflated_sizes(batch, config.max_decompressed_message_bytes)
     data = batch.data
     if config.compression_type != "producer" and config.compression.codec != header.codec:
         if not config.compression.codec:  # before the inflated records are copied
@@ -103,9 +104,9 @@ def sealed_batch(batch: Batch, log: Log) -> SealedBatch:
     if len(data) > config.segment_bytes:
         reason = f"a batch of {len(data)} bytes; segment.bytes is {config.segment_bytes}"
         raise Refused(ErrorCode.RECORD_LIST_TOO_LARGE, reason)
-    if found.latest != header.max_timestamp and config.message_timestamp_type != LOG_APPEND_TIME:
-        set_max_timestamp(data, found.latest)
-    return SealedBatch(data, header.count, 0, found.latest, len(data))
+    if survey.latest != header.max_timestamp and config.message_timestamp_type != LOG_APPEND_TIME:
+        set_max_timestamp(data, survey.latest)
+    return SealedBatch(data, header.count, 0, survey.latest, len(data))
 
 
 def _check_size(size: int, config: LogConfig) -> None:
@@ -129,12 +130,12 @@ def _check_header(batch: Batch) -> None:
         raise MalformedBatch(f"an epoch of {header.producer_epoch} from producer {header.producer_id}")
 
 
-def _check_records(batch: Batch, found: Survey, log: Log) -> None:
+def _check_records(batch: Batch, survey: Survey, log: Log) -> None:
     """Check keys and timestamps. The answer names the records that are wrong."""
     config = log.config
-    if log.is_compacted and found.keyless:
+    if log.is_compacted and survey.keyless:
         errors = _named(batch, _keyless(batch, "a compacted topic takes no records without a key"))
-        reason = f"{found.keyless} of {batch.header.count} records have no key; the topic is compacted"
+        reason = f"{survey.keyless} of {batch.header.count} records have no key; the topic is compacted"
         raise Refused(ErrorCode.INVALID_RECORD, reason, errors)
     if batch.header.timestamp_type == LOG_APPEND_TIME:
         raise Refused(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type to LogAppendTime")
@@ -142,13 +143,25 @@ def _check_records(batch: Batch, found: Survey, log: Log) -> None:
         return
     now = log.clock.now_ms()
     earliest, latest = now - config.timestamp_before_max_ms, now + config.timestamp_after_max_ms
-    if found.earliest < earliest or found.latest > latest:
+    if survey.earliest < earliest or survey.latest > latest:
         errors = _named(batch, _out_of_time(batch, earliest, latest))
         reason = (
             f"timestamps must lie in [{earliest}, {latest}] "
             "(message.timestamp.before.max.ms, message.timestamp.after.max.ms)"
         )
         raise Refused(ErrorCode.INVALID_TIMESTAMP, reason, errors)
+
+
+def _check_inflated_sizes(batch: Batch, size_max: int) -> None:
+    """Check the records of a compressed batch. Kafka does not count the number of bytes before a record."""
+    if not batch.header.codec or len(batch.payload()) <= size_max:
+        return
+    wrong = ((number, size) for number, size in enumerate(batch.record_sizes()) if size > size_max)
+    first = next(wrong, None)
+    if first is not None:
+        number, size = first
+        reason = f"record {number} decompresses to {size} bytes; max.decompressed.message.bytes is {size_max}"
+        raise Refused(ErrorCode.INVALID_RECORD, reason)
 
 
 def _named(batch: Batch, errors: Iterator[tuple[int, str]]) -> RecordErrors:

@@ -17,15 +17,16 @@ import trio
 
 from offsetfs.common.threads import in_thread
 from offsetfs.kafka.broker.batches.fetch_session import FetchContext, FetchedPartition, FetchSessions, ReadPermission
-from offsetfs.kafka.broker.batches.leader_epochs import epoch_error
+from offsetfs.kafka.broker.batches.log_queries import epoch_error
 from offsetfs.kafka.broker.cluster import BrokerNode
 from offsetfs.kafka.broker.connections.api import UntilClosed
-from offsetfs.kafka.broker.error_codes import code_of
+from offsetfs.kafka.broker.errors import code_of
 from offsetfs.kafka.broker.metrics import BrokerMetrics, waiting
 from offsetfs.kafka.broker.settings import ServerSettings
 from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.broker.topics.partitions import Topics, Watcher, leader_epoch_of
 from offsetfs.kafka.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol.message import READ_COMMITTED
 from offsetfs.kafka.protocol.messages import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -37,7 +38,6 @@ from offsetfs.kafka.protocol.messages import (
     FetchResponsePartitionData,
     FetchResponseSnapshotId,
 )
-from offsetfs.kafka.protocol.shared_values import READ_COMMITTED
 from offsetfs.storage import Log, TopicPartition
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, UnknownPartition, WouldBlock
 
@@ -50,10 +50,10 @@ _NO_TRANSACTIONS: list[AbortedTransaction] = []
 _UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 SCAN_INTERVAL_S = 5.0
-"""How often the partitions of an idle session are compared with their logs: a microsecond each."""
+"""The interval at which partitions of an idle session are compared with their logs: a microsecond each."""
 
 READ_ONLY_POLL_S, READ_ONLY_POLL_S_PER_PARTITION = 0.1, 0.0005
-"""How often a waiting request looks for records that another process writes: two stat calls for each partition."""
+"""The interval at which a waiting request looks for records of another process: two stat calls for each partition."""
 
 
 class _ClientLeft(Exception):
@@ -94,8 +94,8 @@ class Fetching:
         except _ClientLeft:
             return None
         finally:
-            for each in context.looked_at:
-                each.data = None  # holds files open
+            for partition in context.looked_at:
+                partition.data = None  # holds files open
 
     # --- the response ------------------------------------------------------------------------------------------------
 
@@ -106,32 +106,32 @@ class Fetching:
         response = FetchResponse(session_id=0 if session is None else session.session_id)
         topics: dict[str | bytes, FetchableTopicResponse] = {}
         slices = Slices()
-        for each in context.looked_at:
+        for partition in context.looked_at:
             await slices.step()
-            data = each.data
-            if data is None or not (each.must_be_sent(data) or context.session is None):
+            data = partition.data
+            if data is None or not (partition.must_be_sent(data) or context.session is None):
                 continue
-            name = each.key[0]
+            name = partition.key[0]
             topic = topics.get(name)
             if topic is None:
                 topic = FetchableTopicResponse(topic=name) if isinstance(name, str) else _by_id(name)
                 topics[name] = topic
                 response.responses.append(topic)
             if data.error_code == ErrorCode.FENCED_LEADER_EPOCH and version >= _LEADER_VERSION:
-                data = self._fenced(each, response)
+                data = self._fenced(partition, response)
             topic.partitions.append(data)
             if data.records:
-                self._metrics.fetched("" if each.name is None else each.name.topic, data.records.size)
+                self._metrics.fetched("" if partition.name is None else partition.name.topic, data.records.size)
                 if session is not None:
-                    session.moved_to_end(each.key)
+                    session.moved_to_end(partition.key)
         return response
 
-    def _fenced(self, each: FetchedPartition, response: FetchResponse) -> FetchResponsePartitionData:
+    def _fenced(self, partition: FetchedPartition, response: FetchResponse) -> FetchResponsePartitionData:
         """Return the error with the leader and its epoch, which saves the client a Metadata request (KIP-951)."""
         node = self._node
         response.node_endpoints[:] = [FetchResponseNodeEndpoint(node.node_id, node.host, node.port)]
-        epoch = 0 if each.log is None else leader_epoch_of(each.log)
-        return _failed(each, ErrorCode.FENCED_LEADER_EPOCH, FetchResponseLeaderIdAndEpoch(node.node_id, epoch))
+        epoch = 0 if partition.log is None else leader_epoch_of(partition.log)
+        return _failed(partition, ErrorCode.FENCED_LEADER_EPOCH, FetchResponseLeaderIdAndEpoch(node.node_id, epoch))
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 
@@ -145,8 +145,8 @@ class Fetching:
             is_idle = watcher is not None and self._is_idle(context, watcher.take())
             due = [] if is_idle else await self._due(partitions.values())
             while True:
-                for each in due:
-                    context.looked_at[each] = None
+                for partition in due:
+                    context.looked_at[partition] = None
                 is_lost = await self._open(due, context)
                 size = await self._look(due, request)
                 has_news = size >= bytes_min or is_lost or _is_over(due) or context.is_superseded
@@ -157,17 +157,17 @@ class Fetching:
                     left = 0.0 if self._topics.is_closing else deadline - now
                     has_news = left <= 0
                 # Where no partition exists there is nothing that could change.
-                if has_news or all(each.log is None for each in partitions.values()):
+                if has_news or all(partition.log is None for partition in partitions.values()):
                     self._end_look(context, due)
                     return
                 if watcher is None:
                     watcher = own = self._topics.watcher()
                 if own is not None:
                     _watch(partitions.values(), own)
-                unfinished = [each for each in due if each.is_unfinished]
-                for each in unfinished:
-                    if each.log is not None:
-                        each.data = None  # holds a file open
+                unfinished = [partition for partition in due if partition.is_unfinished]
+                for partition in unfinished:
+                    if partition.log is not None:
+                        partition.data = None  # holds a file open
                 due = await self._next_due(partitions.values(), unfinished, watcher, left, until_closed)
                 if due and session is not None:
                     session.is_idle = False
@@ -182,14 +182,14 @@ class Fetching:
         if session is None:
             return
         if context.is_superseded:  # the later request must see the changes that this one was woken for
-            for each in due:
-                if each.name is not None:
-                    session.watcher.wake(each.name)
+            for partition in due:
+                if partition.name is not None:
+                    session.watcher.wake(partition.name)
         else:
-            session.is_idle = not any(each.is_unfinished for each in due)
+            session.is_idle = not any(partition.is_unfinished for partition in due)
 
     def _is_idle(self, context: FetchContext, changed: set[TopicPartition]) -> bool:
-        """Whether a request of a session has nothing to look at.
+        """Return whether a request of a session has nothing to look at.
 
         Appends and deletions are reported. Retention is not, so that the logs are compared every `SCAN_INTERVAL_S`.
         """
@@ -204,10 +204,10 @@ class Fetching:
     async def _due(self, partitions: Iterable[FetchedPartition]) -> list[FetchedPartition]:
         """Return the partitions that must be looked at, with what another process has written."""
         if self._topics.directory.read_only:
-            logs = [each.log for each in partitions if each.log is not None]
+            logs = [partition.log for partition in partitions if partition.log is not None]
             if logs:
                 await in_thread(partial(_refresh, logs))
-        return [each for each in partitions if each.is_due]
+        return [partition for partition in partitions if partition.is_due]
 
     async def _next_due(
         self,
@@ -228,7 +228,9 @@ class Fetching:
         if not changed:
             return unfinished
         known = set(unfinished)
-        return unfinished + [each for each in partitions if each.name in changed and each not in known]
+        return unfinished + [
+            partition for partition in partitions if partition.name in changed and partition not in known
+        ]
 
     # --- one look ----------------------------------------------------------------------------------------------------
 
@@ -236,80 +238,80 @@ class Fetching:
         """Find the logs of partitions; return whether one is gone that was there."""
         watcher = None if context.session is None else context.session.watcher
         closed, is_lost, slices = list[FetchedPartition](), False, Slices()
-        for each in due:
+        for partition in due:
             await slices.step()
-            if each.log is not None and not each.log.is_gone:
+            if partition.log is not None and not partition.log.is_gone:
                 continue
-            was_known, each.log = each.name is not None, None
-            if self._open_here(each, context):
+            was_known, partition.log = partition.name is not None, None
+            if self._open_here(partition, context):
                 continue
-            code = self._find(each, context.permission)
+            code = self._find(partition, context.permission)
             if code != ErrorCode.NONE:
-                each.is_unfinished = True
-                each.data = _failed(each, code)
+                partition.is_unfinished = True
+                partition.data = _failed(partition, code)
                 is_lost = is_lost or was_known
                 continue
-            assert each.name is not None
+            assert partition.name is not None
             if watcher is not None:
-                watcher.add(each.name)
-            if self._topics.directory.opened(each.name) is None:
-                closed.append(each)
+                watcher.add(partition.name)
+            if self._topics.directory.opened(partition.name) is None:
+                closed.append(partition)
             else:
-                self._open_log(each)
+                self._open_log(partition)
         if closed:
             with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
                 await in_thread(partial(self._open_logs, closed))
         return is_lost
 
-    def _open_here(self, each: FetchedPartition, context: FetchContext) -> bool:
-        """Take the log of a partition that has a name and is open: most requests without a session ask for such."""
-        topic, number = each.key
+    def _open_here(self, partition: FetchedPartition, context: FetchContext) -> bool:
+        """Take the log of a partition that has a name and is open, as most requests without a session ask for."""
+        topic, number = partition.key
         if isinstance(topic, bytes) or context.session is not None or context.permission is not None:
             return False
         log = self._topics.ready(topic, number)
         if log is None or log.read_only:
             return False
-        each.name, each.log = log.partition, log
+        partition.name, partition.log = log.partition, log
         return True
 
-    def _find(self, each: FetchedPartition, permission: ReadPermission | None) -> ErrorCode:
-        """Find the name of a partition; return the error of one that does not exist, or may not be read."""
-        topic, number = each.key
+    def _find(self, partition: FetchedPartition, permission: ReadPermission | None) -> ErrorCode:
+        """Find the name of a partition; return an error if the partition does not exist, or may not be read."""
+        topic, number = partition.key
         name = self._topics.name_of(topic) if isinstance(topic, bytes) else topic
         if name is not None and permission is not None and not permission.allows(name):
-            each.name = None
+            partition.name = None
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         try:
-            each.name = None if name is None else self._topics.name(name, number)
+            partition.name = None if name is None else self._topics.name(name, number)
         except UnknownPartition:
-            each.name = None
+            partition.name = None
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ErrorCode.UNKNOWN_TOPIC_ID if each.name is None else ErrorCode.NONE
+        return ErrorCode.UNKNOWN_TOPIC_ID if partition.name is None else ErrorCode.NONE
 
     def _open_logs(self, partitions: Iterable[FetchedPartition]) -> None:
-        for each in partitions:
-            self._open_log(each)
+        for partition in partitions:
+            self._open_log(partition)
 
-    def _open_log(self, each: FetchedPartition) -> None:
-        assert each.name is not None
+    def _open_log(self, partition: FetchedPartition) -> None:
+        assert partition.name is not None
         try:
-            each.log = self._topics.directory.log(each.name)
-            each.log.refresh()
+            partition.log = self._topics.directory.log(partition.name)
+            partition.log.refresh()
         except (StorageError, OSError, MemoryError) as error:
-            each.log, each.is_unfinished = None, True
-            each.data = _failed(each, code_of(error))
+            partition.log, partition.is_unfinished = None, True
+            partition.data = _failed(partition, code_of(error))
 
     async def _look(self, due: Iterable[FetchedPartition], request: FetchRequest) -> int:
         """Find what there is to send of partitions; return its size."""
         bytes_left, size = min(request.max_bytes, self._bytes_max), 0
         is_committed, slices = request.isolation_level == READ_COMMITTED, Slices()
-        for each in due:
+        for partition in due:
             await slices.step()
-            log = each.log
+            log = partition.log
             if log is None:
                 continue
-            bytes_max = min(each.wanted.partition_max_bytes, bytes_left - size)
-            work = partial(_read, each, log, bytes_max, needs_one=not size, is_committed=is_committed)
+            bytes_max = min(partition.wanted.partition_max_bytes, bytes_left - size)
+            work = partial(_read, partition, log, bytes_max, needs_one=not size, is_committed=is_committed)
             try:
                 try:
                     data = work(nowait=True)
@@ -317,10 +319,10 @@ class Fetching:
                     with trio.CancelScope(shield=True):
                         data = await in_thread(partial(work, nowait=False))
             except (StorageError, OSError, MemoryError) as error:
-                each.is_unfinished = True
+                partition.is_unfinished = True
                 # The files of a log that was deleted meanwhile have other names.
-                data = _failed(each, _missing(each) if log.is_gone else code_of(error))
-            each.data = data
+                data = _failed(partition, _missing(partition) if log.is_gone else code_of(error))
+            partition.data = data
             size += data.records.size if data.records else 0
         return size
 
@@ -334,45 +336,45 @@ async def _wait(watcher: Watcher, seconds: float, until_closed: UntilClosed) -> 
 
 def _watch(partitions: Iterable[FetchedPartition], watcher: Watcher) -> None:
     """Watch the partitions that exist."""
-    for each in partitions:
-        if each.name is not None and each.log is not None:
-            watcher.add(each.name)
+    for partition in partitions:
+        if partition.name is not None and partition.log is not None:
+            watcher.add(partition.name)
             # The log has changed, or was deleted, while logs were looked at in a thread.
-            if each.state is not each.log.state or each.log.is_gone:
-                watcher.wake(each.name)
+            if partition.state is not partition.log.state or partition.log.is_gone:
+                watcher.wake(partition.name)
 
 
 def _is_over(due: Sequence[FetchedPartition]) -> bool:
-    """Whether a partition has an error that is answered at once: any but that of a topic that was never there."""
+    """Return whether a partition has an error that is answered at once: any but that of a topic that never existed."""
     return any(
-        each.data is not None
+        partition.data is not None
         and (
-            (each.data.error_code != ErrorCode.NONE and (each.name is not None or each.log is not None))
-            or each.data.diverging_epoch.epoch >= 0
+            (partition.data.error_code != ErrorCode.NONE and (partition.name is not None or partition.log is not None))
+            or partition.data.diverging_epoch.epoch >= 0
         )
-        for each in due
+        for partition in due
     )
 
 
 def _refresh(logs: Iterable[Log]) -> None:
-    for each in logs:
-        each.refresh()
+    for log in logs:
+        log.refresh()
 
 
 def _by_id(topic_id: bytes) -> FetchableTopicResponse:
     return FetchableTopicResponse(topic_id=topic_id)
 
 
-def _missing(each: FetchedPartition) -> ErrorCode:
+def _missing(partition: FetchedPartition) -> ErrorCode:
     """Return the error of a partition that was deleted."""
-    return ErrorCode.UNKNOWN_TOPIC_ID if isinstance(each.key[0], bytes) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.UNKNOWN_TOPIC_ID if isinstance(partition.key[0], bytes) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _failed(
-    each: FetchedPartition, code: ErrorCode, leader: FetchResponseLeaderIdAndEpoch | None = None
+    partition: FetchedPartition, code: ErrorCode, leader: FetchResponseLeaderIdAndEpoch | None = None
 ) -> FetchResponsePartitionData:
     return FetchResponsePartitionData(
-        partition_index=each.key[1],
+        partition_index=partition.key[1],
         error_code=code,
         high_watermark=-1,
         diverging_epoch=_NO_EPOCH_END,
@@ -384,17 +386,17 @@ def _failed(
 
 
 def _read(
-    each: FetchedPartition, log: Log, bytes_max: int, *, needs_one: bool, is_committed: bool, nowait: bool
+    partition: FetchedPartition, log: Log, bytes_max: int, *, needs_one: bool, is_committed: bool, nowait: bool
 ) -> FetchResponsePartitionData:
     """Return what there is of one partition, at most `bytes_max` bytes; with `needs_one` at least one batch."""
-    wanted = each.wanted
+    wanted = partition.wanted
     offset = wanted.fetch_offset
     state = log.state
     if wanted.current_leader_epoch >= 0:  # as FetchRequest.optionalEpoch
         code = epoch_error(log, wanted.current_leader_epoch)
         if code != ErrorCode.NONE:
-            each.is_unfinished = True
-            return _failed(each, code)
+            partition.is_unfinished = True
+            return _failed(partition, code)
     start, end = state.log_start_offset, state.next_offset
     stable = min(log.last_stable_offset(nowait=nowait), end)
     data = FetchResponsePartitionData(
@@ -412,28 +414,28 @@ def _read(
         diverging = _diverging(log, wanted.last_fetched_epoch, offset)
         if diverging is not None:
             data.diverging_epoch = diverging
-            each.is_unfinished = True
+            partition.is_unfinished = True
             return data
     if not start <= offset <= end:
         raise OffsetOutOfRange(offset, start, end, log.path)
     end = stable if is_committed else end
     has_more = offset < end
     if has_more and (bytes_max > 0 or needs_one):
-        found = log.find_range(offset, bytes_max, offset_end=end, needs_one=needs_one, nowait=nowait)
-        if found is not None:
-            data.records = found
+        batches = log.find_range(offset, bytes_max, offset_end=end, needs_one=needs_one, nowait=nowait)
+        if batches is not None:
+            data.records = batches
             if is_committed:
-                aborted = log.aborted(offset, found.offset_end, nowait=nowait)
+                aborted = log.aborted(offset, batches.offset_end, nowait=nowait)
                 data.aborted_transactions = [AbortedTransaction(producer, first) for producer, first, _ in aborted]
-    each.state, each.is_unfinished = state, has_more
+    partition.state, partition.is_unfinished = state, has_more
     return data
 
 
 def _diverging(log: Log, epoch: int, offset: int) -> FetchResponseEpochEndOffset | None:
     """Return where the log ends that the client has read, if that differs from this one (KIP-595)."""
-    found = log.epochs.end_of(epoch, log.next_offset)
-    if found is None or offset < log.log_start_offset:
+    end = log.epochs.end_of(epoch, log.next_offset)
+    if end is None or offset < log.log_start_offset:
         raise OffsetOutOfRange(offset, log.log_start_offset, log.next_offset, log.path)
-    if found[0] < epoch or found[1] < offset:
-        return FetchResponseEpochEndOffset(*found)
+    if end[0] < epoch or end[1] < offset:
+        return FetchResponseEpochEndOffset(*end)
     return None

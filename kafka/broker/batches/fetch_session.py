@@ -1,8 +1,8 @@
 """Fetch sessions (KIP-227): a client sends the partitions that changed for it, and gets those that have changed here.
 
-    epoch 0      a full request: begins a session; one that the request names ends
+    epoch 0      a full request: begins a session; a session that the request names ends
     epoch n      the n-th request of the session: the changes since the last one; the response has the changes as well
-    epoch -1     a request without a session; one that the request names ends
+    epoch -1     a request without a session; a session that the request names ends
 
 Follows Kafka's FetchSession, FetchManager and FetchSessionCache. A session without a free slot is not created (id 0):
 the client goes on with full requests, which return the same records.
@@ -19,14 +19,15 @@ import trio
 from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.broker.topics.partitions import Topics, Watcher
 from offsetfs.kafka.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol.message import TOPIC_IDS_VERSION
 from offsetfs.kafka.protocol.messages import FetchRequest, FetchRequestFetchPartition, FetchResponsePartitionData
-from offsetfs.kafka.protocol.shared_values import TOPIC_IDS_VERSION
 from offsetfs.storage import I32_MAX, Log, LogState, TopicPartition
 
 NO_SESSION = 0
 EVICTION_S = 120.0
-"""How long a session must be idle, or old and smaller than a new one, to be replaced. Kafka: `MIN_INCREMENTAL_FETCH_
-SESSION_EVICTION_MS`."""
+"""The time that a session is idle, or old and smaller than a new one, before it is replaced.
+
+Kafka: `MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS`."""
 
 _FIRST_EPOCH = 0
 _FINAL_EPOCH = -1
@@ -37,7 +38,7 @@ Key = tuple[str | bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class ReadPermission:
-    """Which topics a client may read."""
+    """The topics that a client may read."""
 
     allows: Callable[[str], bool]
     state: object
@@ -67,7 +68,7 @@ class FetchedPartition:
         self.state: LogState | None = None
         """The state of the log when it was looked at last."""
         self.data: FetchResponsePartitionData | None = None
-        """What was found then."""
+        """The answer for that state."""
         self.is_unfinished = True
         """Whether there may be something to send even if the log has not changed."""
         self.sent_high_watermark = -1
@@ -121,11 +122,11 @@ class FetchSession:
         """Add, change and forget partitions as the request says."""
         self.is_idle = self.is_idle and not request.topics and request.isolation_level == self.isolation_level
         for key, wanted in _partitions_of(request, version):
-            found = self.partitions.get(key)
-            if found is None:
+            partition = self.partitions.get(key)
+            if partition is None:
                 self.partitions[key] = FetchedPartition(key, wanted)
             else:
-                found.update(wanted)
+                partition.update(wanted)
         for topic in request.forgotten_topics_data:
             name = topic.topic_id if version >= TOPIC_IDS_VERSION else topic.topic
             for number in topic.partitions:
@@ -134,8 +135,8 @@ class FetchSession:
                     self.watcher.remove(forgotten.name)
         if request.isolation_level != self.isolation_level:
             self.isolation_level = request.isolation_level
-            for each in self.partitions.values():
-                each.is_unfinished = True
+            for partition in self.partitions.values():
+                partition.is_unfinished = True
 
     def moved_to_end(self, key: Key) -> None:
         """Let a partition that had records be read last, so that each gets its share of the limit."""
@@ -153,7 +154,7 @@ class FetchContext:
         self.epoch = NO_SESSION if session is None else session.epoch
         self.begins_session = begins_session
         self.permission: ReadPermission | None = None
-        """Which topics the client may read; None: all of them."""
+        """The topics that the client may read; None: all of them."""
         self.looked_at: dict[FetchedPartition, None] = {}
         """The partitions in the order in which they were read; for a full request all of them."""
 
@@ -167,10 +168,10 @@ class FetchContext:
             if session.permitted == permission.state:
                 return
             session.permitted = permission.state
-        for each in self.partitions.values():
-            if each.name is not None and not permission.allows(each.name.topic):
-                each.name = each.log = each.state = None
-                each.is_unfinished = True
+        for partition in self.partitions.values():
+            if partition.name is not None and not permission.allows(partition.name.topic):
+                partition.name = partition.log = partition.state = None
+                partition.is_unfinished = True
                 if session is not None:
                     session.is_idle = False
 
@@ -226,14 +227,17 @@ class FetchSessions:
             session_id = secrets.randbelow(I32_MAX) + 1
         session = FetchSession(session_id, context.partitions, self._topics.watcher(), ids=version >= TOPIC_IDS_VERSION)
         session.isolation_level = request.isolation_level
-        for each in context.partitions.values():
-            if each.name is not None:
-                session.watcher.add(each.name)
+        for partition in context.partitions.values():
+            if partition.name is not None:
+                session.watcher.add(partition.name)
         self._sessions[session_id] = session
         return session
 
     def _has_slot(self, size: int) -> bool:
-        """Whether a session of `size` partitions may begin; may end another session. `FetchSessionCache.tryEvict`."""
+        """Return whether a session of `size` partitions may begin; end another session if needed.
+
+        Kafka: `FetchSessionCache.tryEvict`.
+        """
         if len(self._sessions) < self._slots:
             return True
         now = trio.current_time()
@@ -241,8 +245,8 @@ class FetchSessions:
         if oldest is not None and now - oldest.used_s > EVICTION_S:
             self._end(oldest.session_id)
             return True
-        old = [each for each in self._sessions.values() if now - each.created_s > EVICTION_S]
-        smallest = min(old, key=lambda each: len(each.partitions), default=None)
+        old = [session for session in self._sessions.values() if now - session.created_s > EVICTION_S]
+        smallest = min(old, key=lambda session: len(session.partitions), default=None)
         if smallest is None or len(smallest.partitions) >= size:
             return False
         self._end(smallest.session_id)
@@ -258,5 +262,5 @@ class FetchSessions:
 def _partitions_of(request: FetchRequest, version: int) -> Iterable[tuple[Key, FetchRequestFetchPartition]]:
     for topic in request.topics:
         name: str | bytes = topic.topic_id if version >= TOPIC_IDS_VERSION else topic.topic
-        for each in topic.partitions:
-            yield (name, each.partition), each
+        for partition in topic.partitions:
+            yield (name, partition.partition), partition

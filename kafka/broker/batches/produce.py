@@ -23,13 +23,13 @@ from functools import partial
 
 import trio
 
-from offsetfs.common.loop_appends import LoopAppends
+from offsetfs.common.loop_watch import LoopAppends
 from offsetfs.common.threads import in_thread
 from offsetfs.kafka.broker.batches.client_batches import Refused, one_batch, sealed_batch
 from offsetfs.kafka.broker.connections.connection import ProtocolError
 from offsetfs.kafka.broker.connections.response_queue import DelayedResponse
 from offsetfs.kafka.broker.coordinator_log import ProducerEpoch
-from offsetfs.kafka.broker.error_codes import code_of, message_of
+from offsetfs.kafka.broker.errors import code_of, message_of
 from offsetfs.kafka.broker.log_sync import LogSync
 from offsetfs.kafka.broker.metrics import BrokerMetrics
 from offsetfs.kafka.broker.settings import ServerSettings
@@ -38,6 +38,7 @@ from offsetfs.kafka.broker.topics.partitions import Topics
 from offsetfs.kafka.broker.transactions.transaction import BUMPS_EPOCHS, TransactionError
 from offsetfs.kafka.broker.transactions.transaction_coordinator import TransactionCoordinator
 from offsetfs.kafka.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol.message import TOPIC_IDS_VERSION
 from offsetfs.kafka.protocol.messages import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -47,7 +48,6 @@ from offsetfs.kafka.protocol.messages import (
     ProduceResponseLeaderIdAndEpoch,
     TopicProduceResponse,
 )
-from offsetfs.kafka.protocol.shared_values import TOPIC_IDS_VERSION
 from offsetfs.storage import INTERNAL_TOPICS, LOG_APPEND_TIME, Batch, Log, TopicPartition
 from offsetfs.storage.errors import DecompressionLimit, MalformedBatch, StorageError
 from offsetfs.storage.records import ZSTD, inflation_scope
@@ -62,14 +62,14 @@ INLINE_REQUEST_BYTES_MAX = (1 << 20) + 12
 millisecond, in which other clients wait. The hand-over takes a third as long again of processor time."""
 
 INLINE_TURN_S = 0.01
-"""How long after a larger batch those of other partitions are appended in threads: many of them in one pass of the
-event loop would add up."""
+"""The time after a larger batch in which those of other partitions are appended in threads: many of them in one pass of
+the event loop would add up."""
 
 INLINE_COMPRESSED_BYTES_MAX = 16 << 10
 """The same for compressed batches, if they inflate to no more than `INLINE_BYTES_MAX`."""
 
 THREADS_MAX = 16
-"""How many appends run in threads at the same time: limits the memory for inflated records."""
+"""Appends that run in threads at the same time, at most: limits the memory for inflated records."""
 
 VERSION_MIN = 3
 """Older versions carry no v2 batches. They are advertised, and refused: librdkafka takes the absence of version 0 for
@@ -148,7 +148,7 @@ class Producing:
         refused = _refusal(version) or await self._loaded(request.transactional_id)
         response, appends, slices = ProduceResponse(), list[_Append](), Slices()
         self._topics.directory.refresh_config()  # offsetfs config may have changed settings
-        for topic in (each for each in request.topic_data if each.partition_data):
+        for topic in (topic for topic in request.topic_data if topic.partition_data):
             name = topic.name if version < TOPIC_IDS_VERSION else self._topics.name_of(topic.topic_id)
             answer = TopicProduceResponse(name or "", topic.topic_id)
             response.responses.append(answer)
@@ -158,23 +158,23 @@ class Producing:
                 answer.partition_responses.append(append.result)
                 appends.append(append)
         if refused is not None:
-            for each in appends:
-                each.fail(refused)
+            for append in appends:
+                append.fail(refused)
         else:
             if request.transactional_id is not None and version >= _ADDS_PARTITIONS_SINCE:
                 await self._add_to_transaction(appends, request.transactional_id, version)
             if request.acks not in _ACKS:  # as ReplicaManager.handleProduceAppend, which looks at them after that
-                for each in (each for each in appends if not each.result.error_code):
+                for append in (append for append in appends if not append.result.error_code):
                     reason = f"acks={request.acks}: must be -1, 0 or 1"
-                    each.fail(Refused(ErrorCode.INVALID_REQUIRED_ACKS, reason))
-            await self._append_all([each for each in appends if not each.result.error_code], version)
+                    append.fail(Refused(ErrorCode.INVALID_REQUIRED_ACKS, reason))
+            await self._append_all([append for append in appends if not append.result.error_code], version)
             waits = request.acks == _ACKS_ALL and self._syncs
-            unsynced = [each for each in appends if each.is_unsynced and (waits or each.must_flush)]
+            unsynced = [append for append in appends if append.is_unsynced and (waits or append.must_flush)]
             if unsynced and request.acks:
                 return DelayedResponse(partial(self._synced, response, unsynced), _free_records(appends))
         if request.acks:
             return response
-        failed = next((each for each in appends if each.result.error_code), None)
+        failed = next((append for append in appends if append.result.error_code), None)
         if failed is not None:
             raise ProtocolError(f"acks=0, and an error in {failed.topic}: {failed.result.error_message}")
         return None
@@ -195,38 +195,38 @@ class Producing:
         never get a marker.
         """
         added: dict[ProducerEpoch, list[tuple[_Append, TopicPartition]]] = {}
-        for each in appends:
-            partition = self._transactions.partition(each.topic or "", each.data.index)
-            if partition is None or each.topic in INTERNAL_TOPICS:
+        for append in appends:
+            partition = self._transactions.partition(append.topic or "", append.data.index)
+            if partition is None or append.topic in INTERNAL_TOPICS:
                 continue  # the append refuses it
             with contextlib.suppress(Refused, MalformedBatch):  # the same
-                header = one_batch(memoryview(each.data.records or b""), version, str(partition)).header
+                header = one_batch(memoryview(append.data.records or b""), version, str(partition)).header
                 producer = ProducerEpoch(header.producer_id, header.producer_epoch)
                 if header.is_transactional and not self._transactions.contains(transactional_id, producer, partition):
-                    added.setdefault(producer, []).append((each, partition))
+                    added.setdefault(producer, []).append((append, partition))
         for producer, batches in added.items():
             partitions = {partition for _, partition in batches}
             try:
                 await self._transactions.extend(transactional_id, producer, partitions, client_version=BUMPS_EPOCHS)
             except TransactionError as error:
-                for each, partition in batches:
-                    each.fail(_not_in_transaction(partition, error.code, version))
+                for append, partition in batches:
+                    append.fail(_not_in_transaction(partition, error.code, version))
 
     async def _append_all(self, appends: list[_Append], version: int) -> None:
         """Append in the order of the request within each partition."""
         slow: dict[tuple[str | None, int], list[_Append]] = {}
         left, slices = INLINE_REQUEST_BYTES_MAX, Slices()
-        for each in appends:
+        for append in appends:
             await slices.step()
-            key, size = (each.topic, each.data.index), len(each.data.records or b"")
+            key, size = (append.topic, append.data.index), len(append.data.records or b"")
             if key in slow:  # after the batch before it
-                slow[key].append(each)
+                slow[key].append(append)
             elif size > INLINE_BYTES_MAX and (size > left or not self._takes_turn(key)):
-                slow[key] = [each]
-            elif self._append_here(each, version):
+                slow[key] = [append]
+            elif self._append_here(append, version):
                 left -= size
             else:
-                slow[key] = [each]
+                slow[key] = [append]
         if not slow:
             return
         with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
@@ -238,8 +238,9 @@ class Producing:
                         nursery.start_soon(self._append_in_threads, slow, version)
 
     def _takes_turn(self, partition: tuple[str | None, int]) -> bool:
-        """Whether a large batch for a partition may be appended on the event loop: one partition at a time, if the disk
-        keeps up.
+        """Return whether a large batch for a partition may be appended on the event loop.
+
+        One partition at a time may, if the disk keeps up.
         """
         now = time.perf_counter()
         if not self._loop_appends.are_quick:
@@ -275,9 +276,9 @@ class Producing:
         """Append to one partition after the other. Several of these tasks take them from `slow`."""
         slices = Slices()
         while slow:
-            for each in slow.pop(next(iter(slow))):
+            for append in slow.pop(next(iter(slow))):
                 await slices.step()  # an append that is refused does not wait
-                await self._append_in_thread(each, version)
+                await self._append_in_thread(append, version)
 
     async def _append_in_thread(self, append: _Append, version: int) -> None:
         try:
@@ -333,8 +334,8 @@ class Producing:
     async def _synced(self, response: ProduceResponse, appends: list[_Append]) -> ProduceResponse:
         """Return the response when all is on disk. What is not gets an error: the client sends it again."""
         by_log: dict[Log | None, list[_Append]] = {}
-        for each in appends:
-            by_log.setdefault(each.log, []).append(each)
+        for append in appends:
+            by_log.setdefault(append.log, []).append(append)
         if len(by_log) == 1:
             await self._sync_log(appends)
             return response
@@ -345,22 +346,22 @@ class Producing:
 
     async def _sync_log(self, appends: list[_Append]) -> None:
         """Sync the log that all of these appends have changed."""
-        last = max(appends, key=lambda each: each.last_offset)
+        last = max(appends, key=lambda append: append.last_offset)
         assert last.log is not None
-        is_forced = any(each.must_flush for each in appends)
+        is_forced = any(append.must_flush for append in appends)
         try:
             await self._commits.sync(last.log, last.last_offset + 1, is_forced=is_forced)
         except (StorageError, OSError, MemoryError) as error:
-            for each in appends:
-                each.fail(error)
+            for append in appends:
+                append.fail(error)
 
 
 def _free_records(appends: list[_Append]) -> int:
     """Drop the records of a request, which are in the log; return their size."""
     size = 0
-    for each in appends:
-        size += len(each.data.records or b"")
-        each.data.records = None
+    for append in appends:
+        size += len(append.data.records or b"")
+        append.data.records = None
     return size
 
 
@@ -374,7 +375,7 @@ def _not_in_transaction(partition: TopicPartition, code: ErrorCode, version: int
     """Return a code of the transaction coordinator as AddPartitionsToTxnManager and ReplicaManager return it."""
     reason = f"{partition} is not in an ongoing transaction of this producer: {code.name}"
     if code in _TRY_AGAIN or (code == ErrorCode.CONCURRENT_TRANSACTIONS and version < _ADDS_PARTITIONS_SINCE):
-        code = ErrorCode.NOT_ENOUGH_REPLICAS  # older clients know it as one that is tried again
+        code = ErrorCode.NOT_ENOUGH_REPLICAS  # older clients know it as an error that is tried again
     elif code == ErrorCode.INVALID_TXN_STATE and version >= _ABORTABLE_SINCE:
         code = ErrorCode.TRANSACTION_ABORTABLE
     elif code == ErrorCode.PRODUCER_FENCED:
@@ -383,7 +384,7 @@ def _not_in_transaction(partition: TopicPartition, code: ErrorCode, version: int
 
 
 def _is_quick(batch: Batch, log: Log) -> bool:
-    """Whether the records are checked without a wait, and are not compressed again."""
+    """Return whether the records are checked without a wait, and are not compressed again."""
     codec = batch.header.codec
     if log.config.compression_type != "producer" and log.config.compression.codec != codec:
         return False

@@ -1,19 +1,19 @@
-"""An API that the broker answers, as a connection knows it, and the client of a request."""
+"""An API that the broker answers, as a connection knows it, and the client of a request with its principal."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Never
 
 import trio
 
 from offsetfs.kafka.broker.connections.codecs import Codecs
 from offsetfs.kafka.broker.connections.response_queue import DelayedResponse
 from offsetfs.kafka.broker.metrics import ApiCounts
-from offsetfs.kafka.broker.principal import ANONYMOUS, Principal
 from offsetfs.kafka.protocol.message import ProtocolMessage
+from offsetfs.storage.settings import printable
 
 UntilClosed = Callable[[], AbstractContextManager[trio.CancelScope]]
 """Returns a context that is cancelled when the client leaves, and a moment after the broker begins to end."""
@@ -22,9 +22,32 @@ NO_VERSION = 1 << 15
 """Versions have 16 bits."""
 
 
+USER = "User"
+"""The type of all principals of clients."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Principal:
+    """A client, as ACLs name it: a type and a name, written `User:alice`. Kafka: KafkaPrincipal."""
+
+    name: str
+    type: str = USER
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+    def __repr__(self) -> str:
+        """Return the text for a log: clients choose names, also with control characters."""
+        return printable(str(self))
+
+
+ANONYMOUS = Principal("ANONYMOUS")
+"""A client of a listener without authentication."""
+
+
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who sent a request, as group members are described."""
+    """The sender of a request, as group members are described."""
 
     client_id: str
     host: str
@@ -35,7 +58,7 @@ class Client:
 
 
 Answer = ProtocolMessage | DelayedResponse | None
-"""What a handler returns: the response, at once or later; None sends none."""
+"""The result of a handler: the response, at once or later; None sends none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,12 +71,11 @@ class Api:
     last: int
     request: Callable[[], type[ProtocolMessage]]
     """Returns the class of the requests, whose module is not loaded before."""
-    rule: Callable[[Any], Awaitable[Answer]]
-    """What a client needs: the `Rule` of `authorization`, which is above."""
-    handle: Callable[..., Awaitable[Answer]]
-    """Takes a request, its version, and with `takes_client` its client. The functions of `apis` check the types."""
+    rule: Callable[[Never], Awaitable[Answer]]
+    """The `Rule` of `authorization`, which is above and calls it."""
+    handle: Callable[[ProtocolMessage, int, Client], Awaitable[Answer]]
+    """Answers a request of the class `request()`, of a version and a client."""
     counts: ApiCounts = field(default_factory=ApiCounts)
-    takes_client: bool = False
     overlaps: bool = False
     """Requests are handled while responses to earlier ones wait: their order is that of their appends."""
     has_records: bool = False
@@ -72,23 +94,19 @@ class Api:
     """From this version on, requests have the ids of topics and not their names, which handlers and rules get."""
     _codecs: dict[int, Codecs] = field(default_factory=dict, init=False, repr=False)
 
-    def answer(self, request: Any, version: int, client: Client) -> Awaitable[Answer]:
-        """Let the handler answer a request."""
-        return self.handle(request, version, client) if self.takes_client else self.handle(request, version)
-
     def codecs(self, version: int) -> Codecs:
-        """Return what reads and writes a version."""
-        found = self._codecs.get(version)
-        if found is None:
-            found = self._codecs[version] = Codecs.of(
+        """Return the codecs of a version."""
+        codecs = self._codecs.get(version)
+        if codecs is None:
+            codecs = self._codecs[version] = Codecs.of(
                 self.request().__name__,
                 version,
                 has_plain_header=self.offers_versions,
                 has_records=self.has_records,
                 has_ranges=self.has_ranges,
             )
-        return found
+        return codecs
 
 
-Dispatch = Callable[[Api, Any, int, Client], Awaitable[Answer]]
-"""Brings a request to the handler of its API, past what stands before it."""
+Dispatch = Callable[[Api, ProtocolMessage, int, Client], Awaitable[Answer]]
+"""Brings a request to the handler of its API, after names for ids and the rule."""

@@ -18,10 +18,10 @@ from typing import Any
 
 import trio
 
+from offsetfs.kafka.broker.connections.api import Principal
 from offsetfs.kafka.broker.connections.codecs import Codecs
 from offsetfs.kafka.broker.connections.connection import Connection, ProtocolError, Received, Shared
 from offsetfs.kafka.broker.connections.listeners import Listener
-from offsetfs.kafka.broker.principal import Principal
 from offsetfs.kafka.broker.sasl.exchange import Exchange, LoginFailed
 from offsetfs.kafka.broker.sasl.logins import Logins
 from offsetfs.kafka.protocol.codec import InvalidMessage
@@ -32,7 +32,7 @@ from offsetfs.storage.settings import printable
 _log = logging.getLogger(__name__)
 
 LOGIN_S = 10.0
-"""How long a client may take to log in."""
+"""The time that a client has to log in."""
 
 REAUTHENTICATION_S = 1.0
 """A client may authenticate again so often at most, as in Kafka."""
@@ -155,7 +155,7 @@ class AuthenticatedConnection(Connection):
             return token, 0
         principal = Principal(exchange.user)
         if self._is_authenticated and principal != self._client.principal:
-            was, is_now = (f"{each.type}.{each.name}" for each in (self._client.principal, principal))
+            was, is_now = (f"{identity.type}.{identity.name}" for identity in (self._client.principal, principal))
             text = f"Cannot change principals during re-authentication from {was}: {is_now}"  # Kafka's text
             raise LoginFailed("another user than before", text)
         self._client = replace(self._client, principal=principal)

@@ -2,7 +2,7 @@
 
 The sockets of all clients whose requests may wait are in one epoll object that reports only the end of the peer
 (EPOLLRDHUP): data that has arrived, such as the next request of a client that pipelines, does not hide it. A socket is
-added with its first such request and stays: two system calls fewer for each Fetch.
+added with its first waiting request and stays: two system calls fewer for each Fetch.
 """
 
 from __future__ import annotations

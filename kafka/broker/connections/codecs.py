@@ -1,4 +1,4 @@
-"""What reads the requests of a version of an API, and writes the responses with their size and header."""
+"""Readers of the requests of a version of an API, and writers of the responses with their size and header."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _JOINED_BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Codecs:
-    """What reads the requests of a version of an API, and writes the responses."""
+    """The reader of the requests of a version of an API, and the writer of the responses."""
 
     read_header: codec.Read
     read: codec.Read
@@ -74,18 +74,40 @@ class Codecs:
 
 def _joined(head: bytes, body: list[Any]) -> list[Any]:
     """Return the buffers of a response with ranges of files; what is between two of them is one buffer."""
-    found: list[Any] = []
+    buffers: list[Any] = []
     size, between = 0, [head]
-    for each in body:
-        if type(each) is not BatchRange:
-            between.append(each)
+    for part in body:
+        if type(part) is not BatchRange:
+            between.append(part)
             continue
         data = b"".join(between)
-        size += len(data) + each.size
-        found += (data, each)
+        size += len(data) + part.size
+        buffers += (data, part)
         between = []
     last = b"".join(between)
-    if last or not found:
-        found.append(last)
-    found[0] = (size + len(last)).to_bytes(4, "big") + found[0]
-    return found
+    if last or not buffers:
+        buffers.append(last)
+    buffers[0] = (size + len(last)).to_bytes(4, "big") + buffers[0]
+    return buffers
+
+
+SAMPLES = 8
+"""Elements that stand for all elements of a long array, in the estimate of the size of a response."""
+
+
+def elements_of(message: Any) -> int:
+    """Return about how many elements the arrays of a message have; of long arrays, some elements stand for all."""
+    return sum(_elements_of_array(value) for value in _values(message) if type(value) is list and value)
+
+
+def _elements_of_array(elements: list[Any]) -> int:
+    count = len(elements)
+    if not hasattr(elements[0], "__slots__"):  # numbers and texts
+        return count
+    step = -(-count // SAMPLES)
+    samples = elements[::step]
+    return count + count * sum(map(elements_of, samples)) // len(samples)
+
+
+def _values(message: Any) -> list[Any]:
+    return [getattr(message, name) for name in message.__slots__]

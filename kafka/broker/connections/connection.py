@@ -27,25 +27,27 @@ import trio
 
 from offsetfs.common.threads import in_thread
 from offsetfs.common.transports import PlainTransport
-from offsetfs.kafka.broker.connections.api import Answer, Api, Client, Dispatch
+from offsetfs.kafka.broker.connections.api import Answer, Api, Client, Dispatch, Principal
 from offsetfs.kafka.broker.connections.closed_peers import ClosedPeers
-from offsetfs.kafka.broker.connections.codecs import Codecs
+from offsetfs.kafka.broker.connections.codecs import Codecs, elements_of
 from offsetfs.kafka.broker.connections.listeners import Listener
-from offsetfs.kafka.broker.connections.rare_lines import RareLines
 from offsetfs.kafka.broker.connections.read_ahead import ReadAhead
-from offsetfs.kafka.broker.connections.receive_buffers import ReceiveBuffers
-from offsetfs.kafka.broker.connections.request_limits import DECODED_FACTOR, FREE_BYTES_MAX, RequestLimits
+from offsetfs.kafka.broker.connections.request_limits import (
+    DECODED_FACTOR,
+    FREE_BYTES_MAX,
+    RareLines,
+    ReceiveBuffers,
+    RequestLimits,
+)
 from offsetfs.kafka.broker.connections.response_queue import DelayedResponse, PendingResponse, ResponseQueue
-from offsetfs.kafka.broker.connections.response_size import elements_of
-from offsetfs.kafka.broker.failure_responses import failure_response
+from offsetfs.kafka.broker.errors import failure_response
 from offsetfs.kafka.broker.metrics import BrokerMetrics
-from offsetfs.kafka.broker.principal import Principal
 from offsetfs.kafka.broker.settings import ServerSettings
 from offsetfs.kafka.broker.tls.tls_context import TlsContext
-from offsetfs.kafka.broker.tls.tls_handshake import HandshakeError, handshake
-from offsetfs.kafka.broker.tls.tls_transport import ServerTlsTransport
+from offsetfs.kafka.broker.tls.tls_transport import HandshakeError, ServerTlsTransport, handshake
 from offsetfs.kafka.protocol.codec import InvalidMessage
 from offsetfs.kafka.protocol.error_codes import ErrorCode
+from offsetfs.kafka.protocol.message import ProtocolMessage
 from offsetfs.kafka.protocol.messages import ApiVersion, ApiVersionsResponse, RequestHeader
 from offsetfs.storage import BatchRange
 from offsetfs.storage.errors import WouldBlock, counted
@@ -65,7 +67,7 @@ INLINE_ENCODE_ELEMENTS_MAX = 2000
 """Larger responses are encoded in a thread: an element takes about a microsecond."""
 
 WAIT_ENDS_S = 0.2
-"""How long a request that waits for other clients may go on when the broker ends. A Fetch is answered at once."""
+"""The time that a request that waits for other clients has when the broker ends. A Fetch is answered at once."""
 
 
 class ProtocolError(Exception):
@@ -74,7 +76,7 @@ class ProtocolError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the connections of one broker share."""
+    """Objects that the connections of one broker share."""
 
     apis: Mapping[int, Api]
     dispatch: Dispatch
@@ -95,7 +97,7 @@ class _Call:
     version: int
     codecs: Codecs
     header: RequestHeader
-    request: Any
+    request: ProtocolMessage
     begun_s: float = 0.0
 
 
@@ -195,9 +197,9 @@ class Connection:
             self._transport.close()
 
     def _warn(self, reason: str) -> None:
-        """Log why the connection ended, unless clients have caused such a line a moment ago."""
+        """Log why the connection ended, unless clients have caused a line of this kind a moment ago."""
         if count := self._broken.count():
-            more = f" (and {counted(count - 1, 'other')} since the last such line)" if count > 1 else ""
+            more = f" (and {counted(count - 1, 'other')} since the last line of this kind)" if count > 1 else ""
             _log.warning("%s: %s%s", self.host, reason, more)
 
     async def _begin_tls(self, context: TlsContext) -> None:
@@ -216,7 +218,7 @@ class Connection:
             if name is None:
                 raise HandshakeError(f"no rule of ssl.principal.mapping.rules applies to {printable(subject)}")
             self._client = replace(self._client, principal=Principal(name))
-        _log.debug("%s: %s, %r", self.host, transport.version(), self._client.principal)
+        _log.debug("%s: %s, %r", self.host, transport.version, self._client.principal)
 
     async def _serve(self, nursery: trio.Nursery) -> None:
         try:
@@ -449,19 +451,19 @@ class Connection:
         api, version = call.api, call.version
         try:
             try:
-                found = await (self._handle(call) if wait is None else wait())
+                response = await (self._handle(call) if wait is None else wait())
             except Exception:
                 api.counts.fail()
                 raise
-            if isinstance(found, DelayedResponse):
-                return found
-            api.counts.end(found, call.begun_s)
-            if found is None:
+            if isinstance(response, DelayedResponse):
+                return response
+            api.counts.end(response, call.begun_s)
+            if response is None:
                 return []
-            count = _partition_count(found) if call.codecs.has_ranges else elements_of(found)
+            count = _partition_count(response) if call.codecs.has_ranges else elements_of(response)
             if count > INLINE_ENCODE_ELEMENTS_MAX:
-                return await in_thread(functools.partial(call.codecs.framed, call.header, found))
-            return call.codecs.framed(call.header, found)
+                return await in_thread(functools.partial(call.codecs.framed, call.header, response))
+            return call.codecs.framed(call.header, response)
         except ProtocolError:
             raise
         except Exception:
@@ -494,7 +496,7 @@ class Connection:
     def _unsupported_api_versions(self, api: Api, data: memoryview) -> list[Any]:
         """Answer as KIP-511 says: version 0, error 35, and what is supported."""
         header = RequestHeader(correlation_id=int.from_bytes(data[4:8], "big", signed=True))
-        keys = [ApiVersion(each.key, each.first, each.last) for each in self._apis.values()]
+        keys = [ApiVersion(offered.key, offered.first, offered.last) for offered in self._apis.values()]
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)
         return api.codecs(0).framed(header, response)
 
@@ -510,21 +512,21 @@ class Connection:
         # Corked, a response ends with a packet of its own only: each packet may wake the client, and it takes the core.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
         has_sent = False
-        for each in buffers:
-            if not isinstance(each, BatchRange):
-                await self._send_all(each)
-                self._metrics.sent_bytes += len(each)
+        for buffer in buffers:
+            if not isinstance(buffer, BatchRange):
+                await self._send_all(buffer)
+                self._metrics.sent_bytes += len(buffer)
                 continue
             if has_sent:  # a response of many ranges must not keep others waiting
                 await trio.lowlevel.checkpoint()
             has_sent = True
-            await self._send_file(each)
-            self._metrics.sent_bytes += each.size
+            await self._send_file(buffer)
+            self._metrics.sent_bytes += buffer.size
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
         if self._read_ahead.is_active:
-            for each in buffers:
-                if isinstance(each, BatchRange):
-                    await self._read_ahead.sent(each)
+            for buffer in buffers:
+                if isinstance(buffer, BatchRange):
+                    await self._read_ahead.sent(buffer)
 
     async def _send_all(self, data: bytes | bytearray) -> None:
         sent = 0
@@ -568,7 +570,7 @@ class Connection:
 
 def _partition_count(response: Any) -> int:
     """Return the partitions of a response to Fetch: quicker than `elements_of`."""
-    return sum(len(each.partitions) for each in response.responses)
+    return sum(len(topic.partitions) for topic in response.responses)
 
 
 def _known(answer: list[Any] | DelayedResponse) -> list[Any]:

@@ -54,10 +54,10 @@ async def end_idle_connections(connections: Collection[IdleConnection], idle_s: 
     """
     while idle_s < math.inf:
         now_s = trio.current_time()
-        for each in [each for each in connections if each.waiting_since + idle_s <= now_s]:
-            each.end()
+        for connection in [connection for connection in connections if connection.waiting_since + idle_s <= now_s]:
+            connection.end()
         # Connections that are not waiting now will have waited for `idle_s` later than this.
-        due_s = min((each.waiting_since for each in connections), default=math.inf) + idle_s
+        due_s = min((connection.waiting_since for connection in connections), default=math.inf) + idle_s
         await trio.sleep_until(min(due_s, now_s + idle_s))
 
 
@@ -69,14 +69,14 @@ async def end_stalled_requests(connections: Collection[IdleConnection], limits: 
     while True:
         await limits.contended()
         now_s = trio.current_time()
-        for each in [each for each in connections if _is_stalled(each, now_s)]:
+        for connection in [connection for connection in connections if _is_stalled(connection, now_s)]:
             _log.warning(
                 "%s: connection closed: a request of %d bytes has stopped arriving, and others wait for its memory "
                 "(queued.max.request.bytes)",
-                each.host,
-                each.arriving_bytes,
+                connection.host,
+                connection.arriving_bytes,
             )
-            each.end()
+            connection.end()
         await trio.sleep(_CHECK_INTERVAL_S)
 
 
@@ -94,7 +94,7 @@ async def end_unread_responses(connections: Collection[IdleConnection], bytes_ma
     """
     while True:
         await trio.sleep(_CHECK_INTERVAL_S)
-        excess = sum(each.unread_bytes for each in connections) - bytes_max
+        excess = sum(connection.unread_bytes for connection in connections) - bytes_max
         if excess > 0:
             _end_longest(connections, excess)
 
@@ -102,15 +102,17 @@ async def end_unread_responses(connections: Collection[IdleConnection], bytes_ma
 def _end_longest(connections: Collection[IdleConnection], excess: int) -> None:
     """End those that have not read for the longest time, until `excess` bytes are free."""
     until_s = trio.current_time() - UNREAD_S
-    waiting = [each for each in connections if each.unread_bytes and each.waiting_since <= until_s]
-    for each in sorted(waiting, key=lambda found: found.waiting_since):
+    waiting = [
+        connection for connection in connections if connection.unread_bytes and connection.waiting_since <= until_s
+    ]
+    for connection in sorted(waiting, key=lambda connection: connection.waiting_since):
         if excess <= 0:
             break
-        excess -= each.unread_bytes
+        excess -= connection.unread_bytes
         _log.warning(
-            "%s: connection closed: the client does not read a response, of which %d bytes are left, and all such "
+            "%s: connection closed: the client does not read a response, of which %d bytes are left, and unread "
             "responses take more than a quarter of queued.max.request.bytes",
-            each.host,
-            each.unread_bytes,
+            connection.host,
+            connection.unread_bytes,
         )
-        each.end()
+        connection.end()

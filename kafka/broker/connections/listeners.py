@@ -73,21 +73,21 @@ class Listener:
 
 def open_listeners(settings: Iterable[ListenerSettings], option: str) -> list[Listener]:
     """Return the listeners with these settings; ListenError."""
-    found: list[Listener] = []
+    listeners: list[Listener] = []
     with contextlib.ExitStack() as opened:
-        for each in settings:
-            listener = Listener(each, option)
+        for listener_settings in settings:
+            listener = Listener(listener_settings, option)
             opened.callback(listener.close)
-            found.append(listener)
+            listeners.append(listener)
         opened.pop_all()
-    return found
+    return listeners
 
 
 def listen_error(option: str, host: str, port: int, error: OSError) -> ListenError:
     """Return the error for an address that `option` gives and that cannot be used."""
     reasons = {
         errno.EADDRINUSE: f"another process listens on this port; choose one with {option}",
-        errno.EADDRNOTAVAIL: "this machine does not have this address",
-        errno.EACCES: "ports below 1024 need root",
+        errno.EADDRNOTAVAIL: f"this machine does not have this address; choose one with {option}",
+        errno.EACCES: f"ports below 1024 need root; choose a higher one with {option}",
     }
     return ListenError(f"{host}:{port}: {reasons.get(error.errno or 0, error.strerror or str(error))}")

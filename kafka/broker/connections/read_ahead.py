@@ -19,10 +19,10 @@ from offsetfs.common.threads import in_thread
 from offsetfs.storage import BatchRange
 
 AHEAD_BYTES = 4 << 20
-"""How many bytes of a file are loaded behind the last range of a sequential reader."""
+"""Bytes of a file that are loaded behind the last range of a sequential reader."""
 
 FILES_MAX = 64
-"""How many files one connection is known to read: the partitions of a response take turns."""
+"""Files that one connection is known to read, at most: the partitions of a response take turns."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Limits for the requests of all connections: how many are handled at a time, and the memory that they take.
+"""Bounds of the resources that clients can use up: requests at a time, their memory, and lines of the log.
 
 At a limit a connection does not read on, so that further requests stay in the sockets of their clients
 (`queued.max.requests`, `queued.max.request.bytes`). Memory is granted in the order of the requests; a request above the
@@ -7,10 +7,14 @@ neither limit. Kafka's RequestChannel and SimpleMemoryPool bound the same.
 
 A quarter of the memory is for small requests. They do not wait for large ones, of which a client could announce many
 and send none.
+
+Buffers of large requests are kept for the next ones. A new buffer costs more than its bytes: the kernel clears each
+page at the first access, half a second of processor time for each GB.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 import trio
@@ -27,8 +31,8 @@ to 10 times; the records of a Produce request are not decoded."""
 
 
 LARGE_MAX = 2
-"""How many of the requests that are counted, and that do not wait for the disk, are handled at the same time: one may
-take the event loop for 0.1 s, and a small request waits for these alone, not for one of each connection."""
+"""Counted requests that do not wait for the disk and are handled at the same time, at most: one may take the event loop
+for 0.1 s, and a small request waits for these alone, not for one of each connection."""
 
 PAUSE_S_MAX = 0.2
 """A large request is followed by a pause as long as itself, this at most, if others wait: small ones need several
@@ -54,8 +58,8 @@ class RequestLimits:
 
     @property
     def waiting_count(self) -> int:
-        """How many requests wait for memory."""
-        return sum(len(each.waiting) for each in {self._small, self._large})
+        """The number of requests that wait for memory."""
+        return sum(len(memory.waiting) for memory in {self._small, self._large})
 
     async def reserve(self, size: int) -> None:
         """Wait until there is memory for a request of `size` bytes; `release` it afterwards."""
@@ -149,3 +153,69 @@ class _Memory:
             size, admitted = self.waiting.popleft()
             self.bytes += size
             admitted.set()
+
+
+LOGGED_S = 10.0
+"""The time between two lines of one kind. Without it, a client could cause so many lines that they fill the disk."""
+
+
+class RareLines:
+    """Limits a line of the log to one in `LOGGED_S`."""
+
+    def __init__(self) -> None:
+        self._next_s = -math.inf
+        self._count = 0
+
+    def count(self) -> int:
+        """Count an event; return the number of events for the line that is due now, 0 if no line is due."""
+        self._count += 1
+        now_s = trio.current_time()
+        if now_s < self._next_s:
+            return 0
+        count, self._count, self._next_s = self._count, 0, now_s + LOGGED_S
+        return count
+
+
+KEPT_BYTES_MAX = 16 << 20
+"""The sum of all buffers that are kept."""
+
+KEPT_SIZE_MAX = 4 << 20
+"""Larger buffers are not kept: a few of them would take the place of all others."""
+
+
+class ReceiveBuffers:
+    """The kept buffers of one broker. Used by the event loop only.
+
+    A buffer is kept only if no object refers to its bytes any more, which `bytearray` itself checks.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[bytearray] = []  # the last used comes last: it is in the processor's cache
+        self._bytes = 0
+
+    def take(self, size: int) -> bytearray | None:
+        """Return a buffer of at least `size` bytes, with any content; None if there is none."""
+        for index in range(len(self._kept) - 1, -1, -1):
+            if len(self._kept[index]) >= size:
+                buffer = self._kept.pop(index)
+                self._bytes -= len(buffer)
+                return buffer
+        return None
+
+    def keep(self, buffer: bytearray) -> None:
+        """Keep a buffer for another request, if there is space for it and nothing refers to its bytes."""
+        size = len(buffer)
+        if size > KEPT_SIZE_MAX or self._bytes + size > KEPT_BYTES_MAX or _is_referred_to(buffer):
+            return
+        self._kept.append(buffer)
+        self._bytes += size
+
+
+def _is_referred_to(buffer: bytearray) -> bool:
+    """Return whether there is a memoryview, or another export, of a buffer that is not empty."""
+    try:
+        last = buffer.pop()
+    except BufferError:  # it cannot be resized then
+        return True
+    buffer.append(last)
+    return False

@@ -7,7 +7,7 @@
 A handler returns a `DelayedResponse` when its request has taken effect and only the response has to wait for the disk.
 The connection then reads on. Further requests of the same kind are handled meanwhile, others when the queue is empty.
 Bounded, so that a client that does not read its responses takes little memory: a full queue stops the connection.
-Kafka keeps such responses in its DelayedProduce purgatory, but handles one request of a connection at a time.
+Kafka keeps these responses in its DelayedProduce purgatory, but handles one request of a connection at a time.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ class ResponseQueue:
 
     async def _send_known(self) -> None:
         while known := list(takewhile(_is_known, self._pending)):
-            await self._send([b"".join(each.data or b"" for each in known)])
-            for each in known:
-                self._size -= each.size
+            await self._send([b"".join(response.data or b"" for response in known)])
+            for response in known:
+                self._size -= response.size
                 self._pending.popleft()
             self._sent.set()
             self._sent = trio.Event()

@@ -36,7 +36,7 @@ Assignor = Callable[[Assignees, Partitions], dict[str, Assignment]]
 
 def uniform(members: Assignees, partitions: Partitions) -> dict[str, Assignment]:
     """Return an assignment in which the members' numbers of partitions differ by one at most, if that can be."""
-    subscriptions = {each.topics for each in members.values()}
+    subscriptions = {member.topics for member in members.values()}
     if not subscriptions:
         return {}
     if len(subscriptions) == 1:
@@ -50,7 +50,7 @@ class _Equal:
     def __init__(self, members: Assignees, partitions: Partitions, topics: frozenset[bytes]) -> None:
         self._members = members
         self._partitions = {topic: frozenset(partitions.get(topic, ())) for topic in topics}
-        count = sum(len(each) for each in self._partitions.values())
+        count = sum(len(numbers) for numbers in self._partitions.values())
         self._quota, self._extras = divmod(count, len(members))
         self._found: dict[str, Assignment] = {}
         self._unfilled: list[tuple[str, int]] = []
@@ -61,10 +61,10 @@ class _Equal:
             self._keep(member_id, member.target)
         unassigned = iter([*self._never_assigned(), *self._revoked])
         for member_id, quota in self._unfilled:
-            more = {topic: set(each) for topic, each in self._found[member_id].items()}
+            more = {topic: set(numbers) for topic, numbers in self._found[member_id].items()}
             for topic, partition in islice(unassigned, quota):
                 more.setdefault(topic, set()).add(partition)
-            self._found[member_id] = {topic: frozenset(each) for topic, each in more.items()}
+            self._found[member_id] = {topic: frozenset(numbers) for topic, numbers in more.items()}
         return self._found
 
     def _keep(self, member_id: str, target: Assignment) -> None:
@@ -75,7 +75,7 @@ class _Equal:
         for topic, given in target.items():
             there = given & self._partitions.get(topic, frozenset())
             taken = there if len(there) <= quota else frozenset(sorted(there)[:quota])
-            self._revoked += [(topic, each) for each in sorted(there - taken)]
+            self._revoked += [(topic, partition) for partition in sorted(there - taken)]
             quota -= len(taken)
             if taken:
                 kept[topic] = taken
@@ -93,9 +93,9 @@ class _Equal:
             for topic, given in member.target.items():
                 assigned[topic] |= given
         return [
-            (topic, each)
+            (topic, partition)
             for topic in sorted(self._partitions)
-            for each in sorted(self._partitions[topic] - assigned[topic])
+            for partition in sorted(self._partitions[topic] - assigned[topic])
         ]
 
 
@@ -111,40 +111,42 @@ def _different(members: Assignees, partitions: Partitions) -> dict[str, Assignme
     for member_id, member in members.items():
         for topic, given in member.target.items():
             if topic in member.topics:
-                for each in sorted(given & frozenset(partitions.get(topic, ()))):
-                    if owners.setdefault((topic, each), member_id) == member_id:
+                for partition in sorted(given & frozenset(partitions.get(topic, ()))):
+                    if owners.setdefault((topic, partition), member_id) == member_id:
                         counts[member_id] += 1
-    for topic in sorted(subscribers, key=lambda each: len(subscribers[each])):
-        for each in partitions[topic]:
-            if (topic, each) not in owners:
-                owners[topic, each] = least = min(subscribers[topic], key=counts.__getitem__)
+    for topic in sorted(subscribers, key=lambda name: len(subscribers[name])):
+        for partition in partitions[topic]:
+            if (topic, partition) not in owners:
+                owners[topic, partition] = least = min(subscribers[topic], key=counts.__getitem__)
                 counts[least] += 1
     is_balanced = False
     while not is_balanced:  # each move makes the sum of the squared counts smaller
         is_balanced = True
-        for (topic, each), owner in owners.items():
+        for (topic, partition), owner in owners.items():
             least = min(subscribers[topic], key=counts.__getitem__)
             if counts[owner] - counts[least] > 1:
-                owners[topic, each] = least
+                owners[topic, partition] = least
                 counts[owner] -= 1
                 counts[least] += 1
                 is_balanced = False
-    found: dict[str, dict[bytes, set[int]]] = {member_id: {} for member_id in members}
-    for (topic, each), owner in owners.items():
-        found[owner].setdefault(topic, set()).add(each)
+    assignment: dict[str, dict[bytes, set[int]]] = {member_id: {} for member_id in members}
+    for (topic, partition), owner in owners.items():
+        assignment[owner].setdefault(topic, set()).add(partition)
     return {
-        member_id: {topic: frozenset(each) for topic, each in topics.items()} for member_id, topics in found.items()
+        member_id: {topic: frozenset(numbers) for topic, numbers in topics.items()}
+        for member_id, topics in assignment.items()
     }
 
 
 def by_range(members: Assignees, partitions: Partitions) -> dict[str, Assignment]:
     """Return an assignment of consecutive partitions of each topic, static members first."""
     ordered = sorted(
-        members, key=lambda each: (members[each].instance_id is None, members[each].instance_id or "", each)
+        members,
+        key=lambda member_id: (members[member_id].instance_id is None, members[member_id].instance_id or "", member_id),
     )
-    found: dict[str, dict[bytes, frozenset[int]]] = {member_id: {} for member_id in members}
+    assignment: dict[str, dict[bytes, frozenset[int]]] = {member_id: {} for member_id in members}
     for topic, numbers in partitions.items():
-        readers = [each for each in ordered if topic in members[each].topics]
+        readers = [member_id for member_id in ordered if topic in members[member_id].topics]
         if not readers:
             continue
         quota, extras = divmod(len(numbers), len(readers))
@@ -152,9 +154,9 @@ def by_range(members: Assignees, partitions: Partitions) -> dict[str, Assignment
         for place, member_id in enumerate(readers):
             end = start + quota + (place < extras)
             if end > start:
-                found[member_id][topic] = frozenset(numbers[start:end])
+                assignment[member_id][topic] = frozenset(numbers[start:end])
             start = end
-    return dict(found)
+    return dict(assignment)
 
 
 ASSIGNORS: Mapping[str, Assignor] = {"uniform": uniform, "range": by_range}

@@ -60,10 +60,10 @@ class ClassicMembers:
         return group is not None and bool(group.members) and name not in self._table.live
 
     def _group(self, name: str) -> ConsumerGroup:
-        found = self._table.consumer(name)
-        if found is None or name in self._table.live:  # converted, or deleted, while the request waited
+        group = self._table.consumer(name)
+        if group is None or name in self._table.live:  # converted, or deleted, while the request waited
             raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
-        return found
+        return group
 
     # --- JoinGroup ---------------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class ClassicMembers:
     @staticmethod
     def _check_protocols(group: ConsumerGroup, request: m.JoinGroupRequest) -> None:
         """Check that all members of the classic protocol have an assignor in common; INCONSISTENT_GROUP_PROTOCOL."""
-        names, common = {each.name for each in request.protocols}, common_protocols(group.members.values())
+        names, common = {protocol.name for protocol in request.protocols}, common_protocols(group.members.values())
         if request.protocol_type != CONSUMER or not (names if common is None else names & common):
             raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
@@ -166,11 +166,11 @@ class ClassicMembers:
     async def leave(self, name: str, leaving: Sequence[m.MemberIdentity]) -> list[m.MemberResponse]:
         """Remove members; return the code for each. GroupError if it cannot be stored."""
         group, gone, results, slices = self._group(name), set[str](), list[m.MemberResponse](), Slices()
-        for each in leaving:
+        for identity in leaving:
             await slices.step()
-            result = m.MemberResponse(each.member_id, each.group_instance_id)
+            result = m.MemberResponse(identity.member_id, identity.group_instance_id)
             try:
-                gone.add(_leaving(group, each).member_id)
+                gone.add(_leaving(group, identity).member_id)
             except GroupError as refusal:
                 result.error_code = refusal.code
             results.append(result)

@@ -46,7 +46,7 @@ class ConsumerGroupState(StrEnum):
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to the target assignment, with Kafka's numbers."""
+    """The progress of a member to its target assignment, with Kafka's numbers."""
 
     STABLE = 0
     UNREVOKED = 1
@@ -115,7 +115,7 @@ class ConsumerMember:
         )
 
     def with_current(self, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> ConsumerMember:
-        """Return the member with the current assignment of a record; None for one that has left."""
+        """Return the member with the current assignment of a record; None for a member that has left."""
         if value is None:
             return replace(
                 self, epoch=LEFT, previous_epoch=LEFT, state=MemberState.STABLE, assigned=NOTHING, revoked=NOTHING
@@ -133,22 +133,22 @@ class ConsumerMember:
 
 def assignment_of(topics: Iterable[_TopicPartitions]) -> Assignment:
     """Return the assignment in a message."""
-    return {each.topic_id: frozenset(each.partitions) for each in topics if each.partitions}
+    return {topic.topic_id: frozenset(topic.partitions) for topic in topics if topic.partitions}
 
 
 def rows(assignment: Assignment) -> Iterator[tuple[bytes, list[int]]]:
     """Return topic ids and partitions for a message."""
-    return ((topic, sorted(each)) for topic, each in assignment.items())
+    return ((topic, sorted(numbers)) for topic, numbers in assignment.items())
 
 
 def _current(assignment: Assignment) -> list[ConsumerGroupCurrentMemberAssignmentValueTopicPartitions]:
-    return [ConsumerGroupCurrentMemberAssignmentValueTopicPartitions(*each) for each in rows(assignment)]
+    return [ConsumerGroupCurrentMemberAssignmentValueTopicPartitions(*row) for row in rows(assignment)]
 
 
 def target_value(assignment: Assignment) -> ConsumerGroupTargetAssignmentMemberValue:
     """Return the value of a record with the target assignment of a member."""
     return ConsumerGroupTargetAssignmentMemberValue(
-        [ConsumerGroupTargetAssignmentMemberValueTopicPartition(*each) for each in rows(assignment)]
+        [ConsumerGroupTargetAssignmentMemberValueTopicPartition(*row) for row in rows(assignment)]
     )
 
 
@@ -178,7 +178,7 @@ class ConsumerGroup:
     owners: dict[tuple[bytes, int], str] = field(default_factory=dict)
     """The member that reads a partition, by topic id and partition."""
     topics: Counter[str] = field(default_factory=Counter)
-    """How many members subscribe to each topic by its name."""
+    """The number of members that subscribe to each topic by its name."""
     subscribed_regexes: Counter[str] = field(default_factory=Counter)
     assignors: Counter[str] = field(default_factory=Counter)
     has_partition_metadata: bool = False
@@ -192,7 +192,7 @@ class ConsumerGroup:
             return ConsumerGroupState.EMPTY
         if self.epoch != self.assignment_epoch:
             return ConsumerGroupState.ASSIGNING
-        is_stable = all(each.is_reconciled(self.assignment_epoch) for each in self.members.values())
+        is_stable = all(member.is_reconciled(self.assignment_epoch) for member in self.members.values())
         return ConsumerGroupState.STABLE if is_stable else ConsumerGroupState.RECONCILING
 
     def member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
@@ -204,11 +204,11 @@ class ConsumerGroup:
             if holder != member_id:
                 reason = f"Static member {member_id} with instance id {instance_id} was fenced by member {holder}."
                 raise GroupError(ErrorCode.FENCED_INSTANCE_ID, message=reason)
-        found = self.members.get(member_id)
-        if found is None:
+        member = self.members.get(member_id)
+        if member is None:
             reason = f"Member {member_id} is not a member of group {self.group_id}."
             raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID, message=reason)
-        return found
+        return member
 
     def check_epoch(self, member_id: str, epoch: int) -> None:
         """Check the epoch of a request for offsets; UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION."""
@@ -220,14 +220,14 @@ class ConsumerGroup:
     def waits_for_others(self, member: ConsumerMember) -> bool:
         """Return whether other members still read partitions that a member shall have."""
         return any(
-            (topic, each) in self.owners
+            (topic, partition) in self.owners
             for topic, partitions in self.targets.get(member.member_id, NOTHING).items()
-            for each in partitions - member.assigned.get(topic, frozenset())
+            for partition in partitions - member.assigned.get(topic, frozenset())
         )
 
     def subscribed(self) -> frozenset[str]:
         """Return the topics that its members subscribe to."""
-        matched = (self.regexes[each].topics for each in self.subscribed_regexes if each in self.regexes)
+        matched = (self.regexes[regex].topics for regex in self.subscribed_regexes if regex in self.regexes)
         return frozenset(self.topics).union(*matched)
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
@@ -241,7 +241,7 @@ class ConsumerGroup:
 
     def preferred_assignor(self, default: str) -> str:
         """Return the assignor that most members prefer."""
-        return max(self.assignors, key=lambda each: self.assignors[each], default=default)
+        return max(self.assignors, key=lambda name: self.assignors[name], default=default)
 
     def copy(self) -> ConsumerGroup:
         """Return the group as a copy that can be changed."""
@@ -321,17 +321,17 @@ class ConsumerGroup:
         self._release(before)
         self.members[member_id] = member = before.with_current(value)
         for topic, partitions in (*member.assigned.items(), *member.revoked.items()):
-            self.owners.update(dict.fromkeys(((topic, each) for each in partitions), member_id))
+            self.owners.update(dict.fromkeys(((topic, partition) for partition in partitions), member_id))
 
     def _release(self, member: ConsumerMember) -> None:
         for topic, partitions in (*member.assigned.items(), *member.revoked.items()):
-            for each in partitions:
-                if self.owners.get((topic, each)) == member.member_id:
-                    del self.owners[topic, each]
+            for partition in partitions:
+                if self.owners.get((topic, partition)) == member.member_id:
+                    del self.owners[topic, partition]
 
 
 def is_subset(owned: Sequence[_TopicPartitions] | None, assigned: Assignment) -> bool:
     """Return whether a member reports that it reads some of its assigned partitions, and no others."""
     if owned is None:
         return False
-    return all(frozenset(each.partitions) <= assigned.get(each.topic_id, frozenset()) for each in owned)
+    return all(frozenset(topic.partitions) <= assigned.get(topic.topic_id, frozenset()) for topic in owned)

@@ -15,12 +15,11 @@ import trio
 
 from offsetfs.kafka.broker.groups.assignors import Assignment
 from offsetfs.kafka.broker.groups.consumer_group import LEFT_STATIC, ConsumerGroup, ConsumerMember, rows
+from offsetfs.kafka.broker.groups.deadlines import MemberTimer, MemberTimers
 from offsetfs.kafka.broker.groups.group import Group, GroupError, GroupState
 from offsetfs.kafka.broker.groups.group_conversion import check_upgrade, downgraded, is_downgraded, upgraded
 from offsetfs.kafka.broker.groups.group_table import GroupTable
-from offsetfs.kafka.broker.groups.group_update import GroupUpdate, Heartbeat, Matches
-from offsetfs.kafka.broker.groups.heartbeat_queue import HeartbeatQueue, WaitingHeartbeat
-from offsetfs.kafka.broker.groups.member_timers import MemberTimer, MemberTimers
+from offsetfs.kafka.broker.groups.group_update import GroupUpdate, Heartbeat, HeartbeatQueue, Matches, WaitingHeartbeat
 from offsetfs.kafka.broker.groups.topic_patterns import MayDescribe, TopicPatterns
 from offsetfs.kafka.broker.operations import GROUP_OPERATIONS, show_group_operations
 from offsetfs.kafka.broker.settings import ServerSettings
@@ -34,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 _LEAVES = -1
 SUBSCRIBED_MAX = 10_000
-"""How many topics a member may name: each is stored, counted and compared with each change of the group. Clients with
+"""Topics that a member names, at most: each is stored, counted and compared with each change of the group. Clients with
 more use a regular expression."""
 _ID_REQUIRED_SINCE = 1  # ConsumerGroupHeartbeat: members make their ids themselves
 _PATTERNS_MAX = 1000
@@ -45,7 +44,7 @@ _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 class ConsumerMembership:
     """The members of all consumer groups."""
 
-    def __init__(self, table: GroupTable, topics: Topics, settings: ServerSettings) -> None:
+    def __init__(self, table: GroupTable, timers: MemberTimers, topics: Topics, settings: ServerSettings) -> None:
         self._table = table
         self._topics = topics
         self._settings = settings
@@ -54,16 +53,11 @@ class ConsumerMembership:
         self._matched: dict[str, frozenset[str]] = {}
         self._matched_in: object = None
         """The topics in which the regular expressions of `_matched` were looked up."""
-        self.timers = MemberTimers(settings.group_consumer_session_timeout_ms / 1000)
-        table.on_member = self.timers.note
+        self.timers = timers
 
     # --- time-outs ---------------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Remove members whose time is over, until cancelled."""
-        await self.timers.run(self._expire)
-
-    async def _expire(self, timer: MemberTimer) -> None:
+    async def expire(self, timer: MemberTimer) -> None:
         """Remove a member whose time is over, unless it has sent a heartbeat meanwhile."""
 
         def over() -> set[str]:
@@ -93,9 +87,9 @@ class ConsumerMembership:
             gone = member_ids() & group.members.keys()
             if not gone:
                 return [], None
-            left = [each for each in group.members.values() if each.member_id not in gone]
+            left = [member for member in group.members.values() if member.member_id not in gone]
             if is_downgraded(left, self._settings):
-                rebalancing = downgraded(group, left, self._topics, now_s, self._now_ms())
+                rebalancing = downgraded(group, left, self._topics, now_s, self._table.directory.clock.now_ms())
                 return self.downgrade(rebalancing), rebalancing
             update = self.update(group)
             update.remove(gone)
@@ -104,7 +98,7 @@ class ConsumerMembership:
         await self._table.convert(name, make)
         if rebalancing is not None:
             rebalancing.prepare_rebalance(now_s)
-            self._table.schedule(rebalancing)
+            self._table.deadlines.schedule(rebalancing)
 
     def downgrade(self, classic: Group) -> list[Change]:
         """Return the changes that make a classic group of a consumer group."""
@@ -115,10 +109,7 @@ class ConsumerMembership:
 
     def update(self, group: ConsumerGroup, matches: Matches | None = None) -> GroupUpdate:
         """Return an update of a group, without changes so far."""
-        return GroupUpdate(group, self._topics, self._settings, matches or {}, self._now_ms())
-
-    def _now_ms(self) -> int:
-        return self._table.directory.clock.now_ms()
+        return GroupUpdate(group, self._topics, self._settings, matches or {}, self._table.directory.clock.now_ms())
 
     # --- ConsumerGroupHeartbeat --------------------------------------------------------------------------------------
 
@@ -231,44 +222,44 @@ class ConsumerMembership:
 
         def make() -> tuple[list[Change], Group | None]:
             update, conversion, taken = None, list[Change](), list[WaitingHeartbeat]()
-            for each in batch:
-                each.error = None
+            for waiting in batch:
+                waiting.error = None
                 try:
                     if update is None:
-                        update, conversion = self._joined_group(each.beat.request, _all_matches(batch))
-                    taken.append(each)
+                        update, conversion = self._joined_group(waiting.beat.request, _all_matches(batch))
+                    taken.append(waiting)
                 except GroupError as refusal:  # the next one may be the first member
-                    each.error = refusal
+                    waiting.error = refusal
             if update is None:
                 return [], self._table.live.get(name)
-            for each, found in zip(taken, update.heartbeats(each.beat for each in taken), strict=True):
-                if isinstance(found, GroupError):
-                    each.error = found
+            for waiting, stepped in zip(taken, update.heartbeats(waiting.beat for waiting in taken), strict=True):
+                if isinstance(stepped, GroupError):
+                    waiting.error = stepped
                 else:
-                    each.response = self._stepped(each.beat, *found)
-            is_refused = all(each.error is not None for each in taken)
+                    waiting.response = self._stepped(waiting.beat, *stepped)
+            is_refused = all(waiting.error is not None for waiting in taken)
             return ([], self._table.live.get(name)) if is_refused else ([*conversion, *update.changes], None)
 
         try:
             await self._table.convert(name, make)
         except Exception as failure:
             refusal = failure if isinstance(failure, GroupError) else GroupError(ErrorCode.UNKNOWN_SERVER_ERROR)
-            for each in batch:
-                each.error = refusal
+            for waiting in batch:
+                waiting.error = refusal
             if refusal is not failure:  # a bug: no member may take it for success
                 raise
             return
-        if all(each.listing is batch[0].listing for each in batch):
+        if all(waiting.listing is batch[0].listing for waiting in batch):
             self.note_listing(name, batch[0].listing)
-        for each in batch:
-            if each.error is None:
-                self.timers.touch(name, each.beat.member_id)
+        for waiting in batch:
+            if waiting.error is None:
+                self.timers.touch(name, waiting.beat.member_id)
 
     def _stepped(self, beat: Heartbeat, member: ConsumerMember, is_changed: bool) -> m.ConsumerGroupHeartbeatResponse:
         response = self._response(member.member_id, member.epoch)
         if beat.is_full or is_changed:
             response.assignment = m.ConsumerGroupHeartbeatResponseAssignment(
-                [m.ConsumerGroupHeartbeatResponseTopicPartitions(*each) for each in rows(member.assigned)]
+                [m.ConsumerGroupHeartbeatResponseTopicPartitions(*row) for row in rows(member.assigned)]
             )
         return response
 
@@ -283,15 +274,15 @@ class ConsumerMembership:
     ) -> tuple[GroupUpdate, list[Change]]:
         """Return an update of the group of a heartbeat, and what ends a classic group before it."""
         name = request.group_id
-        found, live, stored = self._table.consumer(name), self._table.live.get(name), self._table.stored(name)
-        if found is not None and live is None:
-            return self.update(found, matches), []
+        group, live, stored = self._table.consumer(name), self._table.live.get(name), self._table.stored(name)
+        if group is not None and live is None:
+            return self.update(group, matches), []
         if request.member_epoch > 0:
-            kind = "not found" if found is None and live is None else "is not a consumer group"
+            kind = "not found" if group is None and live is None else "is not a consumer group"
             raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, message=f"Group {name} {kind}.")
-        if found is None and stored.newer:
+        if group is None and stored.newer:
             raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, message=f"Group {name} is not a consumer group.")
-        update = self.update(found or ConsumerGroup(name), matches)
+        update = self.update(group or ConsumerGroup(name), matches)
         ends: list[Change] = [] if stored.metadata is None else [ClassicGroupChange(name, None)]
         if live is not None and live.state != GroupState.EMPTY:
             check_upgrade(live, self._settings)
@@ -313,16 +304,16 @@ class ConsumerMembership:
         group = self._table.consumer(name)
         of_group = () if group is None or group.listing is listing else group.subscribed_regexes
         wanted = {regex, *of_group} - {""}
-        for each in wanted - matched.keys():
+        for pattern in wanted - matched.keys():
             try:
-                matched[each] = await self._patterns.matching(each, list(listing))
+                matched[pattern] = await self._patterns.matching(pattern, list(listing))
             except GroupError:
-                if each == regex:  # another member's keeps the topics that it had
+                if pattern == regex:  # another member's keeps the topics that it had
                     raise
         known = wanted & matched.keys()
         if may_describe is None:
-            return {each: matched[each] for each in known}
-        return {each: frozenset(filter(may_describe, matched[each])) for each in known}
+            return {pattern: matched[pattern] for pattern in known}
+        return {pattern: frozenset(filter(may_describe, matched[pattern])) for pattern in known}
 
     def _response(self, member_id: str, epoch: int) -> m.ConsumerGroupHeartbeatResponse:
         interval_ms = self._settings.group_consumer_heartbeat_interval_ms
@@ -347,9 +338,9 @@ class ConsumerMembership:
         return m.ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
 
     def _group(self, name: str) -> ConsumerGroup:
-        found = self._table.consumer(name)
-        if found is not None and name not in self._table.live:
-            return found
+        group = self._table.consumer(name)
+        if group is not None and name not in self._table.live:
+            return group
         reason = f"Group {name} is not a consumer group." if self._table.is_known(name) else f"Group {name} not found."
         raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, message=reason)
 
@@ -378,13 +369,13 @@ class ConsumerMembership:
             group_epoch=group.epoch,
             assignment_epoch=group.assignment_epoch,
             assignor_name=group.preferred_assignor(self._settings.consumer_assignors[0]),
-            members=[self._described_member(group, each, version) for each in group.members.values()],
+            members=[self._described_member(group, member, version) for member in group.members.values()],
         )
 
     def _described_member(
         self, group: ConsumerGroup, member: ConsumerMember, version: int
     ) -> m.ConsumerGroupDescribeResponseMember:
-        found = m.ConsumerGroupDescribeResponseMember(
+        described = m.ConsumerGroupDescribeResponseMember(
             member_id=member.member_id,
             instance_id=member.instance_id,
             rack_id=member.rack_id,
@@ -397,20 +388,24 @@ class ConsumerMembership:
             target_assignment=self._named(group.targets.get(member.member_id, {})),
         )
         if version >= 1:
-            found.member_type = _CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER
-        return found
+            described.member_type = _CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER
+        return described
 
     def _named(self, assignment: Assignment) -> m.ConsumerGroupDescribeResponseAssignment:
         """Return an assignment with the names of topics; of those that there are."""
-        named = ((topic, self._topics.name_of(topic), each) for topic, each in rows(assignment))
+        named = ((topic, self._topics.name_of(topic), numbers) for topic, numbers in rows(assignment))
         return m.ConsumerGroupDescribeResponseAssignment(
-            [m.ConsumerGroupDescribeResponseTopicPartitions(topic, name, each) for topic, name, each in named if name]
+            [
+                m.ConsumerGroupDescribeResponseTopicPartitions(topic, name, numbers)
+                for topic, name, numbers in named
+                if name
+            ]
         )
 
 
 def _all_matches(batch: Sequence[WaitingHeartbeat]) -> Matches:
     """Return the matches of all; of one expression those of the last, as if they were answered in turn."""
-    return {regex: topics for each in batch for regex, topics in each.matches.items()}
+    return {regex: topics for waiting in batch for regex, topics in waiting.matches.items()}
 
 
 def _invalid(reason: str) -> GroupError:

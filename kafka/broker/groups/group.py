@@ -10,6 +10,7 @@ their member. Only the event loop uses this module; nothing here waits for the d
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from enum import StrEnum
 
 import trio
 
-from offsetfs.kafka.broker.groups.deadline_queue import NEVER_S
+from offsetfs.common.lru import Lru
 from offsetfs.kafka.broker.metrics import waiting
 from offsetfs.kafka.protocol import codec
 from offsetfs.kafka.protocol.codec import InvalidMessage
@@ -28,8 +29,12 @@ from offsetfs.storage import I32_MAX
 _ID_CHARACTERS_MAX = 8000  # of four bytes at most
 
 CONSUMER = "consumer"
-_VERSION_SIZE = 2
 """The protocol type of groups of consumers."""
+
+NEVER_S = math.inf
+"""The deadline of an object that waits for nothing."""
+
+_VERSION_SIZE = 2
 
 
 class GroupState(StrEnum):
@@ -43,7 +48,7 @@ class GroupState(StrEnum):
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the generation or epoch after another one: 1 after the largest, where Kafka goes on below 0."""
+    """Return the generation or epoch after `epoch`: 1 after the largest, where Kafka goes on below 0."""
     return 1 if epoch == I32_MAX else epoch + 1
 
 
@@ -58,7 +63,7 @@ class GroupError(Exception):
 
 
 class Answer:
-    """What a waiting request gets; set once."""
+    """The answer to a waiting request; set once."""
 
     def __init__(self) -> None:
         self._ready = trio.Event()
@@ -93,7 +98,7 @@ class Member:
     """Whether it has asked for its assignment in this generation."""
 
     def expires_s(self) -> float:
-        """When the member's session ends; a member whose request waits for the others does not expire."""
+        """Return the time at which the session ends; a member whose request waits for the others does not expire."""
         is_waiting = self.joining is not None or self.syncing is not None
         return NEVER_S if is_waiting else self.seen_s + self.session_timeout_s
 
@@ -124,9 +129,9 @@ class Group:
     pending: dict[str, float] = field(default_factory=dict)
     """Ids that were handed out and have not joined (KIP-394), with the time at which they expire."""
     rebalance_ends_s: float = NEVER_S
-    """When the first phase of a rebalance ends, or members that have not synced are removed."""
+    """The time at which the first phase of a rebalance ends, or members that have not synced are removed."""
     scheduled_s: float = NEVER_S
-    """When the group is looked at next (`GroupTable.schedule`)."""
+    """The time at which the group is checked next (`GroupTable.deadlines`)."""
     _initial_delay_s: float = 0.0
     _initial_left_s: float = 0.0
     _is_initial: bool = False
@@ -145,13 +150,13 @@ class Group:
             if holder.member_id != member_id:
                 raise GroupError(ErrorCode.FENCED_INSTANCE_ID)
             return holder
-        found = self.members.get(member_id)
-        if found is None:
+        member = self.members.get(member_id)
+        if member is None:
             raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
-        return found
+        return member
 
     def static_member(self, instance_id: str) -> Member | None:
-        return next((each for each in self.members.values() if each.instance_id == instance_id), None)
+        return next((member for member in self.members.values() if member.instance_id == instance_id), None)
 
     def check_generation(self, generation: int) -> None:
         if generation != self.generation:
@@ -169,7 +174,7 @@ class Group:
         if self.state == GroupState.EMPTY:
             return True
         if self.state == GroupState.PREPARING:
-            waiting = sum(each.joining is not None for each in self.members.values())
+            waiting = sum(member.joining is not None for member in self.members.values())
             return (member is not None and member.joining is not None) or waiting < size_max
         return member is not None or len(self.members) < size_max
 
@@ -203,13 +208,13 @@ class Group:
         """Return when the group has to be looked at, if no request arrives before."""
         return min(
             self.rebalance_ends_s,
-            min((each.expires_s() for each in self.members.values()), default=NEVER_S),
+            min((member.expires_s() for member in self.members.values()), default=NEVER_S),
             min(self.pending.values(), default=NEVER_S),
         )
 
     def stored(self, assignments: dict[str, bytes] | None = None) -> GroupMetadataValue:
         """Return what is stored of the group, with the assignments that it will have."""
-        given = {each.member_id: each.assignment for each in self.members.values()} | (assignments or {})
+        given = {member.member_id: member.assignment for member in self.members.values()} | (assignments or {})
         return GroupMetadataValue(
             protocol_type=self.protocol_type,
             generation=self.generation,
@@ -218,11 +223,11 @@ class Group:
             current_state_timestamp=self.since_ms,
             members=[
                 MemberMetadata(
-                    each.member_id, each.instance_id, each.client_id, each.client_host,
-                    int(each.rebalance_timeout_s * 1000), int(each.session_timeout_s * 1000),
-                    each.protocols.get(self.protocol or "", b""), given[each.member_id],
+                    member.member_id, member.instance_id, member.client_id, member.client_host,
+                    int(member.rebalance_timeout_s * 1000), int(member.session_timeout_s * 1000),
+                    member.protocols.get(self.protocol or "", b""), given[member.member_id],
                 )
-                for each in self.members.values()
+                for member in self.members.values()
             ],
         )  # fmt: skip
 
@@ -292,17 +297,19 @@ class Group:
 
     def have_all_joined(self) -> bool:
         """Return whether a rebalance need not wait any longer."""
-        are_there = not self.pending and all(each.joining is not None for each in self.members.values())
+        are_there = not self.pending and all(member.joining is not None for member in self.members.values())
         return are_there and not (self._is_initial and 0 < len(self.members) < self._expected)
 
     def complete_join(self, now_s: float, now_ms: int) -> bool:
         """End the first phase: a new generation of the members that have joined; return whether there are none.
 
-        The others are removed, except static members. If only such are left and none has joined, the phase goes on.
+        Other members are removed, except static ones. If only static members are left and none has joined, it goes on.
         """
-        for member in [each for each in self.members.values() if each.joining is None and each.instance_id is None]:
+        for member in [
+            member for member in self.members.values() if member.joining is None and member.instance_id is None
+        ]:
             self.remove(member)
-        joined = [each for each in self.members.values() if each.joining is not None]
+        joined = [member for member in self.members.values() if member.joining is not None]
         if self.members and not joined:
             self.rebalance_ends_s = now_s + self._rebalance_timeout_s()
             return False
@@ -332,10 +339,10 @@ class Group:
         return max(votes, key=lambda name: votes[name])
 
     def _common(self) -> set[str]:
-        return set.intersection(*(set(each.protocols) for each in self.members.values()))
+        return set.intersection(*(set(member.protocols) for member in self.members.values()))
 
     def _rebalance_timeout_s(self) -> float:
-        return max((each.rebalance_timeout_s for each in self.members.values()), default=0.0)
+        return max((member.rebalance_timeout_s for member in self.members.values()), default=0.0)
 
     def complete_sync(self, assignments: dict[str, bytes], now_s: float, now_ms: int) -> None:
         """End the second phase: the leader has sent what each member reads."""
@@ -350,14 +357,14 @@ class Group:
 
     def note_synced(self) -> None:
         """Stop waiting for members that have not synced, once all have."""
-        if self.state == GroupState.STABLE and all(each.has_synced for each in self.members.values()):
+        if self.state == GroupState.STABLE and all(member.has_synced for member in self.members.values()):
             self.rebalance_ends_s = NEVER_S
 
     def expire(self, now_s: float) -> tuple[bool, bool]:
         """Remove members whose session has ended, and ids that were never used; return whether any of each was."""
         expired = [member for member in self.members.values() if member.expires_s() <= now_s]
         if self.state in (GroupState.COMPLETING, GroupState.STABLE) and self.rebalance_ends_s <= now_s:
-            late = (each for each in self.members.values() if not each.has_synced and each not in expired)
+            late = (member for member in self.members.values() if not member.has_synced and member not in expired)
             expired += list(late)
             self.rebalance_ends_s = NEVER_S
         for member in expired:
@@ -372,12 +379,12 @@ def restored(name: str, value: GroupMetadataValue, now_s: float) -> Group:
     """Return a group as it was stored; the sessions of its members begin now."""
     group = Group(name, protocol_type=value.protocol_type, generation=value.generation)
     group.protocol, group.leader, group.since_ms = value.protocol, value.leader, value.current_state_timestamp
-    for each in value.members:
-        session_s, rebalance_s = each.session_timeout / 1000, each.rebalance_timeout / 1000
-        protocols = {value.protocol or "": each.subscription}
-        group.members[each.member_id] = Member(
-            each.member_id, each.group_instance_id, each.client_id, each.client_host, session_s,
-            session_s if rebalance_s < 0 else rebalance_s, protocols, each.assignment, now_s,
+    for member in value.members:
+        session_s, rebalance_s = member.session_timeout / 1000, member.rebalance_timeout / 1000
+        protocols = {value.protocol or "": member.subscription}
+        group.members[member.member_id] = Member(
+            member.member_id, member.group_instance_id, member.client_id, member.client_host, session_s,
+            session_s if rebalance_s < 0 else rebalance_s, protocols, member.assignment, now_s,
         )  # fmt: skip
     group.state = GroupState.STABLE if group.members else GroupState.EMPTY
     return group
@@ -387,3 +394,45 @@ def new_member_id(client_id: str, instance_id: str | None) -> str:
     """Return an id as Kafka makes it: the static id or client id, and a random part."""
     # The longest ids would with it be longer than a string may be.
     return f"{(instance_id or client_id)[:_ID_CHARACTERS_MAX]}-{secrets.token_hex(16)}"
+
+
+Peer = tuple[str, int]
+"""Host and port of a connection."""
+
+LOOKUP_S = 5.0
+"""The time in which a client that has looked up a coordinator is expected to join its group."""
+
+LOOKUPS_OF_A_CLIENT = 2
+"""The connections of one client that look up a coordinator: two of librdkafka (2.16), one of Kafka's consumer."""
+
+_GROUPS_MAX, _PEERS_MAX = 256, 1000
+
+
+class CoordinatorLookups:
+    """The connections that have looked up coordinators, by group: clients that are about to join it.
+
+    A new group with `group.initial.rebalance.delay.ms=0` completes its first generation with the members that are
+    there. The others need a second generation, of which the first members learn by their next heartbeat: three seconds
+    later by default. The lookups show whether there are others, so that a single consumer does not wait for them.
+    Bounded, because any client may look up any name.
+    """
+
+    def __init__(self) -> None:
+        self._times: Lru[Lru[float]] = Lru(_GROUPS_MAX)
+
+    def note(self, group: str, peer: Peer, now_s: float) -> None:
+        """Note that a client has looked up the coordinator of a group."""
+        times = self._times.get(group)
+        if times is None:
+            times = Lru(_PEERS_MAX)
+            self._times.put(group, times)
+        times.put(peer, now_s)
+
+    def count(self, group: str, now_s: float) -> int:
+        """Return the number of connections that have looked up the coordinator of a group in the last `LOOKUP_S`."""
+        times = self._times.get(group)
+        return 0 if times is None else sum(time_s > now_s - LOOKUP_S for time_s in times.values())
+
+    def forget(self, group: str) -> None:
+        """Forget the lookups of a group that its members have left."""
+        self._times.drop(group)

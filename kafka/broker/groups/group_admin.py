@@ -73,21 +73,21 @@ class GroupAdmin:
             return _classic(group, version)
         if self._table.committed(name) and not stored.newer:
             return m.DescribeGroupsResponseDescribedGroup(group_id=name, group_state=GroupState.EMPTY)
-        found = m.DescribeGroupsResponseDescribedGroup(group_id=name, group_state=GroupState.DEAD)
+        described = m.DescribeGroupsResponseDescribedGroup(group_id=name, group_state=GroupState.DEAD)
         if version >= 6:
-            found.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            found.error_message = (
+            described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            described.error_message = (
                 f"Group {name} is not a classic group." if stored.newer else f"Group {name} not found."
             )
-        return found
+        return described
 
     async def list(self, request: m.ListGroupsRequest, version: int) -> m.ListGroupsResponse:
         """Return the groups, those with committed offsets alone included."""
-        states = {each.lower() for each in request.states_filter or ()}
-        types = {each.lower() for each in request.types_filter or ()}
+        states = {state.lower() for state in request.states_filter or ()}
+        types = {kind.lower() for kind in request.types_filter or ()}
         response = m.ListGroupsResponse()
         try:
-            await self._table.current_all()
+            await self._table.log.current_all()
         except GroupError as error:
             response.error_code = error.code
             return response
@@ -113,10 +113,10 @@ class GroupAdmin:
         consumers = self._table.consumer(name)
         if consumers is not None:
             return CONSUMER, CONSUMER, consumers.state
-        found = describe(self._table.stored(name).newer)
-        if found is None:
+        description = describe(self._table.stored(name).newer)
+        if description is None:
             return _CLASSIC, "", GroupState.EMPTY
-        return str(found["type"]), str(found["type"]), str(found["state"])
+        return str(description["type"]), str(description["type"]), str(description["state"])
 
     async def delete(self, request: m.DeleteGroupsRequest, version: int) -> m.DeleteGroupsResponse:
         """Delete empty groups with their offsets."""
@@ -160,13 +160,13 @@ def _classic(group: Group, version: int) -> m.DescribeGroupsResponseDescribedGro
         protocol_data=(group.protocol or "") if is_stable else "",
         members=[
             m.DescribedGroupMember(
-                each.member_id,
-                each.instance_id if version >= 4 else None,
-                each.client_id,
-                each.client_host,
-                each.protocols.get(group.protocol or "", b"") if is_stable else b"",
-                each.assignment if is_stable else b"",
+                member.member_id,
+                member.instance_id if version >= 4 else None,
+                member.client_id,
+                member.client_host,
+                member.protocols.get(group.protocol or "", b"") if is_stable else b"",
+                member.assignment if is_stable else b"",
             )
-            for each in group.members.values()
+            for member in group.members.values()
         ],
     )

@@ -39,13 +39,13 @@ _SHORT = Struct(">h")
 
 def subscription_of(data: bytes) -> ConsumerProtocolSubscription:
     """Return the subscription that a consumer sends with JoinGroup; InvalidMessage."""
-    found: ConsumerProtocolSubscription = _read("ConsumerProtocolSubscription", data)
-    return found
+    subscription: ConsumerProtocolSubscription = _read("ConsumerProtocolSubscription", data)
+    return subscription
 
 
 def partitions_of(rows: Iterable[Any], topics: Topics) -> Assignment:
     """Return the partitions of topics that are named in a message of a client, of topics that there are."""
-    named = ((topics.topic_id(each.topic), frozenset(each.partitions)) for each in rows)
+    named = ((topics.topic_id(row.topic), frozenset(row.partitions)) for row in rows)
     return {topic: partitions for topic, partitions in named if topic != NO_ID and partitions}
 
 
@@ -84,15 +84,15 @@ def check_upgrade(group: Group, settings: ServerSettings) -> None:
 
 def upgraded(group: Group, topics: Topics) -> ConsumerGroup:
     """Return the consumer group that a classic one becomes, with its members and their assignments."""
-    found = ConsumerGroup(group.group_id, epoch=group.generation, assignment_epoch=group.generation)
+    consumer_group = ConsumerGroup(group.group_id, epoch=group.generation, assignment_epoch=group.generation)
     protocol = group.protocol or group.elected()
     try:
-        for each in group.members.values():
-            member = _upgraded_member(each, protocol, group, topics)
-            found.members[member.member_id] = member
+        for classic in group.members.values():
+            member = _upgraded_member(classic, protocol, group, topics)
+            consumer_group.members[member.member_id] = member
     except (InvalidMessage, error):
         raise _not_upgraded(group, "the embedded consumer protocol is malformed") from None
-    return found
+    return consumer_group
 
 
 def _upgraded_member(member: Member, protocol: str, group: Group, topics: Topics) -> ConsumerMember:
@@ -129,9 +129,9 @@ def _not_upgraded(group: Group, reason: str) -> GroupError:
 def common_protocols(members: Iterable[ConsumerMember]) -> frozenset[str] | None:
     """Return the assignors that all members of the classic protocol have; None without such members."""
     names = [
-        frozenset(protocol.name for protocol in each.classic.supported_protocols)
-        for each in members
-        if each.classic is not None
+        frozenset(protocol.name for protocol in member.classic.supported_protocols)
+        for member in members
+        if member.classic is not None
     ]
     return frozenset.intersection(*names) if names else None
 
@@ -141,28 +141,29 @@ def common_protocols(members: Iterable[ConsumerMember]) -> frozenset[str] | None
 
 def is_downgraded(members: Iterable[ConsumerMember], settings: ServerSettings) -> bool:
     """Return whether a consumer group with these members becomes a classic one."""
-    found = list(members)
+    kept = list(members)
     is_allowed = settings.group_consumer_migration_policy in ("downgrade", "bidirectional")
-    is_classic = bool(found) and all(each.classic is not None for each in found)
-    return is_allowed and is_classic and len(found) <= settings.group_max_size and bool(common_protocols(found))
+    is_classic = bool(kept) and all(member.classic is not None for member in kept)
+    return is_allowed and is_classic and len(kept) <= settings.group_max_size and bool(common_protocols(kept))
 
 
 def downgraded(
     group: ConsumerGroup, members: Iterable[ConsumerMember], topics: Topics, now_s: float, now_ms: int
 ) -> Group:
     """Return the classic group that a consumer group becomes, with these members and their target assignments."""
-    found = Group(group.group_id, GroupState.STABLE, CONSUMER, group.epoch, since_ms=now_ms)
-    for each in members:
-        if each.classic is not None:
-            session_s = each.classic.session_timeout_ms / 1000
-            rebalance_s = session_s if each.rebalance_timeout_ms < 0 else each.rebalance_timeout_ms / 1000
-            found.members[each.member_id] = Member(
-                each.member_id, each.instance_id, each.client_id, each.client_host, session_s, rebalance_s,
-                {protocol.name: bytes(protocol.metadata) for protocol in each.classic.supported_protocols},
+    classic = Group(group.group_id, GroupState.STABLE, CONSUMER, group.epoch, since_ms=now_ms)
+    for consumer in members:
+        if consumer.classic is not None:
+            session_s = consumer.classic.session_timeout_ms / 1000
+            rebalance_s = session_s if consumer.rebalance_timeout_ms < 0 else consumer.rebalance_timeout_ms / 1000
+            classic.members[consumer.member_id] = Member(
+                consumer.member_id, consumer.instance_id, consumer.client_id, consumer.client_host,
+                session_s, rebalance_s,
+                {protocol.name: bytes(protocol.metadata) for protocol in consumer.classic.supported_protocols},
                 seen_s=now_s,
             )  # fmt: skip
-    found.protocol = found.elected()
-    for member_id, member in found.members.items():
+    classic.protocol = classic.elected()
+    for member_id, member in classic.members.items():
         target = group.targets.get(member_id, NOTHING)
-        member.assignment = assignment_data(target, topics, member.protocols[found.protocol])
-    return found
+        member.assignment = assignment_data(target, topics, member.protocols[classic.protocol])
+    return classic

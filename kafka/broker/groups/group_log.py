@@ -1,4 +1,4 @@
-"""What the group coordinator keeps on disk: commits and groups in `__consumer_offsets`, in Kafka's format.
+"""The state of the group coordinator on disk: commits and groups in `__consumer_offsets`, in Kafka's format.
 
 `CoordinatorLog` reads and writes. Commits in a transaction count when its marker is in the log.
 """
@@ -36,7 +36,7 @@ from offsetfs.storage.errors import StorageError
 
 @dataclass(slots=True, eq=False)
 class StoredGroup:
-    """What the log has of a group. `newer`: the records of a group of a newer protocol, values by keys.
+    """The records of a group in the log. `newer`: the records of a group of a newer protocol, values by keys.
 
     `consumer`: what they say of a consumer group; None of other groups.
     """
@@ -94,7 +94,7 @@ def group_record(group: str, value: GroupMetadataValue | None) -> KeyValue:
 
 
 def _replays(shards: Iterable[_Shard]) -> Iterator[OffsetsReplay]:
-    return (each.replay for each in shards if isinstance(each.replay, OffsetsReplay))
+    return (shard.replay for shard in shards if isinstance(shard.replay, OffsetsReplay))
 
 
 class GroupLog(CoordinatorLog[StoredGroup, Change]):
@@ -112,15 +112,15 @@ class GroupLog(CoordinatorLog[StoredGroup, Change]):
 
     def loaded_s(self, group: str) -> float:
         """Return when the partition of a group was loaded."""
-        return max((each.loaded_s or 0.0 for each in self._shards_of(group)), default=0.0)
+        return max((shard.loaded_s or 0.0 for shard in self._shards_of(group)), default=0.0)
 
     def pending_commits(self, group: str) -> set[TopicPartition]:
         """Return the partitions that open transactions commit offsets of a group for."""
-        return {commit for each in _replays(self._shards_of(group)) for commit in each.pending_commits(group)}
+        return {commit for replay in _replays(self._shards_of(group)) for commit in replay.pending_commits(group)}
 
     def pending_groups(self) -> set[str]:
         """Return the groups that open transactions commit offsets of."""
-        return {name for each in _replays(self._shards.values()) for name in each.pending_groups()}
+        return {name for replay in _replays(self._shards.values()) for name in replay.pending_groups()}
 
     def _begin_replay(self, log: Log) -> OffsetsReplay:
         return OffsetsReplay(log)

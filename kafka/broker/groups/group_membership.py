@@ -12,8 +12,17 @@ from collections.abc import Sequence
 import trio
 
 from offsetfs.kafka.broker.groups.classic_members import ClassicMembers
-from offsetfs.kafka.broker.groups.coordinator_lookups import LOOKUPS_OF_A_CLIENT, CoordinatorLookups, Peer
-from offsetfs.kafka.broker.groups.group import Answer, Group, GroupError, GroupState, Member, new_member_id
+from offsetfs.kafka.broker.groups.group import (
+    LOOKUPS_OF_A_CLIENT,
+    Answer,
+    CoordinatorLookups,
+    Group,
+    GroupError,
+    GroupState,
+    Member,
+    Peer,
+    new_member_id,
+)
 from offsetfs.kafka.broker.groups.group_memory import size_of, size_of_join
 from offsetfs.kafka.broker.groups.group_table import GroupTable
 from offsetfs.kafka.broker.groups.topic_patterns import MayDescribe
@@ -25,7 +34,7 @@ from offsetfs.kafka.protocol.error_codes import ErrorCode
 _log = logging.getLogger(__name__)
 
 PROTOCOLS_MAX = 1000
-"""How many assignors a member may offer: clients offer less than ten, and all are compared with those of the others."""
+"""Assignors that a member offers, at most: clients offer less than ten, and all are compared with those of others."""
 
 _PROTOCOL_SINCE = 5  # SyncGroup names the protocol
 _LOOKED_UP_DELAY_S = 0.2  # how long an empty group waits for more members if several clients have looked it up
@@ -52,12 +61,12 @@ class Membership:
         for group in self._table.live.values():
             if len(group.members) > self._settings.group_max_size:  # the limit was lowered: some cannot join again
                 group.prepare_rebalance(trio.current_time())
-                self._table.schedule(group)
+                self._table.deadlines.schedule(group)
         async with trio.open_nursery() as nursery:
             while True:
                 for group in self._table.due(trio.current_time()):
                     nursery.start_soon(self._expire_one, group)
-                await self._table.wait_due()
+                await self._table.deadlines.wait()
 
     async def _expire_one(self, group: Group) -> None:
         try:
@@ -83,8 +92,8 @@ class Membership:
         """End the first phase of a rebalance if it waits for nothing; store a group that is empty then. GroupError."""
         is_over = group.state == GroupState.PREPARING and now_s >= group.rebalance_ends_s
         waits = not is_over or group.extend_initial(now_s)
-        is_left_empty = not waits and group.complete_join(now_s, self._now_ms())
-        self._table.schedule(group)
+        is_left_empty = not waits and group.complete_join(now_s, self._table.directory.clock.now_ms())
+        self._table.deadlines.schedule(group)
         if is_left_empty:
             self._lookups.forget(group.group_id)
             # Without a check: what is stored of the next generation is behind it.
@@ -99,9 +108,6 @@ class Membership:
     def _ids_left(group: Group, now_s: float) -> None:
         if group.state == GroupState.PREPARING and group.have_all_joined():
             group.rebalance_ends_s = min(group.rebalance_ends_s, now_s)
-
-    def _now_ms(self) -> int:
-        return self._table.directory.clock.now_ms()
 
     # --- FindCoordinator, JoinGroup ----------------------------------------------------------------------------------
 
@@ -170,7 +176,7 @@ class Membership:
         if holder is not None:
             return await self._rejoin_static(group, holder, request, version, client_id)
         if request.member_id in group.pending and request.group_instance_id is not None:
-            raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)  # such an id was given to a member without an instance id
+            raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)  # this id was given to a member without an instance id
         if request.member_id and request.member_id not in group.pending:
             member = group.member(request.member_id, request.group_instance_id)
             if not self._must_rebalance(group, member, _protocols(request)):
@@ -180,7 +186,7 @@ class Membership:
         if not request.member_id and request.group_instance_id is None and version >= _KNOWN_ID_SINCE:
             member_id = new_member_id(client_id, None)
             group.pending[member_id] = trio.current_time() + request.session_timeout_ms / 1000
-            self._table.schedule(group)
+            self._table.deadlines.schedule(group)
             raise GroupError(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         member_id = request.member_id or new_member_id(client_id, request.group_instance_id)
         member = Member(member_id, request.group_instance_id, client_id, host, 0.0, 0.0, {})
@@ -204,7 +210,7 @@ class Membership:
                 group.remove(member)
             group.pending.pop(request.member_id, None)
             raise GroupError(ErrorCode.GROUP_MAX_SIZE_REACHED)
-        if not group.supports(request.protocol_type, [each.name for each in request.protocols]):
+        if not group.supports(request.protocol_type, [protocol.name for protocol in request.protocols]):
             raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return group
 
@@ -243,14 +249,14 @@ class Membership:
         if not self._delay_s:
             group.expect(lookups)
         if group.have_all_joined():
-            group.complete_join(now_s, self._now_ms())
-        self._table.schedule(group)
+            group.complete_join(now_s, self._table.directory.clock.now_ms())
+        self._table.deadlines.schedule(group)
         try:
             await answer.wait()
         finally:
             if member.joining is answer:  # the client is gone: it does not count as joined, and its session can end
                 member.joining = None
-                self._table.schedule(group)
+                self._table.deadlines.schedule(group)
         if answer.code != ErrorCode.NONE:
             raise GroupError(answer.code, member.member_id)
         return _joined(group, member, version)
@@ -263,7 +269,7 @@ class Membership:
         before = member.protocols, member.session_timeout_s, member.rebalance_timeout_s
         group.replace_static(member, new_member_id(client_id, request.group_instance_id))
         self._update(member, request, version)
-        self._table.schedule(group)
+        self._table.deadlines.schedule(group)
         # Before Stable the leader assigns partitions to the id that is gone.
         if group.state != GroupState.STABLE or group.elected() != group.protocol:
             return await self._rebalance(group, member, request, version)
@@ -325,18 +331,20 @@ class Membership:
         member.syncing = answer = Answer()
         try:
             if group.leader == member.member_id:
-                await self._assign(group, {each.member_id: bytes(each.assignment) for each in request.assignments})
+                await self._assign(
+                    group, {assignment.member_id: bytes(assignment.assignment) for assignment in request.assignments}
+                )
             await answer.wait()
         finally:
             if member.syncing is answer:  # the client is gone, or its assignment could not be stored
                 member.syncing = None
-                self._table.schedule(group)
+                self._table.deadlines.schedule(group)
         if answer.code != ErrorCode.NONE:
             raise GroupError(answer.code)
 
     async def _assign(self, group: Group, assignments: dict[str, bytes]) -> None:
         generation = group.generation
-        given = {each: assignments.get(each, b"") for each in group.members}
+        given = {member_id: assignments.get(member_id, b"") for member_id in group.members}
 
         def check() -> None:
             if group.generation != generation or group.state != GroupState.COMPLETING:
@@ -348,10 +356,10 @@ class Membership:
         except GroupError:
             if group.generation == generation and group.state == GroupState.COMPLETING:
                 group.prepare_rebalance(trio.current_time())  # waiting members join again
-                self._table.schedule(group)
+                self._table.deadlines.schedule(group)
             raise
-        group.complete_sync(assignments, trio.current_time(), self._now_ms())
-        self._table.schedule(group)
+        group.complete_sync(assignments, trio.current_time(), self._table.directory.clock.now_ms())
+        self._table.deadlines.schedule(group)
 
     # --- Heartbeat, LeaveGroup ---------------------------------------------------------------------------------------
 
@@ -386,11 +394,11 @@ class Membership:
 
     async def _leave(self, name: str, leaving: Sequence[m.MemberIdentity]) -> list[m.MemberResponse]:
         results, slices, are_members_gone = list[m.MemberResponse](), Slices(), False
-        for each in leaving:
+        for identity in leaving:
             await slices.step()
             group = self._table.live.get(name)
             size_before = 0 if group is None else len(group.members)
-            results.append(m.MemberResponse(each.member_id, each.group_instance_id, _leave(group, each)))
+            results.append(m.MemberResponse(identity.member_id, identity.group_instance_id, _leave(group, identity)))
             are_members_gone |= group is not None and len(group.members) < size_before
         group = self._table.live.get(name)
         if group is not None:
@@ -432,7 +440,7 @@ def _leave(group: Group | None, leaving: m.MemberIdentity) -> ErrorCode:
 
 
 def _protocols(request: m.JoinGroupRequest) -> dict[str, bytes]:
-    return {each.name: bytes(each.metadata) for each in request.protocols}
+    return {protocol.name: bytes(protocol.metadata) for protocol in request.protocols}
 
 
 def _joined(group: Group, member: Member, version: int, *, skips_assignment: bool = False) -> m.JoinGroupResponse:
@@ -446,8 +454,10 @@ def _joined(group: Group, member: Member, version: int, *, skips_assignment: boo
         member_id=member.member_id,
         members=[
             m.JoinGroupResponseMember(
-                each.member_id, each.instance_id if version >= 5 else None, each.protocols.get(protocol, b"")
+                participant.member_id,
+                participant.instance_id if version >= 5 else None,
+                participant.protocols.get(protocol, b""),
             )
-            for each in (group.members.values() if group.leader == member.member_id else ())
+            for participant in (group.members.values() if group.leader == member.member_id else ())
         ],
     )

@@ -25,7 +25,7 @@ GROUPS_BYTES_MAX = 64 << 20
 """The bound of all groups together: 10,000 members with subscriptions of 5 kB."""
 
 OBJECT_BYTES = 1 << 10
-"""What a group, a member or an id takes besides its metadata."""
+"""Bytes of a group, a member or an id besides its metadata."""
 
 _RECOUNT_S, _RECOUNT_BYTES = 1.0, GROUPS_BYTES_MAX // 16
 """A full account is counted again after this time, or this growth: with as many members as fit it takes 0.05 s."""
@@ -62,7 +62,7 @@ class GroupMemory:
 
 def size_of_join(request: m.JoinGroupRequest) -> int:
     """Return the bytes of the metadata that a member brings."""
-    return sum(len(each.name) + len(each.metadata) for each in request.protocols)
+    return sum(len(protocol.name) + len(protocol.metadata) for protocol in request.protocols)
 
 
 def size_of(protocols: Mapping[str, bytes]) -> int:
@@ -72,13 +72,15 @@ def size_of(protocols: Mapping[str, bytes]) -> int:
 
 def size_of_group(group: Group) -> int:
     """Return what a classic group takes."""
-    members = sum(size_of(each.protocols) + len(each.assignment) + OBJECT_BYTES for each in group.members.values())
+    members = sum(
+        size_of(member.protocols) + len(member.assignment) + OBJECT_BYTES for member in group.members.values()
+    )
     return OBJECT_BYTES * (1 + len(group.pending)) + members
 
 
 def size_of_consumers(group: ConsumerGroup) -> int:
     """Return what a consumer group takes, without its assignments: those name partitions that there are."""
-    return OBJECT_BYTES + sum(sum(map(len, each.topics)) + OBJECT_BYTES for each in group.members.values())
+    return OBJECT_BYTES + sum(sum(map(len, member.topics)) + OBJECT_BYTES for member in group.members.values())
 
 
 def _full(reason: str) -> GroupError:

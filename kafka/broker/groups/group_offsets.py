@@ -23,7 +23,7 @@ from offsetfs.kafka.broker.groups.group import CONSUMER, GroupError, GroupState
 from offsetfs.kafka.broker.groups.group_table import GroupTable
 from offsetfs.kafka.broker.settings import ServerSettings
 from offsetfs.kafka.broker.slices import Slices
-from offsetfs.kafka.broker.topics.topic_ids import (
+from offsetfs.kafka.broker.topics.partitions import (
     IDS_SINCE_OFFSET_COMMIT,
     IDS_SINCE_OFFSET_FETCH,
     IDS_SINCE_TXN_OFFSET_COMMIT,
@@ -79,9 +79,9 @@ class GroupOffsets:
                 make()
         except GroupError as error:
             for topic in response.topics:
-                for each in topic.partitions:
-                    if each.error_code in (ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE):
-                        each.error_code = error.code
+                for partition in topic.partitions:
+                    if partition.error_code in (ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE):
+                        partition.error_code = error.code
         return response
 
     def _left(self, changes: list[CommitChange], listing: Sequence[TopicPartition]) -> list[Change]:
@@ -91,7 +91,7 @@ class GroupOffsets:
         """
         if self._table.directory.partitions() is listing:
             return [*changes]
-        return [each for each in changes if self._table.directory.has(each.partition)]
+        return [change for change in changes if self._table.directory.has(change.partition)]
 
     async def _checked(
         self, request: m.OffsetCommitRequest, version: int
@@ -99,14 +99,14 @@ class GroupOffsets:
         """Return the answer for partitions that cannot have a commit, and the commits of the others."""
         retention_ms = request.retention_time_ms
         response, changes, slices = m.OffsetCommitResponse(), list[CommitChange](), Slices()
-        for topic in (each for each in request.topics if each.partitions):
+        for topic in (topic for topic in request.topics if topic.partitions):
             answer = m.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
             response.topics.append(answer)
             missing = unknown_topic(topic.name, has_ids=version >= IDS_SINCE_OFFSET_COMMIT)
-            for each in topic.partitions:
+            for partition in topic.partitions:
                 await slices.step()
-                code, change = self._commit_of(request.group_id, topic.name, each, retention_ms, missing)
-                answer.partitions.append(m.OffsetCommitResponsePartition(each.partition_index, code))
+                code, change = self._commit_of(request.group_id, topic.name, partition, retention_ms, missing)
+                answer.partitions.append(m.OffsetCommitResponsePartition(partition.partition_index, code))
                 changes += change
         return response, changes
 
@@ -132,8 +132,8 @@ class GroupOffsets:
 
     def _partition(self, topic: str, index: int) -> TopicPartition | None:
         """Return a partition that is there, or None."""
-        found = TopicPartition.valid_or_none(topic, index)
-        return found if found is not None and self._table.directory.has(found) else None
+        name = TopicPartition.valid_or_none(topic, index)
+        return name if name is not None and self._table.directory.has(name) else None
 
     def _check_commit(self, request: m.OffsetCommitRequest, version: int) -> None:
         generation, member_id = request.generation_id_or_member_epoch, request.member_id
@@ -177,20 +177,20 @@ class GroupOffsets:
         """Store offsets that count when the transaction of a producer commits; on disk when answered. GroupError."""
         listing = self._table.directory.partitions()
         response, changes, slices = m.TxnOffsetCommitResponse(), list[CommitChange](), Slices()
-        for topic in (each for each in request.topics if each.partitions):
+        for topic in (topic for topic in request.topics if topic.partitions):
             answer = m.TxnOffsetCommitResponseTopic(topic.name, topic.topic_id)
             response.topics.append(answer)
             missing = unknown_topic(topic.name, has_ids=version >= IDS_SINCE_TXN_OFFSET_COMMIT)
-            for each in topic.partitions:
+            for partition in topic.partitions:
                 await slices.step()
-                code, change = self._commit_of(request.group_id, topic.name, each, NO_EXPIRY, missing)
-                answer.partitions.append(m.TxnOffsetCommitResponsePartition(each.partition_index, code))
+                code, change = self._commit_of(request.group_id, topic.name, partition, NO_EXPIRY, missing)
+                answer.partitions.append(m.TxnOffsetCommitResponsePartition(partition.partition_index, code))
                 changes += change
 
         def make() -> list[Change]:
             self._check_in_transaction(request, version)
             staged = self._outdated_staged
-            if staged and any((each.group, each.partition) in staged for each in changes):
+            if staged and any((change.group, change.partition) in staged for change in changes):
                 # The deletion of what the transaction of a deleted topic has committed would take this away.
                 raise GroupError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return self._left(changes, listing)
@@ -245,13 +245,13 @@ class GroupOffsets:
         response, slices = m.OffsetFetchResponse(), Slices()
         if version < 8:
             topics = (
-                None if request.topics is None else [(each.name, each.partition_indexes) for each in request.topics]
+                None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
             )
-            code, found = await self._fetched(slices, request.group_id, topics, request.require_stable)
+            code, fetched = await self._fetched(slices, request.group_id, topics, request.require_stable)
             response.error_code = code if version >= 2 else ErrorCode.NONE
-            for name, rows in found:
+            for name, rows in fetched:
                 await slices.step()
-                partitions = [m.OffsetFetchResponsePartition(*each) for each in _of_version(rows, version)]
+                partitions = [m.OffsetFetchResponsePartition(*row) for row in _of_version(rows, version)]
                 response.topics.append(m.OffsetFetchResponseTopic(name, partitions))
             return response
         for group in request.groups:
@@ -264,22 +264,22 @@ class GroupOffsets:
     ) -> m.OffsetFetchResponseGroup:
         topics = group.topics or []
         unknown, wanted = list[m.OffsetFetchRequestTopics](), list[tuple[str, list[int]]]()
-        for each in topics:
+        for topic in topics:
             await slices.step()
-            if not each.name and version >= IDS_SINCE_OFFSET_FETCH:
-                unknown.append(each)
+            if not topic.name and version >= IDS_SINCE_OFFSET_FETCH:
+                unknown.append(topic)
             else:
-                wanted.append((each.name, each.partition_indexes))
+                wanted.append((topic.name, topic.partition_indexes))
         asked = None if group.topics is None else wanted
-        code, found = await self._fetched(slices, group.group_id, asked, request.require_stable, group)
+        code, fetched = await self._fetched(slices, group.group_id, asked, request.require_stable, group)
         answer = m.OffsetFetchResponseGroup(group.group_id, error_code=code)
-        for name, rows in found:
+        for name, rows in fetched:
             await slices.step()
-            answers = [m.OffsetFetchResponsePartitions(*each) for each in _of_version(rows, version)]
+            answers = [m.OffsetFetchResponsePartitions(*row) for row in _of_version(rows, version)]
             answer.topics.append(m.OffsetFetchResponseTopics(name=name, partitions=answers))
         for topic in unknown if code == ErrorCode.NONE else ():
-            failed = [(each, -1, -1, "", ErrorCode.UNKNOWN_TOPIC_ID) for each in topic.partition_indexes]
-            answers = [m.OffsetFetchResponsePartitions(*each) for each in failed]
+            failed = [(index, -1, -1, "", ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes]
+            answers = [m.OffsetFetchResponsePartitions(*row) for row in failed]
             answer.topics.append(m.OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=answers))
         return answer
 
@@ -298,23 +298,23 @@ class GroupOffsets:
             await self._settled()
         except GroupError as error:
             # Not -1 without an error: the consumer would begin elsewhere, and repeat or lose records.
-            failed = [(name, [(each, -1, -1, "", error.code) for each in indexes]) for name, indexes in topics or ()]
+            failed = [(name, [(index, -1, -1, "", error.code) for index in indexes]) for name, indexes in topics or ()]
             return error.code, failed
         known = dict(self._current_offsets(group))  # of one moment: commits may follow while the answer is made
-        unstable = self._table.unstable(group) if is_stable_only else set[TopicPartition]()
+        unstable = self._table.log.pending_commits(group) if is_stable_only else set[TopicPartition]()
         if topics is None:
             by_topic: dict[str, list[int]] = {}
-            for each in sorted(known):
-                by_topic.setdefault(each.topic, []).append(each.partition)
+            for partition in sorted(known):
+                by_topic.setdefault(partition.topic, []).append(partition.partition)
             topics = list(by_topic.items())
-        found: list[tuple[str, list[_Row]]] = []
+        fetched: list[tuple[str, list[_Row]]] = []
         for name, indexes in topics:
             rows: list[_Row] = []
             for index in indexes:
                 await slices.step()
                 rows.append(_row(TopicPartition.valid_or_none(name, index), index, known, unstable))
-            found.append((name, rows))
-        return ErrorCode.NONE, found
+            fetched.append((name, rows))
+        return ErrorCode.NONE, fetched
 
     def _check_fetch(self, request: m.OffsetFetchRequestGroup | None) -> None:
         """Check the member epoch of a consumer (KIP-848); administrators and classic consumers send none."""
@@ -330,17 +330,19 @@ class GroupOffsets:
         """Delete committed offsets of a group, except of topics that its members read."""
         there, slices, read = set[TopicPartition](), Slices(), set[str]()
         for topic in request.topics:
-            for each in topic.partitions:
+            for asked in topic.partitions:
                 await slices.step()
-                if (partition := self._partition(topic.name, each.partition_index)) is not None:
+                if (partition := self._partition(topic.name, asked.partition_index)) is not None:
                     there.add(partition)
 
         def make() -> list[Change]:
             self._check_delete(request.group_id)
-            known = [each for each in self._table.committed(request.group_id) if each in there]
+            known = [partition for partition in self._table.committed(request.group_id) if partition in there]
             read.clear()
-            read.update(each.topic for each in known if self._is_read(request.group_id, each.topic))
-            return [CommitChange(request.group_id, each, None, 0) for each in known if each.topic not in read]
+            read.update(partition.topic for partition in known if self._is_read(request.group_id, partition.topic))
+            return [
+                CommitChange(request.group_id, partition, None, 0) for partition in known if partition.topic not in read
+            ]
 
         try:
             if not request.group_id:
@@ -372,16 +374,16 @@ class GroupOffsets:
     ) -> m.OffsetDeleteResponse:
         """Return the response: an error for what is not `there`, and for topics that members `read`."""
         response, slices = m.OffsetDeleteResponse(), Slices()
-        for topic in (each for each in request.topics if each.partitions):
+        for topic in (topic for topic in request.topics if topic.partitions):
             is_read = topic.name in read or self._is_read(request.group_id, topic.name)
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
             result = m.OffsetDeleteResponseTopic(topic.name)
             response.topics.append(result)
-            for each in topic.partitions:
+            for partition in topic.partitions:
                 await slices.step()
-                is_there = TopicPartition.valid_or_none(topic.name, each.partition_index) in there
-                found = code if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                result.partitions.append(m.OffsetDeleteResponsePartition(each.partition_index, found))
+                is_there = TopicPartition.valid_or_none(topic.name, partition.partition_index) in there
+                result_code = code if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                result.partitions.append(m.OffsetDeleteResponsePartition(partition.partition_index, result_code))
         return response
 
     # --- deleted partitions ------------------------------------------------------------------------------------------
@@ -400,7 +402,7 @@ class GroupOffsets:
         self._gone.update(partitions)
         async with self._forgetting:
             if self._gone:
-                await self._table.current_all()
+                await self._table.log.current_all()
                 self._outdate()
             for name in sorted({group for group, _ in (*self._outdated, *self._outdated_staged)}):
                 await self._forget_group(name)
@@ -416,7 +418,9 @@ class GroupOffsets:
             for partition, commit in self._table.stored(name).offsets.items():
                 if partition in deleted:
                     self._outdated[name, partition] = commit
-            self._outdated_staged.update((name, each) for each in self._table.unstable(name) & deleted)
+            self._outdated_staged.update(
+                (name, partition) for partition in self._table.log.pending_commits(name) & deleted
+            )
 
     async def _forget_group(self, name: str) -> None:
         try:
@@ -437,8 +441,12 @@ class GroupOffsets:
             for partition, commit in self._table.stored(name).offsets.items()
             if self._outdated.get((name, partition)) is commit
         }
-        staged = {each for each in self._table.unstable(name) if (name, each) in self._outdated_staged}
-        return [CommitChange(name, each, None, 0) for each in sorted(stored | staged)]
+        staged = {
+            partition
+            for partition in self._table.log.pending_commits(name)
+            if (name, partition) in self._outdated_staged
+        }
+        return [CommitChange(name, partition, None, 0) for partition in sorted(stored | staged)]
 
     async def _settled(self) -> None:
         """Return when commits that are stored now cannot be taken for those of a deleted partition of their name."""
@@ -450,7 +458,11 @@ class GroupOffsets:
         offsets = self._table.stored(name).offsets
         if not self._outdated:
             return offsets
-        return {each: commit for each, commit in offsets.items() if self._outdated.get((name, each)) is not commit}
+        return {
+            partition: commit
+            for partition, commit in offsets.items()
+            if self._outdated.get((name, partition)) is not commit
+        }
 
     @property
     def _has_outdated(self) -> bool:
@@ -503,16 +515,16 @@ class GroupOffsets:
         group = self._table.live.get(name)
         if group is not None and (group.state != GroupState.EMPTY or group.pending):
             return False
-        is_unused = not self._table.has_newer_members(name) and not self._table.unstable(name)
+        is_unused = not self._table.has_newer_members(name) and not self._table.log.pending_commits(name)
         return is_unused and len(self._expired(name)) == len(self._table.stored(name).offsets)
 
     def _expired(self, name: str) -> list[Change]:
         """Return the deletions of the offsets that have expired."""
-        offsets, unstable = self._table.stored(name).offsets, self._table.unstable(name)
+        offsets, unstable = self._table.stored(name).offsets, self._table.log.pending_commits(name)
         now = self._table.directory.cautious_clock.now_ms()
         return [
             CommitChange(name, partition, None, 0)
-            for partition, commit in sorted(offsets.items(), key=lambda each: each[0])
+            for partition, commit in sorted(offsets.items(), key=lambda item: item[0])
             if partition not in unstable and self._is_expired(name, partition, commit, now)
         ]
 

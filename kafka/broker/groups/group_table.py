@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 import trio
 
 from offsetfs.kafka.broker.coordinator_log import ProducerEpoch
-from offsetfs.kafka.broker.groups.consumer_group import ConsumerGroup, ConsumerMember
-from offsetfs.kafka.broker.groups.deadline_queue import DeadlineQueue
+from offsetfs.kafka.broker.groups.consumer_group import ConsumerGroup
+from offsetfs.kafka.broker.groups.deadlines import DeadlineQueue
 from offsetfs.kafka.broker.groups.group import Group, GroupError, restored
-from offsetfs.kafka.broker.groups.group_log import GroupLog, StoredGroup
+from offsetfs.kafka.broker.groups.group_log import GroupLog, OnMember, StoredGroup
 from offsetfs.kafka.broker.groups.group_memory import GroupMemory, size_of_consumers, size_of_group
 from offsetfs.kafka.broker.log_sync import LogSync
 from offsetfs.kafka.protocol.error_codes import ErrorCode
@@ -28,7 +28,7 @@ from offsetfs.storage.errors import RecordTooLarge, StorageError
 _log = logging.getLogger(__name__)
 
 NEWER_SESSION_S = 45.0
-"""How long members of share and streams groups, which cannot reach this broker, count as members after the load."""
+"""The time after the load in which members of share and streams groups, which cannot reach this broker, count."""
 
 _NEWER_MEMBER_TYPES = (5, 10, 19)  # members of share and streams groups, and of consumer groups that cannot be read
 
@@ -36,47 +36,41 @@ _NEWER_MEMBER_TYPES = (5, 10, 19)  # members of share and streams groups, and of
 class GroupTable:
     """The groups of one log directory."""
 
-    def __init__(self, directory: LogDirectory, partitions: int, syncs: LogSync) -> None:
-        """`partitions`: the number of partitions of a new `__consumer_offsets`."""
+    def __init__(self, directory: LogDirectory, partitions: int, on_member: OnMember, syncs: LogSync) -> None:
+        """`partitions`: the number of partitions of a new `__consumer_offsets`.
+
+        `on_member`: called with each member of a consumer group whose record was stored or read; None for a member that
+        is gone.
+        """
         self.directory = directory
         self.live: dict[str, Group] = {}
-        self.on_member: Callable[[str, str, ConsumerMember | None], None] = lambda group, member_id, member: None
-        """Called with each member of a consumer group whose record was stored or read; None for one that is gone."""
-        self._log = GroupLog(directory, partitions, (self._restore, self._note_member), syncs)
-        self._deadlines = DeadlineQueue[Group]()
+        self.log = GroupLog(directory, partitions, (self._restore, on_member), syncs)
+        self.deadlines = DeadlineQueue[Group]()
         self.memory = GroupMemory(self._kept_bytes)
         self._conversions: dict[str, trio.Event] = {}
 
     # --- look-ups ----------------------------------------------------------------------------------------------------
 
-    async def load(self) -> None:
-        """Read all groups and offsets."""
-        await self._log.load()
-
     async def current(self, name: str) -> None:
         """Read what others have stored of a group; COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR."""
-        await self._log.current(name)
+        await self.log.current(name)
         while name in self._conversions:
             await self._conversions[name].wait()
 
-    async def current_all(self) -> None:
-        """Read what others have stored of all groups; COORDINATOR_LOAD_IN_PROGRESS."""
-        await self._log.current_all()
-
     def stored(self, name: str) -> StoredGroup:
-        """Return what is stored of a group: nothing, if there is no such group."""
-        return self._log.find(name) or StoredGroup()
+        """Return the stored state of a group, which is empty if there is no group of this name."""
+        return self.log.find(name) or StoredGroup()
 
     def names(self) -> list[str]:
         """Return all groups, sorted."""
-        return sorted({*self.live, *(name for name, _ in self._log.states()), *self._log.pending_groups()})
+        return sorted({*self.live, *(name for name, _ in self.log.states()), *self.log.pending_groups()})
 
     def is_known(self, name: str) -> bool:
         """Return whether there is a group, or an id of a member that has not joined.
 
         A group is there, as in Kafka, from the first offset that a transaction commits, before the transaction ends.
         """
-        return name in self.live or self._log.find(name) is not None or bool(self.unstable(name))
+        return name in self.live or self.log.find(name) is not None or bool(self.log.pending_commits(name))
 
     def has_newer_members(self, name: str) -> bool:
         """Return whether a group has members of a newer protocol: they may have partitions assigned."""
@@ -86,19 +80,15 @@ class GroupTable:
         newer = stored.newer
         if not any(int.from_bytes(key[:2], "big") in _NEWER_MEMBER_TYPES for key in newer):
             return False
-        return self.directory.read_only or trio.current_time() < self._log.loaded_s(name) + NEWER_SESSION_S
+        return self.directory.read_only or trio.current_time() < self.log.loaded_s(name) + NEWER_SESSION_S
 
     def consumer(self, name: str) -> ConsumerGroup | None:
         """Return a consumer group, or None."""
         return self.stored(name).consumer
 
-    def unstable(self, name: str) -> set[TopicPartition]:
-        """Return the partitions for which open transactions commit an offset of the group."""
-        return self._log.pending_commits(name)
-
     def committed(self, name: str) -> list[TopicPartition]:
         """Return the partitions that a group has offsets of, those that open transactions commit included, sorted."""
-        return sorted({*self.stored(name).offsets, *self.unstable(name)})
+        return sorted({*self.stored(name).offsets, *self.log.pending_commits(name)})
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
@@ -108,16 +98,16 @@ class GroupTable:
         In a transaction, of `producer`, they are on disk on return: its commit must not be there without them.
         """
         with self._reported(name):
-            await self._log.append(name, make, producer)
+            await self.log.append(name, make, producer)
             if producer is not None:
-                await self._log.sync(name)
+                await self.log.sync(name)
 
     async def home(self, name: str) -> TopicPartition:
         """Return the partition of `__consumer_offsets` that has the records of a group, which is created if needed."""
         with self._reported(name):
-            if self._log.partition_of(name) is None and not self.directory.read_only:
-                await self._log.create(name)
-        home = self._log.partition_of(name)
+            if self.log.partition_of(name) is None and not self.directory.read_only:
+                await self.log.create(name)
+        home = self.log.partition_of(name)
         if home is None:
             raise GroupError(_RETRIED)
         return home
@@ -178,10 +168,10 @@ class GroupTable:
 
         def changes() -> list[Change]:
             nonlocal after
-            found, after = make()
+            made, after = make()
             if after is not None or name in self.live:
                 self._conversions[name] = done
-            return found
+            return made
 
         try:
             await self.append(name, changes)
@@ -189,7 +179,7 @@ class GroupTable:
             before = self.live.pop(name, None)
             if after is not None:
                 self.live[name] = after
-                self.schedule(after)
+                self.deadlines.schedule(after)
             if before is not None and before is not after:
                 before.end_requests(ErrorCode.REBALANCE_IN_PROGRESS)
         finally:
@@ -200,41 +190,28 @@ class GroupTable:
     def deletions(self, name: str) -> list[Change]:
         """Return the deletion of everything that is stored of a group."""
         stored = self.stored(name)
-        changes: list[Change] = [CommitChange(name, each, None, 0) for each in self.committed(name)]
+        changes: list[Change] = [CommitChange(name, partition, None, 0) for partition in self.committed(name)]
         changes += newer_deletions(name, stored.newer)
         if stored.metadata is not None:
             changes.append(ClassicGroupChange(name, None))
         return changes
-
-    def _note_member(self, name: str, member_id: str, member: ConsumerMember | None) -> None:
-        self.on_member(name, member_id, member)
 
     def _restore(self, name: str, value: GroupMetadataValue | None) -> None:
         self.live.pop(name, None)
         if value is not None:
             self.live[name] = group = restored(name, value, trio.current_time())
             if not self.directory.read_only:
-                self.schedule(group)
+                self.deadlines.schedule(group)
 
     def _kept_bytes(self) -> int:
-        consumers = (each.consumer for _, each in self._log.states())
+        consumers = (stored.consumer for _, stored in self.log.states())
         return sum(map(size_of_group, self.live.values())) + sum(
-            size_of_consumers(each) for each in consumers if each is not None
+            size_of_consumers(consumer) for consumer in consumers if consumer is not None
         )
-
-    # --- deadlines ---------------------------------------------------------------------------------------------------
-
-    def schedule(self, group: Group) -> None:
-        """Note that the deadline of a group may be sooner. A later one needs no note."""
-        self._deadlines.schedule(group)
 
     def due(self, now_s: float) -> list[Group]:
         """Return the groups whose deadline may be over; each has to be scheduled again."""
-        return [each for each in self._deadlines.due(now_s) if self.live.get(each.group_id) is each]
-
-    async def wait_due(self) -> None:
-        """Wait for the next deadline."""
-        await self._deadlines.wait()
+        return [group for group in self.deadlines.due(now_s) if self.live.get(group.group_id) is group]
 
 
 def _code_of(error: Exception) -> ErrorCode:

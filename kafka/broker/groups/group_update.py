@@ -7,9 +7,12 @@ TargetAssignmentBuilder.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import trio
 
 from offsetfs.kafka.broker.groups.assignors import ASSIGNORS, NOTHING, Assignee, Assignment
 from offsetfs.kafka.broker.groups.consumer_group import (
@@ -42,7 +45,7 @@ Matches = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A heartbeat of a member, and its client. `member_id`: the one that the member has, or gets."""
+    """A heartbeat of a member, and its client. `member_id`: the id that the member has, or gets."""
 
     request: m.ConsumerGroupHeartbeatRequest
     member_id: str
@@ -56,8 +59,8 @@ class Heartbeat:
     @property
     def owned(self) -> Assignment | None:
         """The partitions that the member reads; None if it does not say."""
-        found = self.request.topic_partitions
-        return None if found is None else assignment_of(found)
+        owned = self.request.topic_partitions
+        return None if owned is None else assignment_of(owned)
 
     @property
     def is_full(self) -> bool:
@@ -104,7 +107,7 @@ class ClassicJoin:
     def subscribed(self, member: ConsumerMember) -> ConsumerMember:
         """Return the member with what the request says of its subscription."""
         asked, rack_id = self.request, self.subscription.rack_id
-        protocols = {each.name: bytes(each.metadata) for each in asked.protocols}
+        protocols = {protocol.name: bytes(protocol.metadata) for protocol in asked.protocols}
         return replace(
             member,
             instance_id=member.instance_id if asked.group_instance_id is None else asked.group_instance_id,
@@ -115,6 +118,60 @@ class ClassicJoin:
             client_host=self.client_host,
             classic=classic_metadata(protocols, asked.session_timeout_ms),
         )
+
+
+@dataclass(slots=True, eq=False)
+class WaitingHeartbeat:
+    """A heartbeat that waits, and its answer: an error or a response. `listing`: the topics that `matches` is of."""
+
+    beat: Heartbeat
+    matches: Matches
+    listing: Mapping[str, ServedTopic]
+    response: m.ConsumerGroupHeartbeatResponse = field(default_factory=m.ConsumerGroupHeartbeatResponse)
+    error: GroupError | None = None
+
+
+class HeartbeatQueue:
+    """The heartbeats of one group that wait for the append of those before them, and then share the next append.
+
+    They are in the order of their arrival.
+    """
+
+    def __init__(self) -> None:
+        self._lock = trio.Lock()
+        self._waiting: list[WaitingHeartbeat] = []
+        self._users = 0
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether no heartbeat waits or is being answered."""
+        return not self._users
+
+    @asynccontextmanager
+    async def enter(self, own: WaitingHeartbeat) -> AsyncIterator[list[WaitingHeartbeat]]:
+        """Wait for the append before; yield the heartbeats to answer, at most one of each member.
+
+        The list is empty if the task of another heartbeat has answered this one, too.
+        """
+        self._users += 1
+        self._waiting.append(own)
+        try:
+            async with self._lock:
+                yield self._take() if own in self._waiting else []
+        finally:
+            self._users -= 1
+            if own in self._waiting:  # the client is gone
+                self._waiting.remove(own)
+
+    def _take(self) -> list[WaitingHeartbeat]:
+        """Remove and return the first heartbeat of each member: two of one member are answered in turn.
+
+        The lock is granted in the order of arrival, so that the heartbeat that has it is the first of its member.
+        """
+        first = {waiting.beat.member_id: waiting for waiting in reversed(self._waiting)}
+        batch = [waiting for waiting in self._waiting if first[waiting.beat.member_id] is waiting]
+        self._waiting = [waiting for waiting in self._waiting if first[waiting.beat.member_id] is not waiting]
+        return batch
 
 
 class GroupUpdate:
@@ -156,19 +213,19 @@ class GroupUpdate:
             is_bumped = self._subscribe(member, beat.subscribed(member)) or is_bumped
             taken.append((member, beat))
         self._retarget(is_bumped=is_bumped)
-        found: list[tuple[ConsumerMember, bool] | GroupError] = []
-        for each in taken:
-            if isinstance(each, GroupError):
-                found.append(each)
+        steps: list[tuple[ConsumerMember, bool] | GroupError] = []
+        for heartbeat in taken:
+            if isinstance(heartbeat, GroupError):
+                steps.append(heartbeat)
                 continue
-            member, beat = each
+            member, beat = heartbeat
             try:
                 stepped = self._step(member.member_id, beat.owned)
             except GroupError as refusal:
-                found.append(refusal)
+                steps.append(refusal)
                 continue
-            found.append((stepped, stepped.assigned != member.assigned))
-        return found
+            steps.append((stepped, stepped.assigned != member.assigned))
+        return steps
 
     def join(self, joining: ClassicJoin) -> ConsumerMember:
         """Let a member that uses the classic protocol join, for the first time or again; return it. GroupError."""
@@ -202,7 +259,11 @@ class GroupUpdate:
         group = self.group
         current, target = group.members[member_id], group.targets.get(member_id, NOTHING)
         stepped = reconciled(
-            current, group.assignment_epoch, target, owned, lambda topic, each: (topic, each) not in group.owners
+            current,
+            group.assignment_epoch,
+            target,
+            owned,
+            lambda topic, partition: (topic, partition) not in group.owners,
         )
         if stepped != current:
             self._add(ConsumerRecord.CURRENT, member_id, stepped.current_value())
@@ -280,11 +341,13 @@ class GroupUpdate:
 
     def _refresh(self, *, is_bumped: bool) -> None:
         """Begin a group epoch if the topics of the group have changed, or anything else has."""
-        found = self._metadata_hash()
-        if is_bumped or found != self.group.metadata_hash:
+        metadata_hash = self._metadata_hash()
+        if is_bumped or metadata_hash != self.group.metadata_hash:
             if self.group.has_partition_metadata:
                 self._add(ConsumerRecord.PARTITIONS, None, None)
-            self._add(ConsumerRecord.GROUP, None, ConsumerGroupMetadataValue(next_epoch(self.group.epoch), found))
+            self._add(
+                ConsumerRecord.GROUP, None, ConsumerGroupMetadataValue(next_epoch(self.group.epoch), metadata_hash)
+            )
 
     def _metadata_hash(self) -> int:
         """Return a number that changes with the group's topics and their partitions; 0 without topics."""
@@ -320,13 +383,13 @@ class GroupUpdate:
 
     def _topic_ids(self, names: Iterable[str], partitions: dict[bytes, tuple[int, ...]]) -> frozenset[bytes]:
         """Return the ids of the topics that there are, and note their partitions."""
-        found = set()
+        topic_ids = set()
         for name in self._listing.keys() & names:  # a member may name any number of topics that there are not
             topic_id = self._topics.topic_id(name)
             if topic_id != NO_ID:
-                found.add(topic_id)
+                topic_ids.add(topic_id)
                 partitions[topic_id] = tuple(self._listing[name].partitions)
-        return frozenset(found)
+        return frozenset(topic_ids)
 
     # --- members that leave ------------------------------------------------------------------------------------------
 
@@ -338,14 +401,14 @@ class GroupUpdate:
     def take(self, group: ConsumerGroup) -> None:
         """Store the members of a group that was a classic one, in the order that Kafka loads."""
         members = group.members.values()
-        for each in members:
-            self._add(ConsumerRecord.MEMBER, each.member_id, each.subscription_value())
+        for member in members:
+            self._add(ConsumerRecord.MEMBER, member.member_id, member.subscription_value())
         self._add(ConsumerRecord.GROUP, None, ConsumerGroupMetadataValue(group.epoch, group.metadata_hash))
-        for each in members:
-            self._add(ConsumerRecord.TARGET, each.member_id, target_value(each.assigned))
+        for member in members:
+            self._add(ConsumerRecord.TARGET, member.member_id, target_value(member.assigned))
         self._add(ConsumerRecord.TARGET_EPOCH, None, ConsumerGroupTargetAssignmentMetadataValue(group.assignment_epoch))
-        for each in members:
-            self._add(ConsumerRecord.CURRENT, each.member_id, each.current_value())
+        for member in members:
+            self._add(ConsumerRecord.CURRENT, member.member_id, member.current_value())
 
     def remove(self, member_ids: Iterable[str]) -> None:
         """Remove members; a new group epoch gives their partitions to others."""

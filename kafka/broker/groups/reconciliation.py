@@ -57,11 +57,11 @@ def _next(
     for topic in {**target, **member.assigned}:
         wanted, has = target.get(topic, _NO_PARTITIONS), member.assigned.get(topic, _NO_PARTITIONS)
         more = wanted - has
-        free = frozenset(each for each in more if is_free(topic, each))
+        free = frozenset(partition for partition in more if is_free(topic, partition))
         waits = waits or len(free) < len(more)
-        for found, partitions in ((kept, has & wanted), (revoked, has - wanted), (added, free)):
+        for assignment, partitions in ((kept, has & wanted), (revoked, has - wanted), (added, free)):
             if partitions:
-                found[topic] = partitions
+                assignment[topic] = partitions
     if revoked and (owned is None or _overlap(owned, revoked)):
         return replace(
             member, state=MemberState.UNREVOKED, epoch=own_epoch, previous_epoch=member.epoch, assigned=kept,
@@ -74,5 +74,5 @@ def _next(
     return replace(member, state=state, epoch=epoch, previous_epoch=member.epoch, assigned=assigned, revoked=NOTHING)
 
 
-def _overlap(one: Assignment, other: Assignment) -> bool:
-    return any(partitions & other.get(topic, _NO_PARTITIONS) for topic, partitions in one.items())
+def _overlap(owned: Assignment, revoked: Assignment) -> bool:
+    return any(partitions & revoked.get(topic, _NO_PARTITIONS) for topic, partitions in owned.items())

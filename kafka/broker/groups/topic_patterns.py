@@ -47,23 +47,23 @@ class TopicPatterns:
             compiled = await in_thread(partial(NamePattern, pattern), limiter=self._turn)
         except PatternError as error:
             raise _refused(pattern, str(error)) from None
-        found: list[str] = []
+        matching: list[str] = []
         position, work_s = 0, 0.0
         while position < len(names):
             if work_s > WORK_S_MAX:
                 raise _refused(pattern, f"it takes more than {WORK_S_MAX:.0f} s of processor time with these topics")
-            work = partial(_slice, compiled, names, position, found)
+            work = partial(_slice, compiled, names, position, matching)
             position, used_s = await in_thread(work, limiter=self._turn)
             work_s += used_s
-        return frozenset(found)
+        return frozenset(matching)
 
 
-def _slice(compiled: NamePattern, names: Sequence[str], position: int, found: list[str]) -> tuple[int, float]:
+def _slice(compiled: NamePattern, names: Sequence[str], position: int, matching: list[str]) -> tuple[int, float]:
     """Match names from `position` on for `SLICE_S`; return the position that follows, and the time that it took."""
     begun_s = time.thread_time()
     for name in itertools.islice(names, position, None):
         if compiled.fullmatch(name):
-            found.append(name)
+            matching.append(name)
         position += 1
         if time.thread_time() - begun_s >= SLICE_S:
             break

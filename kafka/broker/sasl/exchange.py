@@ -28,7 +28,7 @@ class Exchange(Protocol):
     is_complete: bool
     """Whether the client is `user`."""
     expires_at_ms: int | None
-    """When what the client has shown expires, as a token does, in milliseconds since 1970."""
+    """The time at which the credential of the client expires, such as a token, in milliseconds since 1970."""
 
     def respond(self, message: bytes) -> bytes:
         """Return the answer to a message of the client; LoginFailed."""

@@ -10,13 +10,13 @@ from functools import partial
 
 import trio
 
+from offsetfs.common.extras import install_command
 from offsetfs.common.security.scram_keys import BY_NAME
 from offsetfs.common.threads import in_thread
 from offsetfs.kafka.broker.sasl.exchange import Exchange
 from offsetfs.kafka.broker.sasl.oauthbearer import OAuthBearerExchange, Token, TokenKeys, unsecured_token
-from offsetfs.kafka.broker.sasl.plain import PlainExchange
+from offsetfs.kafka.broker.sasl.passwords import FindCredential, PlainExchange, ScramExchange
 from offsetfs.kafka.broker.sasl.sasl_settings import OAUTHBEARER, PLAIN, SaslSettings
-from offsetfs.kafka.broker.sasl.scram import FindCredential, ScramExchange
 from offsetfs.kafka.broker.sasl.scram_credentials import UnknownUsers
 from offsetfs.storage.errors import InvalidConfig
 
@@ -97,7 +97,7 @@ def _load(keys: TokenKeys, path: str) -> None:
     try:
         keys.load()
     except ModuleNotFoundError:
-        raise InvalidConfig("OAUTHBEARER needs PyJWT: pip install 'offsetfs[oauth]'") from None
+        raise InvalidConfig(f"OAUTHBEARER needs PyJWT: {install_command('oauth')}") from None
     except OSError as error:
         raise InvalidConfig(f"sasl.oauthbearer.jwks.endpoint.url: {path}: {error.strerror}") from None
     except Exception as error:  # of PyJWT, which is imported by `load` alone

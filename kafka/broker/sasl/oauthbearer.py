@@ -33,7 +33,7 @@ _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "E
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Who has shown a valid token, and until when it is valid."""
+    """The user of a valid token, and the time until which the token is valid."""
 
     user: str
     expires_at_ms: int
@@ -45,7 +45,7 @@ Validate = Callable[[str], Token]
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What a valid token has, by Kafka's settings `sasl.oauthbearer.*`."""
+    """The conditions of a valid token, by Kafka's settings `sasl.oauthbearer.*`."""
 
     audiences: tuple[str, ...] = ()
     """`expected.audience`: one of them; () for any."""
@@ -71,10 +71,10 @@ class OAuthBearerExchange:
             raise LoginFailed(self._failure, _INVALID if message == _CONTROL_A else None)
         if self.is_complete or len(message) > TOKEN_BYTES_MAX:
             raise LoginFailed("the message is too large" if message else "a message after the login")
-        found = _MESSAGE.fullmatch(message.decode("latin-1"))
-        pairs = {} if found is None else dict(pair.split("=", 1) for pair in found["pairs"].split("\x01")[:-1])
+        match = _MESSAGE.fullmatch(message.decode("latin-1"))
+        pairs = {} if match is None else dict(pair.split("=", 1) for pair in match["pairs"].split("\x01")[:-1])
         bearer = _BEARER.fullmatch(pairs.get("auth", ""))
-        if found is None or bearer is None:
+        if match is None or bearer is None:
             raise LoginFailed("the message does not follow RFC 7628")
         try:
             token = self._validate(bearer["token"])
@@ -82,7 +82,7 @@ class OAuthBearerExchange:
             self._failure = str(error)
             return _INVALID.encode()
         self.user = token.user
-        asked = (found["authorization"] or "").replace("=2C", ",").replace("=3D", "=")
+        asked = (match["authorization"] or "").replace("=2C", ",").replace("=3D", "=")
         if asked and asked != token.user:
             text = f"Client requested an authorization id ({asked}) that is different from the token's principal name"
             raise LoginFailed("the authorization id is not the user", f"Authentication failed: {text} ({token.user})")
@@ -107,7 +107,7 @@ class TokenKeys:
         content = self._read()
         if content == self._content:
             return
-        keys = [each for each in json.loads(content)["keys"] if each.get("use", "sig") == "sig"]
+        keys = [key for key in json.loads(content)["keys"] if key.get("use", "sig") == "sig"]
         if not jwt.PyJWKSet(keys).keys:
             raise ValueError("no key for signatures")
         self._content, self._keys = content, keys
@@ -142,11 +142,11 @@ class TokenKeys:
 
         if header.get("alg") not in _ALGORITHMS:
             raise LoginFailed("the token is not signed by a private key")
-        named = [each for each in self._keys if "kid" in header and each.get("kid") == header["kid"]]
-        found = named or (self._keys if "kid" not in header and len(self._keys) == 1 else [])
-        if not found:
+        named = [key for key in self._keys if "kid" in header and key.get("kid") == header["kid"]]
+        possible = named or (self._keys if "kid" not in header and len(self._keys) == 1 else [])
+        if not possible:
             raise LoginFailed("the token is signed by a key that is not known (kid)")
-        return jwt.PyJWK(found[0], algorithm=found[0].get("alg") or header["alg"])
+        return jwt.PyJWK(possible[0], algorithm=possible[0].get("alg") or header["alg"])
 
 
 def unsecured_token(token: str, rules: TokenRules, now_s: float) -> Token:
@@ -170,8 +170,8 @@ def _token(claims: Mapping[str, Any], rules: TokenRules) -> Token:
     user, scope, expires_s = claims.get(rules.user_claim), claims.get(rules.scope_claim, ""), claims["exp"]
     if not isinstance(user, str) or not user.strip():
         raise LoginFailed(f"the token has no user (claim {rules.user_claim})")
-    if not isinstance(scope, str) and not (isinstance(scope, list) and all(isinstance(each, str) for each in scope)):
+    if not isinstance(scope, str) and not (isinstance(scope, list) and all(isinstance(name, str) for name in scope)):
         raise LoginFailed(f"the scope of the token is not text (claim {rules.scope_claim})")
     if not isinstance(expires_s, int | float) or not 0 <= expires_s < 2**53:
-        raise LoginFailed("the token has no possible expiry")
+        raise LoginFailed("the expiry of the token is not a time (claim exp)")
     return Token(user, int(expires_s * 1000))

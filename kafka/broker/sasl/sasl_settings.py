@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from offsetfs.common.addresses import is_loopback
-from offsetfs.common.security.jaas import login_module
-from offsetfs.common.security.setting_names import JAAS_CONFIG
+from offsetfs.common.security.settings import JAAS_CONFIG, login_module
 from offsetfs.kafka.broker.listener_settings import ListenerSettings
 from offsetfs.kafka.broker.sasl.oauthbearer import TokenRules
 from offsetfs.kafka.broker.security_names import (
@@ -53,7 +52,7 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """What the clients of one listener log in with."""
+    """The login settings of one listener."""
 
     mechanisms: tuple[str, ...]
     passwords: Mapping[str, str] = field(repr=False)
@@ -69,25 +68,25 @@ def sasl_settings(listener: ListenerSettings) -> SaslSettings:
     """Return the settings of a listener with SASL; InvalidConfig."""
     given = listener.security
     mechanisms = _mechanisms(given.get(SASL_MECHANISMS) or DEFAULT_MECHANISMS)
-    for each in mechanisms:
-        _check_handler(given, each)
-    for each in (PLAIN, OAUTHBEARER):
-        if each in mechanisms and not listener.protocol.has_tls and not is_loopback(listener.address[0]):
-            what = "passwords" if each == PLAIN else "tokens"
+    for mechanism in mechanisms:
+        _check_handler(given, mechanism)
+    for mechanism in (PLAIN, OAUTHBEARER):
+        if mechanism in mechanisms and not listener.protocol.has_tls and not is_loopback(listener.address[0]):
+            what = "passwords" if mechanism == PLAIN else "tokens"
             raise InvalidConfig(
-                f"{SASL_MECHANISMS}: {each} sends {what} that others could read on the way to listener "
+                f"{SASL_MECHANISMS}: {mechanism} sends {what} that others could read on the way to listener "
                 f"{listener.name}; give it the security protocol SASL_SSL, or the address 127.0.0.1"
             )
     return SaslSettings(
         mechanisms,
         _passwords(given) if PLAIN in mechanisms else {},
         {
-            each: _number(_of_mechanism(given, each, REAUTHENTICATION) or "0", REAUTHENTICATION, I32_MAX)
-            for each in mechanisms
+            mechanism: _number(_of_mechanism(given, mechanism, REAUTHENTICATION) or "0", REAUTHENTICATION, I32_MAX)
+            for mechanism in mechanisms
         },
         _keys_path(given, listener) if OAUTHBEARER in mechanisms else None,
         TokenRules(
-            tuple(each.strip() for each in given.get(OAUTH_AUDIENCE, "").split(",") if each.strip()),
+            tuple(audience.strip() for audience in given.get(OAUTH_AUDIENCE, "").split(",") if audience.strip()),
             given.get(OAUTH_ISSUER) or None,
             given.get(OAUTH_USER_CLAIM) or "sub",
             given.get(OAUTH_SCOPE_CLAIM) or "scope",
@@ -97,11 +96,11 @@ def sasl_settings(listener: ListenerSettings) -> SaslSettings:
 
 
 def _mechanisms(value: str) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys(each.strip() for each in value.split(",") if each.strip()))
-    for each in found:
-        if each not in MECHANISMS:
-            raise InvalidConfig(f"{SASL_MECHANISMS}: {printable(each)} is not one of {', '.join(MECHANISMS)}")
-    return found
+    mechanisms = tuple(dict.fromkeys(mechanism.strip() for mechanism in value.split(",") if mechanism.strip()))
+    for mechanism in mechanisms:
+        if mechanism not in MECHANISMS:
+            raise InvalidConfig(f"{SASL_MECHANISMS}: {printable(mechanism)} is not one of {', '.join(MECHANISMS)}")
+    return mechanisms
 
 
 def _of_mechanism(given: Mapping[str, str], mechanism: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""What is stored of a password for SCRAM: salt, iterations, and two keys (`common.security.scram_keys`).
+"""Stored passwords of SCRAM: salt, iterations, and two keys (`common.security.scram_keys`).
 
 The keys do not allow a login by themselves, but passwords can be tried with them. PBKDF2 is only computed where a
 password is set or where PLAIN sends one. Follows ScramMechanism, ScramFormatter and UserScramCredentialRecord.
@@ -48,12 +48,12 @@ def credential_of_salted(mechanism: ScramMechanism, salted: bytes, salt: bytes, 
 
 def is_password(mechanism: ScramMechanism, password: bytes, credential: ScramCredential) -> bool:
     """Return whether a password is the stored one, in a time that does not depend on the difference."""
-    found = credential_of(mechanism, password, credential.iterations, credential.salt)
-    return hmac.compare_digest(found.stored_key, credential.stored_key)
+    given = credential_of(mechanism, password, credential.iterations, credential.salt)
+    return hmac.compare_digest(given.stored_key, credential.stored_key)
 
 
 class _Shape(NamedTuple):
-    """What a client sees of a credential before it shows a proof."""
+    """The parts of a credential that a client sees before it shows a proof."""
 
     iterations: int
     salt_bytes: int
@@ -67,7 +67,7 @@ _DEFAULT = _Shape(ITERATIONS_MIN, SALT_BYTES, is_text=False)
 class UnknownUsers:
     """Credentials of users that do not exist, so that a login of one takes the same course as that of another.
 
-    The same user gets the same salt and iterations each time, as one that exists: they derive from a secret that is
+    The same user gets the same salt and iterations each time, as a user that exists: they derive from a secret that is
     stored. Iterations and sizes of salts occur as often as among the users that exist. No password fits.
     """
 
@@ -85,7 +85,7 @@ class UnknownUsers:
         shape = shapes[int.from_bytes(seed[:8]) % len(shapes)]
         salt = hashlib.shake_256(seed).digest(shape.salt_bytes)
         if shape.is_text:
-            salt = bytes(_KAFKA_SALT[each % len(_KAFKA_SALT)] for each in salt)
+            salt = bytes(_KAFKA_SALT[byte % len(_KAFKA_SALT)] for byte in salt)
         keys = secrets.token_bytes(mechanism.key_bytes), secrets.token_bytes(mechanism.key_bytes)
         return ScramCredential(salt, *keys, shape.iterations)
 
@@ -102,10 +102,10 @@ class UnknownUsers:
 
 def _shapes(stored: Credentials) -> Mapping[ScramMechanism, Sequence[_Shape]]:
     """Return the shapes of the credentials of each mechanism, as often as they occur, most iterations last."""
-    found: dict[ScramMechanism, list[_Shape]] = {each: [] for each in ScramMechanism}
-    by_number = {each.value: shapes for each, shapes in found.items()}
-    for (_, mechanism), each in stored.items():
-        if mechanism in by_number and ITERATIONS_MIN <= each.iterations <= ITERATIONS_MAX:
-            is_text = not each.salt.translate(None, _KAFKA_SALT)
-            by_number[mechanism].append(_Shape(each.iterations, len(each.salt), is_text))
-    return {each: sorted(shapes) or [_DEFAULT] for each, shapes in found.items()}
+    by_mechanism: dict[ScramMechanism, list[_Shape]] = {mechanism: [] for mechanism in ScramMechanism}
+    by_number = {mechanism.value: shapes for mechanism, shapes in by_mechanism.items()}
+    for (_, mechanism), credential in stored.items():
+        if mechanism in by_number and ITERATIONS_MIN <= credential.iterations <= ITERATIONS_MAX:
+            is_text = not credential.salt.translate(None, _KAFKA_SALT)
+            by_number[mechanism].append(_Shape(credential.iterations, len(credential.salt), is_text))
+    return {mechanism: sorted(shapes) or [_DEFAULT] for mechanism, shapes in by_mechanism.items()}

@@ -16,10 +16,10 @@ from offsetfs.storage.errors import InvalidConfig
 _log = logging.getLogger(__name__)
 
 RELOAD_S = 3.0
-"""How often the files are examined for changes."""
+"""The interval at which the files are examined for changes."""
 
 HANDSHAKES_MAX = 2
-"""How many handshakes are computed at the same time: clients that connect leave threads to others."""
+"""Handshakes that are computed at the same time, at most: clients that connect leave threads to others."""
 
 _VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
@@ -63,17 +63,17 @@ class TlsContext:
             _log.warning("%s: read again, because it has changed; new connections use it", self.settings.chain)
 
     def _read_states(self) -> list[tuple[int, ...]]:
-        return [each.state() for each in self.settings.sources]
+        return [source.state() for source in self.settings.sources]
 
 
 async def reload_changed(contexts: Iterable[TlsContext]) -> None:
     """Reload contexts whose files change, until cancelled."""
-    found = list(contexts)
-    while found:
+    watched = list(contexts)
+    while watched:
         await trio.sleep(RELOAD_S)
-        for each in found:
+        for context in watched:
             with trio.CancelScope(shield=True):
-                await in_thread(each.reload)
+                await in_thread(context.reload)
 
 
 def load_context(settings: TlsSettings) -> ssl.SSLContext:

@@ -1,17 +1,22 @@
 """The TLS settings of a listener, by Kafka's names. Keys and certificates are PEM, in files or in the settings.
 
 ssl.keystore.location=/etc/kafka/server.pem         key and certificates in one file,
-ssl.key.location=/etc/kafka/server.key              or the key in a second file (Kafka has no such setting)
+ssl.key.location=/etc/kafka/server.key              or the key in a second file (Kafka does not have this setting)
 ssl.truststore.location=/etc/kafka/clients.pem      the authorities of clients
 ssl.client.auth=required
+ssl.principal.mapping.rules=RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,RULE:^CN=([^,]*).*$/$1/L,DEFAULT
 """
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from offsetfs.common.security.setting_names import KEY_PASSWORD, KEYSTORE, TRUSTSTORE
+from offsetfs.common.name_patterns import PatternError, compiled
+from offsetfs.common.security.settings import KEY_PASSWORD, KEYSTORE, TRUSTSTORE
 from offsetfs.common.security.tls_stores import (
     PemSource,
     check_store_types,
@@ -20,12 +25,81 @@ from offsetfs.common.security.tls_stores import (
     tls_versions,
     truststore,
 )
-from offsetfs.kafka.broker.principal_rules import PrincipalRules
 from offsetfs.kafka.broker.security_names import CLIENT_AUTH, PRINCIPAL_RULES, TLS_DEFAULTS
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.settings import printable
 
 _CLIENT_AUTH = ("none", "requested", "required")
+
+
+_RULE = re.compile(r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*(?:,\s*|\Z)")
+_REFERENCE = re.compile(r"\\(.)|\$(\d)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    pattern: Any
+    """A compiled pattern of RE2."""
+    replacement: str
+    """The name, with `$1` for the first group."""
+    case: str
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalRules:
+    """The rules that make the name of a principal from the subject of a client's certificate.
+
+    The first rule whose pattern matches the whole subject applies; L and U change the case of its result. DEFAULT is
+    the subject itself. Follows Kafka's SslPrincipalMapper; a pattern is one of RE2, which most of Java's are as well.
+    """
+
+    rules: tuple[_Rule | None, ...] = (None,)
+    """In their order; None stands for DEFAULT."""
+
+    @classmethod
+    def parse(cls, text: str) -> PrincipalRules:
+        """Read the value of `ssl.principal.mapping.rules`; ValueError with the invalid rule."""
+        rules: list[_Rule | None] = []
+        position = 0
+        text = text.strip()
+        while position < len(text):
+            match = _RULE.match(text, position)
+            if match is None:
+                raise ValueError(
+                    f"{printable(text[position:])} is not a rule; write RULE:PATTERN/REPLACEMENT/, or DEFAULT"
+                )
+            rules.append(None if match[1] else _rule(match[2], match[3], match[4]))
+            position = match.end()
+        return cls(tuple(rules) or (None,))
+
+    def name(self, subject: str) -> str | None:
+        """Return the name of the client with this subject; None if no rule applies."""
+        for rule in self.rules:
+            if rule is None:
+                return subject
+            if rule.pattern.fullmatch(subject):
+                name: str = rule.pattern.sub(functools.partial(_expanded, rule=rule), subject)
+                return name.lower() if rule.case == "L" else name.upper() if rule.case == "U" else name
+        return None
+
+
+def _rule(pattern: str, replacement: str, case: str) -> _Rule:
+    try:
+        return _Rule(compiled(pattern), replacement, case)
+    except PatternError as error:
+        raise ValueError(f"the pattern of RULE:{pattern}/{replacement}/ cannot be used: {error}") from error
+
+
+def _expanded(match: Any, rule: _Rule) -> str:
+    """Return the replacement of `rule` with the groups that it refers to; a number that is no group stays as it is."""
+
+    def value(reference: re.Match[str]) -> str:
+        if reference[1] is not None:
+            return reference[1]
+        number = int(reference[2])
+        return match[number] or "" if number <= rule.pattern.groups else reference[0]
+
+    return _REFERENCE.sub(value, rule.replacement)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How a connection of the broker receives and sends over TLS, and its handshake.
+"""TLS of a connection of the broker: the handshake, the reasons for which it fails, receiving and sending.
 
 The calls are those of `offsetfs.common.transports`. OpenSSL works on memory beside the socket (`ssl.MemoryBIO`): one
 system call receives or sends many records. On the socket itself it makes two calls to receive a record, and those of
@@ -27,21 +27,21 @@ _HELLO_BYTES = 1 << 14
 """The most bytes of a handshake that are received at once."""
 
 _SLICE_BYTES = 1 << 15
-"""How many bytes OpenSSL gets at once, in either direction."""
+"""Bytes that OpenSSL gets at once, in either direction."""
 
 _RECORD_BYTES = (1 << 14) + (1 << 9)
 """A record of TLS 1.3 has fewer bytes. With as many in its memory, OpenSSL rarely reports an incomplete record: that is
 an exception, which costs as much as a few records."""
 
 _OVERHEAD_BYTES = 1 << 12
-"""How many bytes more than there is space for are received, because records are longer than what is in them."""
+"""Bytes that are received beyond the free space, because records are longer than what is in them."""
 
 _UNINTERRUPTED_BYTES_MAX = 1 << 20
 """After as many bytes of files, others have their turn: the socket may take each block at once. A pass of the event
 loop costs as much as the encryption of 100 KiB."""
 
 _REPLIES_BYTES_MAX = 1 << 14
-"""How many bytes of OpenSSL's own a client may leave unread, such as refusals of a renegotiation."""
+"""Bytes of OpenSSL's own that a client may leave unread, such as refusals of a renegotiation."""
 
 
 def _now() -> datetime.datetime:
@@ -58,13 +58,15 @@ class ServerTlsTransport:
         self._buffers: TlsBuffers = context.buffers
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.current.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self.version: str | None = None
+        """The version of the protocol; None before the handshake."""
         self._has_ended = False  # the client will send nothing more
         self._unsent = deque[bytes | memoryview]()
         """Records that the socket has not taken yet."""
         self._accepted = 0
-        """How many bytes of the caller are in `_unsent`."""
+        """Bytes of the caller in `_unsent`."""
         self._uninterrupted = 0
-        """How many bytes of files were encrypted since others had their turn."""
+        """Bytes of files that were encrypted since others had their turn."""
 
     @property
     def held_bytes(self) -> int:
@@ -88,6 +90,7 @@ class ServerTlsTransport:
             # In a thread: a signature with an RSA key of 4,096 bits takes 4 ms, and all other clients would wait.
             is_complete = await in_thread(self._is_complete, limiter=limiter)
             if is_complete:
+                self.version = self._tls.version()
                 self._check_resumed()
             await self._send_replies()
 
@@ -105,8 +108,12 @@ class ServerTlsTransport:
         The standard library cannot turn off OpenSSL's cache of sessions. A session ends with its context, thus with a
         change of the certificates that are trusted.
         """
-        found = self._tls.getpeercert(binary_form=True)
-        if self._tls.session_reused and found is not None and not parse_certificate(found).is_valid_at(_now()):
+        certificate = self._tls.getpeercert(binary_form=True)
+        if (
+            self._tls.session_reused
+            and certificate is not None
+            and not parse_certificate(certificate).is_valid_at(_now())
+        ):
             raise ssl.SSLError(1, "the client resumes a session, and its certificate is not valid any more")
 
     async def _send_replies(self) -> None:
@@ -119,12 +126,8 @@ class ServerTlsTransport:
 
     def subject(self) -> str | None:
         """Return the subject of the client's certificate; None if it has sent none."""
-        found = self._tls.getpeercert(binary_form=True)
-        return None if found is None else parse_certificate(found).subject
-
-    def version(self) -> str | None:
-        """Return the version of the protocol; None before the handshake."""
-        return self._tls.version()
+        certificate = self._tls.getpeercert(binary_form=True)
+        return None if certificate is None else parse_certificate(certificate).subject
 
     # --- after it
 
@@ -251,3 +254,48 @@ class ServerTlsTransport:
             self._take_records()
             self._flush()
         self.socket.close()
+
+
+HANDSHAKE_S = 10.0
+"""The time that a client may take for its part of a handshake."""
+
+
+class HandshakeError(Exception):
+    """A client and the broker did not agree; the message has the reason."""
+
+
+async def handshake(peer: socket.socket, context: TlsContext) -> ServerTlsTransport:
+    """Return `peer` with TLS, after the handshake; HandshakeError, OSError. Takes `peer` over."""
+    transport = ServerTlsTransport(peer, context)
+    try:
+        with trio.fail_after(HANDSHAKE_S):
+            await transport.handshake(context.handshakes)
+            return transport
+    except ssl.SSLError as error:
+        transport.close()
+        raise HandshakeError(_sentence(error)) from error
+    except trio.TooSlowError as error:
+        transport.close()
+        raise HandshakeError(f"the client has not finished it after {HANDSHAKE_S:.0f} seconds") from error
+    except BaseException:
+        transport.close()
+        raise
+
+
+_SENTENCES = {
+    "WRONG_VERSION_NUMBER": "the client does not use TLS; it needs security.protocol=SSL, or SASL_SSL",
+    "HTTP_REQUEST": "an HTTP request; this is a port for Kafka clients (metrics have one of their own: --metrics)",
+    "UNSUPPORTED_PROTOCOL": "the client has no version of TLS that ssl.enabled.protocols permits",
+    "NO_SHARED_CIPHER": "the client has no cipher suite that ssl.cipher.suites and the certificate permit",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has sent no certificate, and ssl.client.auth is required",
+    "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust this certificate; add its CA to the client's truststore",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client does not accept this certificate, or not for this host name",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the client does not accept this certificate, or not for this host name",
+}
+
+
+def _sentence(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the client's certificate is not accepted: {error.verify_message}"
+    reason = error.reason or str(error)
+    return _SENTENCES.get(reason, reason.replace("_", " ").lower())

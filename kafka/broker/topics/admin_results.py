@@ -1,4 +1,4 @@
-"""What the requests of administrators have in common: work in threads, and errors as results."""
+"""Common parts of the requests of administrators: work in threads, and errors as results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import trio
 
 from offsetfs.common.threads import in_thread
-from offsetfs.kafka.broker.error_codes import code_of, is_stopped, message_of
+from offsetfs.kafka.broker.errors import code_of, is_stopped, message_of
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage.errors import (
     InvalidConfig,
@@ -32,7 +32,7 @@ INLINE_ENTRIES_MAX = 500
 """More ACLs or credentials are searched in a thread: one takes about a microsecond."""
 
 RECORDS_MAX = 10_000
-"""How many ACLs or credentials a request may change. Kafka: `QuorumController.MAX_RECORDS_PER_USER_OP`."""
+"""ACLs or credentials that a request changes, at most. Kafka: `QuorumController.MAX_RECORDS_PER_USER_OP`."""
 
 TOO_MANY_RECORDS = "Unable to perform excessively large batch operation."
 """Kafka's text."""

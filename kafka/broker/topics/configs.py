@@ -1,6 +1,7 @@
 """Settings: DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, of topics; those of the broker can be read.
 
-ListConfigResources names the topics and the broker.
+ListConfigResources names the topics and the broker. DescribeClientQuotas finds no quotas; kafka-configs.sh
+sends it for the users that it shows.
 
 Follows Kafka's ConfigHelper, ConfigAdminManager and ConfigurationControlManager. The settings of topics are stored
 where the engine stores them, in `.offsetfs-topics.json`.
@@ -66,13 +67,13 @@ _REMOVED = frozenset({"message.format.version", "message.timestamp.difference.ma
 
 
 SETTINGS_MAX = 100_000
-"""How many settings a response may have: 2,500 topics with all of theirs, in 20 MB. Kafka has no limit."""
+"""Settings of a response, at most: 2,500 topics with all of theirs, in 20 MB. Kafka has no limit."""
 
 SETTINGS_OF_A_CHANGE_MAX = 1000
-"""How many settings a request may change of one resource: a topic has 40. Each is checked together with all others."""
+"""Settings of one resource that a request changes, at most: a topic has 40. Each is checked with all others."""
 
 _SETTINGS_OF_A_TOPIC, _SETTINGS_OF_THE_BROKER = 40, 200
-"""How many settings a resource without keys counts for: about as many as it has."""
+"""Settings that a resource without keys counts for: about as many as it has."""
 
 _TOO_MANY = f"more than {SETTINGS_MAX} settings in one response; ask for fewer resources at a time, or for some keys"
 
@@ -121,13 +122,13 @@ class Configs:
             self._check_topic(resource.resource_type, name)
             own, config = self._own(name), self._topics.directory.config_of(name)
         key = wanted, config, frozenset(own.items())
-        found = known.get(key)
-        if found is None:
-            found = self._of_broker(wanted) if config is None else self.of_topic(config, own, wanted)
-            for each in () if has_synonyms else found:
-                each.synonyms = []
-            known[key] = found
-        result.configs = found
+        settings = known.get(key)
+        if settings is None:
+            settings = self._of_broker(wanted) if config is None else self.of_topic(config, own, wanted)
+            for setting in () if has_synonyms else settings:
+                setting.synonyms = []
+            known[key] = settings
+        result.configs = settings
 
     def of_topic(
         self, config: LogConfig, own: Mapping[str, str], wanted: Collection[str] | None = None
@@ -142,7 +143,7 @@ class Configs:
             names = broker_settings_for(name)
             synonyms = [m.DescribeConfigsSynonym(name, own[name], SOURCE_TOPIC)] if name in own else []
             if name in layers:
-                given = next((each for each in names if each in self._settings.given), name)
+                given = next((synonym for synonym in names if synonym in self._settings.given), name)
                 synonyms.append(m.DescribeConfigsSynonym(given, inherited[name], SOURCE_BROKER))
             if names and name not in _WITHOUT_DEFAULT:
                 synonyms.append(m.DescribeConfigsSynonym(names[0], defaults[name], SOURCE_DEFAULT))
@@ -203,17 +204,17 @@ class Configs:
         if not wanted.issubset(known):
             return m.ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         broker = str(self._settings.node_id)
-        found = [m.ConfigResource(broker, each) for each in (BROKER_LOGGER, BROKER) if each in wanted]
+        resources = [m.ConfigResource(broker, kind) for kind in (BROKER_LOGGER, BROKER) if kind in wanted]
         if TOPIC in wanted:
-            found += [m.ConfigResource(each, TOPIC) for each in self._topics.all()]
-        return m.ListConfigResourcesResponse(config_resources=found)
+            resources += [m.ConfigResource(topic, TOPIC) for topic in self._topics.all()]
+        return m.ListConfigResourcesResponse(config_resources=resources)
 
     # --- changing ----------------------------------------------------------------------------------------------------
 
     async def alter_configs(self, request: m.AlterConfigsRequest, version: int) -> m.AlterConfigsResponse:
         """Replace all settings of topics."""
         response = m.AlterConfigsResponse()
-        twice = repeated((each.resource_type, each.resource_name) for each in request.resources)
+        twice = repeated((resource.resource_type, resource.resource_name) for resource in request.resources)
         slices = Slices()
         for resource in request.resources:
             await slices.step()
@@ -230,7 +231,7 @@ class Configs:
         _check_change(resource.resource_type, resource.resource_name, twice, [c.name for c in resource.configs])
         own = self._topics.directory.settings_of(resource.resource_name)
         changes: dict[str, str | None] = dict.fromkeys(own)
-        changes.update({each.name: _value(each.name, each.value) for each in resource.configs})
+        changes.update({config.name: _value(config.name, config.value) for config in resource.configs})
         await self._configure(resource.resource_name, changes, only_checks=only_checks)
 
     async def incremental_alter_configs(
@@ -238,7 +239,7 @@ class Configs:
     ) -> m.IncrementalAlterConfigsResponse:
         """Change single settings of topics."""
         response = m.IncrementalAlterConfigsResponse()
-        twice = repeated((each.resource_type, each.resource_name) for each in request.resources)
+        twice = repeated((resource.resource_type, resource.resource_name) for resource in request.resources)
         slices = Slices()
         for resource in request.resources:
             await slices.step()
@@ -257,8 +258,8 @@ class Configs:
         only_checks: bool,
     ) -> None:
         topic = resource.resource_name
-        _check_change(resource.resource_type, topic, twice, [each.name for each in resource.configs])
-        changes = {each.name: self._changed(topic, each) for each in resource.configs}
+        _check_change(resource.resource_type, topic, twice, [config.name for config in resource.configs])
+        changes = {config.name: self._changed(topic, config) for config in resource.configs}
         # A setting that does not exist is at its default.
         known = {name: value for name, value in changes.items() if value is not None or name in TOPIC_SETTING_NAMES}
         await self._configure(topic, known, only_checks=only_checks)
@@ -274,11 +275,11 @@ class Configs:
             raise Rejected(ErrorCode.INVALID_REQUEST, f"{change.config_operation} is not an operation")
         if change.name not in TOPIC_SETTING_NAMES or _type_of_topic_setting(change.name) != _LIST:
             raise Rejected(ErrorCode.INVALID_CONFIG, f"{change.name} is not a list: it can only be set or deleted")
-        now = [each for each in self._topics.directory.config_of(topic).properties()[change.name].split(",") if each]
-        given = [each.strip() for each in value.split(",") if each.strip()]
+        now = [item for item in self._topics.directory.config_of(topic).properties()[change.name].split(",") if item]
+        given = [item.strip() for item in value.split(",") if item.strip()]
         if change.config_operation == _APPEND:
-            return ",".join([*now, *(each for each in given if each not in now)])
-        return ",".join(each for each in now if each not in given)
+            return ",".join([*now, *(item for item in given if item not in now)])
+        return ",".join(item for item in now if item not in given)
 
     async def _configure(self, topic: str, changes: Mapping[str, str | None], *, only_checks: bool) -> None:
         after = {**self._topics.directory.settings_of(topic), **changes}
@@ -360,3 +361,43 @@ def _type_of_value(value: str) -> int:
     if not value.removeprefix("-").isdecimal():
         return _STRING
     return _INT if I32_MIN <= int(value) <= I32_MAX else _LONG
+
+
+_USER, _CLIENT, _IP = "user", "client-id", "ip"
+_COMPONENTS_MAX = 4
+_EXACT, _DEFAULT, _ANY = range(3)
+"""Kinds of matches of a component of a filter. Kafka: `DescribeClientQuotasRequest`."""
+
+
+async def describe_client_quotas(
+    request: m.DescribeClientQuotasRequest, version: int
+) -> m.DescribeClientQuotasResponse:
+    """Return no quotas, or what is wrong with the filter, with the codes of Kafka's ClientQuotasImage."""
+    try:
+        _check_filter(request.components)
+    except Rejected as error:
+        return m.DescribeClientQuotasResponse(error_code=error.code, error_message=str(error), entries=None)
+    return m.DescribeClientQuotasResponse(error_message=None)
+
+
+def _check_filter(components: list[m.ComponentData]) -> None:
+    """Check the filter of a request; Rejected."""
+    first = components[:_COMPONENTS_MAX]  # of more than there are types, one occurs twice or is not known
+    types = [component.entity_type for component in first]
+    twice = repeated(types)
+    for component in first:
+        if not component.entity_type:
+            raise Rejected(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
+        if component.entity_type in twice:
+            reason = f"Entity type {component.entity_type} cannot appear more than once in the filter."
+            raise Rejected(ErrorCode.INVALID_REQUEST, reason)
+        if component.entity_type not in (_USER, _CLIENT, _IP):
+            raise Rejected(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {component.entity_type}.")
+        if component.match_type not in (_EXACT, _DEFAULT, _ANY) or (component.match is None) == (
+            component.match_type == _EXACT
+        ):
+            raise Rejected(
+                ErrorCode.INVALID_REQUEST, f"match type {component.match_type} with the match {component.match!r}"
+            )
+    if _IP in types and len(types) > 1:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Invalid entity filter component combination")

@@ -13,21 +13,23 @@ import errno
 import math
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import trio
 
 from offsetfs.common.change_feed import ChangeFeed
 from offsetfs.common.threads import in_thread
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.message import NO_ID
 from offsetfs.storage import INTERNAL_TOPICS, Log, LogDirectory, TopicPartition
 from offsetfs.storage.directory import LogChange
 from offsetfs.storage.errors import StorageError, UnknownPartition
 
 _OPENED_MAX = 16
-"""How many logs of a new topic are opened with it: the first request for the end of a log is answered in order then."""
+"""Logs of a new topic that are opened with it: the first request for the end of a log is answered in order then."""
 
 
 @dataclass(slots=True)
@@ -67,11 +69,11 @@ class Topics:
         listing = self.directory.partitions()
         if listing is not self._listing:
             topics: dict[str, ServedTopic] = {}
-            for each in listing:
-                topic = topics.get(each.topic)
+            for partition in listing:
+                topic = topics.get(partition.topic)
                 if topic is None:
-                    topics[each.topic] = topic = ServedTopic(each.topic, {})
-                topic.partitions[each.partition] = each
+                    topics[partition.topic] = topic = ServedTopic(partition.topic, {})
+                topic.partitions[partition.partition] = partition
             self._listing, self._topics, self._by_id, self._has_all_ids = listing, topics, {}, False
             self._forget_epochs()
         return self._topics
@@ -81,13 +83,13 @@ class Topics:
         if self.directory.read_only:  # another process may have created a partition again
             self._epochs.clear()
             return
-        for each in self._epochs.keys() - set(self._listing or ()):
-            del self._epochs[each]
+        for partition in self._epochs.keys() - set(self._listing or ()):
+            del self._epochs[partition]
 
     def name(self, topic: str, partition: int) -> TopicPartition:
         """Return the name of a partition that exists; UnknownPartition."""
-        found = self.all().get(topic)
-        name = None if found is None else found.partitions.get(partition)
+        served = self.all().get(topic)
+        name = None if served is None else served.partitions.get(partition)
         if name is None:
             path = os.path.join(self.directory.path, f"{topic}-{partition}")
             raise UnknownPartition("there is no such partition", path=path)
@@ -101,8 +103,8 @@ class Topics:
 
     def ready(self, topic: str | None, partition: int) -> Log | None:
         """Return the log of a partition if it is open; never waits. None may also mean that there is none."""
-        found = None if topic is None else self._topics.get(topic)
-        name = None if found is None else found.partitions.get(partition)
+        served = None if topic is None else self._topics.get(topic)
+        name = None if served is None else served.partitions.get(partition)
         return None if name is None else self.directory.ready(name)
 
     async def opened_log(self, topic: str, partition: int) -> Log:
@@ -117,13 +119,13 @@ class Topics:
 
     def topic_id(self, topic: str) -> bytes:
         """Return the id of a topic, which `partition.metadata` of its partitions has; `NO_ID` if none has."""
-        found = self.all().get(topic)
-        return NO_ID if found is None else self._id_of(found)
+        served = self.all().get(topic)
+        return NO_ID if served is None else self._id_of(served)
 
     def _id_of(self, topic: ServedTopic) -> bytes:
         if topic.topic_id is None:
             ids = map(self._read_id, topic.partitions.values())
-            topic.topic_id = next((each for each in ids if each is not None), NO_ID)
+            topic.topic_id = next((topic_id for topic_id in ids if topic_id is not None), NO_ID)
             self._by_id[topic.topic_id] = topic
         return topic.topic_id
 
@@ -140,8 +142,8 @@ class Topics:
             for topic in topics.values():
                 self._id_of(topic)
             self._has_all_ids = True
-        found = None if topic_id == NO_ID else self._by_id.get(topic_id)
-        return None if found is None else found.name
+        served = None if topic_id == NO_ID else self._by_id.get(topic_id)
+        return None if served is None else served.name
 
     def leader_epoch(self, partition: TopicPartition) -> int:
         """Return the leader epoch that clients get for a partition: the latest one of its log, at least 0."""
@@ -160,18 +162,18 @@ class Topics:
     async def load(self) -> None:
         """Read the ids and the leader epochs of all topics ahead, in a thread."""
         topics = self.all()
-        found = await in_thread(partial(self._read, list(topics.values())), abandon_on_cancel=True)
+        epochs = await in_thread(partial(self._read, list(topics.values())), abandon_on_cancel=True)
         if self.all() is topics:  # no partition was created again meanwhile
-            self._epochs.update(found)
+            self._epochs.update(epochs)
 
     def _read(self, topics: Iterable[ServedTopic]) -> dict[TopicPartition, int]:
         """Return leader epochs; the directory keeps the ids that it has read."""
         epochs: dict[TopicPartition, int] = {}
         for topic in topics:
             self._read_id(next(iter(topic.partitions.values())))
-            for each in topic.partitions.values():
+            for partition in topic.partitions.values():
                 with contextlib.suppress(OSError):
-                    epochs[each] = max(self.directory.leader_epoch(each), 0)
+                    epochs[partition] = max(self.directory.leader_epoch(partition), 0)
         return epochs
 
     # --- creation and deletion ---------------------------------------------------------------------------------------
@@ -195,7 +197,7 @@ class Topics:
         Nothing is created if that takes until `ends_s`, by the monotonic clock, or the broker ends meanwhile: OSError
         with ETIMEDOUT or ECANCELED.
         """
-        wanted = [TopicPartition(topic, each) for each in partitions]
+        wanted = [TopicPartition(topic, partition) for partition in partitions]
         try:
             self.directory.create_partitions(
                 wanted, settings, is_stopped=lambda: self.is_closing or time.monotonic() > ends_s
@@ -205,13 +207,13 @@ class Topics:
                 raise OSError(errno.ETIMEDOUT, "the time of the request was over; nothing was created") from error
             raise
         with contextlib.suppress(StorageError, OSError):  # reported by the request that needs the log
-            for each in wanted[:_OPENED_MAX]:
-                self.directory.log(each)
+            for partition in wanted[:_OPENED_MAX]:
+                self.directory.log(partition)
 
     def delete_logs(self, partitions: Iterable[TopicPartition]) -> None:
         """Delete partitions. Waits for the disk."""
-        for each in partitions:
-            self.directory.delete_partition(each)
+        for partition in partitions:
+            self.directory.delete_partition(partition)
 
     # --- waiting for changes -----------------------------------------------------------------------------------------
 
@@ -222,8 +224,8 @@ class Topics:
 
     def changed(self, partition: TopicPartition) -> None:
         """Wake the requests that wait for a partition: records were appended or removed, or it was deleted."""
-        for each in self._watchers.get(partition, ()):
-            each.wake(partition)
+        for watcher in self._watchers.get(partition, ()):
+            watcher.wake(partition)
 
     def close(self) -> None:
         """End the waits for records: the broker ends."""
@@ -264,8 +266,8 @@ class Watcher:
 
     def close(self) -> None:
         """Watch nothing more."""
-        for each in list(self._partitions):
-            self.remove(each)
+        for partition in list(self._partitions):
+            self.remove(partition)
 
     def wake(self, partition: TopicPartition) -> None:
         """Report a change of a partition."""
@@ -288,3 +290,38 @@ class Watcher:
 def leader_epoch_of(log: Log) -> int:
     """Return the leader epoch that clients get for a log: the latest one, at least 0."""
     return max(log.leader_epoch, 0)
+
+
+IDS_SINCE_OFFSET_COMMIT = 10
+IDS_SINCE_OFFSET_FETCH = 10
+IDS_SINCE_TXN_OFFSET_COMMIT = 6
+"""From these versions on, requests have the ids of topics and not their names."""
+
+
+def unknown_topic(name: str, *, has_ids: bool) -> ErrorCode:
+    """Return the error for a partition that is not there, of a topic as handlers get it."""
+    is_of_id = has_ids and not name
+    return ErrorCode.UNKNOWN_TOPIC_ID if is_of_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def named(request: Any, topics: Topics, answer: Callable[[], Awaitable[Any]]) -> Any:
+    """Return `answer()` for a request for committed offsets whose topics have only ids: it finds their names there.
+
+    Rules and handlers know topics by name. A topic whose id is not known has an empty name; handlers answer
+    UNKNOWN_TOPIC_ID. The topics of the response get ids. Follows KafkaApis (KIP-848, KIP-1319).
+    """
+    ids = dict[str, bytes]()
+    for topic in _topics(request):
+        topic.name = topics.name_of(topic.topic_id) or ""
+        ids[topic.name] = topic.topic_id
+    response = await answer()
+    for topic in _topics(response):
+        if topic.topic_id == NO_ID and topic.name:
+            topic.topic_id = ids.get(topic.name) or topics.topic_id(topic.name)
+    return response
+
+
+def _topics(message: Any) -> Iterable[Any]:
+    """Return the topics of a request or response; those of all groups of OffsetFetch."""
+    holders = message.groups if hasattr(message, "groups") else [message]
+    return [topic for holder in holders for topic in holder.topics or ()]

@@ -1,11 +1,16 @@
-"""ElectLeaders, AlterReplicaLogDirs, reassignments and DescribeQuorum: what one broker answers that has all replicas.
+"""Leaders, replicas and log directories of a broker that has all replicas.
 
-Nothing changes: this broker is the leader, and its replica stays where it is. Follows ReplicationControlManager,
-ReplicaManager and KafkaRaftClient.
+ElectLeaders, AlterReplicaLogDirs, DescribeLogDirs, reassignments and DescribeQuorum. Nothing changes: this broker is
+the leader, and its replica stays where it is. Follows ReplicationControlManager, ReplicaManager and KafkaRaftClient.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
+from functools import partial
+
+from offsetfs.common.threads import in_thread
 from offsetfs.kafka.broker.cluster import BrokerNode
 from offsetfs.kafka.broker.slices import Slices
 from offsetfs.kafka.broker.topics.admin_results import UNKNOWN_TOPIC, repeated
@@ -13,7 +18,9 @@ from offsetfs.kafka.broker.topics.partitions import Topics
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.kafka.protocol.message import NO_ID
-from offsetfs.storage import METADATA_TOPIC
+from offsetfs.storage import METADATA_TOPIC, LogDirectory
+
+_log = logging.getLogger(__name__)
 
 _ELECTION_TYPES = (0, 1)  # preferred, unclean
 _NOT_NEEDED = "Leader election not needed for topic partition."
@@ -33,7 +40,7 @@ class ReplicaAdmin:
             return m.ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
         topics = self._topics.all()
         if request.topic_partitions is None:
-            return m.ElectLeadersResponse(replica_election_results=[m.ReplicaElectionResult(each) for each in topics])
+            return m.ElectLeadersResponse(replica_election_results=[m.ReplicaElectionResult(topic) for topic in topics])
         response, slices = m.ElectLeadersResponse(), Slices()
         for wanted in request.topic_partitions:
             rows = []
@@ -71,7 +78,10 @@ class ReplicaAdmin:
         return m.AlterReplicaLogDirsResponse(results=list(results.values()))
 
     def _moved(self, topic: str, partition: int, path: str) -> ErrorCode:
-        directory = next((each for each in self._topics.directory.directories if each.path == path), None)
+        directory = next(
+            (known_directory for known_directory in self._topics.directory.directories if known_directory.path == path),
+            None,
+        )
         if directory is None:
             return ErrorCode.LOG_DIR_NOT_FOUND
         if not self._has(topic, partition):
@@ -88,9 +98,11 @@ class ReplicaAdmin:
             response.allow_replication_factor_change = request.allow_replication_factor_change
         for topic in request.topics:
             rows = list[m.ReassignablePartitionResponse]()
-            for each in topic.partitions:
+            for partition in topic.partitions:
                 await slices.step()
-                rows.append(m.ReassignablePartitionResponse(each.partition_index, *self._reassigned(topic.name, each)))
+                rows.append(
+                    m.ReassignablePartitionResponse(partition.partition_index, *self._reassigned(topic.name, partition))
+                )
             response.responses.append(m.ReassignableTopicResponse(topic.name, rows))
         return response
 
@@ -118,7 +130,7 @@ class ReplicaAdmin:
         """Return this broker as the only voter. There is no log of the cluster's metadata: its end is offset 0."""
         if not _is_metadata(request):
             slices = Slices()
-            return m.DescribeQuorumResponse(topics=[await _unknown(slices, each) for each in request.topics])
+            return m.DescribeQuorumResponse(topics=[await _unknown(slices, topic) for topic in request.topics])
         now_ms = self._topics.directory.clock.now_ms()
         voter = m.DescribeQuorumResponseReplicaState(self._node.node_id, NO_ID, 0, now_ms, now_ms)
         partition = m.DescribeQuorumResponsePartitionData(leader_id=self._node.node_id, current_voters=[voter])
@@ -128,8 +140,20 @@ class ReplicaAdmin:
         )
 
     def _has(self, topic: str, partition: int) -> bool:
-        found = self._topics.all().get(topic)
-        return found is not None and partition in found.partitions
+        served = self._topics.all().get(topic)
+        return served is not None and partition in served.partitions
+
+    async def describe_log_dirs(self, request: m.DescribeLogDirsRequest, version: int) -> m.DescribeLogDirsResponse:
+        """Return the partitions that were asked for, all for null, by log directory with their sizes. Opens no log.
+
+        Also the space of the file systems (KIP-113, KIP-827).
+        """
+        wanted = None if request.topics is None else {topic.topic: set(topic.partitions) for topic in request.topics}
+        results = [
+            await in_thread(partial(_described, directory, wanted), abandon_on_cancel=True)
+            for directory in self._topics.directory.directories
+        ]
+        return m.DescribeLogDirsResponse(results=results)
 
 
 def _is_metadata(request: m.DescribeQuorumRequest) -> bool:
@@ -137,12 +161,32 @@ def _is_metadata(request: m.DescribeQuorumRequest) -> bool:
     if len(request.topics) != 1:
         return False
     topic = request.topics[0]
-    return topic.topic_name == METADATA_TOPIC and [each.partition_index for each in topic.partitions[:2]] == [0]
+    indexes = [partition.partition_index for partition in topic.partitions[:2]]
+    return topic.topic_name == METADATA_TOPIC and indexes == [0]
 
 
 async def _unknown(slices: Slices, asked: m.DescribeQuorumRequestTopicData) -> m.DescribeQuorumResponseTopicData:
     code, rows = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, list[m.DescribeQuorumResponsePartitionData]()
-    for each in asked.partitions:
+    for partition in asked.partitions:
         await slices.step()
-        rows.append(m.DescribeQuorumResponsePartitionData(each.partition_index, code, UNKNOWN_TOPIC))
+        rows.append(m.DescribeQuorumResponsePartitionData(partition.partition_index, code, UNKNOWN_TOPIC))
     return m.DescribeQuorumResponseTopicData(asked.topic_name, rows)
+
+
+def _described(directory: LogDirectory, wanted: Mapping[str, set[int]] | None) -> m.DescribeLogDirsResult:
+    topics: dict[str, m.DescribeLogDirsTopic] = {}
+    try:
+        total, usable = directory.space()
+        for name in directory.partitions():
+            if wanted is not None and name.partition not in wanted.get(name.topic, ()):
+                continue
+            try:
+                size = directory.size_of(name)
+            except FileNotFoundError:  # deleted meanwhile
+                continue
+            topic = topics.setdefault(name.topic, m.DescribeLogDirsTopic(name.topic))
+            topic.partitions.append(m.DescribeLogDirsPartition(name.partition, size))
+    except OSError as error:
+        _log.error("%s: the partitions could not be listed: %s", directory.path, error)
+        return m.DescribeLogDirsResult(log_dir=directory.path, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+    return m.DescribeLogDirsResult(0, directory.path, list(topics.values()), total, usable)

@@ -23,18 +23,18 @@ from offsetfs.kafka.protocol.message import NO_ID
 from offsetfs.storage import INTERNAL_TOPICS, METADATA_TOPIC, LogConfig, TopicPartition, check_topic
 
 PARTITIONS_MAX = 10_000
-"""How many partitions a topic may have, and a request create: each takes files, and syncs of the disk. Kafka:
+"""Partitions of a topic, and of all topics that a request creates: each takes files, and syncs of the disk. Kafka:
 `ReplicationControlManager.MAX_PARTITIONS_PER_BATCH`."""
 
 _TIMEOUT_S, _TIMEOUT_S_MIN = 60.0, 5.0
-"""How long a creation may take: without a limit in the request, as librdkafka asks; and whatever its limit."""
+"""Time limits of a creation: without a limit in the request, as librdkafka asks; and for any limit."""
 
 _TOO_MANY = "Excessively large number of partitions per request."
 
 
 @dataclass(slots=True)
 class _Creation:
-    """What the topics of a request have in common."""
+    """The common options of the topics of a request."""
 
     ends_s: float
     only_checks: bool
@@ -66,14 +66,14 @@ class TopicAdmin:
     async def create_topics(self, request: m.CreateTopicsRequest, version: int) -> m.CreateTopicsResponse:
         """Create topics; durable when answered."""
         response = m.CreateTopicsResponse()
-        if any(each > PARTITIONS_MAX for each in accumulate(map(self._asked_partitions, request.topics))):
+        if any(total > PARTITIONS_MAX for total in accumulate(map(self._asked_partitions, request.topics))):
             code, slices = ErrorCode.POLICY_VIOLATION, Slices()
-            for name in dict.fromkeys(each.name for each in request.topics):
+            for name in dict.fromkeys(topic.name for topic in request.topics):
                 await slices.step()
                 response.topics.append(m.CreatableTopicResult(name, error_code=code, error_message=_TOO_MANY))
             return response
         creation = _Creation(_ends_s(request.timeout_ms), request.validate_only)
-        twice = repeated(each.name for each in request.topics)
+        twice = repeated(topic.name for topic in request.topics)
         for name in sorted(twice):
             code = ErrorCode.INVALID_REQUEST
             response.topics.append(m.CreatableTopicResult(name, error_code=code, error_message="Duplicate topic name."))
@@ -102,8 +102,10 @@ class TopicAdmin:
         key = config, frozenset(settings.items())
         if key not in creation.configs:
             creation.configs[key] = [
-                m.CreatableTopicConfigs(each.name, each.value, each.read_only, each.config_source, each.is_sensitive)
-                for each in self._configs.of_topic(config, settings)
+                m.CreatableTopicConfigs(
+                    setting.name, setting.value, setting.read_only, setting.config_source, setting.is_sensitive
+                )
+                for setting in self._configs.of_topic(config, settings)
             ]
         result.configs = creation.configs[key]
 
@@ -115,7 +117,9 @@ class TopicAdmin:
         if name in known:
             raise Rejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if "." in name or "_" in name:  # Kafka's metrics have the same name for both
-            same = next((each for each in known if each.replace(".", "_") == name.replace(".", "_")), None)
+            same = next(
+                (known_name for known_name in known if known_name.replace(".", "_") == name.replace(".", "_")), None
+            )
             if same is not None:
                 reason = f"Topic '{name}' collides with existing topic: {same}"
                 raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
@@ -126,11 +130,11 @@ class TopicAdmin:
             if topic.num_partitions != -1 or topic.replication_factor != -1:
                 reason = "with a manual assignment, the number of partitions and the replication factor must be -1"
                 raise Rejected(ErrorCode.INVALID_REQUEST, reason)
-            indexes = sorted(each.partition_index for each in topic.assignments)
+            indexes = sorted(assignment.partition_index for assignment in topic.assignments)
             if indexes != list(range(len(indexes))):
                 reason = "partitions must be numbered from 0, each once and without gaps"
                 raise Rejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
-            self._check_replicas([each.broker_ids for each in topic.assignments])
+            self._check_replicas([assignment.broker_ids for assignment in topic.assignments])
             count = len(indexes)
         else:
             if topic.replication_factor not in (1, -1):
@@ -143,24 +147,25 @@ class TopicAdmin:
 
     def _check_replicas(self, assignments: Sequence[Sequence[int]]) -> None:
         """Check that each partition is assigned to this broker, once."""
-        for each in assignments:
-            if list(each) != [self._node_id]:
-                reason = f"replicas {list(each)}: the only broker is {self._node_id}"
+        for assignment in assignments:
+            if list(assignment) != [self._node_id]:
+                reason = f"replicas {list(assignment)}: the only broker is {self._node_id}"
                 raise Rejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 
     async def create_partitions(self, request: m.CreatePartitionsRequest, version: int) -> m.CreatePartitionsResponse:
         """Add partitions to topics; durable when answered."""
         response = m.CreatePartitionsResponse()
         known = self._topics.all()
-        added = (max(each.count - _partition_count(known.get(each.name)), 0) for each in request.topics)
-        if sum(each for each in added if each <= PARTITIONS_MAX) > PARTITIONS_MAX:  # more in a topic is its own error
+        added = (max(topic.count - _partition_count(known.get(topic.name)), 0) for topic in request.topics)
+        # More in a single topic is an error of its own.
+        if sum(count for count in added if count <= PARTITIONS_MAX) > PARTITIONS_MAX:
             code, slices = ErrorCode.POLICY_VIOLATION, Slices()
-            for name in dict.fromkeys(each.name for each in request.topics):
+            for name in dict.fromkeys(topic.name for topic in request.topics):
                 await slices.step()
                 response.results.append(m.CreatePartitionsTopicResult(name, code, _TOO_MANY))
             return response
         ends_s = _ends_s(request.timeout_ms)
-        twice = repeated(each.name for each in request.topics)
+        twice = repeated(topic.name for topic in request.topics)
         for name in sorted(twice):
             code = ErrorCode.INVALID_REQUEST
             response.results.append(m.CreatePartitionsTopicResult(name, code, "Duplicate topic name."))
@@ -174,10 +179,10 @@ class TopicAdmin:
         return response
 
     async def _extend(self, topic: m.CreatePartitionsTopic, ends_s: float, *, only_checks: bool) -> None:
-        found = self._topics.all().get(topic.name)
-        if found is None:
+        served = self._topics.all().get(topic.name)
+        if served is None:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC)
-        count = len(found.partitions)
+        count = len(served.partitions)
         if topic.count <= count:
             reason = f"the topic has {count} partitions, so that {topic.count} are not more"
             raise Rejected(ErrorCode.INVALID_PARTITIONS, reason)
@@ -188,8 +193,8 @@ class TopicAdmin:
             if len(topic.assignments) != topic.count - count:
                 reason = f"{topic.count - count} partitions are added, and {len(topic.assignments)} assigned"
                 raise Rejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
-            self._check_replicas([each.broker_ids for each in topic.assignments])
-        new = [each for each in range(topic.count) if each not in found.partitions]
+            self._check_replicas([assignment.broker_ids for assignment in topic.assignments])
+        new = [number for number in range(topic.count) if number not in served.partitions]
         if not only_checks:
             await completed(self._topics.create, topic.name, new, None, ends_s)
 
@@ -199,19 +204,19 @@ class TopicAdmin:
         """Delete topics by name, or from version 6 on by name or id."""
         wanted = request.topics if version >= 6 else [m.DeleteTopicState(name) for name in request.topic_names]
         response = m.DeleteTopicsResponse()
-        names = [each.name if each.name is not None else self._topics.name_of(each.topic_id) for each in wanted]
+        names = [topic.name if topic.name is not None else self._topics.name_of(topic.topic_id) for topic in wanted]
         twice = repeated(name for name in names if name is not None)
         refused: set[str] = set()
         slices = Slices()
-        for name, each in zip(names, wanted, strict=True):
+        for name, topic in zip(names, wanted, strict=True):
             await slices.step()
             if name in refused:
                 continue
-            result = m.DeletableTopicResult(name=name, topic_id=each.topic_id)
+            result = m.DeletableTopicResult(name=name, topic_id=topic.topic_id)
             response.responses.append(result)
             if name is not None and name in twice:
                 refused.add(name)
-            work = partial(self._delete, name, each, result, is_repeated=name in twice)
+            work = partial(self._delete, name, topic, result, is_repeated=name in twice)
             await answer(result, work, has_message=version >= 5)
         return response
 
@@ -241,14 +246,14 @@ class TopicAdmin:
     async def delete_records(self, request: m.DeleteRecordsRequest, version: int) -> m.DeleteRecordsResponse:
         """Delete the records below offsets; -1 is the end of the log. Durable when answered."""
         response, slices = m.DeleteRecordsResponse(), Slices()
-        for topic in (each for each in request.topics if each.partitions):
+        for topic in (topic for topic in request.topics if topic.partitions):
             results = m.DeleteRecordsTopicResult(topic.name)
             response.topics.append(results)
-            for each in topic.partitions:
-                result = m.DeleteRecordsPartitionResult(each.partition_index, low_watermark=-1)
+            for partition in topic.partitions:
+                result = m.DeleteRecordsPartitionResult(partition.partition_index, low_watermark=-1)
                 results.partitions.append(result)
                 await slices.step()
-                await answer(result, partial(self._delete_records, topic.name, each, result), has_message=False)
+                await answer(result, partial(self._delete_records, topic.name, partition, result), has_message=False)
         return response
 
     async def _delete_records(
@@ -273,8 +278,8 @@ def _partition_count(topic: ServedTopic | None) -> int:
 def _settings_of(topic: m.CreatableTopic) -> dict[str, str]:
     check_count(len(topic.configs))
     settings: dict[str, str] = {}
-    for each in topic.configs:
-        if each.value is None:
-            raise Rejected(ErrorCode.INVALID_CONFIG, f"{each.name} has no value")
-        settings[each.name] = each.value
+    for config in topic.configs:
+        if config.value is None:
+            raise Rejected(ErrorCode.INVALID_CONFIG, f"{config.name} has no value")
+        settings[config.name] = config.value
     return settings

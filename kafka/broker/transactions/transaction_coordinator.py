@@ -26,10 +26,10 @@ from offsetfs.kafka.broker.groups.group_coordinator import GroupCoordinator
 from offsetfs.kafka.broker.log_sync import LogSync
 from offsetfs.kafka.broker.settings import ServerSettings
 from offsetfs.kafka.broker.slices import Slices
-from offsetfs.kafka.broker.topics.topic_ids import IDS_SINCE_TXN_OFFSET_COMMIT, unknown_topic
-from offsetfs.kafka.broker.transactions.producer_ids import ProducerIds
+from offsetfs.kafka.broker.topics.partitions import IDS_SINCE_TXN_OFFSET_COMMIT, unknown_topic
 from offsetfs.kafka.broker.transactions.transaction import (
     BUMPS_EPOCHS,
+    ProducerIds,
     TransactionError,
     check_contains,
     completed,
@@ -58,7 +58,7 @@ _INIT_FENCED_SINCE = 4  # InitProducerId
 _BATCHED_SINCE = 4  # AddPartitionsToTxn of brokers, of several transactions (KIP-890)
 _OFFSETS_ABORTABLE_SINCE = 4  # TxnOffsetCommit
 _ADDS_OFFSETS_SINCE = 5  # without AddOffsetsToTxn: a client with transaction.version 2
-_BUMPS_EPOCHS_SINCE = 5  # EndTxn of such a client
+_BUMPS_EPOCHS_SINCE = 5  # EndTxn of a client with transaction.version 2
 _Name = tuple[str, int]
 """Topic and number of a partition, as a request names it."""
 _SETTLED = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
@@ -95,7 +95,7 @@ class TransactionCoordinator:
     async def all(self) -> list[tuple[str, Transaction]]:
         """Return all transactional ids that can be read, sorted."""
         await self._log.current_all()
-        return sorted(self._log.states(), key=lambda each: each[0])
+        return sorted(self._log.states(), key=lambda entry: entry[0])
 
     # --- InitProducerId ----------------------------------------------------------------------------------------------
 
@@ -113,17 +113,17 @@ class TransactionCoordinator:
             asked = None
             if request.producer_id != NO_PRODUCER:
                 asked = ProducerEpoch(request.producer_id, request.producer_epoch)
-            found = await self._initialize(transactional_id, asked, request.transaction_timeout_ms)
+            producer = await self._initialize(transactional_id, asked, request.transaction_timeout_ms)
         except TransactionError as error:
             code = _known(error.code, version, _INIT_FENCED_SINCE)
             return m.InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER, producer_epoch=NO_PRODUCER)
-        return m.InitProducerIdResponse(producer_id=found.producer_id, producer_epoch=found.epoch)
+        return m.InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
 
     async def _initialize(self, transactional_id: str, asked: ProducerEpoch | None, timeout_ms: int) -> Transaction:
         new_id = self._ids.next()
 
-        def change(found: Transaction | None) -> Transaction:
-            return initialized(found, asked, timeout_ms, new_id, self._now())
+        def change(known: Transaction | None) -> Transaction:
+            return initialized(known, asked, timeout_ms, new_id, self._directory.clock.now_ms())
 
         changed = await self._change(transactional_id, change)
         assert changed is not None
@@ -145,9 +145,11 @@ class TransactionCoordinator:
             )
             return m.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await self._add(asked, version, Slices()))
         results, slices = list[m.AddPartitionsToTxnResult](), Slices()
-        for each in request.transactions:
+        for transaction in request.transactions:
             await slices.step()
-            results.append(m.AddPartitionsToTxnResult(each.transactional_id, await self._add(each, version, slices)))
+            results.append(
+                m.AddPartitionsToTxnResult(transaction.transactional_id, await self._add(transaction, version, slices))
+            )
         return m.AddPartitionsToTxnResponse(results_by_transaction=results)
 
     async def _add(
@@ -159,11 +161,11 @@ class TransactionCoordinator:
             for index in topic.partitions:
                 await slices.step()
                 if (topic.name, index) not in codes:
-                    found = self.partition(topic.name, index)
-                    if found is not None:
-                        partitions[topic.name, index] = found
-                    has_unknown |= found is None
-                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else ErrorCode.OPERATION_NOT_ATTEMPTED
+                    name = self.partition(topic.name, index)
+                    if name is not None:
+                        partitions[topic.name, index] = name
+                    has_unknown |= name is None
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name is None else ErrorCode.OPERATION_NOT_ATTEMPTED
                     codes[topic.name, index] = code
         if not has_unknown:
             wanted = set(partitions.values())
@@ -201,12 +203,12 @@ class TransactionCoordinator:
         return codes
 
     def partition(self, topic: str, index: int) -> TopicPartition | None:
-        """Return a partition that can be in a transaction; None if there is none of this name."""
-        found = TopicPartition.valid_or_none(topic, index)
-        if found is None:
+        """Return a partition that can be in a transaction; None if the name has no partition."""
+        name = TopicPartition.valid_or_none(topic, index)
+        if name is None:
             return None
         # Kafka's metadata does not list the log of the cluster; it takes no marker, and no end would be complete.
-        return found if found.topic != METADATA_TOPIC and self._directory.has(found) else None
+        return name if name.topic != METADATA_TOPIC and self._directory.has(name) else None
 
     async def extend(
         self, transactional_id: str, producer: ProducerEpoch, partitions: set[TopicPartition], *, client_version: int
@@ -217,8 +219,8 @@ class TransactionCoordinator:
         """
         self._check_id(transactional_id)
 
-        def change(found: Transaction | None) -> Transaction | None:
-            return extended(found, producer, partitions, self._now(), client_version=client_version)
+        def change(known: Transaction | None) -> Transaction | None:
+            return extended(known, producer, partitions, self._directory.clock.now_ms(), client_version=client_version)
 
         await self._change(transactional_id, change)
 
@@ -227,7 +229,7 @@ class TransactionCoordinator:
         producer = ProducerEpoch(request.producer_id, request.producer_epoch)
         try:
             self._check_id(request.transactional_id)
-            home = await self._groups.home(request.group_id)
+            home = await self._groups.table.home(request.group_id)
             await self.extend(request.transactional_id, producer, {home}, client_version=0)
         except TransactionError as error:
             return m.AddOffsetsToTxnResponse(error_code=_known(error.code, version, _FENCED_SINCE))
@@ -240,13 +242,13 @@ class TransactionCoordinator:
     async def commit_offsets(self, request: m.TxnOffsetCommitRequest, version: int) -> m.TxnOffsetCommitResponse:
         """Store offsets of a group that are committed with the transaction; on disk when answered."""
         producer = ProducerEpoch(request.producer_id, request.producer_epoch)
-        if not any(each.name or version < IDS_SINCE_TXN_OFFSET_COMMIT for each in request.topics):
+        if not any(topic.name or version < IDS_SINCE_TXN_OFFSET_COMMIT for topic in request.topics):
             return await self._failed_offsets(request, version, ErrorCode.NONE)
         try:
             if not request.group_id:
                 raise GroupError(ErrorCode.INVALID_GROUP_ID)
             self._check_id(request.transactional_id)
-            home = await self._groups.home(request.group_id)
+            home = await self._groups.table.home(request.group_id)
             await self._log.current(request.transactional_id)
             if version >= _ADDS_OFFSETS_SINCE:
                 await self.extend(request.transactional_id, producer, {home}, client_version=BUMPS_EPOCHS)
@@ -264,14 +266,14 @@ class TransactionCoordinator:
         self, request: m.TxnOffsetCommitRequest, version: int, code: ErrorCode
     ) -> m.TxnOffsetCommitResponse:
         response, slices = m.TxnOffsetCommitResponse(), Slices()
-        for topic in (each for each in request.topics if each.partitions):
+        for topic in (topic for topic in request.topics if topic.partitions):
             unknown = unknown_topic(topic.name, has_ids=version >= IDS_SINCE_TXN_OFFSET_COMMIT)
             result = m.TxnOffsetCommitResponseTopic(topic.name, topic.topic_id)
             response.topics.append(result)
-            for each in topic.partitions:
+            for partition in topic.partitions:
                 await slices.step()
-                found = unknown if self.partition(topic.name, each.partition_index) is None else code
-                result.partitions.append(m.TxnOffsetCommitResponsePartition(each.partition_index, found))
+                result_code = unknown if self.partition(topic.name, partition.partition_index) is None else code
+                result.partitions.append(m.TxnOffsetCommitResponsePartition(partition.partition_index, result_code))
         return response
 
     # --- appends of clients ------------------------------------------------------------------------------------------
@@ -324,14 +326,14 @@ class TransactionCoordinator:
         producer = ProducerEpoch(request.producer_id, request.producer_epoch)
         following = ProducerEpoch(NO_PRODUCER, NO_PRODUCER)
 
-        def change(found: Transaction | None) -> Transaction | None:
+        def change(known: Transaction | None) -> Transaction | None:
             if version < _BUMPS_EPOCHS_SINCE:
-                return ended(found, producer, self._now(), is_commit=is_commit)
+                return ended(known, producer, self._directory.clock.now_ms(), is_commit=is_commit)
             nonlocal following
             changed = ended_with_next_epoch(
-                found, producer, self._now(), is_commit=is_commit, new_producer_id=self._ids.next()
+                known, producer, self._directory.clock.now_ms(), is_commit=is_commit, new_producer_id=self._ids.next()
             )
-            done = found if changed is None else completed(changed, self._now())
+            done = known if changed is None else completed(changed, self._directory.clock.now_ms())
             assert done is not None
             following = ProducerEpoch(done.producer_id, done.epoch)
             return changed
@@ -369,28 +371,28 @@ class TransactionCoordinator:
             done.set()
 
     async def _write_markers(self, transactional_id: str) -> None:
-        found = self._log.find(transactional_id)
-        if found is None or not found.state.is_ending:
+        transaction = self._log.find(transactional_id)
+        if transaction is None or not transaction.state.is_ending:
             return
-        while self._appending[found.producer_id]:
+        while self._appending[transaction.producer_id]:
             await self._appended.wait()
         # Partitions must not differ after a power loss. A decision that was read may not be on disk yet.
         await self._log.sync(transactional_id)
-        is_commit = found.state == TransactionState.PREPARE_COMMIT
+        is_commit = transaction.state == TransactionState.PREPARE_COMMIT
         epoch = self._log.epoch_of(transactional_id)
-        marker = Marker(found.producer_id, found.epoch, is_commit, epoch)
+        marker = Marker(transaction.producer_id, transaction.epoch, is_commit, epoch)
         # A partition that takes no marker for a day would otherwise let all others grow with each attempt.
         tried, missing = self._missing.get(transactional_id, (None, set[TopicPartition]()))
-        if tried is not found:
-            missing = set(found.partitions)
-            self._missing[transactional_id] = found, missing
+        if tried is not transaction:
+            missing = set(transaction.partitions)
+            self._missing[transactional_id] = transaction, missing
         await self.markers.write_all(marker, missing)
 
         def make() -> list[TransactionChange]:
             latest = self._log.find(transactional_id)
             if latest is None or not latest.state.is_ending:
                 return []
-            return [TransactionChange(transactional_id, completed(latest, self._now()))]
+            return [TransactionChange(transactional_id, completed(latest, self._directory.clock.now_ms()))]
 
         await self._log.append(transactional_id, make)
         del self._missing[transactional_id]
@@ -423,39 +425,44 @@ class TransactionCoordinator:
 
     async def abort_timed_out(self) -> None:
         """Abort the transactions that have taken longer than their producer has asked for, and fence the producer."""
-        for transactional_id, found in list(self._log.states()):
-            if self._is_timed_out(found):
+        for transactional_id, transaction in list(self._log.states()):
+            if self._is_timed_out(transaction):
                 with contextlib.suppress(TransactionError):  # reported; tried again at the next check
                     if await self._change(transactional_id, self._timed_out) is not None:
                         _log.info("the transaction of %s has timed out and is aborted", transactional_id)
                         await self._complete(transactional_id)
 
-    def _is_timed_out(self, found: Transaction) -> bool:
-        return found.state == TransactionState.ONGOING and found.started_ms + found.timeout_ms < self._now()
+    def _is_timed_out(self, transaction: Transaction) -> bool:
+        now_ms = self._directory.clock.now_ms()
+        return (
+            transaction.state == TransactionState.ONGOING and transaction.started_ms + transaction.timeout_ms < now_ms
+        )
 
-    def _timed_out(self, found: Transaction | None) -> Transaction | None:
-        return fenced(found, self._now()) if found is not None and self._is_timed_out(found) else None
+    def _timed_out(self, transaction: Transaction | None) -> Transaction | None:
+        if transaction is None or not self._is_timed_out(transaction):
+            return None
+        return fenced(transaction, self._directory.clock.now_ms())
 
     async def remove_expired(self) -> None:
         """Delete the transactional ids that have not been used for `transactional.id.expiration.ms`."""
-        for transactional_id, found in list(self._log.states()):
-            if self._is_expired(found):
+        for transactional_id, transaction in list(self._log.states()):
+            if self._is_expired(transaction):
                 with contextlib.suppress(TransactionError):
                     await self._append(transactional_id, partial(self._expired, transactional_id))
 
-    def _is_expired(self, found: Transaction) -> bool:
+    def _is_expired(self, transaction: Transaction) -> bool:
         now = self._directory.cautious_clock.now_ms()
-        return found.state in _SETTLED and found.updated_ms + self._settings.transactional_id_expiration_ms <= now
+        return (
+            transaction.state in _SETTLED
+            and transaction.updated_ms + self._settings.transactional_id_expiration_ms <= now
+        )
 
     def _expired(self, transactional_id: str) -> list[TransactionChange]:
-        found = self._log.find(transactional_id)
-        is_expired = found is not None and self._is_expired(found)
+        transaction = self._log.find(transactional_id)
+        is_expired = transaction is not None and self._is_expired(transaction)
         return [TransactionChange(transactional_id, None)] if is_expired else []
 
     # --- changes -----------------------------------------------------------------------------------------------------
-
-    def _now(self) -> int:
-        return self._directory.clock.now_ms()
 
     def _check_id(self, transactional_id: str) -> None:
         if not transactional_id:

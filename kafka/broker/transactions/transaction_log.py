@@ -1,4 +1,4 @@
-"""What the transaction coordinator keeps on disk: transactional ids in `__transaction_state`, in Kafka's format.
+"""The state of the transaction coordinator on disk: transactional ids in `__transaction_state`, in Kafka's format.
 
 `CoordinatorLog` reads and writes.
 """
@@ -36,12 +36,12 @@ class TransactionLog(CoordinatorLog[Transaction, TransactionChange]):
 
     def ending(self) -> list[str]:
         """Return the ids whose transaction is to be completed, of the partitions that can be read."""
-        return [each for partition in self._shards for each in self._ending.get(partition, ())]
+        return [transactional_id for partition in self._shards for transactional_id in self._ending.get(partition, ())]
 
     def epoch_of(self, transactional_id: str) -> int:
         """Return the epoch of the coordinator: the leader epoch of the id's partition, at least 0."""
-        replays = [each.replay for each in self._shards_of(transactional_id) if each.replay is not None]
-        return max([0, *(each.log.leader_epoch for each in replays)])
+        replays = [shard.replay for shard in self._shards_of(transactional_id) if shard.replay is not None]
+        return max([0, *(replay.log.leader_epoch for replay in replays)])
 
     def _begin_replay(self, log: Log) -> TransactionsReplay:
         return TransactionsReplay(log)

@@ -8,6 +8,7 @@ second one changes nothing. Follows TransactionMarkerChannelManager and ReplicaM
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -22,6 +23,10 @@ from offsetfs.storage.errors import CoordinatorFenced, InvalidProducerEpoch, Sto
 _log = logging.getLogger(__name__)
 
 _APPENDS_MAX = 8  # at the same time; those of clients have another limit
+
+GROUP_MAX = 256
+"""Markers that one visit of a thread appends, and that are then synced: a request may have a hundred thousand, and
+each change of threads, and each sync, costs more than an append."""
 
 
 class Marker(NamedTuple):
@@ -49,32 +54,56 @@ class TransactionMarkers:
         All are tried before an error is raised. Those that need no further attempt are removed from `missing`.
         """
         failures: list[Exception] = []
-
-        async def write(partition: TopicPartition) -> None:
-            try:
-                await self.write(marker, partition)
-            except UnknownPartition:
-                pass  # its records are gone, too
-            except (InvalidProducerEpoch, CoordinatorFenced) as error:
-                # As TransactionMarkerRequestCompletionHandler: of a newer coordinator or producer, so the
-                # transaction has ended there.
-                _log.warning("%s: no end of a transaction of producer %d: %s", partition, marker.producer_id, error)
-            except (StorageError, OSError, MemoryError) as error:
-                failures.append(error)
-                return
-            missing.remove(partition)
-
-        async with trio.open_nursery() as nursery:
-            for each in sorted(missing):
-                nursery.start_soon(write, each)
+        ordered = sorted(missing)
+        for begin in range(0, len(ordered), GROUP_MAX):
+            group = ordered[begin : begin + GROUP_MAX]
+            for partition, error in zip(group, await self.write_group([(marker, name) for name in group]), strict=True):
+                if isinstance(error, UnknownPartition):
+                    pass  # its records are gone, too
+                elif isinstance(error, InvalidProducerEpoch | CoordinatorFenced):
+                    # As TransactionMarkerRequestCompletionHandler: of a newer coordinator or producer, so the
+                    # transaction has ended there.
+                    _log.warning("%s: no end of a transaction of producer %d: %s", partition, marker.producer_id, error)
+                elif error is not None:
+                    failures.append(error)
+                    continue
+                missing.remove(partition)
         if failures:
             raise failures[0]
 
-    async def write(self, marker: Marker, partition: TopicPartition) -> None:
-        """Write a marker to one partition; StorageError, OSError, MemoryError."""
+    async def write_group(self, markers: Sequence[tuple[Marker, TopicPartition]]) -> list[Exception | None]:
+        """Write markers to their partitions, in this order, and sync each log once.
+
+        Returns for each marker the StorageError, OSError or MemoryError that kept it from the disk, or None.
+        """
         with trio.CancelScope(shield=True):
-            log, end = await in_thread(partial(self._append, marker, partition), limiter=self._appends)
-            await self._syncs.sync(log, end)
+            try:
+                written = await in_thread(partial(self._append_group, markers), limiter=self._appends)
+            except (OSError, MemoryError) as error:  # no thread: nothing was appended
+                return [error] * len(markers)
+            ends = dict[Log, int](end for end in written if not isinstance(end, Exception))
+            failed = dict[Log, Exception]()
+
+            async def sync(log: Log, end: int) -> None:
+                try:
+                    await self._syncs.sync(log, end)
+                except (StorageError, OSError, MemoryError) as error:
+                    failed[log] = error
+
+            async with trio.open_nursery() as nursery:
+                for end in ends.items():
+                    nursery.start_soon(sync, *end)
+        return [result if isinstance(result, Exception) else failed.get(result[0]) for result in written]
+
+    def _append_group(self, markers: Sequence[tuple[Marker, TopicPartition]]) -> list[tuple[Log, int] | Exception]:
+        """Return for each marker its log and the offset behind it, or the error."""
+        written = list[tuple[Log, int] | Exception]()
+        for marker in markers:
+            try:
+                written.append(self._append(*marker))
+            except (StorageError, OSError, MemoryError) as error:
+                written.append(error)
+        return written
 
     def _append(self, marker: Marker, partition: TopicPartition) -> tuple[Log, int]:
         log = self._directory.writable_log(partition)

@@ -34,13 +34,13 @@ from offsetfs.storage.records.format.legacy import NO_RUNS, TIMELESS_RUNS
 from offsetfs.storage.units import I64_MAX
 
 BLOCK_BYTES = 4 << 20
-"""How much is read at once. Batches above `max.message.bytes` (1 MiB unless it is raised) are rare."""
+"""The bytes of one read. Batches above `max.message.bytes` (1 MiB unless it is raised) are rare."""
 
 VIEW_BLOCK_BYTES = 2 << 20
 """The bytes read at once if a reader waits for the first of them."""
 
 HEADER_BLOCK_BYTES = 64 << 10
-"""How much is read at once where the records of large batches are of no interest."""
+"""The bytes of one read if the records of large batches are not needed."""
 
 UNSOUND = (CorruptBatch, MalformedBatch, UnsupportedFormat)
 """The errors of a batch that is damaged or has an unsupported format."""
@@ -72,7 +72,7 @@ class Rows:
 
     @property
     def position(self) -> int:
-        """Where the first batch begins in the file."""
+        """The position of the first batch in the file."""
         return self.numbers[chain.POSITION]
 
     @property
@@ -82,7 +82,7 @@ class Rows:
 
     @property
     def end(self) -> int:
-        """Where the last batch ends in the file."""
+        """The position of the end of the last batch in the file."""
         last = self.numbers[-chain.COLUMNS :]
         return last[chain.POSITION] + last[chain.SIZE]
 
@@ -100,11 +100,13 @@ class Rows:
     def moved(self, shift: int) -> Rows:
         """Return the rows of the same batches in a file in which they begin `shift` bytes later."""
         numbers = self.numbers[:]
-        numbers[chain.POSITION :: chain.COLUMNS] = array("q", [each + shift for each in self.column(chain.POSITION)])
+        numbers[chain.POSITION :: chain.COLUMNS] = array(
+            "q", [position + shift for position in self.column(chain.POSITION)]
+        )
         return Rows(numbers, self._seen, self._start + shift, self._header)
 
     def part(self, first: int, last: int) -> Rows:
-        """Return the batches from number `first` up to number `last`, which is no more one of them."""
+        """Return the batches from number `first` to before number `last`."""
         if (first, last) == (0, len(self)):
             return self
         return Rows(self.numbers[first * chain.COLUMNS : last * chain.COLUMNS], self._seen, self._start, self._header)

@@ -38,6 +38,9 @@ CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 LZ4: Final = CODECS.index("lz4")
 ZSTD: Final = CODECS.index("zstd")
 
+CODECS_SINCE_V2: Final = range(ZSTD, len(CODECS))
+"""Ids of codecs that message formats v0 and v1 do not have."""
+
 LEVELS: Final = {"gzip": range(-1, 10), "lz4": range(1, 18), "zstd": range(-131072, 23)}
 """Levels a codec takes. For gzip 0 is not among them, which `Compression` knows."""
 
@@ -46,7 +49,7 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """How a writer compresses: a name of `CODECS`, and a level or None for Kafka's default."""
+    """The compression of a writer: a name of `CODECS`, and a level or None for Kafka's default."""
 
     name: str = "none"
     level: int | None = None

@@ -33,7 +33,7 @@ member would then make a difference: it refuses the stream."""
 
 _STEP_BYTES: Final = 1 << 20
 _SOURCE_BYTES: Final = 64 << 10
-"""How much is handed to zlib at once. It copies what it does not use: behind each of 60,000 empty members the rest."""
+"""The bytes that zlib gets at once. It copies bytes that it does not use: the rest after each of 60,000 members."""
 
 
 def gunzip(data: memoryview, inflation: Inflation) -> bytes | bytearray:

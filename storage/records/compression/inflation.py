@@ -23,10 +23,10 @@ LARGE_BYTES = 2 << 20
 """The size up to which inflating needs no slot: twice the default of `max.message.bytes`."""
 
 SLOTS = 2
-"""How many threads at once hold more than that: limits the memory."""
+"""The number of threads that hold more than that at once, at most: limits the memory."""
 
 WAIT_S = 30.0
-"""How long a thread waits for a slot before it continues without one: no deadlock lasts longer."""
+"""The seconds a thread waits for a slot before it continues without a slot: no deadlock lasts longer."""
 
 THREAD_TIME_MAX_S = 10.0
 """Processor time that inflating one batch may take; the largest honest batch takes half a second."""
@@ -39,13 +39,13 @@ BLOCKS_WITHOUT_SLOT = 4096
 """After how many blocks a thread needs a slot: counting them holds the lock of the interpreter."""
 
 BLOCKS_MIN = 64
-"""How many blocks a stream may have in any case."""
+"""The number of blocks that a stream may have in any case."""
 
 _slots = threading.BoundedSemaphore(SLOTS)
 
 
 class _OfThread(threading.local):
-    """What one thread holds. `on_wait`: a context that it enters while it waits for a slot."""
+    """The slot of one thread. `on_wait`: a context that it enters while it waits for a slot."""
 
     def __init__(self) -> None:
         self.has_slot = False
@@ -114,8 +114,7 @@ class Inflation:
 
     @property
     def first_bytes(self) -> int:
-        """How much may be inflated at once, before `grow` is called: a byte more than the bound, so that one sees it is
-        passed."""
+        """The bytes that may be inflated before `grow` is called: a byte above the bound, to detect an excess."""
         return min(self.bytes_max, LARGE_BYTES) + 1
 
     def grow(self, size: int) -> None:

@@ -19,7 +19,7 @@ from offsetfs.storage.records.compression.inflation import LARGE_BYTES, Inflatio
 
 _STEP_BYTES = 1 << 20
 _SOURCE_BYTES: Final = 131075
-"""How much zstd-jni reads at once: ZSTD_DStreamInSize()."""
+"""The bytes that zstd-jni reads at once: ZSTD_DStreamInSize()."""
 
 _HEADER_SIZE_MAX: Final = 18
 _BLOCK_HEADER_SIZE = 3
@@ -31,7 +31,7 @@ _KEPT_WINDOW_BYTES = 4 << 20
 """Twice what Kafka's default level asks for. Making a decompressor takes as long as inflating 16 KiB."""
 
 _WINDOW_BYTES_MAX = 128 << 20
-"""What the library refuses to exceed, so that no stream gets more."""
+"""The largest window that the library permits, for every stream."""
 
 _of_thread = threading.local()
 
@@ -96,7 +96,7 @@ def _frame(data: memoryview, position: int, inflation: Inflation) -> tuple[int, 
         parameters = zstandard.get_frame_parameters(header)
         position += zstandard.frame_header_size(header)
     except zstandard.ZstdError as error:
-        # The library says what bytes are no beginning of a frame; the others are one that is not whole.
+        # The library detects bytes that begin no frame; other bytes are an incomplete frame.
         if len(header) < _HEADER_SIZE_MAX:
             return beyond, 0
         raise MalformedBatch(f"zstd: {error}") from None

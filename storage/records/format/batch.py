@@ -8,7 +8,7 @@ the whole picture. Follows Kafka's DefaultRecordBatch.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
@@ -17,7 +17,7 @@ from crc32c import crc32c
 from offsetfs.storage.errors import CorruptBatch, DecompressionLimit, MalformedBatch, StorageError
 from offsetfs.storage.records.compression.compression import Compression, compress, decompress
 from offsetfs.storage.records.format import codec as record_codec
-from offsetfs.storage.records.format import legacy, message_set
+from offsetfs.storage.records.format import legacy, message_set, varint
 from offsetfs.storage.records.format.batch_header import (
     APPEND_TIME_FLAG,
     CODEC_MASK,
@@ -62,14 +62,14 @@ __all__ = [
 ]
 
 PAYLOAD_BYTES_MAX = 64 << 20
-"""What a batch may inflate to unless the caller says otherwise: protects the memory from a hostile one."""
+"""The bytes to which a batch may inflate by default: protects the memory from a hostile batch."""
 
 INFLATED_RECORDS_MAX = 1 << 22
-"""How many records of a compressed batch are taken apart: a row for each takes 64 bytes, where a record may take 7."""
+"""The number of records of a compressed batch that are decoded, at most. A row takes 64 bytes, a record as few as 7."""
 
 HEADERS_MAX = 1 << 20
-"""How many headers the records of a batch may have where they are read one by one: each costs some hundred bytes of
-memory, and may be two bytes long."""
+"""The number of headers that the records of a batch may have if they are read one by one: each costs some hundred bytes
+of memory, and may be two bytes long."""
 
 _SMALLEST_HEADER = 2  # bytes: two sizes
 _Answer = TypeVar("_Answer")
@@ -211,8 +211,16 @@ class Batch:
         """
         self._check_count()
         base_timestamp = self.header.base_timestamp
-        found = self._asked(lambda payload, count: record_codec.survey(payload, count, base_timestamp))
-        return Survey(Timestamp(found[0]), Timestamp(found[1]), found[2])
+        survey = self._asked(lambda payload, count: record_codec.survey(payload, count, base_timestamp))
+        return Survey(Timestamp(survey[0]), Timestamp(survey[1]), survey[2])
+
+    def record_sizes(self) -> Iterator[int]:
+        """Yield the size of each record of a v2 batch in bytes, without the number before it. `survey` checks first."""
+        payload, position = self.payload(), 0
+        for _ in range(self.header.count):
+            size, position = varint.decode(payload, position, len(payload))
+            yield size
+            position += size
 
     def _check_count(self) -> None:
         # A batch of 100 kB may inflate to nine million records of seven bytes, each of which needs a row of 64 bytes.
@@ -227,13 +235,13 @@ class Batch:
     def joined(self) -> bytearray:
         """Return all values, each followed by a newline; a null value is an empty line."""
         if self.header.magic < MAGIC:
-            return self._asked_set(lambda found: message_set.join(found.messages))
+            return self._asked_set(lambda run: message_set.join(run.messages))
         return self._asked(record_codec.join)
 
     def measured(self) -> int:
         """Return `len(joined())` without building it."""
         if self.header.magic < MAGIC:
-            return self._asked_set(lambda found: message_set.measure(found.messages))
+            return self._asked_set(lambda run: message_set.measure(run.messages))
         return self._asked(record_codec.measure)
 
     def timestamp_of(self, timestamp_delta: int) -> Timestamp:

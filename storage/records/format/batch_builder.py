@@ -21,7 +21,7 @@ from offsetfs.storage.records.json.record_json import BatchCursor, JsonRules, Js
 from offsetfs.storage.units import I32_MAX, I64_MAX, NO_TIMESTAMP, Timestamp
 
 RECORD_OVERHEAD_MAX = 21
-"""What Kafka adds to the bytes of key, value and headers when it estimates: length 5, attributes 1, timestamp 10,
+"""The bytes that Kafka's estimate adds to key, value and headers: length 5, attributes 1, timestamp 10,
 offset 5. The sizes of key and value and the header count come on top; `record_size` counts them all."""
 
 BATCH_BYTES_MAX = I32_MAX
@@ -53,7 +53,7 @@ class BatchBuilder:
     """One batch in the making, in a buffer of `bytes_max` bytes."""
 
     OVERHEAD_BYTES = HEADER_SIZE
-    """What a batch takes beside its records: `bytes_max` less this bounds a `record_size`."""
+    """The bytes of a batch beside its records: `bytes_max` less this bounds a `record_size`."""
     BYTES_MIN = HEADER_SIZE + codec.RECORD_SIZE_MIN
     """The smallest `bytes_max`: a batch of one record without key, value and headers."""
 
@@ -97,9 +97,12 @@ class BatchBuilder:
         """Encode the whole lines of `data[start:end]` as records, as many as fit; return the position of the rest.
 
         A rest without a newline stays with the caller. If nothing of data with a newline is encoded, the next line does
-        not fit; into an empty builder it never will.
+        not fit; into an empty builder it never will. Lines whose timestamp is 2^63 ms or more above the first of the
+        batch do not fit either, because a batch stores the difference in 64 bits.
         """
         timestamp_delta = self._delta_of(timestamp)
+        if timestamp_delta > I64_MAX:
+            return start
         rest, self.size, count = codec.split(data, start, end, self._buffer, self.size, self.count, timestamp_delta)
         if count > self.count:
             self._note(timestamp, count, rest - start)
@@ -153,8 +156,10 @@ class BatchBuilder:
     def append(
         self, key: Buffer | None, value: Buffer | None, headers: Sequence[tuple[str, Buffer | None]], timestamp: int
     ) -> bool:
-        """Encode one record; return False, without a change, if it does not fit. See `record_size`."""
+        """Encode one record; return False, without a change, if it does not fit. See `record_size` and `split`."""
         timestamp_delta = self._delta_of(timestamp)
+        if timestamp_delta > I64_MAX:
+            return False
         value_size = len(value) if value is not None else 0
         space = self.bytes_max - self.size
         if value_size + (len(key) if key is not None else 0) > space:
@@ -193,8 +198,8 @@ class BatchBuilder:
 
     def _delta_of(self, timestamp: int) -> int:
         assert not self._sealed
-        if timestamp < NO_TIMESTAMP:
-            raise ValueError(f"a timestamp of {timestamp}")
+        if not NO_TIMESTAMP <= timestamp <= TIMESTAMP_MAX:
+            raise ValueError(f"a timestamp of {timestamp}; give milliseconds since 1970, from -1 (none) to 2^63-1")
         return timestamp - self._base_timestamp if self.count else 0
 
     def _note(self, timestamp: int, count: int, values_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""Walking the batches of a `.log` file: by their headers, whole, or over damage to the next one that is sound.
+"""Walks over the batches of a `.log` file: by headers, with content, or over damage to the next sound batch.
 
 The walk is shallow, whatever the format: a compressed set of v0 or v1 is one batch, and formats may follow each other
 in one file. With `runs`, loose messages of those formats come several at a time (`legacy`).
@@ -16,6 +16,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -29,6 +30,7 @@ from offsetfs.storage.errors import (
 )
 from offsetfs.storage.files import File
 from offsetfs.storage.records.compression import inflation
+from offsetfs.storage.records.format import chain
 from offsetfs.storage.records.format.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -39,21 +41,27 @@ from offsetfs.storage.records.format.batch import (
     check_header,
     parse_header,
 )
-from offsetfs.storage.records.format.batch_header import ATTRIBUTES_END, BATCH_SIZE_MIN, CRC_START, KEY_POSITIONS
+from offsetfs.storage.records.format.batch_header import (
+    ATTRIBUTES_END,
+    BATCH_SIZE_MIN,
+    CRC_START,
+    KEY_POSITIONS,
+    Buffer,
+)
 from offsetfs.storage.records.format.legacy import NO_RUNS, run_header
 from offsetfs.storage.units import I64_MAX, Offset
 
 BLOCK_BYTES = 1 << 20
-"""How much a bulk reader takes at once."""
+"""The bytes of one read of a bulk reader."""
 
 PROBE_BYTES = 32 << 10
-"""How much a look-up takes at once: an index interval (4 KiB) and the batch behind it, in most logs."""
+"""The bytes of one read of a look-up: an index interval (4 KiB) and the batch behind it, in most logs."""
 
 CHECK_BYTES = 64 << 10
-"""How much is read at once to verify a checksum: what a large batch takes of memory meanwhile."""
+"""The bytes of one read to verify a checksum: the memory that a large batch takes meanwhile."""
 
 INLINE_INFLATE_BYTES_MAX = 1 << 20
-"""How much may be inflated where nothing may wait."""
+"""The bytes that may be inflated where nothing may wait."""
 
 UNFINISHED = "the file ends inside a batch"
 
@@ -318,3 +326,36 @@ def _is_plausible(file: File, position: int, header: BatchHeader) -> bool:
             return False
         field_position += _SIZE.size + max(_SIZE.unpack(field)[0], 0)
     return field_position == position + header.size
+
+
+class LastBatch(NamedTuple):
+    """The last whole batch of a Fetch response. `leader_epoch`: -1 in formats v0 and v1."""
+
+    next_offset: int
+    leader_epoch: int
+    max_timestamp: int
+
+
+def last_whole_batch(data: Buffer) -> LastBatch | None:
+    """Return the last batch that `data`, a Fetch response, has as a whole; None if there is none.
+
+    The next response begins behind it. Reads headers only, and verifies nothing.
+    """
+    view, position, latest = memoryview(data), 0, None
+    while len(view) - position >= BATCH_SIZE_MIN:
+        rows, end = chain.headers(view, position, len(view), len(view), 0)
+        if rows:
+            last = rows[-chain.COLUMNS :]
+            next_offset = last[chain.BASE_OFFSET] + last[chain.LAST_OFFSET_DELTA] + 1
+            latest = LastBatch(next_offset, last[chain.LEADER_EPOCH], last[chain.MAX_TIMESTAMP])
+            position = end
+            continue
+        try:
+            header = parse_header(view, position)
+        except MalformedBatch:
+            break
+        if header.size > len(view) - position:
+            break
+        latest = LastBatch(header.next_offset, header.leader_epoch, header.max_timestamp)
+        position += header.size
+    return latest

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class BatchCursor(NamedTuple):
-    """Where the next record of a batch goes; in a result also the sums of the records that the call wrote."""
+    """The place of the next record of a batch; in a result also the sums of the records that the call wrote."""
 
     target: bytearray | memoryview | None
     """The bytes of the batch; None in a result."""

@@ -1,4 +1,4 @@
-"""What stands in front of the records of a batch: of format v2, and shallowly of the older v0 and v1.
+"""The header of a batch: of format v2, and shallowly of the older v0 and v1.
 
 A v2 batch, 61 bytes:
 
@@ -64,7 +64,7 @@ PREFIX = struct.Struct(">qi")
 CRC = struct.Struct(">I")
 TIMESTAMP = struct.Struct(">q")
 TIMESTAMP_POSITION = 18
-"""Where the timestamp stands in a message of v1."""
+"""The position of the timestamp in a message of v1."""
 
 CODEC_MASK = 0x07
 APPEND_TIME_FLAG = 0x08
@@ -74,7 +74,7 @@ DELETE_HORIZON_FLAG = 0x40
 ATTRIBUTES_END = 0x80  # no attributes of v2 reach up to here
 
 KEY_POSITIONS = (18, 26)
-"""Where the size of the key stands in a message, by magic: v0, v1."""
+"""The position of the size of the key in a message, by magic: v0, v1."""
 
 _SIZES_MIN = (BATCH_SIZE_MIN, 34, HEADER_SIZE)  # of a whole batch, by magic
 _HEADER_SIZES = (18, 26, HEADER_SIZE)  # of what is read here, by magic
@@ -95,7 +95,7 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:
-    """What a batch of any format says without its records. `size` is that of the whole batch, in bytes.
+    """The header of a batch of any format. `size` is that of the whole batch, in bytes.
 
     Formats v0 and v1 know no leader epoch, producer, transaction or control batch: -1 and False. A wrapper of theirs
     (`is_wrapper`) has the offset of its last record as `base_offset`, as the file has it, which is right for walking a

@@ -28,7 +28,7 @@ _GROWTH_BYTES = 64
 
 @dataclass(frozen=True, slots=True)
 class BatchLimit:
-    """How large a batch may be, in bytes before compression with its header, and how it is compressed."""
+    """The size limit of a batch, in bytes before compression with its header, and its compression."""
 
     bytes_max: int
     compression: Compression

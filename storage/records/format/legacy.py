@@ -30,7 +30,7 @@ from array import array
 from dataclasses import dataclass, replace
 
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch
-from offsetfs.storage.records.compression.compression import LZ4, ZSTD, decompress
+from offsetfs.storage.records.compression.compression import CODECS_SINCE_V2, LZ4, decompress
 from offsetfs.storage.records.compression.lz4_frame import with_right_checksum
 from offsetfs.storage.records.format import message_set
 from offsetfs.storage.records.format.batch_header import (
@@ -44,7 +44,7 @@ from offsetfs.storage.records.format.record import NO_TIMESTAMP_TYPE
 from offsetfs.storage.units import I64_MAX, Timestamp
 
 RUN_BYTES = 8 << 10
-"""How long a run gets: so much does a look-up walk, message by message, where an index was made from runs."""
+"""The bytes of a run, at most. If an index was made from runs, a look-up walks as many bytes message by message."""
 
 NO_RUNS: tuple[int, ...] = ()
 RUNS = (0, 1)
@@ -134,8 +134,8 @@ def _reference(header: BatchHeader, last: int) -> int:
 
 
 def _inflated(header: BatchHeader, data: memoryview, bytes_max: int) -> bytes | bytearray:
-    if header.codec == ZSTD:
-        raise MalformedBatch(f"zstd, which message format v{header.magic} does not have")
+    if header.codec in CODECS_SINCE_V2:
+        raise MalformedBatch(f"{header.codec_name}, which message format v{header.magic} does not have")
     _, _, position = message_set.field(data, KEY_POSITIONS[header.magic], len(data))
     position, size, _ = message_set.field(data, position, len(data))
     if size < 0:

@@ -64,21 +64,21 @@ def produced_batch(
         write_header(data, changed)
         seal_checksum(data)
         return ProducedBatch(data, range(header.base_offset, header.next_offset))
-    records = [each for each in batch.records() if first <= each.offset < stop] if header.count else []
+    records = [record for record in batch.records() if first <= record.offset < stop] if header.count else []
     if not records:
         return None
-    for each in records:
-        if each.timestamp < NO_TIMESTAMP:
-            reason = f"a record with the time {each.timestamp}, which no new batch can have"
-            raise MalformedBatch(reason, path=batch.path, offset=each.offset)
+    for record in records:
+        if record.timestamp < NO_TIMESTAMP:
+            reason = f"a record with the time {record.timestamp}, which no new batch can have"
+            raise MalformedBatch(reason, path=batch.path, offset=record.offset)
     data = build(
-        [(each.key, each.value, each.headers, each.timestamp) for each in records],
+        [(record.key, record.value, record.headers, record.timestamp) for record in records],
         codec=header.codec_name,
         producer_id=producer.id,
         producer_epoch=producer.epoch,
         base_sequence=sequence,
     )
-    return ProducedBatch(data, tuple(each.offset for each in records))
+    return ProducedBatch(data, tuple(record.offset for record in records))
 
 
 def _is_whole(batch: Batch, first: int, stop: int) -> bool:

@@ -95,7 +95,7 @@ class WrongLine(Exception):
 
 
 class JsonRecord(NamedTuple):
-    """What a line says. `timestamp` and `partition` are None when it does not name one, or it does not count."""
+    """The content of a line. `timestamp` and `partition` are None if the line has none, or they do not count."""
 
     key: bytes | None
     value: bytes | None
@@ -170,11 +170,11 @@ class _Line:
         if self.at == len(self.data):
             return None
         self.expect(b"{", NOT_AN_OBJECT)
-        found: dict[bytes, bytes | None] = {}
+        values: dict[bytes, bytes | None] = {}
         headers: list[tuple[str, bytes | None]] = []
         timestamp: int | None = None
         partition: int | None = None
-        for name, field in self.fields(_OF_A_TOPIC if partitions else _OF_A_RECORD, found, FIELDS):
+        for name, field in self.fields(_OF_A_TOPIC if partitions else _OF_A_RECORD, values, FIELDS):
             if field == b"headers":
                 headers = self.headers()
             elif field == b"timestamp":
@@ -182,17 +182,17 @@ class _Line:
             elif field == b"partition":
                 partition = self.whole_number(0, partitions - 1, no_partition(partitions))
             elif name == b"value":
-                found[field] = self.value(values_as_text)
+                values[field] = self.value(values_as_text)
             elif field:
-                found[field] = self.text(is_base64=name != field)
+                values[field] = self.text(is_base64=name != field)
             else:
                 self.skip_value(depth=1)
         self.match(_BLANKS)
         if self.at < len(self.data):
             self.fail(SURPLUS, self.at)
-        if needs_key and found.get(b"key") is None:
+        if needs_key and values.get(b"key") is None:
             self.fail(KEY_NEEDED, 0)
-        return JsonRecord(found.get(b"key"), found.get(b"value"), headers, timestamp, partition)
+        return JsonRecord(values.get(b"key"), values.get(b"value"), headers, timestamp, partition)
 
     def headers(self) -> list[tuple[str, bytes | None]]:
         if self.takes(b"null"):
@@ -203,15 +203,15 @@ class _Line:
     def header(self) -> tuple[str, bytes | None]:
         start = self.at
         self.expect(b"{", NO_HEADERS)
-        found: dict[bytes, bytes | None] = {}
-        for name, field in self.fields(_OF_A_RECORD[:2], found, HEADER_FIELDS):
+        values: dict[bytes, bytes | None] = {}
+        for name, field in self.fields(_OF_A_RECORD[:2], values, HEADER_FIELDS):
             if field == b"key" and self.next not in (b'"', b""):
                 self.fail(NO_HEADER_KEY, self.at)
-            found[field] = self.text(is_base64=name != field)
-        key = found.get(b"key")
+            values[field] = self.text(is_base64=name != field)
+        key = values.get(b"key")
         if key is None:
             self.fail(NO_HEADER_KEY, start)
-        return key.decode("utf-8", "surrogateescape"), found.get(b"value")
+        return key.decode("utf-8", "surrogateescape"), values.get(b"value")
 
     def whole_number(self, low: int, high: int, reason: str) -> int | None:
         """Read null, or a number from `low` to `high` without fraction and exponent; else `reason` says why not."""
@@ -256,11 +256,11 @@ class _Line:
     # --- what JSON is made of --------------------------------------------------------------------------------------
 
     def fields(
-        self, known: tuple[bytes, ...], found: dict[bytes, bytes | None], allowed: frozenset[bytes] | None = None
+        self, known: tuple[bytes, ...], values: dict[bytes, bytes | None], allowed: frozenset[bytes] | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
         """Stop at the value of each field of the object, which the caller then reads.
 
-        Yields the name, and which of the `known` fields it stands for, put into `found`; empty for none of them. With
+        Yields the name, and which of the `known` fields it stands for, put into `values`; empty for none of them. With
         `allowed` a field of another name is wrong.
         """
         self.match(_BLANKS)
@@ -279,10 +279,10 @@ class _Line:
             field = name[: -len(b"_b64")] if name in (b"key_b64", b"value_b64") else name
             if field not in known:
                 field = b""
-            elif field in found:
+            elif field in values:
                 self.fail(TWICE, start)
             else:
-                found[field] = None
+                values[field] = None
             yield name, field
             self.match(_BLANKS)
             if self.takes(b"}"):

@@ -25,8 +25,20 @@ spread_json = _json_lines.spread_json
 join_json = _record_json.join_json
 measure_json = _record_json.measure_json
 
+REFUSE = "refuse"
+TEXT = "text"
+JSON_VALUES = (REFUSE, TEXT)
+"""Treatment of a `value` of a line that is a number, a boolean, an object or a list.
+
+`REFUSE`: the line is wrong. `TEXT`: the value is its text, byte by byte as in the line. The words are those of the
+mount option `json-values`, of `offsetfs spark import` and of the library.
+"""
+
 __all__ = [
     "JSON_BYTES_MAX",
+    "JSON_VALUES",
+    "REFUSE",
+    "TEXT",
     "BatchCursor",
     "Buffer",
     "CursorFor",

@@ -1,1 +1,0 @@
-"""Caches of a mount, each bounded in bytes or files."""

@@ -1,0 +1,13 @@
+"""Schemas of records: where they come from, which schema a record names, and values decoded by them. Synchronous.
+
+references       the bytes by which a record names its schema, in every form
+catalog          versions of subjects, by id, GUID and fingerprint; references between schemas
+schemas_topic    the topic `_schemas`, as Confluent's registry, Karapace and Redpanda write it
+schema_files     schemas in files of the user
+avro_fingerprint CRC-64-AVRO of a schema
+schema_usage     counts of records by the schema that they name
+avro_schema      schemas of Avro as types
+avro_program     the program by which the engine decodes values of one schema as the type of another
+avro_arrow       decoded values as arrays of Arrow
+decoding         the values of a topic, decoded by the schemas that they name
+"""

@@ -1,0 +1,224 @@
+"""Values of Avro into columns: our decoder beside fastavro in a loop, and a query beside the loop that one would write.
+
+The values are as Confluent's serializer writes them, an id in front, and in memory; those of the query are in a log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import time
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+from bench import Bench
+from fixtures.logs.schema_records import schema_record, write_schemas
+from measuring import Contender, Measure, Opened, Peer, Row, times_as_fast
+
+import offsetfs
+from offsetfs.schemas.avro_arrow import AvroDecoder
+from offsetfs.schemas.avro_schema import parsed
+from offsetfs.storage import LogDirectory
+from offsetfs.tables.sql.session import SqlSession
+
+_STATES = ("NEW", "PAID", "SENT", "LOST")
+
+
+def _record(name: str, *fields: tuple[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": part, "type": kind} for part, kind in fields]}
+
+
+FLAT = _record(
+    "Order",
+    ("id", "long"),
+    ("customer", "string"),
+    ("amount", "double"),
+    ("pieces", "int"),
+    ("paid", "boolean"),
+    ("note", ["null", "string"]),
+    ("state", {"type": "enum", "name": "State", "symbols": list(_STATES)}),
+    ("at", {"type": "long", "logicalType": "timestamp-millis"}),
+    ("region", "string"),
+    ("rate", "float"),
+)
+_LINE = _record("Line", ("sku", "string"), ("pieces", "int"), ("price", ["null", "double"]))
+_ADDRESS = _record("Address", ("street", "string"), ("city", "string"), ("zip", ["null", "string"]))
+NESTED = {
+    **FLAT,
+    "fields": [
+        *FLAT["fields"],
+        {"name": "lines", "type": {"type": "array", "items": _LINE}},
+        {"name": "address", "type": ["null", _ADDRESS]},
+        {"name": "labels", "type": {"type": "map", "values": "string"}},
+        {"name": "total", "type": {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}},
+        *({"name": f"extra{number}", "type": ["null", "long"]} for number in range(6)),
+    ],
+}
+"""Twenty fields."""
+
+
+def _value(number: int, is_nested: bool) -> dict[str, Any]:
+    flat = {
+        "id": number * 7919,
+        "customer": f"customer-{number % 5000}",
+        "amount": number * 1.5,
+        "pieces": number % 1000,
+        "paid": number % 2 == 0,
+        "note": None if number % 3 else f"note {number}",
+        "state": _STATES[number % 4],
+        "at": 1_795_266_300_000 + number,
+        "region": "eu-west",
+        "rate": number * 0.5,
+    }
+    if not is_nested:
+        return flat
+    lines = [{"sku": f"sku-{number % 97}", "pieces": place, "price": 1.25} for place in range(number % 4)]
+    address = {"street": "Main street 1", "city": "Berlin", "zip": None} if number % 5 else None
+    extras = {f"extra{place}": number if place % 2 else None for place in range(6)}
+    return {**flat, "lines": lines, "address": address, "labels": {"a": "b"}, "total": b"\x01\x02\x03", **extras}
+
+
+def _plain(schema: dict[str, Any]) -> Any:
+    """Return the schema for fastavro without its decimal, whose objects are of no use to a reader of columns."""
+    return fastavro.parse_schema(json.loads(json.dumps(schema).replace('"logicalType": "decimal", ', "")))
+
+
+def _values(bench: Bench, schema: dict[str, Any]) -> list[bytes]:
+    def made() -> list[bytes]:
+        known, values = _plain(schema), []
+        for number in range(bench.count):
+            buffer = io.BytesIO(b"\0\0\0\0\1")
+            buffer.seek(5)
+            fastavro.schemaless_writer(buffer, known, _value(number, schema is NESTED))
+            values.append(buffer.getvalue())
+        return values
+
+    return bench.once(("avro", schema is NESTED, bench.count), made)
+
+
+def _decoder(schema: dict[str, Any]) -> Opened:
+    @contextlib.contextmanager
+    def opened(bench: Bench) -> Iterator[Measure]:
+        kind = parsed(json.dumps(schema))
+        decoder, picks = AvroDecoder(kind, kind), array("i", range(bench.count))
+        column = pa.array(_values(bench, schema), pa.binary())
+
+        def measure(number: int) -> float:
+            start = time.perf_counter()
+            decoded, faults = decoder.decode(column, picks, 5)
+            taken = time.perf_counter() - start
+            assert len(decoded) == bench.count and not faults
+            return taken
+
+        yield measure
+
+    return opened
+
+
+def _loop(schema: dict[str, Any]) -> Opened:
+    @contextlib.contextmanager
+    def opened(bench: Bench) -> Iterator[Measure]:
+        values, known = _values(bench, schema), _plain(schema)
+
+        def measure(number: int) -> float:
+            start = time.perf_counter()
+            for value in values:
+                buffer = io.BytesIO(value)
+                buffer.seek(5)
+                fastavro.schemaless_reader(buffer, known, None)
+            return time.perf_counter() - start
+
+        yield measure
+
+    return opened
+
+
+# --- a query ---------------------------------------------------------------------------------------------------------
+
+_QUERY = "SELECT state, count(*), sum(amount) FROM decoded.orders GROUP BY 1 ORDER BY 1"
+
+
+def _log(bench: Bench) -> str:
+    def made() -> str:
+        path = bench.new("avro-log")
+        path.mkdir()
+        write_schemas(path, [schema_record("orders-value", 1, 1, json.dumps(FLAT))])
+        with offsetfs.open(path, "a") as data:
+            (orders,) = data.create("orders")
+            orders.extend(offsetfs.NewRecord(value) for value in _values(bench, FLAT))
+        return os.fspath(path)
+
+    return bench.once(("avro-log", bench.count), made)
+
+
+def _sql(bench: Bench) -> contextlib.AbstractContextManager[Measure]:
+    return _query(bench, lambda session: list(session.run(_QUERY).rows))
+
+
+@contextlib.contextmanager
+def _query(bench: Bench, ask: Callable[[SqlSession], list[Any]]) -> Iterator[Measure]:
+    directory = LogDirectory.open(_log(bench), read_only=True)
+    with contextlib.closing(directory), SqlSession(directory) as session:
+        assert sum(row[1] for row in ask(session)) == bench.count
+
+        def measure(number: int) -> float:
+            start = time.perf_counter()
+            ask(session)
+            return time.perf_counter() - start
+
+        yield measure
+
+
+@contextlib.contextmanager
+def _reader(bench: Bench) -> Iterator[Measure]:
+    """Read records with the library, and decode each: what a consumer in Python does, without a network."""
+    path, known = _log(bench), _plain(FLAT)
+
+    def measure(number: int) -> float:
+        start = time.perf_counter()
+        sums: Counter[str] = Counter()
+        with offsetfs.open(path) as data:
+            for record in data.partition("orders-0").read():
+                buffer = io.BytesIO(record.value or b"")
+                buffer.seek(5)
+                order = fastavro.schemaless_reader(buffer, known, None)
+                assert isinstance(order, dict)
+                sums[str(order["state"])] += order["amount"]
+        return time.perf_counter() - start
+
+    yield measure
+
+
+def _row(name: str, what: str, schema: dict[str, Any]) -> Row:
+    return Row(
+        name,
+        what,
+        unit="s",
+        of="values",
+        count=500_000,
+        count_quick=2_000,
+        ours=Contender("offsetfs", _decoder(schema)),
+        peers=(Peer(Contender("fastavro", _loop(schema)), times_as_fast(5)),),
+    )
+
+
+ROWS = (
+    _row("avro-flat", "Values of Avro with 10 flat fields into columns of Arrow, on one core", FLAT),
+    _row("avro-nested", "Values of Avro with 20 fields: records, arrays, maps, unions, a decimal", NESTED),
+    Row(
+        "sql-avro",
+        "Group by one field of Avro values: `SELECT state, count(*), sum(amount) FROM decoded.orders GROUP BY 1`",
+        unit="s",
+        of="records",
+        count=500_000,
+        count_quick=2_000,
+        ours=Contender("`offsetfs sql`", _sql),
+        peers=(Peer(Contender("the library and fastavro in a loop", _reader), times_as_fast(10)),),
+    ),
+)

@@ -1,0 +1,751 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Avro values into columns in Arrow's layout: the compiled form of the reference `reference/avro.py`.
+
+A program is run over the values of a batch with the GIL released. It is checked when the decoder is made, so that a
+wrong one raises an error instead of accessing memory out of bounds; the values may be any bytes.
+"""
+
+from cpython.array cimport array
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from array import array as _array
+
+from offsetfs.storage.reference import avro as reference
+from offsetfs.storage.reference.avro import ColumnBuffers, DecodingFault, check_program
+
+cdef extern from *:
+    """
+    /* Two's complement, big endian, into 16 bytes in little endian. Returns 0 for more digits than `precision`. */
+    static int decimal_of(const uint8_t* bytes, int64_t size, int64_t precision, void* decimal) {
+        uint8_t sign = size && bytes[0] & 0x80 ? 0xFF : 0;
+        unsigned __int128 number = sign ? ~(unsigned __int128)0 : 0, magnitude, limit = 1;
+        while (size > 16 && *bytes == sign) {
+            bytes++;
+            size--;
+        }
+        if (size > 16 || (size == 16 && (bytes[0] ^ sign) & 0x80))
+            return 0;
+        while (size--)
+            number = number << 8 | *bytes++;
+        magnitude = sign ? -number : number;
+        while (precision--)
+            limit *= 10;
+        memcpy(decimal, &number, 16);
+        return magnitude < limit;
+    }
+    """
+    bint decimal_of(const uint8_t* data, int64_t size, int64_t precision, void* decimal) noexcept nogil
+
+cdef enum Op:
+    NULL_VALUE, BOOLEAN, INT, LONG, INT_AS_FLOAT, INT_AS_DOUBLE, FLOAT, FLOAT_AS_DOUBLE, DOUBLE, BYTES, TEXT, FIXED
+    ENUM, RECORD, ARRAY, MAP, BRANCH, MEMBER, RAW, DECIMAL, UUID, DURATION, CONSTANT
+
+cdef enum Kind:
+    NOTHING, BITS, WIDE, VARIABLE, STRUCT, ITEMS
+
+cdef enum Wrong:
+    FINE, CUT, LONG_NUMBER, BAD_SIZE, NOT_UTF8, NO_SYMBOL, NO_BRANCH, TOO_DEEP, TOO_MANY, BAD_DECIMAL, TOO_LARGE
+
+assert (reference.CONSTANT, reference.ITEMS, len(reference.FAULTS)) == (CONSTANT, ITEMS, TOO_LARGE + 1)
+
+cdef enum:
+    COLUMN_NUMBERS = 4
+
+cdef int64_t DEPTH_MAX = reference.DEPTH_MAX
+cdef int64_t STEPS_MIN = reference.STEPS_MIN
+cdef int64_t STEPS_PER_BYTE = reference.STEPS_PER_BYTE
+cdef int64_t INT32_MAX = 0x7FFFFFFF
+
+
+cdef struct Bytes:  # memory that grows
+    uint8_t* data
+    int64_t size
+    int64_t space
+
+
+cdef struct Column:
+    int kind
+    int64_t width
+    const int64_t* children
+    int64_t children_count
+    int64_t count
+    int64_t null_count
+    Bytes validity  # empty until the first null
+    Bytes ends
+    Bytes data
+
+
+cdef struct Run:  # one value that is being read, and what it may use
+    const int64_t* program
+    const uint8_t* constants
+    Column* columns
+    const uint8_t* data
+    int64_t position
+    int64_t end
+    int64_t steps
+    int64_t node  # at which reading ended
+    int64_t* memory_left
+
+
+# --- memory --------------------------------------------------------------------------------------------------------
+
+
+cdef class Memory:
+    """A buffer that frees its memory."""
+
+    cdef Bytes held
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.held.data, self.held.size, 1, flags)
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.held.data)
+
+    def __len__(self):
+        return self.held.size
+
+
+cdef Memory handed_over(Bytes* memory):
+    """Return the memory as a Python object, and leave none."""
+    cdef Memory made = Memory()
+    made.held = memory[0]
+    memset(memory, 0, sizeof(Bytes))
+    if made.held.data == NULL:
+        made.held.data = <uint8_t*>PyMem_RawMalloc(1)  # a buffer of Python needs an address
+    return made
+
+
+cdef int grow(Bytes* memory, int64_t more, int64_t* left) noexcept nogil:
+    """Make space for `more` bytes."""
+    cdef int64_t space = max(2 * memory.space, memory.size + more, 64)
+    cdef void* grown
+    if space - memory.space > left[0]:
+        space = memory.size + more
+        if space - memory.space > left[0]:
+            return TOO_LARGE
+    grown = PyMem_RawRealloc(memory.data, space)
+    if grown == NULL:
+        return TOO_LARGE
+    left[0] -= space - memory.space
+    memory.data, memory.space = <uint8_t*>grown, space
+    return FINE
+
+
+cdef inline int reserve(Bytes* memory, int64_t more, int64_t* left) noexcept nogil:
+    return FINE if memory.space - memory.size >= more else grow(memory, more, left)
+
+
+cdef inline int put_bit(Bytes* bits, int64_t number, bint bit, int64_t* left) noexcept nogil:
+    """Append bit `number`."""
+    if not number & 7:
+        if reserve(bits, 1, left) != FINE:
+            return TOO_LARGE
+        bits.data[bits.size] = 0
+        bits.size += 1
+    bits.data[number >> 3] |= <uint8_t>(bit << (number & 7))
+    return FINE
+
+
+cdef inline int put_int32(Bytes* numbers, int64_t number, int64_t* left) noexcept nogil:
+    if number > INT32_MAX or reserve(numbers, 4, left) != FINE:
+        return TOO_LARGE
+    (<int32_t*>(numbers.data + numbers.size))[0] = <int32_t>number
+    numbers.size += 4
+    return FINE
+
+
+# --- columns -------------------------------------------------------------------------------------------------------
+
+
+cdef inline int note_valid(Column* column, int64_t* left) noexcept nogil:
+    """Count a value that was appended."""
+    if column.null_count and put_bit(&column.validity, column.count, True, left) != FINE:
+        return TOO_LARGE
+    column.count += 1
+    return FINE
+
+
+cdef int note_null(Column* column, int64_t* left) noexcept nogil:
+    cdef int64_t size = column.count // 8 + 1
+    if not column.null_count:  # all before it are valid
+        column.validity.size = 0
+        if reserve(&column.validity, size, left) != FINE:
+            return TOO_LARGE
+        memset(column.validity.data, 0xFF, size)
+        column.validity.data[size - 1] = <uint8_t>((1 << (column.count & 7)) - 1)
+        column.validity.size = size
+    elif put_bit(&column.validity, column.count, False, left) != FINE:
+        return TOO_LARGE
+    column.count += 1
+    column.null_count += 1
+    return FINE
+
+
+cdef int append_null(Column* columns, int64_t number, int64_t* left) noexcept nogil:
+    """Append a null. On TOO_LARGE, `truncate` makes the columns equal again."""
+    cdef Column* column = columns + number
+    cdef int64_t child
+    cdef int fault = FINE
+    if column.kind == BITS:
+        fault = put_bit(&column.data, column.count, False, left)
+    elif column.kind == WIDE:
+        fault = reserve(&column.data, column.width, left)
+        if fault == FINE:
+            memset(column.data.data + column.data.size, 0, column.width)
+            column.data.size += column.width
+    elif column.kind == VARIABLE:
+        fault = put_int32(&column.ends, column.data.size, left)
+    elif column.kind == ITEMS:
+        fault = put_int32(&column.ends, columns[column.children[0]].count, left)
+    elif column.kind == STRUCT:
+        for child in range(column.children_count):
+            fault = append_null(columns, column.children[child], left)
+            if fault != FINE:
+                return fault
+    if fault != FINE:
+        return fault
+    return note_null(column, left)
+
+
+cdef int fill_members(Column* columns, const Column* column, int64_t number, int64_t* left) noexcept nogil:
+    """Append nulls to all members of a union but the one that has the value."""
+    cdef int64_t child
+    cdef int fault
+    for child in range(column.children_count):
+        if child != number:
+            fault = append_null(columns, column.children[child], left)
+            if fault != FINE:
+                return fault
+    return FINE
+
+
+cdef void truncate(Column* columns, int64_t number, int64_t count) noexcept nogil:
+    """Remove all values behind the first `count`, which a value that cannot be decoded has left."""
+    cdef Column* column = columns + number
+    cdef int64_t child, at
+    if column.kind == STRUCT:
+        for child in range(column.children_count):
+            truncate(columns, column.children[child], count)
+    elif column.kind == ITEMS:
+        at = (<int32_t*>column.ends.data)[count]
+        for child in range(column.children_count):
+            truncate(columns, column.children[child], at)
+        column.ends.size = 4 * (count + 1)
+    elif column.kind == VARIABLE:
+        column.ends.size = 4 * (count + 1)
+        column.data.size = (<int32_t*>column.ends.data)[count]
+    elif column.kind == WIDE:
+        column.data.size = count * column.width
+    elif column.kind == BITS:
+        truncate_bits(&column.data, count)
+    if column.null_count:
+        for at in range(count, column.count):
+            column.null_count -= not column.validity.data[at >> 3] >> (at & 7) & 1
+        truncate_bits(&column.validity, count)
+    column.count = count
+
+
+cdef inline void truncate_bits(Bytes* bits, int64_t count) noexcept nogil:
+    """Keep the first `count` bits; those behind them in the last byte become 0."""
+    bits.size = (count + 7) >> 3
+    if count & 7:
+        bits.data[bits.size - 1] &= <uint8_t>((1 << (count & 7)) - 1)
+
+
+cdef inline int append_wide(Run* run, int64_t number, const void* value, int64_t width) noexcept nogil:
+    cdef Column* column = run.columns + number
+    if number < 0:
+        return FINE
+    if reserve(&column.data, width, run.memory_left) != FINE:
+        return TOO_LARGE
+    memcpy(column.data.data + column.data.size, value, width)
+    column.data.size += width
+    return note_valid(column, run.memory_left)
+
+
+cdef inline int append_bytes(Run* run, int64_t number, const void* value, int64_t size) noexcept nogil:
+    cdef Column* column = run.columns + number
+    if number < 0:
+        return FINE
+    if reserve(&column.data, size, run.memory_left) != FINE:
+        return TOO_LARGE
+    if size:
+        memcpy(column.data.data + column.data.size, value, size)
+    if put_int32(&column.ends, column.data.size + size, run.memory_left) != FINE:
+        return TOO_LARGE
+    column.data.size += size
+    return note_valid(column, run.memory_left)
+
+
+# --- values --------------------------------------------------------------------------------------------------------
+
+
+cdef inline int take_number(Run* run, int bytes_max, uint64_t* number) noexcept nogil:
+    """Read a variable-length number, zig-zag not undone."""
+    cdef uint64_t byte
+    cdef int place
+    number[0] = 0
+    for place in range(bytes_max):
+        if run.position >= run.end:
+            return CUT
+        byte = run.data[run.position]
+        run.position += 1
+        number[0] |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return FINE
+    return LONG_NUMBER
+
+
+cdef inline int take_long(Run* run, int64_t* number) noexcept nogil:
+    cdef uint64_t raw
+    cdef int fault = take_number(run, 10, &raw)
+    number[0] = <int64_t>((raw >> 1) ^ (0 - (raw & 1)))
+    return fault
+
+
+cdef inline int take_int(Run* run, int32_t* number) noexcept nogil:
+    cdef uint64_t raw
+    cdef int fault = take_number(run, 5, &raw)
+    number[0] = <int32_t>((<uint32_t>raw >> 1) ^ (0 - (<uint32_t>raw & 1)))
+    return fault
+
+
+cdef inline int take(Run* run, int64_t size, const uint8_t** start) noexcept nogil:
+    """Take `size` bytes of the value."""
+    if size < 0:
+        return BAD_SIZE
+    if size > run.end - run.position:
+        return CUT
+    start[0] = run.data + run.position
+    run.position += size
+    return FINE
+
+
+cdef inline int take_sized(Run* run, const uint8_t** start, int64_t* size) noexcept nogil:
+    """Take bytes whose size is in front of them."""
+    cdef int fault = take_long(run, size)
+    return fault if fault != FINE else take(run, size[0], start)
+
+
+cdef int take_text(Run* run, const uint8_t** start, int64_t* size) noexcept nogil:
+    cdef int fault = take_sized(run, start, size)
+    if fault == FINE and not is_utf8(start[0], size[0]):
+        return NOT_UTF8
+    return fault
+
+
+cdef bint is_utf8(const uint8_t* text, int64_t size) noexcept nogil:
+    cdef int64_t at = 0, more
+    cdef uint64_t word
+    cdef uint32_t point, smallest
+    while at < size:
+        while size - at >= 8:
+            memcpy(&word, text + at, 8)
+            if word & <uint64_t>0x8080808080808080U:
+                break
+            at += 8
+        if at == size:
+            return True
+        if text[at] < 0x80:
+            at += 1
+            continue
+        if 0xC2 <= text[at] <= 0xDF:
+            more, point, smallest = 1, text[at] & 0x1F, 0x80
+        elif 0xE0 <= text[at] <= 0xEF:
+            more, point, smallest = 2, text[at] & 0x0F, 0x800
+        elif 0xF0 <= text[at] <= 0xF4:
+            more, point, smallest = 3, text[at] & 0x07, 0x10000
+        else:
+            return False
+        if more >= size - at:
+            return False
+        at += 1
+        while more:
+            if text[at] & 0xC0 != 0x80:
+                return False
+            point = point << 6 | text[at] & 0x3F
+            at += 1
+            more -= 1
+        if point < smallest or point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
+            return False
+    return True
+
+
+cdef int read(Run* run, int64_t node, int depth) noexcept nogil:
+    """Read what a node describes. The children of a column are appended before it."""
+    cdef int fault
+    run.steps -= 1
+    if depth > DEPTH_MAX:
+        fault = TOO_DEEP
+    elif run.steps < 0:
+        fault = TOO_MANY
+    else:
+        fault = read_node(run, node, depth)
+    if fault != FINE and run.node < 0:
+        run.node = node
+    return fault
+
+
+cdef int read_node(Run* run, int64_t node, int depth) noexcept nogil:
+    cdef const int64_t* program = run.program + node
+    cdef int64_t number = program[1], size, long_value
+    cdef const uint8_t* start = NULL
+    cdef int32_t int_value
+    cdef float float_value
+    cdef double double_value
+    cdef int fault
+    cdef int operation = <int>program[0]
+    if operation == LONG:
+        fault = take_long(run, &long_value)
+        return fault if fault != FINE else append_wide(run, number, &long_value, 8)
+    if operation == TEXT:
+        fault = take_text(run, &start, &size)
+        return fault if fault != FINE else append_bytes(run, number, start, size)
+    if operation == BRANCH:
+        fault = take_long(run, &long_value)
+        if fault != FINE:
+            return fault
+        if not 0 <= long_value < program[2] or program[3 + long_value] < 0:
+            return NO_BRANCH
+        return read(run, program[3 + long_value], depth + 1)
+    if operation == NULL_VALUE:
+        return FINE if number < 0 else append_null(run.columns, number, run.memory_left)
+    if operation == INT:
+        fault = take_int(run, &int_value)
+        return fault if fault != FINE else append_wide(run, number, &int_value, 4)
+    if operation == RECORD:
+        for size in range(program[2]):
+            fault = read(run, program[3 + size], depth + 1)
+            if fault != FINE:
+                return fault
+        return FINE if number < 0 else note_valid(run.columns + number, run.memory_left)
+    if operation == DOUBLE or operation == FLOAT or operation == FIXED:
+        size = program[2] if operation == FIXED else 8 if operation == DOUBLE else 4
+        fault = take(run, size, &start)
+        return fault if fault != FINE else append_wide(run, number, start, size)
+    if operation == BYTES:
+        fault = take_sized(run, &start, &size)
+        return fault if fault != FINE else append_bytes(run, number, start, size)
+    if operation == BOOLEAN:
+        fault = take(run, 1, &start)
+        if fault != FINE or number < 0:
+            return fault
+        if put_bit(&run.columns[number].data, run.columns[number].count, start[0] == 1, run.memory_left) != FINE:
+            return TOO_LARGE
+        return note_valid(run.columns + number, run.memory_left)
+    if operation == ENUM:
+        fault = take_long(run, &long_value)
+        if fault != FINE:
+            return fault
+        if not 0 <= long_value < program[2] or program[3 + long_value] < 0:
+            return NO_SYMBOL
+        int_value = <int32_t>program[3 + long_value]
+        return append_wide(run, number, &int_value, 4)
+    if operation == ARRAY or operation == MAP:
+        fault = read_items(run, program, operation == MAP, depth)
+        if fault != FINE or number < 0:
+            return fault
+        size = run.columns[run.columns[number].children[0]].count
+        if put_int32(&run.columns[number].ends, size, run.memory_left) != FINE:
+            return TOO_LARGE
+        return note_valid(run.columns + number, run.memory_left)
+    if operation == MEMBER:
+        fault = read(run, program[3], depth + 1)
+        if fault != FINE or number < 0:
+            return fault
+        fault = fill_members(run.columns, run.columns + number, program[2], run.memory_left)
+        return fault if fault != FINE else note_valid(run.columns + number, run.memory_left)
+    if operation == RAW:
+        size = run.position
+        fault = read(run, program[2], depth + 1)
+        return fault if fault != FINE else append_bytes(run, number, run.data + size, run.position - size)
+    if operation == CONSTANT:
+        return read_constant(run, program, depth)
+    if operation == DECIMAL:
+        return read_decimal(run, program)
+    if operation == INT_AS_FLOAT:
+        fault = take_long(run, &long_value)
+        float_value = <float>long_value
+        return fault if fault != FINE else append_wide(run, number, &float_value, 4)
+    if operation == INT_AS_DOUBLE:
+        fault = take_long(run, &long_value)
+        double_value = <double>long_value
+        return fault if fault != FINE else append_wide(run, number, &double_value, 8)
+    if operation == FLOAT_AS_DOUBLE:
+        fault = take(run, 4, &start)
+        if fault != FINE:
+            return fault
+        memcpy(&float_value, start, 4)
+        double_value = float_value
+        return append_wide(run, number, &double_value, 8)
+    if operation == UUID:
+        return read_uuid(run, number)
+    return read_duration(run, number)
+
+
+cdef int read_constant(Run* run, const int64_t* program, int depth) noexcept nogil:
+    """Read a default of the reader."""
+    cdef const uint8_t* data = run.data
+    cdef int64_t position = run.position, end = run.end
+    cdef int fault
+    run.data, run.position, run.end = run.constants, program[2], program[2] + program[3]
+    fault = read(run, program[4], depth + 1)
+    run.data, run.position, run.end = data, position, end
+    return fault
+
+
+cdef int read_items(Run* run, const int64_t* program, bint is_map, int depth) noexcept nogil:
+    """Read the blocks of an array or a map."""
+    cdef int64_t count, size
+    cdef const uint8_t* start
+    cdef int fault
+    while True:
+        fault = take_long(run, &count)
+        if fault != FINE or not count:
+            return fault
+        if count < 0:
+            count = <int64_t>(0 - <uint64_t>count)
+            fault = take_long(run, &size)  # the bytes of the block, which are of use to who skips it
+            if fault != FINE:
+                return fault
+        if count < 0:
+            return BAD_SIZE
+        while count:
+            if is_map:
+                fault = take_text(run, &start, &size)
+                if fault == FINE and program[1] >= 0:
+                    fault = append_bytes(run, program[2], start, size)
+                if fault != FINE:
+                    return fault
+            fault = read(run, program[3], depth + 1)
+            if fault != FINE:
+                return fault
+            count -= 1
+
+
+cdef int read_decimal(Run* run, const int64_t* program) noexcept nogil:
+    cdef int64_t size = program[2]
+    cdef const uint8_t* start
+    cdef uint8_t[16] decimal
+    cdef int fault = take(run, size, &start) if size else take_sized(run, &start, &size)
+    if fault != FINE:
+        return fault
+    if not decimal_of(start, size, program[3], decimal):
+        return BAD_DECIMAL
+    return append_wide(run, program[1], decimal, 16)
+
+
+cdef int read_uuid(Run* run, int64_t number) noexcept nogil:
+    cdef const char* digits = "0123456789abcdef"
+    cdef const uint8_t* start
+    cdef char[36] text
+    cdef int at, place = 0
+    cdef int fault = take(run, 16, &start)
+    if fault != FINE:
+        return fault
+    for at in range(16):
+        if at == 4 or at == 6 or at == 8 or at == 10:
+            text[place] = b"-"
+            place += 1
+        text[place] = digits[start[at] >> 4]
+        text[place + 1] = digits[start[at] & 15]
+        place += 2
+    return append_bytes(run, number, text, 36)
+
+
+cdef int read_duration(Run* run, int64_t number) noexcept nogil:
+    cdef const uint8_t* start
+    cdef uint32_t[3] given
+    cdef int64_t[2] interval
+    cdef int fault = take(run, 12, &start)
+    if fault != FINE:
+        return fault
+    memcpy(given, start, 12)
+    if given[0] > INT32_MAX or given[1] > INT32_MAX:
+        return BAD_SIZE
+    interval[0] = <int64_t>given[1] << 32 | given[0]
+    interval[1] = <int64_t>given[2] * 1000000
+    return append_wide(run, number, interval, 16)
+
+
+# --- the decoder ---------------------------------------------------------------------------------------------------
+
+
+cdef class Decoder:
+    """See `reference/avro.py:Decoder`."""
+
+    cdef array program
+    cdef array children
+    cdef bytes constants
+    cdef int64_t root
+    cdef Column* columns
+    cdef Py_ssize_t columns_count
+    cdef int64_t memory_left
+    cdef readonly list faults
+
+    def __cinit__(
+        self, array program not None, int64_t root, array columns not None, array children not None,
+        bytes constants not None,
+    ):
+        cdef Py_ssize_t number
+        cdef int64_t[:] described
+        self.program, self.children = _array("q", program), _array("q", children)  # nobody else changes them
+        check_program(self.program, root, columns, self.children, constants)
+        self.root, self.constants = root, constants
+        described = columns
+        self.columns_count = len(columns) // COLUMN_NUMBERS
+        self.columns = <Column*>PyMem_RawCalloc(self.columns_count, sizeof(Column))
+        if self.columns == NULL:
+            raise MemoryError
+        for number in range(self.columns_count):
+            self.columns[number].kind = <int>described[COLUMN_NUMBERS * number]
+            self.columns[number].width = described[COLUMN_NUMBERS * number + 1]
+            self.columns[number].children = <int64_t*>self.children.data.as_longlongs + described[COLUMN_NUMBERS * number + 2]
+            self.columns[number].children_count = described[COLUMN_NUMBERS * number + 3]
+        self.begin()
+
+    cdef int begin(self) except -1:
+        """Begin empty columns."""
+        cdef Py_ssize_t number
+        cdef Column* column
+        self.memory_left = reference.MEMORY_BYTES_MAX
+        self.faults = []
+        for number in range(self.columns_count):
+            column = &self.columns[number]
+            column.count = column.null_count = 0
+            if column.kind in (VARIABLE, ITEMS) and put_int32(&column.ends, 0, &self.memory_left) != FINE:
+                raise MemoryError
+        return 0
+
+    def __dealloc__(self):
+        cdef Py_ssize_t number
+        if self.columns != NULL:
+            for number in range(self.columns_count):
+                PyMem_RawFree(self.columns[number].validity.data)
+                PyMem_RawFree(self.columns[number].ends.data)
+                PyMem_RawFree(self.columns[number].data.data)
+            PyMem_RawFree(self.columns)
+
+    def decode(self, ends, data, validity, array picks not None, Py_ssize_t skip):
+        """See `reference/avro.py:Decoder.decode`."""
+        cdef Source source = Source(ends, data, validity)
+        cdef Py_ssize_t pick = 0, picks_count = len(picks)
+        cdef const int32_t* rows = <const int32_t*>picks.data.as_ints
+        cdef Py_buffer held
+        cdef Run run
+        cdef int fault
+        if picks.typecode != "i" or skip < 0:
+            raise ValueError("rows that are no int32 numbers")
+        PyObject_GetBuffer(picks, &held, PyBUF_SIMPLE)  # it does not move while the GIL is released
+        run.program, run.columns = <const int64_t*>self.program.data.as_longlongs, self.columns
+        run.constants = <const uint8_t*><char*>self.constants
+        run.memory_left = &self.memory_left
+        try:
+            while pick < picks_count:
+                with nogil:
+                    fault = self.decode_rows(&run, source, rows, &pick, picks_count, skip)
+                if fault == FINE:
+                    break
+                if fault == -1:
+                    raise ValueError("a row outside of its column")
+                self.note(fault, run.node)
+                pick += 1
+        finally:
+            PyBuffer_Release(&held)
+
+    cdef int note(self, int fault, int64_t node) except -1:
+        """Replace a value that could not be decoded by a null."""
+        truncate(self.columns, 0, self.columns[0].count)
+        self.faults.append(DecodingFault(self.columns[0].count, fault, node))
+        if append_null(self.columns, 0, &self.memory_left) != FINE:
+            truncate(self.columns, 0, self.columns[0].count)
+            raise MemoryError("the decoded values of a batch need too much memory")
+        return 0
+
+    cdef int decode_rows(
+        self, Run* run, Source source, const int32_t* rows, Py_ssize_t* pick, Py_ssize_t picks_count, Py_ssize_t skip
+    ) noexcept nogil:
+        """Decode rows until the first fault, whose row is at `pick` then; -1: the row is not in its column."""
+        cdef int64_t row, start, end, steps_min = STEPS_MIN + self.program.ob_size
+        cdef int fault
+        while pick[0] < picks_count:
+            row = rows[pick[0]]
+            if not 0 <= row < source.count:
+                return -1
+            start, end = source.ends[row], source.ends[row + 1]
+            if not 0 <= start <= end <= source.data.len:
+                return -1
+            run.node = -1
+            if source.is_null(row):
+                fault = append_null(self.columns, 0, run.memory_left)
+            elif skip > end - start:
+                run.node, fault = self.root, CUT
+            else:
+                run.data = <const uint8_t*>source.data.buf
+                run.position, run.end = start + skip, end
+                run.steps = steps_min + STEPS_PER_BYTE * (end - start)
+                fault = read(run, self.root, 0)
+            if fault != FINE:
+                return fault
+            pick[0] += 1
+        return FINE
+
+    def finish(self):
+        """See `reference/avro.py:Decoder.finish`."""
+        cdef list finished = []
+        cdef Py_ssize_t number
+        cdef Column* column
+        for number in range(self.columns_count):
+            column = &self.columns[number]
+            has_ends = column.kind in (VARIABLE, ITEMS)
+            has_data = column.kind in (BITS, WIDE, VARIABLE)
+            has_validity = column.null_count and column.kind != NOTHING
+            finished.append(
+                ColumnBuffers(
+                    column.count,
+                    column.null_count,
+                    handed_over(&column.validity) if has_validity else None,
+                    handed_over(&column.ends) if has_ends else None,
+                    handed_over(&column.data) if has_data else None,
+                )
+            )
+            column.validity.size = 0
+        self.begin()
+        return finished
+
+
+cdef class Source:
+    """A column of values, held for reading."""
+
+    cdef Py_buffer ends_held, data, validity_held
+    cdef int held  # how many of them
+    cdef const int32_t* ends
+    cdef const uint8_t* validity
+    cdef int64_t count
+
+    def __cinit__(self, ends, data, validity):
+        PyObject_GetBuffer(ends, &self.ends_held, PyBUF_SIMPLE)
+        self.held = 1
+        PyObject_GetBuffer(data, &self.data, PyBUF_SIMPLE)
+        self.held = 2
+        self.ends, self.count = <const int32_t*>self.ends_held.buf, self.ends_held.len // 4 - 1
+        if validity is not None:
+            PyObject_GetBuffer(validity, &self.validity_held, PyBUF_SIMPLE)
+            self.held = 3
+            self.validity = <const uint8_t*>self.validity_held.buf
+            if self.validity_held.len < (self.count + 7) // 8:
+                raise ValueError("a row outside of its column")
+
+    cdef inline bint is_null(self, int64_t row) noexcept nogil:
+        return self.validity != NULL and not self.validity[row >> 3] >> (row & 7) & 1
+
+    def __dealloc__(self):
+        if self.held > 0:
+            PyBuffer_Release(&self.ends_held)
+        if self.held > 1:
+            PyBuffer_Release(&self.data)
+        if self.held > 2:
+            PyBuffer_Release(&self.validity_held)

@@ -1,0 +1,45 @@
+"""The command that installs the packages of an extra."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+
+import pytest
+
+from offsetfs.common.extras import install_command
+
+pytestmark = pytest.mark.unit
+
+REQUIREMENTS = [
+    "click>=8.1",
+    'pyarrow>=18; extra == "arrow"',
+    'offsetfs[arrow]; extra == "sql"',
+    'duckdb<3,>=2; extra == "sql"',
+    'atheris>=3; python_version < "3.14" and extra == "test"',
+]
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "requires", lambda _: REQUIREMENTS)
+    monkeypatch.setattr(sys, "executable", "/opt/offsetfs/bin/python")
+    monkeypatch.setattr(sys, "prefix", "/opt/offsetfs")
+
+
+def test_an_extra_is_installed_with_the_interpreter_that_misses_it() -> None:
+    assert install_command("sql") == "/opt/offsetfs/bin/python -m pip install 'pyarrow>=18' 'duckdb<3,>=2'"
+    assert install_command("test") == "/opt/offsetfs/bin/python -m pip install 'atheris>=3'"
+
+
+def test_packages_are_injected_into_an_environment_of_pipx(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "prefix", "/root/.local/share/pipx/venvs/offsetfs")
+    assert install_command("arrow") == "pipx inject offsetfs 'pyarrow>=18'"
+
+
+def test_an_extra_without_metadata_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_: str) -> list[str]:
+        raise importlib.metadata.PackageNotFoundError
+
+    monkeypatch.setattr(importlib.metadata, "requires", missing)
+    assert install_command("sql") == "/opt/offsetfs/bin/python -m pip install 'offsetfs[sql]'"
