@@ -183,7 +183,21 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         from offsetfs.cli.completion.scripts import register
 
         register()
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    sys.exit(_flushed(run(sys.argv[1:] if arguments is None else arguments)))
+
+
+def _flushed(code: int) -> int:
+    """Write what standard output has buffered; return the exit code, that of a failure if it was `DONE`."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more when it ends
+        if isinstance(error, BrokenPipeError):
+            return code or exit_codes.OUTPUT_CLOSED
+        if code != exit_codes.SYSTEM:  # otherwise it is said already
+            click.echo(f"offsetfs: standard output: {error.strerror}", err=True)
+        return code or exit_codes.of_os_error(error)
+    return code
 
 
 def _open_standard_files() -> None:

@@ -20,7 +20,8 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from offsetfs.cli.sql.rows_text import table_lines
 from offsetfs.storage.errors import StorageError, sentence
-from offsetfs.tables.sql.session import QueryResult, SqlError, is_complete, quoted
+from offsetfs.tables.sql.names import is_complete, quoted
+from offsetfs.tables.sql.session import QueryResult, SqlError
 
 if TYPE_CHECKING:
     from offsetfs.tables.sql.session import SqlSession

@@ -10,10 +10,10 @@ commit, and the others continue.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from offsetfs.common.ending import Ending
 from offsetfs.common.name_patterns import NamePattern
 from offsetfs.storage import (
     BatchSlice,
@@ -107,7 +107,7 @@ class TableSync:
             self._advance(partition)
         self._mirror_deletes()
 
-    def follow(self, is_ending: threading.Event) -> None:
+    def follow(self, is_ending: Ending) -> None:
         """Add records as they are written, until the event is set; TableError."""
         self.run()
         waited = 0.0

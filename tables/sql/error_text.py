@@ -4,9 +4,36 @@ from __future__ import annotations
 
 import re
 
+import duckdb
+
 _PLACE = re.compile(r"\n\nLINE (\d+): (.*)\n( *)(\^+)")
 _KEPT = ("Candidate bindings:", "Did you mean")
 """The further lines of DuckDB that name what the statement may have meant."""
+
+_BARE_OFFSET = re.compile(r'(?<![".\w])offset(?![".\w])(?!\s+[\d$?])', re.IGNORECASE)
+"""The name of the column without quotes, and no clause OFFSET 10."""
+
+_HINT_OF_BYTES = (
+    "key and value are bytes: key_text, value_text and value_json are what text functions take, octet_length(value) is "
+    "a size"
+)
+_HINT_OF_BYTES_OF_A_TEXT = "compare the text with key_text or value_text; encode('…') makes bytes of any text"
+_HINT_OF_WRITES = "topics can only be read here; offsetfs append, delete-records and delete change them"
+_HINT_OF_SETTINGS = "statements change no setting by which DuckDB may write into the log directory"
+_HINT_OF_EXTENSIONS = "extensions are native code, which may write into the log directory"
+_WRITES = re.compile(
+    r"is not an table|is of type View|Can only (delete from|update) base table|Can only modify view", re.IGNORECASE
+)
+_HINTS = (
+    (re.compile("STRING -> BLOB conversion"), _HINT_OF_BYTES_OF_A_TEXT),
+    (re.compile(r"\(BLOB( ->|[,)])|, BLOB[,)]"), _HINT_OF_BYTES),
+    (_WRITES, _HINT_OF_WRITES),
+    (re.compile("the configuration has been locked"), _HINT_OF_SETTINGS),
+    (re.compile("extensions is disabled"), _HINT_OF_EXTENSIONS),
+)
+"""Remedies by the text of DuckDB's error."""
+
+_HEADER_BY_NAME = re.compile(r"headers\s*\[\s*'")
 
 
 def in_two_lines(text: str, hint: str = "") -> str:
@@ -35,3 +62,12 @@ def _word(source: str, start: int, length: int) -> str:
     if length == 1 and (word := re.match(r"\w+", source[start:])):
         marked = word[0]
     return repr(marked) if marked else "its end"
+
+
+def hint_for(error: duckdb.Error, text: str, statement: str) -> str:
+    """Return the remedy for an error of DuckDB; "" if none is known."""
+    if isinstance(error, duckdb.ParserException) and _BARE_OFFSET.search(statement):
+        return 'OFFSET is a word of SQL; write "offset" with quotes, or TABLE.offset'
+    if "to INT64" in text and _HEADER_BY_NAME.search(statement):
+        return "headers is a list; header(headers, 'NAME') is the text of a header"
+    return next((hint for pattern, hint in _HINTS if pattern.search(text)), "")

@@ -11,17 +11,12 @@ extension; larger results than its memory limit are spilled into a temporary dir
 
 from __future__ import annotations
 
-import contextlib
 import difflib
-import functools
 import os
 import re
 import shutil
 import tempfile
-import threading
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -32,9 +27,13 @@ from offsetfs.schemas.schema_files import FileSchema
 from offsetfs.storage import INTERNAL_TOPICS, LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import OFFSETS_TOPIC
 from offsetfs.storage.errors import StorageError
+from offsetfs.tables.sql.bytes_as_text import as_text
 from offsetfs.tables.sql.decoded_tables import DECODED, DecodedTable, distinct
-from offsetfs.tables.sql.error_text import in_two_lines
+from offsetfs.tables.sql.error_text import hint_for, in_two_lines
 from offsetfs.tables.sql.file_access import FileAccess, FileRefused
+from offsetfs.tables.sql.forwarding import forwarding
+from offsetfs.tables.sql.interruption import InterruptibleCalls
+from offsetfs.tables.sql.names import QUOTED, places, quoted, reserved, table_names
 from offsetfs.tables.sql.offsets_table import OffsetsTable
 from offsetfs.tables.sql.topic_table import Scan, ScanContext, TopicTable
 
@@ -45,43 +44,15 @@ _COLUMNS = (
 )
 
 _FETCH_ROWS = 2048
-_BLOCK_BYTES = 1 << 20
 
 _LISTED_MAX = 10
 """Topics that a message names, at most."""
 
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(ANALYZE\s+)?(\([^()]*\)\s*)?", re.IGNORECASE)
 
-_BARE_OFFSET = re.compile(r'(?<![".\w])offset(?![".\w])(?!\s+[\d$?])', re.IGNORECASE)
-"""The name of the column without quotes, and no clause OFFSET 10."""
-
-_QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/""", re.DOTALL)
-"""Parts of a statement without unquoted names of tables: texts, names in quotes, comments."""
-
-_HINT_OF_BYTES = (
-    "key and value are bytes: key_text, value_text and value_json are what text functions take, octet_length(value) is "
-    "a size"
-)
-_HINT_OF_BYTES_OF_A_TEXT = "compare the text with key_text or value_text; encode('…') makes bytes of any text"
 _NO_COMMANDS = (
     "commands that begin with a backslash are those of the prompt; SHOW TABLES and DESCRIBE TOPIC are statements"
 )
-_HINT_OF_WRITES = "topics can only be read here; offsetfs append, delete-records and delete change them"
-_HINT_OF_SETTINGS = "statements change no setting by which DuckDB may write into the log directory"
-_HINT_OF_EXTENSIONS = "extensions are native code, which may write into the log directory"
-_WRITES = re.compile(
-    r"is not an table|is of type View|Can only (delete from|update) base table|Can only modify view", re.IGNORECASE
-)
-_HINTS = (
-    (re.compile("STRING -> BLOB conversion"), _HINT_OF_BYTES_OF_A_TEXT),
-    (re.compile(r"\(BLOB( ->|[,)])|, BLOB[,)]"), _HINT_OF_BYTES),
-    (_WRITES, _HINT_OF_WRITES),
-    (re.compile("the configuration has been locked"), _HINT_OF_SETTINGS),
-    (re.compile("extensions is disabled"), _HINT_OF_EXTENSIONS),
-)
-"""Remedies by the text of DuckDB's error."""
-
-_HEADER_BY_NAME = re.compile(r"headers\s*\[\s*'")
 
 _FIELD_OF_BYTES = re.compile(r'(?<![\w"])(key|value)"?\s*(->(?!>)|::\s*json\b)', re.IGNORECASE)
 """A field of bytes by `->`, or their cast to JSON: DuckDB returns NULL, or a text, and no error."""
@@ -100,8 +71,6 @@ _MACROS = (
     "CREATE MACRO header(headers, name) AS"
     " try(decode(list_last(list_filter(headers, lambda each: each.key = name)).value))",
 )
-
-_RESERVED_QUERY = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
 
 
 class SqlError(Exception):
@@ -167,6 +136,7 @@ class SqlSession:
             "allow_persistent_secrets": False,
         }
         self._connection = duckdb.connect(config=config)
+        self._interruptible = InterruptibleCalls(self._connection)
         self._files.apply(self._connection, self._spill)
         for macro in _MACROS:
             self._connection.execute(macro)
@@ -187,6 +157,7 @@ class SqlSession:
 
     def close(self) -> None:
         """End the connection, and remove what it has spilled."""
+        self._interruptible.close()
         self._connection.close()
         shutil.rmtree(self._spill, ignore_errors=True)
 
@@ -208,7 +179,7 @@ class SqlSession:
 
     def refresh(self) -> None:
         """Take in topics that were created or deleted since."""
-        present = _table_names({partition.topic for partition in self._directory.partitions()})
+        present = table_names({partition.topic for partition in self._directory.partitions()})
         for table, topic in self._known.items():
             if present.get(table) != topic:
                 self._connection.execute(f"DROP VIEW IF EXISTS {quoted(table)}")
@@ -252,7 +223,7 @@ class SqlSession:
 
     def warnings(self, statement: str) -> list[str]:
         """Return what a statement does that DuckDB permits and that is most likely a mistake."""
-        field = _FIELD_OF_BYTES.search(_QUOTED.sub("''", statement))
+        field = _FIELD_OF_BYTES.search(QUOTED.sub("''", statement))
         if field is None:
             return []
         name = field[1].lower()
@@ -319,12 +290,12 @@ class SqlSession:
             kinds = [(str(row[0]), str(row[1])) for row in self.run(f"DESCRIBE {query}", parameters).rows]
             names = distinct([name for name, _ in kinds])
             texts = [
-                f"{_as_text(place, kind)} AS {name}"
-                for place, name, (_, kind) in zip(_places(len(names)), map(quoted, names), kinds, strict=True)
+                f"{as_text(place, kind)} AS {name}"
+                for place, name, (_, kind) in zip(places(len(names)), map(quoted, names), kinds, strict=True)
             ]
-            columns = ", ".join(_places(len(names)))
+            columns = ", ".join(places(len(names)))
             query = f"SELECT {', '.join(texts)} FROM ({query}\n) AS query({columns})"  # behind a comment, a line ends
-        with _forwarding(os.path.join(self._spill, "rows"), write) as pipe:
+        with forwarding(os.path.join(self._spill, "rows"), write) as pipe:
             target = pipe.replace("'", "''")
             self._execute(f"COPY ({query}\n) TO '{target}' ({options}, USE_TMP_FILE false)", parameters).fetchall()
 
@@ -352,31 +323,10 @@ class SqlSession:
         except (duckdb.Error, RuntimeError) as error:
             raise self._cause(error, statement) from error
 
-    def _interruptible(self, call: Callable[[], duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection:
-        """Return what `call` returns. Ctrl-C ends it at once.
-
-        DuckDB's own look for signals is too rare in COPY and CREATE TABLE: a large one went on for minutes. So the main
-        thread waits, and another thread runs the statement.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            return call()
-        is_interrupted = False
-        with ThreadPoolExecutor(1, "sql") as executor:
-            running = executor.submit(call)
-            while not running.done():
-                try:
-                    wait((running,))
-                except KeyboardInterrupt:  # also a second one
-                    is_interrupted = True
-                    self._connection.interrupt()
-        if is_interrupted:
-            raise KeyboardInterrupt
-        return running.result()
-
     def _rows(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[object, ...]]:
         while True:
             try:
-                rows: Sequence[tuple[object, ...]] = cursor.fetchmany(_FETCH_ROWS)
+                rows = self._interruptible(lambda: cursor.fetchmany(_FETCH_ROWS))
             except (duckdb.Error, RuntimeError) as error:
                 raise self._cause(error) from error
             if not rows:
@@ -406,7 +356,7 @@ class SqlSession:
                     return SqlError(f"{DECODED}.{quoted(name)} is not there: {reason}")
             where = text.partition("\n\n")[2]
             return SqlError(in_two_lines(f"there is no topic {name}; {self._near(name)}\n\n{where}"))
-        hint = _hint(error, text, statement)
+        hint = hint_for(error, text, statement)
         if isinstance(error, duckdb.PermissionException) and not hint:
             what = text.partition(" - file system")[0]
             return SqlError(f"{what}: statements may use {self._files.described()}; --files names more")
@@ -428,131 +378,14 @@ class SqlSession:
 
     def _unquoted_topic(self, message: str, statement: str) -> str | None:
         """Return a topic that a wrong statement has without the quotes that its name needs."""
-        plain = _QUOTED.sub(" ", statement)
+        plain = QUOTED.sub(" ", statement)
         for table in self._known:
             if re.fullmatch(r"[^\W\d]\w*", table):
-                if table in _reserved() and f'at or near "{table}"' in message:
+                if table in reserved() and f'at or near "{table}"' in message:
                     return table
             elif re.search(rf"(?<![\w.-]){re.escape(table)}(?![\w.-])", plain, re.IGNORECASE):
                 return table
         return None
-
-
-def _hint(error: duckdb.Error, text: str, statement: str) -> str:
-    """Return the remedy for an error of DuckDB; "" if none is known."""
-    if isinstance(error, duckdb.ParserException) and _BARE_OFFSET.search(statement):
-        return 'OFFSET is a word of SQL; write "offset" with quotes, or TABLE.offset'
-    if "to INT64" in text and _HEADER_BY_NAME.search(statement):
-        return "headers is a list; header(headers, 'NAME') is the text of a header"
-    return next((hint for pattern, hint in _HINTS if pattern.search(text)), "")
-
-
-def _table_names(topics: Collection[str]) -> dict[str, str]:
-    """Return the topic of each table.
-
-    Names of DuckDB have no case. Topics whose names differ in nothing else get a number that depends on the name alone,
-    so that no name moves to another topic when one is created or deleted: the bits of the letters that are capital,
-    `orders~0`, `Orders~1`, `oRders~2`. No topic has such a name.
-    """
-    alike = Counter(topic.lower() for topic in topics)
-    return {(topic if alike[topic.lower()] == 1 else f"{topic}~{_capitals(topic):x}"): topic for topic in topics}
-
-
-def _capitals(topic: str) -> int:
-    return sum(1 << place for place, letter in enumerate(topic) if letter.isupper())
-
-
-@contextlib.contextmanager
-def _forwarding(path: str, write: Callable[[bytes], object]) -> Iterator[str]:
-    """Yield a named pipe; what is written into it goes to `write`, in another thread. Raises what `write` raises.
-
-    Statements may write in the directory for temporary files only, so DuckDB does not open the file of the rows itself.
-    """
-    os.mkfifo(path, 0o600)
-    source = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    end = os.open(path, os.O_WRONLY)  # until it is closed, the pipe has no end
-    os.set_blocking(source, True)
-    with ThreadPoolExecutor(1, "output") as executor:
-        running = executor.submit(_forward, source, write)
-        try:
-            yield path
-        except Exception:  # EPIPE after a failure of `write`, which is the one to report
-            os.close(end)
-            running.result()
-            raise
-        except BaseException:
-            os.close(end)
-            raise
-        else:
-            os.close(end)
-            running.result()
-        finally:
-            os.unlink(path)
-
-
-def _forward(source: int, write: Callable[[bytes], object]) -> None:
-    with open(source, "rb", buffering=0) as pipe:  # if it ends early, DuckDB gets EPIPE
-        while block := pipe.read(_BLOCK_BYTES):
-            write(block)
-
-
-def _as_text(value: str, kind: str) -> str:
-    """Return the expression of a value in a text format: bytes, also within lists and structs, as text if they are."""
-    if "BLOB" not in kind:
-        return value
-    try:
-        return _with_texts(value, duckdb.sqltype(kind), 1)
-    except duckdb.Error:  # a type that has no text that DuckDB reads again
-        return value
-
-
-def _with_texts(value: str, kind: duckdb.sqltypes.DuckDBPyType, depth: int) -> str:
-    if kind.id == "blob":
-        return f"coalesce(try(decode({value})), {value}::VARCHAR)"
-    if "BLOB" not in str(kind):
-        return value
-    element = f"each{depth}"
-    children = {name: child for name, child in kind.children if not isinstance(child, int | list)}
-    if kind.id in ("list", "array"):
-        return f"list_transform({value}, lambda {element}: {_with_texts(element, children['child'], depth + 1)})"
-    if kind.id == "map":
-        keys, values = (
-            f"list_transform(map_{part}s({value}), lambda {element}: {_with_texts(element, children[part], depth + 1)})"
-            for part in ("key", "value")
-        )
-        return f"map({keys}, {values})"
-    if kind.id == "struct":
-        fields = []
-        for name, child in children.items():
-            literal = name.replace("'", "''")
-            field_value = _with_texts(f"struct_extract({value}, '{literal}')", child, depth)
-            fields.append(f"{quoted(name)} := {field_value}")
-        return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({', '.join(fields)}) END"
-    return value
-
-
-def _places(count: int) -> list[str]:
-    """Return names for columns that may have equal ones."""
-    return [f"column{number}" for number in range(count)]
-
-
-def quoted(name: str) -> str:
-    """Return a name as an identifier of SQL: with quotes, unless it needs none."""
-    if name.isidentifier() and name.isascii() and name.islower() and name not in _reserved():
-        return name
-    return '"' + name.replace('"', '""') + '"'
-
-
-@functools.cache
-def _reserved() -> frozenset[str]:
-    with duckdb.connect() as connection:
-        return frozenset(str(row[0]) for row in connection.execute(_RESERVED_QUERY).fetchall())
-
-
-def is_complete(text: str) -> bool:
-    """Return whether a text ends with the semicolon of a statement: not one of a text, a name or a comment."""
-    plain = _QUOTED.sub("", text)
-    return plain.rstrip().endswith(";") and not any(opening in plain for opening in ("'", '"', "/*"))
 
 
 def _listing(tables: Sequence[str]) -> str:

@@ -327,7 +327,11 @@ def test_nothing_to_delete_is_no_mistake(log: Path, said: Said) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("arguments", [("cat", "orders-0/values"), ("ls",), ("status",)], ids=lambda each: each[0])
+@pytest.mark.parametrize(
+    "arguments",
+    [("cat", "orders-0/values"), ("ls",), ("status",), ("verify",), ("sql", "SELECT 1"), ("ls", "--help")],
+    ids=lambda each: " ".join(each[:1] + each[1:][-1:]),
+)
 def test_standard_output_that_is_full_or_closed_is_no_traceback(log: Path, arguments: tuple[str, ...]) -> None:
     verb, *rest = arguments
     command = [sys.executable, "-m", "offsetfs", verb, os.fspath(log), *rest]

@@ -12,8 +12,10 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
+import duckdb
 import pyarrow.parquet
 import pytest
 from prompt_toolkit.application import create_app_session
@@ -361,6 +363,39 @@ def test_ctrl_c_ends_a_statement(logs: str) -> None:
     assert b"Traceback" not in err
 
 
+@pytest.mark.parametrize("pause_s", [0.0, 0.05])
+def test_an_interruption_before_a_statement_begins_ends_it(logs: str, pause_s: float) -> None:
+    """DuckDB forgets one that comes before a statement has begun."""
+    directory = LogDirectory.open(logs, read_only=True)
+    with SqlSession(directory) as session:
+        execute = session._connection.execute
+
+        def begun_late(statement: str, given: dict[str, object] | None) -> duckdb.DuckDBPyConnection:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(pause_s)
+            return execute(statement, given)
+
+        class Connection:
+            def __getattr__(self, name: str) -> object:
+                return begun_late if name == "execute" else getattr(connection, name)
+
+        connection = session._connection
+        session._connection = Connection()  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt):
+            session.run("SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b")
+        session._connection = connection
+        assert list(session.run("SELECT 1").rows) == [(1,)]
+    directory.close()
+
+
+def test_ctrl_c_ends_the_search_for_a_next_row(logs: str) -> None:
+    directory = LogDirectory.open(logs, read_only=True)
+    with SqlSession(directory) as session, pytest.raises(KeyboardInterrupt):
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        list(session.run("SELECT * FROM range(100000000) a, range(10000000) b WHERE a.range + b.range < 2").rows)
+    directory.close()
+
+
 def test_an_output_in_the_log_directory_is_refused(logs: str, capsys: pytest.CaptureFixture[str]) -> None:
     segment = Path(logs, "orders-0", f"{0:020}.log")
     content = segment.read_bytes()
@@ -455,6 +490,7 @@ def test_a_signal_leaves_no_file(logs: str, tmp_path: Path, number: signal.Signa
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment) as process:
         while not any(each.stat().st_size > 100_000 for each in tmp_path.glob(f"*{name}*")):
             assert process.poll() is None
+            time.sleep(0.02)
         process.send_signal(number)
         _, err = process.communicate(timeout=60)
     assert process.returncode == exit_codes.INTERRUPTED, err
