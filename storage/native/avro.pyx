@@ -7,9 +7,14 @@ wrong one raises an error instead of accessing memory out of bounds; the values 
 
 from cpython.array cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
-from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
+
+from offsetfs.storage.native.decoded_columns cimport (
+    BITS, COLUMN_NUMBERS, FINE, INT32_MAX, ITEMS, NOTHING, TOO_LARGE, VARIABLE, WIDE, Bytes, Column, append_bytes, append_null, append_wide,
+    fill_members, note_valid, put_bit, put_int32, release, truncate,
+)
 
 from array import array as _array
 
@@ -43,39 +48,16 @@ cdef enum Op:
     NULL_VALUE, BOOLEAN, INT, LONG, INT_AS_FLOAT, INT_AS_DOUBLE, FLOAT, FLOAT_AS_DOUBLE, DOUBLE, BYTES, TEXT, FIXED
     ENUM, RECORD, ARRAY, MAP, BRANCH, MEMBER, RAW, DECIMAL, UUID, DURATION, CONSTANT
 
-cdef enum Kind:
-    NOTHING, BITS, WIDE, VARIABLE, STRUCT, ITEMS
-
 cdef enum Wrong:
-    FINE, CUT, LONG_NUMBER, BAD_SIZE, NOT_UTF8, NO_SYMBOL, NO_BRANCH, TOO_DEEP, TOO_MANY, BAD_DECIMAL, TOO_LARGE
+    CUT = TOO_LARGE + 1
+    LONG_NUMBER, BAD_SIZE, NOT_UTF8, NO_SYMBOL, NO_BRANCH, TOO_DEEP, TOO_MANY, BAD_DECIMAL
 
-assert (reference.CONSTANT, reference.ITEMS, len(reference.FAULTS)) == (CONSTANT, ITEMS, TOO_LARGE + 1)
-
-cdef enum:
-    COLUMN_NUMBERS = 4
+assert (reference.CONSTANT, reference.ITEMS, len(reference.FAULTS)) == (CONSTANT, ITEMS, BAD_DECIMAL + 1)
+assert reference.COLUMN_NUMBERS == COLUMN_NUMBERS
 
 cdef int64_t DEPTH_MAX = reference.DEPTH_MAX
 cdef int64_t STEPS_MIN = reference.STEPS_MIN
 cdef int64_t STEPS_PER_BYTE = reference.STEPS_PER_BYTE
-cdef int64_t INT32_MAX = 0x7FFFFFFF
-
-
-cdef struct Bytes:  # memory that grows
-    uint8_t* data
-    int64_t size
-    int64_t space
-
-
-cdef struct Column:
-    int kind
-    int64_t width
-    const int64_t* children
-    int64_t children_count
-    int64_t count
-    int64_t null_count
-    Bytes validity  # empty until the first null
-    Bytes ends
-    Bytes data
 
 
 cdef struct Run:  # one value that is being read, and what it may use
@@ -116,168 +98,6 @@ cdef Memory handed_over(Bytes* memory):
     if made.held.data == NULL:
         made.held.data = <uint8_t*>PyMem_RawMalloc(1)  # a buffer of Python needs an address
     return made
-
-
-cdef int grow(Bytes* memory, int64_t more, int64_t* left) noexcept nogil:
-    """Make space for `more` bytes."""
-    cdef int64_t space = max(2 * memory.space, memory.size + more, 64)
-    cdef void* grown
-    if space - memory.space > left[0]:
-        space = memory.size + more
-        if space - memory.space > left[0]:
-            return TOO_LARGE
-    grown = PyMem_RawRealloc(memory.data, space)
-    if grown == NULL:
-        return TOO_LARGE
-    left[0] -= space - memory.space
-    memory.data, memory.space = <uint8_t*>grown, space
-    return FINE
-
-
-cdef inline int reserve(Bytes* memory, int64_t more, int64_t* left) noexcept nogil:
-    return FINE if memory.space - memory.size >= more else grow(memory, more, left)
-
-
-cdef inline int put_bit(Bytes* bits, int64_t number, bint bit, int64_t* left) noexcept nogil:
-    """Append bit `number`."""
-    if not number & 7:
-        if reserve(bits, 1, left) != FINE:
-            return TOO_LARGE
-        bits.data[bits.size] = 0
-        bits.size += 1
-    bits.data[number >> 3] |= <uint8_t>(bit << (number & 7))
-    return FINE
-
-
-cdef inline int put_int32(Bytes* numbers, int64_t number, int64_t* left) noexcept nogil:
-    if number > INT32_MAX or reserve(numbers, 4, left) != FINE:
-        return TOO_LARGE
-    (<int32_t*>(numbers.data + numbers.size))[0] = <int32_t>number
-    numbers.size += 4
-    return FINE
-
-
-# --- columns -------------------------------------------------------------------------------------------------------
-
-
-cdef inline int note_valid(Column* column, int64_t* left) noexcept nogil:
-    """Count a value that was appended."""
-    if column.null_count and put_bit(&column.validity, column.count, True, left) != FINE:
-        return TOO_LARGE
-    column.count += 1
-    return FINE
-
-
-cdef int note_null(Column* column, int64_t* left) noexcept nogil:
-    cdef int64_t size = column.count // 8 + 1
-    if not column.null_count:  # all before it are valid
-        column.validity.size = 0
-        if reserve(&column.validity, size, left) != FINE:
-            return TOO_LARGE
-        memset(column.validity.data, 0xFF, size)
-        column.validity.data[size - 1] = <uint8_t>((1 << (column.count & 7)) - 1)
-        column.validity.size = size
-    elif put_bit(&column.validity, column.count, False, left) != FINE:
-        return TOO_LARGE
-    column.count += 1
-    column.null_count += 1
-    return FINE
-
-
-cdef int append_null(Column* columns, int64_t number, int64_t* left) noexcept nogil:
-    """Append a null. On TOO_LARGE, `truncate` makes the columns equal again."""
-    cdef Column* column = columns + number
-    cdef int64_t child
-    cdef int fault = FINE
-    if column.kind == BITS:
-        fault = put_bit(&column.data, column.count, False, left)
-    elif column.kind == WIDE:
-        fault = reserve(&column.data, column.width, left)
-        if fault == FINE:
-            memset(column.data.data + column.data.size, 0, column.width)
-            column.data.size += column.width
-    elif column.kind == VARIABLE:
-        fault = put_int32(&column.ends, column.data.size, left)
-    elif column.kind == ITEMS:
-        fault = put_int32(&column.ends, columns[column.children[0]].count, left)
-    elif column.kind == STRUCT:
-        for child in range(column.children_count):
-            fault = append_null(columns, column.children[child], left)
-            if fault != FINE:
-                return fault
-    if fault != FINE:
-        return fault
-    return note_null(column, left)
-
-
-cdef int fill_members(Column* columns, const Column* column, int64_t number, int64_t* left) noexcept nogil:
-    """Append nulls to all members of a union but the one that has the value."""
-    cdef int64_t child
-    cdef int fault
-    for child in range(column.children_count):
-        if child != number:
-            fault = append_null(columns, column.children[child], left)
-            if fault != FINE:
-                return fault
-    return FINE
-
-
-cdef void truncate(Column* columns, int64_t number, int64_t count) noexcept nogil:
-    """Remove all values behind the first `count`, which a value that cannot be decoded has left."""
-    cdef Column* column = columns + number
-    cdef int64_t child, at
-    if column.kind == STRUCT:
-        for child in range(column.children_count):
-            truncate(columns, column.children[child], count)
-    elif column.kind == ITEMS:
-        at = (<int32_t*>column.ends.data)[count]
-        for child in range(column.children_count):
-            truncate(columns, column.children[child], at)
-        column.ends.size = 4 * (count + 1)
-    elif column.kind == VARIABLE:
-        column.ends.size = 4 * (count + 1)
-        column.data.size = (<int32_t*>column.ends.data)[count]
-    elif column.kind == WIDE:
-        column.data.size = count * column.width
-    elif column.kind == BITS:
-        truncate_bits(&column.data, count)
-    if column.null_count:
-        for at in range(count, column.count):
-            column.null_count -= not column.validity.data[at >> 3] >> (at & 7) & 1
-        truncate_bits(&column.validity, count)
-    column.count = count
-
-
-cdef inline void truncate_bits(Bytes* bits, int64_t count) noexcept nogil:
-    """Keep the first `count` bits; those behind them in the last byte become 0."""
-    bits.size = (count + 7) >> 3
-    if count & 7:
-        bits.data[bits.size - 1] &= <uint8_t>((1 << (count & 7)) - 1)
-
-
-cdef inline int append_wide(Run* run, int64_t number, const void* value, int64_t width) noexcept nogil:
-    cdef Column* column = run.columns + number
-    if number < 0:
-        return FINE
-    if reserve(&column.data, width, run.memory_left) != FINE:
-        return TOO_LARGE
-    memcpy(column.data.data + column.data.size, value, width)
-    column.data.size += width
-    return note_valid(column, run.memory_left)
-
-
-cdef inline int append_bytes(Run* run, int64_t number, const void* value, int64_t size) noexcept nogil:
-    cdef Column* column = run.columns + number
-    if number < 0:
-        return FINE
-    if reserve(&column.data, size, run.memory_left) != FINE:
-        return TOO_LARGE
-    if size:
-        memcpy(column.data.data + column.data.size, value, size)
-    if put_int32(&column.ends, column.data.size + size, run.memory_left) != FINE:
-        return TOO_LARGE
-    column.data.size += size
-    return note_valid(column, run.memory_left)
 
 
 # --- values --------------------------------------------------------------------------------------------------------
@@ -400,10 +220,10 @@ cdef int read_node(Run* run, int64_t node, int depth) noexcept nogil:
     cdef int operation = <int>program[0]
     if operation == LONG:
         fault = take_long(run, &long_value)
-        return fault if fault != FINE else append_wide(run, number, &long_value, 8)
+        return fault if fault != FINE else append_wide(run.columns, number, &long_value, 8, run.memory_left)
     if operation == TEXT:
         fault = take_text(run, &start, &size)
-        return fault if fault != FINE else append_bytes(run, number, start, size)
+        return fault if fault != FINE else append_bytes(run.columns, number, start, size, run.memory_left)
     if operation == BRANCH:
         fault = take_long(run, &long_value)
         if fault != FINE:
@@ -415,7 +235,7 @@ cdef int read_node(Run* run, int64_t node, int depth) noexcept nogil:
         return FINE if number < 0 else append_null(run.columns, number, run.memory_left)
     if operation == INT:
         fault = take_int(run, &int_value)
-        return fault if fault != FINE else append_wide(run, number, &int_value, 4)
+        return fault if fault != FINE else append_wide(run.columns, number, &int_value, 4, run.memory_left)
     if operation == RECORD:
         for size in range(program[2]):
             fault = read(run, program[3 + size], depth + 1)
@@ -425,10 +245,10 @@ cdef int read_node(Run* run, int64_t node, int depth) noexcept nogil:
     if operation == DOUBLE or operation == FLOAT or operation == FIXED:
         size = program[2] if operation == FIXED else 8 if operation == DOUBLE else 4
         fault = take(run, size, &start)
-        return fault if fault != FINE else append_wide(run, number, start, size)
+        return fault if fault != FINE else append_wide(run.columns, number, start, size, run.memory_left)
     if operation == BYTES:
         fault = take_sized(run, &start, &size)
-        return fault if fault != FINE else append_bytes(run, number, start, size)
+        return fault if fault != FINE else append_bytes(run.columns, number, start, size, run.memory_left)
     if operation == BOOLEAN:
         fault = take(run, 1, &start)
         if fault != FINE or number < 0:
@@ -443,7 +263,7 @@ cdef int read_node(Run* run, int64_t node, int depth) noexcept nogil:
         if not 0 <= long_value < program[2] or program[3 + long_value] < 0:
             return NO_SYMBOL
         int_value = <int32_t>program[3 + long_value]
-        return append_wide(run, number, &int_value, 4)
+        return append_wide(run.columns, number, &int_value, 4, run.memory_left)
     if operation == ARRAY or operation == MAP:
         fault = read_items(run, program, operation == MAP, depth)
         if fault != FINE or number < 0:
@@ -461,7 +281,7 @@ cdef int read_node(Run* run, int64_t node, int depth) noexcept nogil:
     if operation == RAW:
         size = run.position
         fault = read(run, program[2], depth + 1)
-        return fault if fault != FINE else append_bytes(run, number, run.data + size, run.position - size)
+        return fault if fault != FINE else append_bytes(run.columns, number, run.data + size, run.position - size, run.memory_left)
     if operation == CONSTANT:
         return read_constant(run, program, depth)
     if operation == DECIMAL:
@@ -469,18 +289,18 @@ cdef int read_node(Run* run, int64_t node, int depth) noexcept nogil:
     if operation == INT_AS_FLOAT:
         fault = take_long(run, &long_value)
         float_value = <float>long_value
-        return fault if fault != FINE else append_wide(run, number, &float_value, 4)
+        return fault if fault != FINE else append_wide(run.columns, number, &float_value, 4, run.memory_left)
     if operation == INT_AS_DOUBLE:
         fault = take_long(run, &long_value)
         double_value = <double>long_value
-        return fault if fault != FINE else append_wide(run, number, &double_value, 8)
+        return fault if fault != FINE else append_wide(run.columns, number, &double_value, 8, run.memory_left)
     if operation == FLOAT_AS_DOUBLE:
         fault = take(run, 4, &start)
         if fault != FINE:
             return fault
         memcpy(&float_value, start, 4)
         double_value = float_value
-        return append_wide(run, number, &double_value, 8)
+        return append_wide(run.columns, number, &double_value, 8, run.memory_left)
     if operation == UUID:
         return read_uuid(run, number)
     return read_duration(run, number)
@@ -517,7 +337,7 @@ cdef int read_items(Run* run, const int64_t* program, bint is_map, int depth) no
             if is_map:
                 fault = take_text(run, &start, &size)
                 if fault == FINE and program[1] >= 0:
-                    fault = append_bytes(run, program[2], start, size)
+                    fault = append_bytes(run.columns, program[2], start, size, run.memory_left)
                 if fault != FINE:
                     return fault
             fault = read(run, program[3], depth + 1)
@@ -535,7 +355,7 @@ cdef int read_decimal(Run* run, const int64_t* program) noexcept nogil:
         return fault
     if not decimal_of(start, size, program[3], decimal):
         return BAD_DECIMAL
-    return append_wide(run, program[1], decimal, 16)
+    return append_wide(run.columns, program[1], decimal, 16, run.memory_left)
 
 
 cdef int read_uuid(Run* run, int64_t number) noexcept nogil:
@@ -553,7 +373,7 @@ cdef int read_uuid(Run* run, int64_t number) noexcept nogil:
         text[place] = digits[start[at] >> 4]
         text[place + 1] = digits[start[at] & 15]
         place += 2
-    return append_bytes(run, number, text, 36)
+    return append_bytes(run.columns, number, text, 36, run.memory_left)
 
 
 cdef int read_duration(Run* run, int64_t number) noexcept nogil:
@@ -568,7 +388,7 @@ cdef int read_duration(Run* run, int64_t number) noexcept nogil:
         return BAD_SIZE
     interval[0] = <int64_t>given[1] << 32 | given[0]
     interval[1] = <int64_t>given[2] * 1000000
-    return append_wide(run, number, interval, 16)
+    return append_wide(run.columns, number, interval, 16, run.memory_left)
 
 
 # --- the decoder ---------------------------------------------------------------------------------------------------
@@ -624,9 +444,7 @@ cdef class Decoder:
         cdef Py_ssize_t number
         if self.columns != NULL:
             for number in range(self.columns_count):
-                PyMem_RawFree(self.columns[number].validity.data)
-                PyMem_RawFree(self.columns[number].ends.data)
-                PyMem_RawFree(self.columns[number].data.data)
+                release(&self.columns[number])
             PyMem_RawFree(self.columns)
 
     def decode(self, ends, data, validity, array picks not None, Py_ssize_t skip):
