@@ -9,7 +9,7 @@ import select
 class Ending:
     """Whether a command is to end. A handler of signals may set it at any moment.
 
-    `threading.Event` is no such event: a handler that sets it while the interrupted thread holds its lock waits for ever.
+    `threading.Event` is none: a handler that sets it while the interrupted thread holds its lock waits for ever.
     """
 
     def __init__(self) -> None:
