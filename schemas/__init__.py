@@ -6,6 +6,8 @@ schemas_topic    the topic `_schemas`, as Confluent's registry, Karapace and Red
 schema_files     schemas in files of the user
 avro_fingerprint CRC-64-AVRO of a schema
 schema_usage     counts of records by the schema that they name
+formats          the formats of schemas, and the interface of their decoders
+avro_format      Avro as a format
 avro_schema      schemas of Avro as types
 avro_program     the program by which the engine decodes values of one schema as the type of another
 avro_arrow       decoded values as arrays of Arrow

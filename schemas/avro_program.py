@@ -24,6 +24,7 @@ from offsetfs.schemas.avro_schema import (
     RecordType,
     UnionType,
 )
+from offsetfs.schemas.formats import SchemasDiffer
 from offsetfs.storage.records import avro
 
 COLUMNS_MAX = 10_000
@@ -34,10 +35,6 @@ DEFAULT_BYTES_MAX = 1 << 20
 
 DECIMAL_DIGITS_MAX = 38
 """Longer decimals stay bytes in the columns."""
-
-
-class SchemasDiffer(ValueError):
-    """Values of the writer's schema cannot be read by the reader's. The message names the field."""
 
 
 @dataclass(slots=True)

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from offsetfs.schemas.formats import InvalidSchema
+
 __all__ = [
     "ArrayType",
     "AvroType",
@@ -42,10 +44,6 @@ TYPES_MAX = 50_000
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
 _SIMPLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-
-
-class InvalidSchema(ValueError):
-    """The text is not a schema of Avro. The message names the place in the schema."""
 
 
 @dataclass(frozen=True, slots=True)

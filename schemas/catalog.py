@@ -25,6 +25,10 @@ _REFERENCE_BYTES = 100
 _DEFAULT_CONTEXT = ""
 
 
+class BrokenReference(ValueError):
+    """A reference of a schema leads to no schema, or back to it."""
+
+
 class VersionState(enum.Enum):
     """The state of a version. Only an active one is listed by a registry."""
 
@@ -241,46 +245,63 @@ class SchemaCatalog:
             self._index = dict(index)
         return self._index
 
+    def referred(self, version: SchemaVersion) -> list[tuple[SchemaReference, SchemaVersion]]:
+        """Return the references of a version, and those of the schemas they lead to, each behind those of its target.
+
+        A schema to which several others refer is in the list as often. `BrokenReference`.
+        """
+        return self._follow(version, {})
+
     def broken_references(self) -> Iterator[tuple[SchemaVersion, str]]:
         """Yield each version, replaced ones left out, whose references do not lead to schemas, and the reason."""
         reasons: dict[tuple[str, int], str] = {}
         for subject in sorted(self._subjects):
             for version in self.versions(subject):
-                reason = self._follow(version, reasons)
-                if reason:
-                    yield version, reason
+                try:
+                    self._follow(version, reasons)
+                except BrokenReference as error:
+                    yield version, str(error)
 
-    def _follow(self, version: SchemaVersion, reasons: dict[tuple[str, int], str]) -> str:
-        """Return why a reference of a version leads to no schema, or an empty text.
+    def _follow(
+        self, version: SchemaVersion, reasons: dict[tuple[str, int], str]
+    ) -> list[tuple[SchemaReference, SchemaVersion]]:
+        """Return references as `referred`, without those of versions in `reasons`, which were followed before.
 
-        `reasons` has the answers for versions that were followed before, so that each is followed once.
+        `reasons` has an empty text for a version without a broken reference.
         """
         if version.key in reasons:
-            return reasons[version.key]
-        stack, above = [(version, iter(version.references))], {version.key}
+            if reasons[version.key]:
+                raise BrokenReference(reasons[version.key])
+            return []
+        found: list[tuple[SchemaReference, SchemaVersion]] = []
+        stack: list[tuple[SchemaReference | None, SchemaVersion, Iterator[SchemaReference]]]
+        stack, above = [(None, version, iter(version.references))], {version.key}
         while stack:
-            current, rest = stack[-1]
+            origin, current, rest = stack[-1]
             each = next(rest, None)
             if each is None:
                 stack.pop()
                 above.remove(current.key)
                 reasons[current.key] = ""
+                if origin is not None:
+                    found.append((origin, current))
                 continue
             target = self.version((each.subject, each.version))
             if target is None:
                 reason = f"reference {each} of {current} leads to no schema"
             elif target.key in above:
                 reason = f"reference {each} of {current} closes a circle"
-            elif target.key in reasons:
-                reason = reasons[target.key]
-            else:
+            elif target.key not in reasons:
                 above.add(target.key)
-                stack.append((target, iter(target.references)))
+                stack.append((each, target, iter(target.references)))
                 continue
+            else:
+                found.append((each, target))
+                reason = reasons[target.key]
             if reason:
                 reasons.update(dict.fromkeys(above, reason))
-                return reason
-        return ""
+                raise BrokenReference(reason)
+        return found
 
 
 def _memory(version: SchemaVersion) -> int:

@@ -19,16 +19,13 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from offsetfs.schemas.avro_arrow import AvroDecoder
-from offsetfs.schemas.avro_program import SchemasDiffer
-from offsetfs.schemas.avro_schema import AvroType, InvalidSchema, RecordType, parsed
-from offsetfs.schemas.catalog import SchemaCatalog, SchemaVersion
-from offsetfs.schemas.references import PATTERNS, VALUE_FIELD, NamedSchema, named_schema
+from offsetfs.schemas.catalog import SchemaCatalog
+from offsetfs.schemas.formats import InvalidSchema, Reader, SchemasDiffer, ValueDecoder, decoder_of, reader_of
+from offsetfs.schemas.references import PATTERNS, VALUE_FIELD, NamedSchema, ReferenceForm, named_schema
 from offsetfs.schemas.schema_files import FileSchema
 from offsetfs.schemas.schema_usage import Known, KnownSchemas
 from offsetfs.schemas.schemas_topic import SCHEMAS_TOPIC, read_schemas_topic
 from offsetfs.storage import LogDirectory
-from offsetfs.storage.records.avro import FAULTS
 
 _COMPRESSED = "the value is compressed by its serializer, and such values are not decoded"
 
@@ -88,30 +85,31 @@ class DirectorySchemas:
         self._known = KnownSchemas(self._catalog, self._files)
         return True
 
-    def reader(self, topic: str) -> AvroType:
-        """Return the type of a topic's values: of its file, else of the newest version of its subject. `NoSchema`."""
+    def reader(self, topic: str) -> Reader:
+        """Return the columns of a topic's values: of its file, else of its subject's newest version. `NoSchema`."""
         subject = f"{topic}-{VALUE_FIELD}"
         schema = self._known.unnamed(topic) or self._catalog.latest(subject)
         if schema is None:
             raise NoSchema(f"there is no subject {subject}", f"{topic}=FILE")
         try:
-            return avro_type(schema, self._catalog)
-        except InvalidSchema as error:
+            return reader_of(schema, self._catalog)
+        except (InvalidSchema, SchemasDiffer) as error:
             raise NoSchema(f"{schema}: {error}") from error
 
-    def decoder(self, topic: str, reader: AvroType, fields: Sequence[str] | None = None) -> TopicDecoder:
+    def decoder(self, topic: str, reader: Reader, fields: Sequence[str] | None = None) -> TopicDecoder:
         """Return a decoder of the values of a topic. `fields`: those of a record, in this order; None: all."""
-        return TopicDecoder(self._known, self._catalog, topic, VALUE_FIELD, _with_fields(reader, fields))
+        wanted = reader if fields is None else reader.with_fields(fields)
+        return TopicDecoder(self._known, self._catalog, topic, VALUE_FIELD, wanted)
 
 
 class TopicDecoder:
     """Decodes keys or values of one topic. One thread at a time uses it."""
 
-    def __init__(self, known: KnownSchemas, catalog: SchemaCatalog, topic: str, field: str, reader: AvroType) -> None:
+    def __init__(self, known: KnownSchemas, catalog: SchemaCatalog, topic: str, field: str, reader: Reader) -> None:
         self._known, self._catalog, self._topic, self._field = known, catalog, topic, field
         self._reader = reader
-        self.type = AvroDecoder(reader, reader).type
-        self._decoders: dict[NamedSchema | None, AvroDecoder | str] = {}
+        self.type = reader.type
+        self._decoders: dict[NamedSchema | None, ValueDecoder | str] = {}
 
     def decode(self, values: pa.BinaryArray) -> DecodedColumn:
         """Decode a column. `MemoryError` if its values need more than 1 GiB."""
@@ -125,13 +123,12 @@ class TopicDecoder:
             if isinstance(decoder, str):
                 codes[picks] = _code(reasons, decoder)
                 continue
-            found, faults = decoder.decode(values, array("i", picks.astype(np.int32).tobytes()), skip)
+            path = None if named is not None and named.form == ReferenceForm.CONFLUENT else b""
+            found, faults = decoder.decode(values, array("i", picks.astype(np.int32).tobytes()), skip, path)
             decoded.append(found)
             rows.append(picks)
             for fault in faults:
-                place = decoder.place(fault)
-                reason = f"{_written(named)}{': field ' + place if place else ''}: {FAULTS[fault.code]}"
-                codes[picks[fault.row]] = _code(reasons, reason)
+                codes[picks[fault.row]] = _code(reasons, f"{_written(named)}: {decoder.reason(fault)}")
         indices = pa.array(codes, mask=codes < 0)
         return DecodedColumn(
             self._in_order(decoded, rows, len(values)),
@@ -147,7 +144,7 @@ class TopicDecoder:
             places[np.concatenate(rows)] = np.arange(len(joined))
         return joined.take(pa.array(places, mask=places < 0))
 
-    def _decoder_of(self, named: NamedSchema | None) -> AvroDecoder | str:
+    def _decoder_of(self, named: NamedSchema | None) -> ValueDecoder | str:
         """Return the decoder for rows that name a schema, or why there is none."""
         decoder = self._decoders.get(named)
         if decoder is None:
@@ -156,7 +153,7 @@ class TopicDecoder:
             decoder = self._decoders[named] = self._made(named)
         return decoder
 
-    def _made(self, named: NamedSchema | None) -> AvroDecoder | str:
+    def _made(self, named: NamedSchema | None) -> ValueDecoder | str:
         if named is None:
             given = self._known.unnamed(self._topic)
             found: Sequence[Known] = () if given is None else (given,)
@@ -165,7 +162,7 @@ class TopicDecoder:
         if not found:
             return "the record names no schema" if named is None else f"{_written(named)} is unknown"
         try:
-            return AvroDecoder(avro_type(found[0], self._catalog), self._reader)
+            return decoder_of(found[0], self._reader, self._catalog)
         except (InvalidSchema, SchemasDiffer) as error:
             return f"{found[0]}: {error}"
 
@@ -182,49 +179,6 @@ def decoded_batches(batches: pa.RecordBatchReader, decoder: TopicDecoder) -> pa.
             yield pa.RecordBatch.from_arrays(parts, schema=schema)
 
     return pa.RecordBatchReader.from_batches(schema, made())
-
-
-def avro_type(known: Known, catalog: SchemaCatalog) -> AvroType:
-    """Return the type that a schema defines. `InvalidSchema` if it is not one of Avro, or a reference is missing."""
-    if known.type != "AVRO":
-        raise InvalidSchema(f"the schema is {known.type}, and only AVRO is decoded")
-    texts = [] if isinstance(known, FileSchema) else [version.text for version in _referred(known, catalog)]
-    return parsed(known.text, texts)
-
-
-def _referred(version: SchemaVersion, catalog: SchemaCatalog) -> list[SchemaVersion]:
-    """Return the schemas to which a version refers, each behind those to which it refers itself."""
-    ordered: dict[tuple[str, int], SchemaVersion] = {}
-    waiting = [(version, False)]
-    above: set[tuple[str, int]] = set()
-    while waiting:
-        current, is_done = waiting.pop()
-        if is_done:
-            above.discard(current.key)
-            ordered.setdefault(current.key, current)
-            continue
-        above.add(current.key)
-        waiting.append((current, True))
-        for reference in reversed(current.references):
-            target = next(
-                (each for each in catalog.versions(reference.subject) if each.version == reference.version), None
-            )
-            if target is None:
-                raise InvalidSchema(f"its reference {reference} leads to no schema")
-            if target.key in above:
-                raise InvalidSchema(f"its reference {reference} closes a circle")
-            if target.key not in ordered:
-                waiting.append((target, False))
-    ordered.pop(version.key)
-    return list(ordered.values())
-
-
-def _with_fields(reader: AvroType, fields: Sequence[str] | None) -> AvroType:
-    if fields is None:
-        return reader
-    assert isinstance(reader, RecordType)
-    by_name = {member.name: member for member in reader.fields}
-    return RecordType(reader.name, reader.aliases, tuple(by_name[name] for name in fields))
 
 
 def _written(named: NamedSchema | None) -> str:

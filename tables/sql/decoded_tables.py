@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from offsetfs.schemas.avro_schema import RecordType
 from offsetfs.schemas.decoding import DirectorySchemas
 from offsetfs.tables.arrow import SCHEMA
 from offsetfs.tables.sql.topic_table import ScanContext, TopicTable
@@ -37,12 +36,10 @@ class DecodedTable(TopicTable):
         self._reader = reader = schemas.reader(topic)
         decoded = schemas.decoder(topic, reader).type
         own = [pa.field(_PREFIX + name, SCHEMA.field(name).type) for name in _OWN]
-        fields = [decoded.field(at) for at in range(decoded.num_fields)] if isinstance(reader, RecordType) else []
-        if not isinstance(reader, RecordType):
-            fields = [pa.field(_VALUE, decoded)]
+        self._is_record = is_record = reader.fields is not None
+        fields = [decoded.field(at) for at in range(decoded.num_fields)] if is_record else [pa.field(_VALUE, decoded)]
         names = distinct([*(field.name for field in own), _ERROR, *(field.name for field in fields)])[len(own) + 1 :]
         self._fields = {name: field.name for name, field in zip(names, fields, strict=True)}
-        self._is_record = isinstance(reader, RecordType)
         shown = [field.with_name(name).with_nullable(True) for name, field in zip(names, fields, strict=True)]
         super().__init__(topic, context, pa.schema([*own, pa.field(_ERROR, pa.string()), *shown]))
 

@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from offsetfs.schemas.avro_arrow import AvroDecoder
-from offsetfs.schemas.avro_program import AvroProgram, SchemasDiffer, compiled
-from offsetfs.schemas.avro_schema import AvroType, InvalidSchema, parsed
+from offsetfs.schemas.avro_program import AvroProgram, compiled
+from offsetfs.schemas.avro_schema import AvroType, parsed
+from offsetfs.schemas.formats import InvalidSchema, SchemasDiffer
 from offsetfs.storage.native import avro as native
 from offsetfs.storage.reference import avro as reference
 

@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offsetfs.schemas.avro_arrow import AvroDecoder
-from offsetfs.schemas.avro_program import AvroProgram, SchemasDiffer, compiled
-from offsetfs.schemas.avro_schema import FixedType, InvalidSchema, PrimitiveType, parsed
+from offsetfs.schemas.avro_program import AvroProgram, compiled
+from offsetfs.schemas.avro_schema import FixedType, PrimitiveType, parsed
+from offsetfs.schemas.formats import InvalidSchema, SchemasDiffer
 from offsetfs.storage.native import avro as native
 from offsetfs.storage.records import avro
 from offsetfs.storage.reference import avro as reference
