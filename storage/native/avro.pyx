@@ -49,10 +49,10 @@ cdef enum Op:
     ENUM, RECORD, ARRAY, MAP, BRANCH, MEMBER, RAW, DECIMAL, UUID, DURATION, CONSTANT
 
 cdef enum Wrong:
-    CUT = TOO_LARGE + 1
-    LONG_NUMBER, BAD_SIZE, NOT_UTF8, NO_SYMBOL, NO_BRANCH, TOO_DEEP, TOO_MANY, BAD_DECIMAL
+    CUT = 1
+    LONG_NUMBER, BAD_SIZE, NOT_UTF8, NO_SYMBOL, NO_BRANCH, TOO_DEEP, TOO_MANY, BAD_DECIMAL, NO_MEMORY
 
-assert (reference.CONSTANT, reference.ITEMS, len(reference.FAULTS)) == (CONSTANT, ITEMS, BAD_DECIMAL + 1)
+assert (reference.CONSTANT, reference.ITEMS, len(reference.FAULTS)) == (CONSTANT, ITEMS, NO_MEMORY + 1)
 assert reference.COLUMN_NUMBERS == COLUMN_NUMBERS
 
 cdef int64_t DEPTH_MAX = reference.DEPTH_MAX
@@ -477,7 +477,7 @@ cdef class Decoder:
     cdef int note(self, int fault, int64_t node) except -1:
         """Replace a value that could not be decoded by a null."""
         truncate(self.columns, 0, self.columns[0].count)
-        self.faults.append(DecodingFault(self.columns[0].count, fault, node))
+        self.faults.append(DecodingFault(self.columns[0].count, NO_MEMORY if fault == TOO_LARGE else fault, node))
         if append_null(self.columns, 0, &self.memory_left) != FINE:
             truncate(self.columns, 0, self.columns[0].count)
             raise MemoryError("the decoded values of a batch need too much memory")

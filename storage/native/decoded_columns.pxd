@@ -16,8 +16,9 @@ cdef enum:
     COLUMN_NUMBERS = 4
     INT32_MAX = 0x7FFFFFFF
 
-cdef enum:  # the first faults of every decoder
-    FINE, TOO_LARGE
+cdef enum:
+    FINE = 0
+    TOO_LARGE = 255  # no decoder has so many faults of its own
 
 
 cdef struct Bytes:  # memory that grows

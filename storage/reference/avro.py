@@ -48,7 +48,6 @@ COLUMN_NUMBERS = 4
 
 FAULTS = (
     "",
-    "the decoded values need too much memory",
     "the value ends too early",
     "a number has too many bytes",
     "a size or a count is negative or out of range",
@@ -58,10 +57,11 @@ FAULTS = (
     "values are nested too deeply",
     "more items without bytes than are read",
     "a decimal has more digits than its schema says",
+    "the decoded values need too much memory",
 )
 """What is wrong with a value, by `DecodingFault.code`."""
 
-CUT, LONG_NUMBER, BAD_SIZE, NOT_UTF8, NO_SYMBOL, NO_BRANCH, TOO_DEEP, TOO_MANY, BAD_DECIMAL = range(2, 11)
+CUT, LONG_NUMBER, BAD_SIZE, NOT_UTF8, NO_SYMBOL, NO_BRANCH, TOO_DEEP, TOO_MANY, BAD_DECIMAL = range(1, 10)
 
 DEPTH_MAX = 200
 """Nodes within each other: protects the stack."""
