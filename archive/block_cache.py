@@ -21,8 +21,9 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from offsetfs.common.user_directories import cache_directory
 from offsetfs.storage import files
 from offsetfs.storage.files import File
 
@@ -174,10 +175,9 @@ class BlockCache:
             _log.warning("%s: %s; blocks that cannot be stored are fetched again", self.directory, error)
 
 
-def default_directory(environment: dict[str, str]) -> str:
-    """Return the directory of the cache of this user, of the XDG rules."""
-    home = environment.get("XDG_CACHE_HOME") or os.path.join(environment.get("HOME", "/"), ".cache")
-    return os.path.join(home, "offsetfs", "archive")
+def default_directory(environment: Mapping[str, str]) -> str:
+    """Return the directory of the cache of this user."""
+    return os.path.join(cache_directory(environment) or "/.cache/offsetfs", "archive")
 
 
 def _is_block(path: str) -> bool:

@@ -9,23 +9,35 @@ import sys
 from collections.abc import Iterator
 
 _EXTRA = re.compile(r'extra == "([a-z0-9]+)"')
+_PACKAGED = "/usr/lib/offsetfs"
+"""Where the package of Debian and the image have offsetfs."""
+
 _NESTED = re.compile(r"offsetfs\[([a-z0-9,]+)\]")
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs the packages of `extra` where this process runs: with pipx, or its interpreter.
+    """Return the command that installs the packages of `extra` where this process runs: with pip, pipx or uv.
 
-    The packages are named, because offsetfs itself may be installed from a file, which pip would search in its index.
+    A package of Debian and an image have no pip; beside them it is an environment of its own. The packages are named,
+    because offsetfs itself may be installed from a file, which pip would search in its index.
     """
     import importlib.metadata  # slow to import
+    import importlib.util
 
     try:
         packages = [*dict.fromkeys(_packages(extra, importlib.metadata.requires("offsetfs") or []))]
     except importlib.metadata.PackageNotFoundError:  # run from a checkout
         packages = []
     names = shlex.join(packages or [f"offsetfs[{extra}]"])
-    if f"{os.sep}pipx{os.sep}venvs{os.sep}" in sys.prefix + os.sep:
+    place = sys.prefix + os.sep
+    if f"{os.sep}pipx{os.sep}venvs{os.sep}" in place:
         return f"pipx inject {os.path.basename(sys.prefix)} {names}"
+    if f"{os.sep}uv{os.sep}tools{os.sep}" in place:
+        return f"uv tool install --upgrade offsetfs {' '.join('--with ' + shlex.quote(name) for name in packages)}"
+    if sys.prefix == _PACKAGED:
+        return f"pipx install {shlex.quote(f'offsetfs[{extra}]')}, beside this package"
+    if importlib.util.find_spec("pip") is None:
+        return f"uv pip install --python {shlex.quote(sys.executable)} {names}"
     return f"{shlex.quote(sys.executable)} -m pip install {names}"
 
 

@@ -29,6 +29,7 @@ from offsetfs.common.addresses import (
     parse_endpoint,
 )
 from offsetfs.common.quantities import parse_size, plain_number
+from offsetfs.common.user_directories import cache_directory
 from offsetfs.storage import I32_MAX, I64_MAX, JSON_VALUES, READ_COMMITTED, READ_UNCOMMITTED, LogConfig
 from offsetfs.storage.directory import BrokerContext, DirectoryAccess, holds_metadata_log
 from offsetfs.storage.errors import InvalidConfig
@@ -107,13 +108,6 @@ class MountOptionError(ValueError):
     """An unknown option, or a value outside its range; the message is a sentence for the user."""
 
 
-def own_cache_directory(environment: Mapping[str, str]) -> str | None:
-    """Return offsetfs' directory in the user cache (XDG base directories). None if there is no home directory."""
-    home = environment.get("HOME", "")
-    cache = environment.get("XDG_CACHE_HOME") or (os.path.join(home, ".cache") if home else "")
-    return os.path.join(cache, "offsetfs") if os.path.isabs(cache) else None
-
-
 class OfDirectory(TypedDict):
     """The settings of a directory among the options of a mount."""
 
@@ -176,7 +170,7 @@ class MountOptions:
     """Names of settings that Kafka has and that change nothing here. Their values may be secrets: they are not kept."""
     metadata_log_directory: str | None = None
     """The directory of the cluster's metadata log if it is not beside the data: Kafka's `metadata.log.dir`."""
-    cache_directory: str | None = field(default_factory=lambda: own_cache_directory(os.environ))
+    cache_directory: str | None = field(default_factory=lambda: cache_directory(os.environ))
     """The directory for the indexes of a mount that may not write to its log directory; None: none. Not an option."""
     threads_max: int = 16
     """The number of threads that may append or sync at a time: fewer where few files may be open. Not an option."""

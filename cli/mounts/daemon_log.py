@@ -18,6 +18,7 @@ from collections.abc import Mapping
 
 from offsetfs.cli.mounts import daemon_registry
 from offsetfs.common.formatting import printable
+from offsetfs.common.user_directories import state_directory
 
 SYSLOG = "/dev/log"
 FILE_BYTES_MAX = 1 << 20
@@ -114,5 +115,4 @@ def file_path(uid: int, environment: Mapping[str, str]) -> str:
     """Return the default log file of a user, for machines without syslog."""
     if uid == 0:
         return "/var/log/offsetfs.log"
-    state = environment.get("XDG_STATE_HOME") or os.path.join(environment.get("HOME", "/tmp"), ".local", "state")
-    return os.path.join(state, "offsetfs", "offsetfs.log")
+    return os.path.join(state_directory(environment) or "/tmp/.local/state/offsetfs", "offsetfs.log")

@@ -16,8 +16,8 @@ from offsetfs.cli import preflight
 from offsetfs.cli.arguments.kafka_mounts import KafkaMount
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.cli.mounts.mirroring_process import publish, withdraw
+from offsetfs.common import user_directories
 from offsetfs.fs.companion import CompanionReport, OnFault
-from offsetfs.fs.options import own_cache_directory
 from offsetfs.fs.reporting.error_log import Fault
 from offsetfs.kafka.client.errors import ClientError
 from offsetfs.kafka.mirror.options import MirrorError
@@ -90,7 +90,7 @@ def cache_directory(mount: KafkaMount, mount_point: str) -> str:
     """Return the path of the cache; create it. `Failure`. In the user cache its name is the id of the cluster."""
     path = mount.cache
     if path is None:
-        base = own_cache_directory(os.environ)
+        base = user_directories.cache_directory(os.environ)
         if base is None:
             raise Failure("there is no home directory for a cache; name one with -o cache=DIR", WRONG_CALL)
         try:

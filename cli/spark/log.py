@@ -16,6 +16,8 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+from offsetfs.common.user_directories import state_directory
+
 KEPT_MAX = 10
 """The logs of failed jobs that are kept, at most."""
 
@@ -71,8 +73,7 @@ class SparkLog:
 
 def _folder() -> Path:
     """Return the directory of logs in the user's state, or one for temporary files where that cannot be written."""
-    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    folder = Path(state) / "offsetfs"
+    folder = Path(state_directory(os.environ) or tempfile.gettempdir())
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError:

@@ -19,6 +19,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from offsetfs.cli.sql.rows_text import table_lines
+from offsetfs.common.user_directories import state_directory
 from offsetfs.storage.errors import StorageError, sentence
 from offsetfs.tables.sql.names import is_complete, quoted
 from offsetfs.tables.sql.session import QueryResult, SqlError
@@ -194,7 +195,9 @@ def _beginning(word: str, names: Iterable[str]) -> Iterator[Completion]:
 
 def _history() -> History:
     """Return the history file of the user, or one in memory if it cannot be written."""
-    folder = os.path.join(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "offsetfs")
+    folder = state_directory(os.environ)
+    if folder is None:
+        return InMemoryHistory()
     path = os.path.join(folder, "sql_history")
     try:
         os.makedirs(folder, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import sys
 
 import pytest
@@ -35,6 +36,22 @@ def test_an_extra_is_installed_with_the_interpreter_that_misses_it() -> None:
 def test_packages_are_injected_into_an_environment_of_pipx(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", "/root/.local/share/pipx/venvs/offsetfs")
     assert install_command("arrow") == "pipx inject offsetfs 'pyarrow>=18'"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "command"),
+    [
+        ("/root/.local/share/uv/tools/offsetfs", "uv tool install --upgrade offsetfs --with 'pyarrow>=18'"),
+        ("/usr/lib/offsetfs", "pipx install 'offsetfs[arrow]', beside this package"),
+        ("/home/anna/project/.venv", "uv pip install --python /opt/offsetfs/bin/python 'pyarrow>=18'"),
+    ],
+)
+def test_an_environment_without_pip_is_not_told_to_use_it(
+    monkeypatch: pytest.MonkeyPatch, prefix: str, command: str
+) -> None:
+    monkeypatch.setattr(sys, "prefix", prefix)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert install_command("arrow") == command
 
 
 def test_an_extra_without_metadata_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from offsetfs.fs.mounting.in_process_tree import run
 from offsetfs.fs.mounting.path_tree import Tree
 from offsetfs.fs.naming.grammar import decoded, encoded
 from offsetfs.fs.naming.inodes import NUMBER_MAX
-from offsetfs.fs.options import MountOptions, own_cache_directory
+from offsetfs.fs.options import MountOptions
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.records.format.batch import build, read_batch
@@ -185,16 +185,3 @@ def test_a_name_is_that_of_one_thing_or_of_none(name: bytes) -> None:
 def test_what_would_be_longer_than_a_name_has_none() -> None:
     assert encoded(b"k" * 255) == b"k" * 255 and encoded(b"k" * 256) is None and encoded(b"/" * 86) is None
     assert decoded(b"k" * 256) is None
-
-
-@pytest.mark.parametrize(
-    ("environment", "expected"),
-    [
-        ({"HOME": "/home/anna"}, "/home/anna/.cache/offsetfs"),
-        ({"HOME": "/home/anna", "XDG_CACHE_HOME": "/cache"}, "/cache/offsetfs"),
-        ({"XDG_CACHE_HOME": "relative"}, None),
-        ({}, None),
-    ],
-)
-def test_the_cache_is_where_a_user_has_it(environment: dict[str, str], expected: str | None) -> None:
-    assert own_cache_directory(environment) == expected
