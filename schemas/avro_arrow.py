@@ -19,12 +19,13 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from offsetfs.schemas.avro_program import DECIMAL_DIGITS_MAX, Shape, compiled
 from offsetfs.schemas.avro_schema import ArrayType, AvroType, EnumType, FixedType, MapType, RecordType, UnionType
+from offsetfs.schemas.masks import Member, Path
 from offsetfs.storage.records.avro import ColumnBuffers, Decoder, DecodingFault
 
 _PRIMITIVES = {
@@ -78,6 +79,30 @@ class AvroDecoder:
     def place(self, fault: DecodingFault) -> str:
         """Return the field whose bytes did not fit; empty for the value itself."""
         return self._program.place(fault.node)
+
+
+def avro_members(reader: AvroType) -> Iterator[Member]:
+    """Yield the columns of a type with their tags. `SchemasDiffer` if it has too many."""
+    yield from _members(compiled(reader, reader).shape, (), frozenset(), ())
+
+
+def _members(
+    shape: Shape, path: Path, tags: frozenset[str], around: tuple[tuple[RecordType, Path], ...]
+) -> Iterator[Member]:
+    kind = shape.type
+    if isinstance(kind, RecordType):
+        tags |= kind.tags
+        if shape.is_raw:
+            yield Member(path, tags, next(place for record, place in around if record is kind))
+            return
+        around = (*around, (kind, path))
+    if isinstance(kind, ArrayType | MapType):
+        yield from _members(shape.children[-1], path, tags, around)
+        return
+    yield Member(path, tags)
+    for number, child in enumerate(shape.children):
+        own = kind.fields[number].tags if isinstance(kind, RecordType) else frozenset[str]()
+        yield from _members(child, (*path, shape.names[number]), own, around)
 
 
 def _type_of(shape: Shape) -> pa.DataType:

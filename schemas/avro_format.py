@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from offsetfs.schemas.avro_arrow import AvroDecoder
+from offsetfs.schemas.avro_arrow import AvroDecoder, avro_members
 from offsetfs.schemas.avro_schema import AvroType, RecordType, parsed
 from offsetfs.schemas.catalog import BrokenReference, SchemaVersion
 from offsetfs.schemas.formats import InvalidSchema
@@ -16,6 +16,7 @@ from offsetfs.storage.records.avro import FAULTS, DecodingFault
 
 if TYPE_CHECKING:
     from offsetfs.schemas.catalog import SchemaCatalog
+    from offsetfs.schemas.masks import Member
     from offsetfs.schemas.schema_usage import Known
 
 
@@ -28,6 +29,10 @@ class AvroReader:
         self._kind = kind
         self.type = AvroDecoder(kind, kind).type
         self.fields = [member.name for member in kind.fields] if isinstance(kind, RecordType) else None
+
+    def members(self) -> Iterator[Member]:
+        """Yield the columns with their tags."""
+        return avro_members(self._kind)
 
     def with_fields(self, names: Sequence[str]) -> AvroReader:
         """Return a reader of some fields."""

@@ -103,6 +103,8 @@ class RecordType:
     name: str
     aliases: tuple[str, ...]
     fields: tuple[RecordField, ...] = ()
+    tags: frozenset[str] = frozenset()
+    """Those of Confluent, `confluent:tags`."""
 
 
 @dataclass(eq=False, slots=True)
@@ -113,6 +115,7 @@ class RecordField:
     has_default: bool = False
     default: Any = field(default=None)
     """The value of JSON, as the schema has it."""
+    tags: frozenset[str] = frozenset()
 
 
 AvroType = PrimitiveType | FixedType | EnumType | ArrayType | MapType | UnionType | RecordType
@@ -208,7 +211,7 @@ class _Parser:
 
     def _record(self, described: Mapping[str, object], namespace: str, place: str, depth: int) -> RecordType:
         name, inner, aliases = self._define(described, namespace, place)
-        record = RecordType(name, aliases)
+        record = RecordType(name, aliases, tags=_tags(described))
         self._named[name] = record
         fields = _member(described, "fields", place)
         if not isinstance(fields, list):
@@ -229,7 +232,8 @@ class _Parser:
         # A logical type beside "type" is one of the field's type, as Java's parser takes it.
         kind = self._type(_member(described, "type", inner), namespace, inner, depth + 1)
         aliases = _texts(described.get("aliases", []), inner)
-        return RecordField(name, kind, tuple(aliases), "default" in described, described.get("default"))
+        has_default, default = "default" in described, described.get("default")
+        return RecordField(name, kind, tuple(aliases), has_default, default, _tags(described))
 
     def _enum(self, described: Mapping[str, object], namespace: str, place: str) -> EnumType:
         name, _, aliases = self._define(described, namespace, place)
@@ -298,6 +302,11 @@ def _texts(given: object, place: str) -> list[str]:
     if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
         raise _invalid(place, "has names that are not a list of texts")
     return given
+
+
+def _tags(described: Mapping[str, object]) -> frozenset[str]:
+    given = described.get("confluent:tags")
+    return frozenset(tag for tag in given if isinstance(tag, str)) if isinstance(given, list) else frozenset()
 
 
 def _invalid(place: str, reason: str) -> InvalidSchema:

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from offsetfs.schemas.catalog import SchemaCatalog
 from offsetfs.schemas.formats import InvalidSchema, Reader, SchemasDiffer, ValueDecoder, decoder_of, reader_of
+from offsetfs.schemas.masks import FieldMask, MaskError, Masks
 from offsetfs.schemas.references import PATTERNS, VALUE_FIELD, NamedSchema, ReferenceForm, named_schema
 from offsetfs.schemas.schema_files import FileSchema
 from offsetfs.schemas.schema_usage import Known, KnownSchemas
@@ -63,9 +64,13 @@ class NoSchema(ValueError):
 class DirectorySchemas:
     """The schemas of a directory, and decoders by them. They follow its topic `_schemas` when `refresh` is called."""
 
-    def __init__(self, directory: LogDirectory, files: Mapping[str, FileSchema]) -> None:
-        """`files`: schemas by the name that records or topics have for them (`read_schema_files`)."""
+    def __init__(self, directory: LogDirectory, files: Mapping[str, FileSchema], masks: Masks | None = None) -> None:
+        """`files`: schemas by the name that records or topics have for them (`read_schema_files`).
+
+        `masks`: what no decoder of these schemas shows.
+        """
         self._directory, self._files = directory, files
+        self.masks = Masks() if masks is None else masks
         self._catalog = SchemaCatalog()
         self._known = KnownSchemas(self._catalog, files)
         self._end = -1
@@ -97,15 +102,39 @@ class DirectorySchemas:
             raise NoSchema(f"{schema}: {error}") from error
 
     def decoder(self, topic: str, reader: Reader, fields: Sequence[str] | None = None) -> TopicDecoder:
-        """Return a decoder of the values of a topic. `fields`: those of a record, in this order; None: all."""
+        """Return a decoder of the values of a topic. `fields`: those of a record, in this order; None: all.
+
+        `reader` is that of all fields. `MaskError` if the topic has a mask for a field that is not there.
+        """
+        mask = self.masks.of(topic, reader.members()) if topic in self.masks else None
         wanted = reader if fields is None else reader.with_fields(fields)
-        return TopicDecoder(self._known, self._catalog, topic, VALUE_FIELD, wanted)
+        return TopicDecoder(self._known, self._catalog, topic, VALUE_FIELD, wanted, mask)
+
+    def check_masks(self) -> None:
+        """Raise `MaskError` for a mask of a topic, or of a field, that is not there."""
+        self.masks.check_topics({name.topic for name in self._directory.partitions()})
+        for topic in self.masks.fields:
+            try:
+                self.decoder(topic, self.reader(topic))
+            except NoSchema as error:
+                raise MaskError(f"mask {topic}: {error.reason}") from error
 
 
 class TopicDecoder:
     """Decodes keys or values of one topic. One thread at a time uses it."""
 
-    def __init__(self, known: KnownSchemas, catalog: SchemaCatalog, topic: str, field: str, reader: Reader) -> None:
+    def __init__(
+        self,
+        known: KnownSchemas,
+        catalog: SchemaCatalog,
+        topic: str,
+        field: str,
+        reader: Reader,
+        mask: FieldMask | None = None,
+    ) -> None:
+        self._mask = mask
+        self.is_masked = mask is not None
+        """Whether raw values must not be shown."""
         self._known, self._catalog, self._topic, self._field = known, catalog, topic, field
         self._reader = reader
         self.type = reader.type
@@ -130,10 +159,12 @@ class TopicDecoder:
             for fault in faults:
                 codes[picks[fault.row]] = _code(reasons, f"{_written(named)}: {decoder.reason(fault)}")
         indices = pa.array(codes, mask=codes < 0)
-        return DecodedColumn(
+        column = DecodedColumn(
             self._in_order(decoded, rows, len(values)),
             pa.DictionaryArray.from_arrays(indices, pa.array(reasons, pa.string())),
         )
+        mask = self._mask
+        return column if mask is None else DecodedColumn(mask.applied(column.values), mask.reasons(column.reasons))
 
     def _in_order(self, decoded: list[pa.Array], rows: list[Numbers], count: int) -> pa.Array:
         if len(decoded) == 1 and len(rows[0]) == count:

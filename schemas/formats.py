@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import importlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from offsetfs.schemas.catalog import SchemaCatalog
+    from offsetfs.schemas.masks import Member
     from offsetfs.schemas.schema_usage import Known
 
 FORMATS = {"AVRO": "offsetfs.schemas.avro_format"}
@@ -73,6 +74,9 @@ class Reader(Protocol):
     @property
     def fields(self) -> Sequence[str] | None:
         """The names of the fields, in their order; None where values are no records."""
+
+    def members(self) -> Iterable[Member]:
+        """Return the columns and those within them, for masks."""
 
     def with_fields(self, names: Sequence[str]) -> Reader:
         """Return a reader of some fields of a record, in this order. Others are not decoded."""

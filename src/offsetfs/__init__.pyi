@@ -4,6 +4,7 @@ from offsetfs.kafka.broker.embedded import serve as serve
 from offsetfs.open_directory import CommittedGroup as CommittedGroup
 from offsetfs.open_directory import Directory as Directory
 from offsetfs.open_directory import open as open
+from offsetfs.partition import DecodedRecord as DecodedRecord
 from offsetfs.partition import Partition as Partition
 from offsetfs.partition import PartitionRecord as PartitionRecord
 from offsetfs.partition import Topic as Topic

@@ -126,6 +126,15 @@ def schema_words(value: object) -> Sequence[str]:
     return value
 
 
+def mask_words(value: object) -> Sequence[str]:
+    """Return masks: `TOPIC:FIELD[,FIELD]`."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        wrong_type("mask", value, "a list such as ['orders:customer.email']")
+    for word in value:
+        text("a word in mask", word, "orders:customer.email")
+    return value
+
+
 # --- places in a log --------------------------------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from offsetfs import arguments
 from offsetfs.appending import Appendable, Appender, NewRecord
@@ -31,6 +31,8 @@ from offsetfs.storage.errors import OffsetOutOfRange, ReadOnlyLog, counted
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from offsetfs.schemas.decoding import TopicDecoder
 
 POLL_S = 0.005
 """The interval in which a waiting reader looks for new records: writes of other processes are not announced."""
@@ -102,14 +104,26 @@ class Partition:
             return None
         return batch.record(offset)
 
-    def read(self, start: Place = None, stop: Place = None) -> Iterator[Record]:
+    def read(
+        self,
+        start: Place = None,
+        stop: Place = None,
+        *,
+        decode: bool = False,
+        schemas: Sequence[str] = (),
+        mask: Sequence[str] = (),
+    ) -> Iterator[Record]:
         """Yield the records from `start` to before `stop`, as far as there are any now.
+
+        `decode`: yield `DecodedRecord`s, whose values are decoded, a batch at a time. `schemas` and `mask` as `arrow`.
 
         Goes on through rolls, retention and compaction, also by another process. Raises `OffsetOutOfRange` when the log
         begins above `start`, or meanwhile above what is to come; `UnknownPartition` when the partition was deleted;
         `CorruptBatch`, `MalformedBatch`, `UnsupportedFormat`, `DecompressionLimit` at damage; OSError.
         """
-        return self._reader(start, stop).records()
+        decoder = _decoder([self], decode, schemas, mask)
+        name, reader = self.range_reader(start, stop)
+        return reader.records() if decoder is None else _decoded_records(name.partition, reader, decoder)
 
     def batches(self, start: Place = None, stop: Place = None) -> Iterator[Batch]:
         """Yield the whole batches that reach into the range; `data` of each is its bytes as they are in the log.
@@ -134,6 +148,7 @@ class Partition:
         columns: Sequence[str] | None = None,
         decode: bool = False,
         schemas: Sequence[str] = (),
+        mask: Sequence[str] = (),
     ) -> pyarrow.RecordBatchReader:
         """Return a reader of the records from `start` to before `stop` as Arrow record batches of about 1 MiB.
 
@@ -144,10 +159,13 @@ class Partition:
         decoded. Schemas come from the topic `_schemas`, and from `schemas`: `NAME=FILE` or folders, as `offsetfs
         schemas` takes them. ValueError if none is known for the topic.
 
+        `mask`: fields that become null, as `TOPIC:FIELD[,FIELD]`: a path such as `customer.email`, `*.email` for all
+        fields of that name, `#PII` for all with that tag. ValueError for a topic or field that is not there.
+
         The range is fixed now; records are read as the reader is iterated, which raises as `read`. Needs the extra
         `arrow`: ImportError without it. ValueError for an unknown column.
         """
-        return _partitions_reader([self], start, stop, columns, decode, schemas)
+        return _partitions_reader([self], start, stop, columns, decode, schemas, mask)
 
     def range_reader(self, start: Place, stop: Place) -> tuple[TopicPartition, LogReader]:
         """Return the reader of a range that is fixed now, and the name of the log. Raises as `read`."""
@@ -286,6 +304,16 @@ class PartitionRecord(Record):
     partition: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class DecodedRecord(PartitionRecord):
+    """A record whose value is decoded by the schema that it names."""
+
+    decoded: Any = None
+    """The value as a dict, list, str, Decimal and so on; None if it is null or not decoded."""
+    decoded_error: str | None = None
+    """Why the value is not decoded."""
+
+
 class Topic:
     """A topic, with the partitions that it had when it was asked for. Use `Directory.topic`."""
 
@@ -297,17 +325,33 @@ class Topic:
     def __repr__(self) -> str:
         return f"<Topic {self.name}, {counted(len(self.partitions), 'partition')}>"
 
-    def read(self, start: Place = None, stop: Place = None) -> Iterator[PartitionRecord]:
+    def read(
+        self,
+        start: Place = None,
+        stop: Place = None,
+        *,
+        decode: bool = False,
+        schemas: Sequence[str] = (),
+        mask: Sequence[str] = (),
+    ) -> Iterator[PartitionRecord]:
         """Yield the records of all partitions from `start` to before `stop`, as far as there are any now, by time.
 
         The order is that of `topics/<topic>/range` in a mount (`storage.views.LineMerge`, which merges lines). Each
         partition stays in the order of its offsets: a record counts as late as the latest before it. Of records of the
         same time, those of the lower partition come first. A batch of each partition is in memory.
 
-        `start` and `stop` count in each partition: a time, or -10 for its last ten records. Raises as `Partition.read`.
+        `start` and `stop` count in each partition: a time, or -10 for its last ten records. With `decode`, it yields
+        `DecodedRecord`s. Raises as `Partition.read`.
         """
+        decoder = _decoder(self.partitions, decode, schemas, mask)
         readers = [partition.range_reader(start, stop) for partition in self.partitions]
-        merged = heapq.merge(*(_by_time(name.partition, reader) for name, reader in readers), key=_PLACE_IN_TIME)
+        records: Iterable[Iterator[PartitionRecord]] = (
+            _placed_records(name.partition, reader)
+            if decoder is None
+            else _decoded_records(name.partition, reader, decoder)
+            for name, reader in readers
+        )
+        merged = heapq.merge(*map(_by_time, records), key=_PLACE_IN_TIME)
         return (record for _, _, record in merged)
 
     def arrow(
@@ -318,35 +362,60 @@ class Topic:
         columns: Sequence[str] | None = None,
         decode: bool = False,
         schemas: Sequence[str] = (),
+        mask: Sequence[str] = (),
     ) -> pyarrow.RecordBatchReader:
         """Return a reader of all partitions, one after the other, as Arrow record batches; see `Partition.arrow`.
 
         `start` and `stop` count in each partition: a time, or -10 for its last ten records.
         """
-        return _partitions_reader(self.partitions, start, stop, columns, decode, schemas)
+        return _partitions_reader(self.partitions, start, stop, columns, decode, schemas, mask)
 
 
 _PLACE_IN_TIME = operator.itemgetter(0, 1)
 
 
-def _by_time(partition: int, reader: LogReader) -> Iterator[tuple[int, int, PartitionRecord]]:
+def _by_time(records: Iterable[PartitionRecord]) -> Iterator[tuple[int, int, PartitionRecord]]:
     """Yield records with their place among those of other partitions: the latest timestamp up to them, the number."""
     latest = -1  # of a record without a timestamp
-    for record in reader.records():
+    for record in records:
         latest = max(latest, record.timestamp)
-        yield (
-            latest,
+        yield latest, record.partition, record
+
+
+def _placed_records(partition: int, reader: LogReader) -> Iterator[PartitionRecord]:
+    for record in reader.records():
+        yield PartitionRecord(
+            record.offset,
+            record.timestamp,
+            record.timestamp_type,
+            record.key,
+            record.value,
+            record.headers,
             partition,
-            PartitionRecord(
+        )
+
+
+def _decoded_records(partition: int, reader: LogReader, decoder: TopicDecoder) -> Iterator[DecodedRecord]:
+    """Yield the records of a reader with their values decoded, those of a batch together."""
+    import pyarrow
+
+    from offsetfs.schemas.python_values import python_values
+
+    for batch, first, stop in reader.slices():
+        records = [record for record in batch.records() if first <= record.offset < stop]
+        column = decoder.decode(pyarrow.array([record.value for record in records], pyarrow.binary()))
+        for record, (decoded, error) in zip(records, python_values(column), strict=True):
+            yield DecodedRecord(
                 record.offset,
                 record.timestamp,
                 record.timestamp_type,
                 record.key,
-                record.value,
+                None if decoder.is_masked else record.value,
                 record.headers,
                 partition,
-            ),
-        )
+                decoded,
+                error,
+            )
 
 
 def _partitions_reader(
@@ -356,6 +425,7 @@ def _partitions_reader(
     columns: Sequence[str] | None,
     decode: bool,
     schema_words: Sequence[str],
+    masks: Sequence[str],
 ) -> pyarrow.RecordBatchReader:
     """Return a reader of the ranges of several partitions, one after the other; see `Partition.arrow`."""
     try:
@@ -365,20 +435,36 @@ def _partitions_reader(
     from offsetfs.tables.arrow import record_batches, schema_of
 
     schema = schema_of(arguments.columns(columns))
-    is_decoded, words = arguments.flag("decode", decode), arguments.schema_words(schema_words)
+    decoder = _decoder(partitions, decode, schema_words, masks)
     readers = [partition.range_reader(start, stop) for partition in partitions]
     batches = (batch for name, reader in readers for batch in record_batches(reader.slices(), name, schema))
     reader = pyarrow.RecordBatchReader.from_batches(schema, batches)
-    return _decoded(partitions[0], reader, words) if is_decoded and "value" in schema.names else reader
+    if decoder is None or "value" not in schema.names:
+        return reader
+    from offsetfs.schemas.decoding import decoded_batches
+
+    return decoded_batches(reader, decoder)
 
 
-def _decoded(
-    partition: Partition, batches: pyarrow.RecordBatchReader, words: Sequence[str]
-) -> pyarrow.RecordBatchReader:
-    """Return batches of a topic with their column `value` decoded, and a column `error` behind the others."""
-    from offsetfs.schemas.decoding import DirectorySchemas, decoded_batches
+def _decoder(
+    partitions: Sequence[Partition], decode: bool, schema_words: Sequence[str], mask_words: Sequence[str]
+) -> TopicDecoder | None:
+    """Return the decoder of the values of a topic; None without `decode`. ValueError if there is no schema."""
+    is_decoded = arguments.flag("decode", decode)
+    words, masked = arguments.schema_words(schema_words), arguments.mask_words(mask_words)
+    if not is_decoded:
+        if masked:
+            raise ValueError("mask goes with decode=True: undecoded values have no fields that can be hidden")
+        return None
+    try:
+        from offsetfs.schemas.decoding import DirectorySchemas
+    except ImportError as error:
+        raise ImportError(f"decoding needs pyarrow and numpy: {install_command('arrow')}") from error
+    from offsetfs.schemas.masks import parse_masks
     from offsetfs.schemas.schema_files import read_schema_files
 
-    schemas = DirectorySchemas(partition._directory, read_schema_files(words))
+    topic = partitions[0].topic
+    schemas = DirectorySchemas(partitions[0]._directory, read_schema_files(words), parse_masks(masked))
     schemas.refresh()
-    return decoded_batches(batches, schemas.decoder(partition.topic, schemas.reader(partition.topic)))
+    schemas.check_masks()
+    return schemas.decoder(topic, schemas.reader(topic))

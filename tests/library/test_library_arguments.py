@@ -78,7 +78,13 @@ KINDS: dict[str, dict[str, str]] = {
     "Directory.close": {},
     "Partition.offset_at": {"when": "time"},
     "Partition.record": {"offset": "offset"},
-    "Partition.read": {"start": "place", "stop": "place"},
+    "Partition.read": {
+        "start": "place",
+        "stop": "place",
+        "decode": "flag",
+        "schemas": "words",
+        "mask": "words",
+    },
     "Partition.batches": {"start": "place", "stop": "place"},
     "Partition.values": {"start": "place", "stop": "place"},
     "Partition.ndjson": {"start": "place", "stop": "place"},
@@ -88,6 +94,7 @@ KINDS: dict[str, dict[str, str]] = {
         "columns": "columns",
         "decode": "flag",
         "schemas": "words",
+        "mask": "words",
     },
     "Partition.range_reader": {"start": "place", "stop": "place"},
     "Partition.wait": {"offset": "offset", "timeout": "seconds"},
@@ -102,8 +109,15 @@ KINDS: dict[str, dict[str, str]] = {
     "Partition.append_lines": {"data": "data", "timestamp": "timestamp"},
     "Partition.append_ndjson": {"data": "data", "json_values": "json_values"},
     "Partition.sync": {},
-    "Topic.read": {"start": "place", "stop": "place"},
-    "Topic.arrow": {"start": "place", "stop": "place", "columns": "columns", "decode": "flag", "schemas": "words"},
+    "Topic.read": {"start": "place", "stop": "place", "decode": "flag", "schemas": "words", "mask": "words"},
+    "Topic.arrow": {
+        "start": "place",
+        "stop": "place",
+        "columns": "columns",
+        "decode": "flag",
+        "schemas": "words",
+        "mask": "words",
+    },
 }
 """The kind of each argument of each public call."""
 

@@ -1,0 +1,119 @@
+"""`read(decode=True)`, and masks in the library."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fixtures.logs.schema_records import schema_record, write_schemas
+
+import offsetfs
+
+pytestmark = pytest.mark.unit
+
+ORDER = {"type": "record", "name": "Order", "fields": [
+    {"name": "id", "type": "long"},
+    {"name": "email", "type": "string", "confluent:tags": ["PII"]},
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    {"name": "labels", "type": {"type": "map", "values": "int"}}]}  # fmt: skip
+
+
+def zigzag(number: int) -> bytes:
+    number, out = (number << 1) ^ (number >> 63), bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes((*out, number))
+
+
+def order(number: int, milliseconds: int = 1000, labels: bytes = b"\x02\x02a\x06\0") -> bytes:
+    return b"\0\0\0\0\7" + zigzag(number) + b"\x04me" + zigzag(milliseconds) + labels
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[offsetfs.Directory]:
+    write_schemas(tmp_path, [schema_record("orders-value", 1, 7, json.dumps(ORDER))])
+    with offsetfs.open(tmp_path, "a") as opened:
+        for number, partition in enumerate(opened.create("orders", 2)):
+            partition.extend(
+                offsetfs.NewRecord(value, b"k", [("h", None)], 100 * at + number)
+                for at, value in enumerate((order(1), None, b"secret", order(2), order(3)[:-2]))
+            )
+        opened.create("plain")[0].append(b"x")
+        yield opened
+
+
+AT = datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+
+
+def decoded(record: offsetfs.Record) -> tuple[Any, str | None]:
+    assert isinstance(record, offsetfs.DecodedRecord)
+    return record.decoded, record.decoded_error
+
+
+def test_records_have_their_values_as_objects_or_a_reason(data: offsetfs.Directory) -> None:
+    orders = data.partition("orders-1")
+    records = list(orders.read(decode=True))
+    assert [decoded(record) for record in records] == [
+        ({"id": 1, "email": "me", "at": AT, "labels": {"a": 3}}, None),
+        (None, None),
+        (None, "the record names no schema"),
+        ({"id": 2, "email": "me", "at": AT, "labels": {"a": 3}}, None),
+        (None, "schema 7: field labels{}: the value ends too early"),
+    ]
+    for record, raw in zip(records, orders.read(), strict=True):
+        assert all(getattr(record, name) == getattr(raw, name) for name in offsetfs.Record.__slots__)
+    assert [record.offset for record in orders.read(1, 3, decode=True)] == [1, 2]
+
+
+def test_a_topic_merges_decoded_records_by_time(data: offsetfs.Directory) -> None:
+    topic = data.topic("orders")
+    records = list(topic.read(decode=True))
+    assert [(each.partition, each.offset) for each in records] == [(p, o) for o in range(5) for p in (0, 1)]
+    assert decoded(records[6])[0]["id"] == 2
+
+
+def test_a_value_that_python_cannot_hold_has_a_reason(data: offsetfs.Directory) -> None:
+    orders = data.partition("orders-0")
+    orders.extend(
+        offsetfs.NewRecord(value)
+        for value in (order(1), order(2, 1 << 55), order(3, labels=b"\x04\x02a\x02\x02a\x04\0"))
+    )
+    first, second, third = map(decoded, orders.read(5, decode=True))
+    assert first[0]["id"] == 1
+    assert second == (None, "the value has a time that Python cannot hold")
+    assert third[0] is None and third[1] is not None and "twice" in third[1]
+
+
+def test_masked_fields_are_null_and_raw_values_are_withheld(data: offsetfs.Directory) -> None:
+    for mask in (["orders:email"], ["orders:#PII"], ["orders:*.email"]):
+        for records in (
+            list(data.partition("orders-0").read(decode=True, mask=mask)),
+            list(data.topic("orders").read(decode=True, mask=mask)),
+        ):
+            assert {record.value for record in records} == {None}
+            assert "'me'" not in str(records) and "secret" not in str(records)
+            assert decoded(records[0])[0] == {"id": 1, "email": None, "at": AT, "labels": {"a": 3}}
+        rows = data.partition("orders-0").arrow(decode=True, mask=mask, columns=["value"]).read_all().to_pylist()
+        assert rows[0]["value"]["email"] is None and rows[0]["value"]["id"] == 1
+        assert rows[2]["error"] == "not decoded; the topic has a mask, so neither the value nor the reason is shown"
+
+
+def test_a_mask_that_hides_nothing_is_refused(data: offsetfs.Directory) -> None:
+    orders = data.partition("orders-0")
+    for mask, message in (
+        ("orders:emial", "did you mean email"),
+        ("order:email", "did you mean orders"),
+        ("orders:#PI", "did you mean #PII"),
+        ("plain:x", "mask plain: there is no subject plain-value"),
+        ("email", "is not TOPIC:FIELD"),
+    ):
+        for call in (orders.read, orders.arrow, data.topic("orders").read, data.topic("orders").arrow):
+            with pytest.raises(ValueError, match=message):
+                call(decode=True, mask=[mask])
+    with pytest.raises(ValueError, match="mask goes with decode=True"):
+        orders.read(mask=["orders:email"])
