@@ -13,7 +13,7 @@ from libc.string cimport memcpy, memset
 
 from offsetfs.storage.native.decoded_columns cimport (
     BITS, COLUMN_NUMBERS, FINE, INT32_MAX, ITEMS, NOTHING, TOO_LARGE, VARIABLE, WIDE, Bytes, Column, append_bytes, append_null, append_wide,
-    fill_members, note_valid, put_bit, put_int32, release, truncate,
+    fill_members, is_utf8, note_valid, put_bit, put_int32, release, truncate,
 )
 
 from array import array as _array
@@ -77,8 +77,6 @@ cdef struct Run:  # one value that is being read, and what it may use
 
 cdef class Memory:
     """A buffer that frees its memory."""
-
-    cdef Bytes held
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         PyBuffer_FillInfo(buffer, self, self.held.data, self.held.size, 1, flags)
@@ -155,43 +153,6 @@ cdef int take_text(Run* run, const uint8_t** start, int64_t* size) noexcept nogi
     if fault == FINE and not is_utf8(start[0], size[0]):
         return NOT_UTF8
     return fault
-
-
-cdef bint is_utf8(const uint8_t* text, int64_t size) noexcept nogil:
-    cdef int64_t at = 0, more
-    cdef uint64_t word
-    cdef uint32_t point, smallest
-    while at < size:
-        while size - at >= 8:
-            memcpy(&word, text + at, 8)
-            if word & <uint64_t>0x8080808080808080U:
-                break
-            at += 8
-        if at == size:
-            return True
-        if text[at] < 0x80:
-            at += 1
-            continue
-        if 0xC2 <= text[at] <= 0xDF:
-            more, point, smallest = 1, text[at] & 0x1F, 0x80
-        elif 0xE0 <= text[at] <= 0xEF:
-            more, point, smallest = 2, text[at] & 0x0F, 0x800
-        elif 0xF0 <= text[at] <= 0xF4:
-            more, point, smallest = 3, text[at] & 0x07, 0x10000
-        else:
-            return False
-        if more >= size - at:
-            return False
-        at += 1
-        while more:
-            if text[at] & 0xC0 != 0x80:
-                return False
-            point = point << 6 | text[at] & 0x3F
-            at += 1
-            more -= 1
-        if point < smallest or point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
-            return False
-    return True
 
 
 cdef int read(Run* run, int64_t node, int depth) noexcept nogil:
@@ -538,12 +499,6 @@ cdef class Decoder:
 cdef class Source:
     """A column of values, held for reading."""
 
-    cdef Py_buffer ends_held, data, validity_held
-    cdef int held  # how many of them
-    cdef const int32_t* ends
-    cdef const uint8_t* validity
-    cdef int64_t count
-
     def __cinit__(self, ends, data, validity):
         PyObject_GetBuffer(ends, &self.ends_held, PyBUF_SIMPLE)
         self.held = 1
@@ -556,9 +511,6 @@ cdef class Source:
             self.validity = <const uint8_t*>self.validity_held.buf
             if self.validity_held.len < (self.count + 7) // 8:
                 raise ValueError("a row outside of its column")
-
-    cdef inline bint is_null(self, int64_t row) noexcept nogil:
-        return self.validity != NULL and not self.validity[row >> 3] >> (row & 7) & 1
 
     def __dealloc__(self):
         if self.held > 0:

@@ -6,7 +6,7 @@ makes the columns of a record equal in their lengths again. The reference of a c
 """
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 cdef enum Kind:
@@ -211,3 +211,43 @@ cdef inline void release(Column* column) noexcept nogil:
     PyMem_RawFree(column.validity.data)
     PyMem_RawFree(column.ends.data)
     PyMem_RawFree(column.data.data)
+
+
+# --- texts ---------------------------------------------------------------------------------------------------------
+
+
+cdef inline bint is_utf8(const uint8_t* text, int64_t size) noexcept nogil:
+    cdef int64_t at = 0, more
+    cdef uint64_t word
+    cdef uint32_t point, smallest
+    while at < size:
+        while size - at >= 8:
+            memcpy(&word, text + at, 8)
+            if word & <uint64_t>0x8080808080808080U:
+                break
+            at += 8
+        if at == size:
+            return True
+        if text[at] < 0x80:
+            at += 1
+            continue
+        if 0xC2 <= text[at] <= 0xDF:
+            more, point, smallest = 1, text[at] & 0x1F, 0x80
+        elif 0xE0 <= text[at] <= 0xEF:
+            more, point, smallest = 2, text[at] & 0x0F, 0x800
+        elif 0xF0 <= text[at] <= 0xF4:
+            more, point, smallest = 3, text[at] & 0x07, 0x10000
+        else:
+            return False
+        if more >= size - at:
+            return False
+        at += 1
+        while more:
+            if text[at] & 0xC0 != 0x80:
+                return False
+            point = point << 6 | text[at] & 0x3F
+            at += 1
+            more -= 1
+        if point < smallest or point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
+            return False
+    return True
