@@ -120,10 +120,18 @@ def is_named(error: BaseException, *names: str) -> bool:
     return any(type(link).__name__ in names for link in _chain(error))
 
 
+_REASON_MAX = 80
+"""The characters of a second line that are shown: behind the name it may be a regular expression."""
+
+
 def _first_line(error: Exception) -> str:
     said = error.strerror if isinstance(error, OSError) else None
     text = (said or str(error)).strip() or type(error).__name__
-    return text.splitlines()[0]
+    first, *more = text.splitlines()
+    if not more or not first.endswith(":"):
+        return first
+    reason = more[0].strip()
+    return f"{first} {reason if len(reason) <= _REASON_MAX else reason[:_REASON_MAX] + '…'}"
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

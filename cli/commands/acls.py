@@ -212,6 +212,8 @@ def _show(acls: list[Acl], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([_as_json(acl) for acl in acls], indent=1))
         return
+    if not acls:
+        click.echo("offsetfs acls: there are none", err=True)
     rows = [_cells(acl) for acl in acls]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

@@ -15,7 +15,7 @@ from offsetfs.cli.terminal.directory_warnings import print_new_directory
 from offsetfs.cli.terminal.progress import open_for_writing
 from offsetfs.storage import LogConfig, TopicPartition, check_topic
 from offsetfs.storage.directory import has_meta_properties
-from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, StorageError
+from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, StorageError, counted
 
 PARTITIONS_SUGGESTED_MAX = 100  # a larger number is rather a year or a date in the name of a topic
 PARTITIONS_MAX = 100_000  # in one call: protects against a typing error that would create a million directories
@@ -119,7 +119,8 @@ def _missing(log_directory: str, wanted: list[TopicPartition], if_not_exists: bo
     missing = [partition for partition in wanted if not os.path.lexists(os.path.join(log_directory, str(partition)))]
     if len(missing) < len(wanted) and not if_not_exists:
         there = next(partition for partition in wanted if partition not in missing)
-        raise Failure(f"{there} already exists (--if-not-exists creates only missing partitions)")
+        more = f"--if-not-exists adds the {counted(len(missing), 'missing partition')}" if missing else ""
+        raise Failure(f"{there} already exists; {more or '--if-not-exists makes that a success'}")
     return missing
 
 

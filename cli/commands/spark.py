@@ -8,7 +8,28 @@ from offsetfs.cli.spark import reading as spark_reading
 from offsetfs.cli.spark import writing as spark_writing
 
 
-@click.group("spark", short_help="Import, export, count and verify with Apache Spark.")
+_SYNONYMS = {
+    "count": "stats",
+    "describe": "stats",
+    "check": "verify",
+    "read": "export",
+    "load": "import",
+    "write": "import",
+    "follow": "tail",
+}
+
+
+class _Jobs(click.Group):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name in _SYNONYMS and not ctx.resilient_parsing:
+            raise click.UsageError(f"no such command {name!r}; did you mean {_SYNONYMS[name]}?", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group("spark", cls=_Jobs, short_help="Import, export, count and verify with Apache Spark.")
 def command() -> None:
     """Process whole log directories on all cores of this machine, or on a cluster that shares the files.
 

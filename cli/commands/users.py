@@ -104,6 +104,8 @@ def _show(users: _Users, as_json: bool) -> None:
         counts = {name: {mechanism.sasl_name: count for mechanism, count in of.items()} for name, of in users.items()}
         click.echo(json.dumps(counts, indent=1))
         return
+    if not users:
+        click.echo("offsetfs users: there are none", err=True)
     width = max((len(printable(name)) for name in users), default=0)
     for name, of in users.items():
         text = ", ".join(f"{mechanism.sasl_name} ({count} iterations)" for mechanism, count in of.items())

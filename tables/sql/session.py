@@ -364,6 +364,8 @@ class SqlSession:
 
     def _near(self, name: str) -> str:
         """Return the remedy for the name of no table: similar names, or what there is."""
+        if OFFSETS_TOPIC in self._known and re.search("offset|group", name):
+            return f"{OFFSETS_TOPIC} has the committed offsets of groups"
         tables = {*self._known, ALL_TOPICS}
         near = self._alike(name) or difflib.get_close_matches(name, tables, n=3, cutoff=_SAME_WORD)
         if near:

@@ -96,3 +96,22 @@ def test_a_port_without_a_host_is_no_address(
     assert run(["serve", log, "--listen", text]) == exit_codes.WRONG_CALL
     reason = f"'{text}' is not an address; write HOST:PORT, such as 127.0.0.1:{port}"
     assert capsys.readouterr().err == f"offsetfs serve: {reason}\n"
+
+
+def test_what_is_there_already_says_what_would_be_added(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["create", log, "users"]) == exit_codes.FAILED
+    assert "users-0 already exists; --if-not-exists makes that a success\n" in capsys.readouterr().err
+    assert run(["create", log, "users", "-p", "3"]) == exit_codes.FAILED
+    assert "users-0 already exists; --if-not-exists adds the 2 missing partitions\n" in capsys.readouterr().err
+
+
+def test_a_job_of_another_name_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["spark", "count", "LOG"]) == exit_codes.WRONG_CALL
+    assert "offsetfs spark: no such command 'count'; did you mean stats?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["acls", "users"])
+def test_an_empty_list_is_said(log: str, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([verb, log]) == 0
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", f"offsetfs {verb}: there are none\n")
