@@ -7,7 +7,6 @@ import click
 from offsetfs.cli.spark import reading as spark_reading
 from offsetfs.cli.spark import writing as spark_writing
 
-
 _SYNONYMS = {
     "count": "stats",
     "describe": "stats",
