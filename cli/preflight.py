@@ -181,7 +181,17 @@ def not_a_log_directory(error: NotALogDirectory, code: int = WRONG_CALL, *, may_
     """Return the failure for a path that is no log directory; `may_begin` as in `check_directory`."""
     if ";" in str(error):  # the remedy
         return Failure(str(error), code)
+    if error.path and "://" in error.path:
+        return Failure(f"{error.path}: {_no_archive(error.path)}", code)
     return Failure(f"{error}; give a log directory{', or an empty one' if may_begin else ''}", code)
+
+
+def _no_archive(url: str) -> str:
+    from offsetfs.archive import urls
+
+    if url.startswith("kafka://"):
+        return "is a cluster; mount it, or copy its topics with offsetfs mirror"
+    return f"is not the URL of an archive; their schemes are {', '.join(urls.PACKAGES)}"
 
 
 def is_empty_or_missing(path: str) -> bool:

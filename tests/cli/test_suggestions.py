@@ -115,3 +115,18 @@ def test_an_empty_list_is_said(log: str, verb: str, capsys: pytest.CaptureFixtur
     assert run([verb, log]) == 0
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == ("", f"offsetfs {verb}: there are none\n")
+
+
+@pytest.mark.parametrize(
+    ("url", "remedy"),
+    [
+        ("kafka://127.0.0.1:9092", "is a cluster; mount it, or copy its topics with offsetfs mirror"),
+        ("ftp://host/kafka", "is not the URL of an archive; their schemes are s3, s3a, "),
+    ],
+)
+def test_a_url_that_a_command_does_not_take_has_the_remedy(
+    url: str, remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for verb in ("ls", "verify", "schemas"):
+        assert run([verb, url]) != 0
+        assert f"offsetfs {verb}: {url}: {remedy}" in capsys.readouterr().err
