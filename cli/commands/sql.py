@@ -72,6 +72,13 @@ _FORMATS_OF_ENDINGS = {"jsonl": "ndjson", "txt": _TABLE, "": _TABLE}
     help="A schema in a file, or files of a directory, for decoded.TOPIC; may be repeated.",
 )
 @click.option(
+    "--mask",
+    "mask_words",
+    metavar="TOPIC:FIELD[,FIELD]",
+    multiple=True,
+    help="Fields that are null, by path, *.NAME or #TAG; the raw values of TOPIC are not shown; may be repeated.",
+)
+@click.option(
     "--isolation",
     type=click.Choice(("read_uncommitted", "read_committed")),
     default="read_uncommitted",
@@ -94,6 +101,7 @@ def command(
     output: str | None,
     files: tuple[str, ...],
     schema_words: tuple[str, ...],
+    mask_words: tuple[str, ...],
     isolation: str,
     damage: str,
 ) -> int:
@@ -134,6 +142,7 @@ def command(
     output_format = output_format or _format_of(output)
     if output_format == "parquet" and output is None:
         raise Failure("--format parquet needs a file: -o FILE", WRONG_CALL)
+    from offsetfs.schemas.masks import MaskError, parse_masks
     from offsetfs.schemas.schema_files import SchemaFileError, read_schema_files
     from offsetfs.storage import LogDirectory
     from offsetfs.tables.sql.session import SqlError, SqlSession
@@ -142,6 +151,10 @@ def command(
         schemas = read_schema_files(schema_words)
     except (SchemaFileError, OSError) as error:
         raise Failure(f"--schema: {printable(sentence(error))}", WRONG_CALL) from error
+    try:
+        masks = parse_masks(mask_words)
+    except MaskError as error:
+        raise Failure(printable(str(error)), WRONG_CALL) from error
     try:
         directory = LogDirectory.open(log_directory, read_only=True)
     except StorageError as error:
@@ -154,6 +167,7 @@ def command(
                 skips_damage=damage == "skip",
                 files=files or None,
                 schemas=schemas,
+                masks=masks,
             )
         except SqlError as error:
             raise Failure(str(error), WRONG_CALL) from error

@@ -29,6 +29,7 @@ class DecodedTable(TopicTable):
     """The values of a topic, decoded; null where they cannot be."""
 
     prefix = _PREFIX
+    shows_raw = False
 
     def __init__(self, topic: str, context: ScanContext, schemas: DirectorySchemas) -> None:
         """`NoSchema` if the topic has none."""

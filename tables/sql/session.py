@@ -23,6 +23,7 @@ from types import TracebackType
 import duckdb
 
 from offsetfs.schemas.decoding import DirectorySchemas, NoSchema
+from offsetfs.schemas.masks import MaskError, Masks
 from offsetfs.schemas.schema_files import FileSchema
 from offsetfs.storage import INTERNAL_TOPICS, LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import OFFSETS_TOPIC
@@ -42,6 +43,10 @@ _COLUMNS = (
     " try(decode(key)) AS key_text, try(decode(value)) AS value_text,"
     " try_cast(try(decode(value)) AS JSON) AS value_json"
 )
+_COLUMNS_OF_MASKED = (
+    'key, topic, "partition", "offset", "timestamp", "timestampType", headers, try(decode(key)) AS key_text'
+)
+"""Those of a topic with a mask."""
 
 _FETCH_ROWS = 2048
 
@@ -100,6 +105,7 @@ class SqlSession:
         skips_damage: bool = False,
         files: Sequence[str] | None = None,
         schemas: Mapping[str, FileSchema] | None = None,
+        masks: Masks | None = None,
     ):
         """`SqlError` if one of `files`, or the directory for temporary files, is at, in or above the log directory.
 
@@ -110,12 +116,17 @@ class SqlSession:
         `files`: directories and files that statements may read and write, as `FileAccess` takes them.
 
         `schemas`: those of files, by the name that records or topics have for them (`read_schema_files`).
+
+        `masks`: fields that are null; topics that have one show no raw values. `SqlError` if one is not there.
         """
         self._directory = directory
+        self._schemas = DirectorySchemas(directory, schemas or {}, masks)
+        self._check_masks()
         self.damage: list[StorageError] = []
         self._context = ScanContext(
             directory,
             is_committed_only=isolation == "read_committed",
+            masked=self._schemas.masks.fields.keys(),
             damage=self.damage if skips_damage else None,
         )
         self.notes: Mapping[TopicPartition, str] = self._context.notes
@@ -142,7 +153,6 @@ class SqlSession:
             self._connection.execute(macro)
         self._all_topics().create_view(ALL_TOPICS)
         self._connection.execute(f"CREATE SCHEMA {DECODED}")
-        self._schemas = DirectorySchemas(directory, schemas or {})
         self._decoded: dict[str, str] = {}  # the views; why a table has none
         self._known: dict[str, str] = {}  # the topic of each table
         self.refresh()
@@ -174,6 +184,14 @@ class SqlSession:
         described = self.run(f"DESCRIBE {quoted(table)}")
         return [(str(row[0]), str(row[1])) for row in described.rows]
 
+    def _check_masks(self) -> None:
+        if self._schemas.masks.fields:
+            self._schemas.refresh()
+        try:
+            self._schemas.check_masks()
+        except MaskError as error:
+            raise SqlError(str(error)) from error
+
     def _all_topics(self) -> duckdb.DuckDBPyRelation:
         return self._connection.from_arrow(TopicTable(None, self._context)).project(_COLUMNS)
 
@@ -191,7 +209,8 @@ class SqlSession:
             if topic == OFFSETS_TOPIC:
                 relation = self._connection.from_arrow(OffsetsTable(self._directory))
             else:
-                relation = self._connection.from_arrow(TopicTable(topic, self._context)).project(_COLUMNS)
+                columns = _COLUMNS_OF_MASKED if topic in self._schemas.masks else _COLUMNS
+                relation = self._connection.from_arrow(TopicTable(topic, self._context)).project(columns)
             relation.create_view(table)
         self._refresh_decoded(present)
         self._known = present
@@ -217,6 +236,8 @@ class SqlSession:
             decoded = DecodedTable(topic, self._context, self._schemas)
         except NoSchema as error:
             return f"{error.reason}; --schema {error.word} gives a schema" if error.word else error.reason
+        except MaskError as error:
+            return str(error)
         columns = ", ".join(map(quoted, decoded.columns()))
         self._connection.from_arrow(decoded).project(columns).create_view(table)
         return ""

@@ -8,7 +8,7 @@ match, a batch at a time, as DuckDB asks for them: a LIMIT ends the reading.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -55,6 +55,8 @@ class ScanContext:
 
     directory: LogDirectory
     is_committed_only: bool = False
+    masked: Collection[str] = ()
+    """Topics whose raw values are null."""
     is_plan_only: bool = False
     """Whether scans are noted and return no records: for EXPLAIN."""
     scans: list[Scan] | None = None
@@ -104,6 +106,8 @@ class TopicTable(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
 
     prefix = ""
     """Stands before the names of the columns that a record has by itself."""
+    shows_raw = True
+    """Whether values are shown as they are."""
 
     def __init__(self, topic: str | None, context: ScanContext, schema: pa.Schema = SCAN_SCHEMA) -> None:
         self._topic = topic
@@ -177,7 +181,8 @@ class TopicTable(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
                     slices = (slice_ for slice_ in slices if stamped_within(slice_[0].header, *times))
                 for batch in record_batches(slices, name, schema, on_damage):
                     context.report()
-                    shown_batch = converted(batch)
+                    is_withheld = self.shows_raw and name.topic in context.masked
+                    shown_batch = converted(_without_values(batch) if is_withheld else batch)
                     filtered = shown_batch if filter is None else shown_batch.filter(filter)
                     if filtered.num_rows:
                         yield filtered.select(shown)
@@ -209,6 +214,11 @@ class TopicTable(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
 
     def _schema_of(self, columns: Sequence[str]) -> pa.Schema:
         return pa.schema([self._schema.field(column) for column in columns])
+
+
+def _without_values(batch: pa.RecordBatch) -> pa.RecordBatch:
+    at = batch.schema.get_field_index("value")
+    return batch if at < 0 else batch.set_column(at, batch.schema.field(at), pa.nulls(len(batch), pa.binary()))
 
 
 def _raise(error: StorageError) -> None:
