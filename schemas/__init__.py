@@ -11,5 +11,6 @@ avro_format      Avro as a format
 avro_schema      schemas of Avro as types
 avro_program     the program by which the engine decodes values of one schema as the type of another
 avro_arrow       decoded values as arrays of Arrow
+named_rows       rows of a column by the schema that they name
 decoding         the values of a topic, decoded by the schemas that they name
 """

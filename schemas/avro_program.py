@@ -95,6 +95,25 @@ _PROMOTIONS = {
 }
 """The node that reads a primitive type of the writer as one of the reader."""
 
+_DAY_MS, _FIRST_DAY, _LAST_DAY = 86_400_000, -719_162, 2_932_896  # 0001-01-01 and 9999-12-31
+_FIRST_MS, _LAST_MS = _FIRST_DAY * _DAY_MS, (_LAST_DAY + 1) * _DAY_MS - 1
+_FIRST_US, _LAST_US = _FIRST_MS * 1000, _LAST_MS * 1000 + 999
+_NS_MAX = (1 << 63) - 2  # beyond it are NaT of pandas, and the infinity of DuckDB
+
+_BOUNDS = {
+    "date": (_FIRST_DAY, _LAST_DAY),
+    "time-millis": (0, _DAY_MS - 1),
+    "time-micros": (0, _DAY_MS * 1000 - 1),
+    "timestamp-millis": (_FIRST_MS, _LAST_MS),
+    "timestamp-micros": (_FIRST_US, _LAST_US),
+    "timestamp-nanos": (-_NS_MAX, _NS_MAX),
+    "local-timestamp-millis": (_FIRST_MS, _LAST_MS),
+    "local-timestamp-micros": (_FIRST_US, _LAST_US),
+    "local-timestamp-nanos": (-_NS_MAX, _NS_MAX),
+}
+"""The least and the most number of dates and times, as Python and Spark have them. DuckDB ends with a fatal error at a
+time outside of its day, and a query at a timestamp far away."""
+
 _DROPPED = {
     "null": avro.NULL,
     "boolean": avro.BOOLEAN,
@@ -220,6 +239,9 @@ class _Compiler:
         operation = _PROMOTIONS.get((writer.name, reader.name))
         if operation is None:
             raise _differ(writer, reader, place)
+        if logical in _BOUNDS:
+            within = avro.INT_WITHIN if operation == avro.INT else avro.LONG_WITHIN
+            return self._emit(place, within, shape.column, *_BOUNDS[logical])
         return self._emit(place, operation, shape.column)
 
     def _branches(self, writer: UnionType, reader: AvroType, shape: Shape, place: str) -> int:

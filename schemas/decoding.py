@@ -11,10 +11,10 @@ it, is null and has a reason: never an error of the whole.
 
 from __future__ import annotations
 
+import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,21 +22,18 @@ import pyarrow as pa
 from offsetfs.schemas.catalog import SchemaCatalog
 from offsetfs.schemas.formats import InvalidSchema, Reader, SchemasDiffer, ValueDecoder, decoder_of, reader_of
 from offsetfs.schemas.masks import FieldMask, MaskError, Masks
-from offsetfs.schemas.references import PATTERNS, VALUE_FIELD, NamedSchema, ReferenceForm, named_schema
+from offsetfs.schemas.named_rows import NamedRows, Numbers, rows_by_schema
+from offsetfs.schemas.references import VALUE_FIELD, NamedSchema
 from offsetfs.schemas.schema_files import FileSchema
-from offsetfs.schemas.schema_usage import Known, KnownSchemas
+from offsetfs.schemas.schema_usage import Known, KnownSchemas, name_of_unnamed
 from offsetfs.schemas.schemas_topic import SCHEMAS_TOPIC, read_schemas_topic
 from offsetfs.storage import LogDirectory
 
-_COMPRESSED = "the value is compressed by its serializer, and such values are not decoded"
-
-_ZLIB = b"\3\5"
-"""The first bytes of a value that a serializer of Glue has compressed."""
+INFLATED_BYTES_MAX = 64 << 20
+"""A value that its serializer has compressed: protects memory."""
 
 DECODERS_MAX = 1000
 """Schemas of a topic whose programs are kept: protects memory."""
-
-Numbers: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,25 +87,29 @@ class DirectorySchemas:
         self._known = KnownSchemas(self._catalog, self._files)
         return True
 
-    def reader(self, topic: str) -> Reader:
-        """Return the columns of a topic's values: of its file, else of its subject's newest version. `NoSchema`."""
-        subject = f"{topic}-{VALUE_FIELD}"
-        schema = self._known.unnamed(topic) or self._catalog.latest(subject)
+    def reader(self, topic: str, field: str = VALUE_FIELD) -> Reader:
+        """Return the columns of keys or values: by the topic's file, else the newest of its subject. `NoSchema`."""
+        subject = f"{topic}-{field}"
+        schema = self._known.unnamed(topic, field) or self._catalog.latest(subject)
         if schema is None:
-            raise NoSchema(f"there is no subject {subject}", f"{topic}=FILE")
+            raise NoSchema(f"there is no subject {subject}", f"{name_of_unnamed(topic, field)}=FILE")
         try:
             return reader_of(schema, self._catalog)
         except (InvalidSchema, SchemasDiffer) as error:
             raise NoSchema(f"{schema}: {error}") from error
 
-    def decoder(self, topic: str, reader: Reader, fields: Sequence[str] | None = None) -> TopicDecoder:
-        """Return a decoder of the values of a topic. `fields`: those of a record, in this order; None: all.
+    def decoder(
+        self, topic: str, reader: Reader, fields: Sequence[str] | None = None, field: str = VALUE_FIELD
+    ) -> TopicDecoder:
+        """Return a decoder of the keys or values of a topic. `fields`: those of a record, in this order; None: all.
 
-        `reader` is that of all fields. `MaskError` if the topic has a mask for a field that is not there.
+        `reader` is that of all fields. Masks are of values. `MaskError` if the topic has a mask for a field that is not
+        there.
         """
-        mask = self.masks.of(topic, reader.members()) if topic in self.masks else None
+        is_masked = field == VALUE_FIELD and topic in self.masks
+        mask = self.masks.of(topic, reader.members()) if is_masked else None
         wanted = reader if fields is None else reader.with_fields(fields)
-        return TopicDecoder(self._known, self._catalog, topic, VALUE_FIELD, wanted, mask)
+        return TopicDecoder(self._known, self._catalog, topic, field, wanted, mask)
 
     def check_masks(self) -> None:
         """Raise `MaskError` for a mask of a topic, or of a field, that is not there."""
@@ -140,40 +141,48 @@ class TopicDecoder:
         self.type = reader.type
         self._decoders: dict[NamedSchema | None, ValueDecoder | str] = {}
 
-    def decode(self, values: pa.BinaryArray) -> DecodedColumn:
-        """Decode a column. `MemoryError` if its values need more than 1 GiB."""
+    def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> DecodedColumn:
+        """Decode a column. `headers`: those of the records, which may name schemas; None: they have none.
+
+        `MemoryError` if the values need more than 1 GiB.
+        """
         if values.offset:
             values = pa.concat_arrays([values])
-        reasons: list[str] = []
-        codes = np.full(len(values), -1, np.int32)
-        decoded, rows = [], []
-        for named, picks, skip, is_compressed in _groups(values, self._field):
-            decoder = _COMPRESSED if is_compressed else self._decoder_of(named)
+        made = _Column(len(values), self.type)
+        for found in rows_by_schema(values, headers, self._field):
+            decoder = self._decoder_of(found.named)
             if isinstance(decoder, str):
-                codes[picks] = _code(reasons, decoder)
-                continue
-            path = None if named is not None and named.form == ReferenceForm.CONFLUENT else b""
-            found, faults = decoder.decode(values, array("i", picks.astype(np.int32).tobytes()), skip, path)
-            decoded.append(found)
-            rows.append(picks)
-            for fault in faults:
-                codes[picks[fault.row]] = _code(reasons, f"{_written(named)}: {decoder.reason(fault)}")
-        indices = pa.array(codes, mask=codes < 0)
-        column = DecodedColumn(
-            self._in_order(decoded, rows, len(values)),
-            pa.DictionaryArray.from_arrays(indices, pa.array(reasons, pa.string())),
-        )
-        mask = self._mask
+                made.fail(found.rows, decoder)
+                self._try_unnamed(values, found, made)
+            elif found.is_compressed:
+                for rows, inflated in _inflated(values, found, made):
+                    picks = np.arange(len(rows))
+                    self._decode(decoder, inflated, picks, NamedRows(found.named, rows), made)
+            else:
+                self._decode(decoder, values, found.rows, found, made)
+        column, mask = made.finished(), self._mask
         return column if mask is None else DecodedColumn(mask.applied(column.values), mask.reasons(column.reasons))
 
-    def _in_order(self, decoded: list[pa.Array], rows: list[Numbers], count: int) -> pa.Array:
-        if len(decoded) == 1 and len(rows[0]) == count:
-            return decoded[0]
-        joined = pa.concat_arrays(decoded) if decoded else pa.nulls(0, self.type)
-        places = np.full(count, -1, np.int64)
-        if rows:
-            places[np.concatenate(rows)] = np.arange(len(joined))
-        return joined.take(pa.array(places, mask=places < 0))
+    def _decode(
+        self, decoder: ValueDecoder, values: pa.BinaryArray, picks: Numbers, found: NamedRows, made: _Column
+    ) -> None:
+        decoded, faults = decoder.decode(values, _int32(picks), found.skip, found.path)
+        made.add(decoded, found.rows)
+        for fault in faults:
+            made.fail(found.rows[fault.row], f"{_written(found.named)}: {decoder.reason(fault)}")
+
+    def _try_unnamed(self, values: pa.BinaryArray, found: NamedRows, made: _Column) -> None:
+        """Decode values that only seem to name a schema by the one that the user gave for the topic, where they fit."""
+        if found.named is None or found.is_in_header or self._known.find(found.named, self._topic, self._field):
+            return
+        decoder = None if self._known.unnamed(self._topic, self._field) is None else self._decoder_of(None)
+        if decoder is None or isinstance(decoder, str):
+            return
+        decoded, faults = decoder.decode(values, _int32(found.rows), 0, b"")
+        fits = np.ones(len(found.rows), bool)
+        fits[[fault.row for fault in faults]] = False
+        made.add(decoded, found.rows)
+        made.succeed(found.rows[fits])
 
     def _decoder_of(self, named: NamedSchema | None) -> ValueDecoder | str:
         """Return the decoder for rows that name a schema, or why there is none."""
@@ -186,7 +195,7 @@ class TopicDecoder:
 
     def _made(self, named: NamedSchema | None) -> ValueDecoder | str:
         if named is None:
-            given = self._known.unnamed(self._topic)
+            given = self._known.unnamed(self._topic, self._field)
             found: Sequence[Known] = () if given is None else (given,)
         else:
             found = self._known.find(named, self._topic, self._field)
@@ -198,16 +207,59 @@ class TopicDecoder:
             return f"{found[0]}: {error}"
 
 
-def decoded_batches(batches: pa.RecordBatchReader, decoder: TopicDecoder) -> pa.RecordBatchReader:
-    """Return batches with their column `value` decoded, and the reasons in a column `error` behind the others."""
-    at = batches.schema.get_field_index("value")
-    schema = batches.schema.set(at, pa.field("value", decoder.type)).append(pa.field("error", pa.string()))
+class _Column:
+    """A decoded column that is being made."""
+
+    def __init__(self, count: int, kind: pa.DataType) -> None:
+        self._count, self._type = count, kind
+        self._reasons: list[str] = []
+        self._codes = np.full(count, -1, np.int32)
+        self._decoded: list[pa.Array] = []
+        self._rows: list[Numbers] = []
+
+    def add(self, decoded: pa.Array, rows: Numbers) -> None:
+        self._decoded.append(decoded)
+        self._rows.append(rows)
+
+    def fail(self, rows: Numbers | int, reason: str) -> None:
+        """Set the reason of rows; that of the last call has one entry while it repeats."""
+        if not self._reasons or self._reasons[-1] != reason:
+            self._reasons.append(reason)
+        self._codes[rows] = len(self._reasons) - 1
+
+    def succeed(self, rows: Numbers) -> None:
+        self._codes[rows] = -1
+
+    def finished(self) -> DecodedColumn:
+        indices = pa.array(self._codes, mask=self._codes < 0)
+        reasons = pa.DictionaryArray.from_arrays(indices, pa.array(self._reasons, pa.string()))
+        return DecodedColumn(self._in_order(), reasons)
+
+    def _in_order(self) -> pa.Array:
+        decoded, rows = self._decoded, self._rows
+        if len(decoded) == 1 and len(rows[0]) == self._count:
+            return decoded[0]
+        joined = pa.concat_arrays(decoded) if decoded else pa.nulls(0, self._type)
+        places = np.full(self._count, -1, np.int64)
+        if rows:
+            places[np.concatenate(rows)] = np.arange(len(joined))
+        return joined.take(pa.array(places, mask=places < 0))
+
+
+def decoded_batches(batches: pa.RecordBatchReader, decoder: TopicDecoder, shown: pa.Schema) -> pa.RecordBatchReader:
+    """Return batches with their column `value` decoded, and the reasons in a column `error` behind the others.
+
+    `batches` has the columns `value` and `headers`, and all of `shown`, which are those that the result has.
+    """
+    at = shown.get_field_index("value")
+    schema = shown.set(at, pa.field("value", decoder.type)).append(pa.field("error", pa.string()))
 
     def made() -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            column = decoder.decode(batch.column(at))
-            parts = [*batch.columns[:at], column.values, *batch.columns[at + 1 :], column.reasons.cast(pa.string())]
-            yield pa.RecordBatch.from_arrays(parts, schema=schema)
+            column = decoder.decode(batch.column("value"), batch.column("headers"))
+            parts = [batch.column(name) for name in shown.names]
+            parts[at] = column.values
+            yield pa.RecordBatch.from_arrays([*parts, column.reasons.cast(pa.string())], schema=schema)
 
     return pa.RecordBatchReader.from_batches(schema, made())
 
@@ -216,51 +268,42 @@ def _written(named: NamedSchema | None) -> str:
     return "the schema of the topic" if named is None else f"schema {named.name}"
 
 
-def _code(reasons: list[str], reason: str) -> int:
-    """Return the number of a reason; the same reason has the same number while it repeats."""
-    if not reasons or reasons[-1] != reason:
-        reasons.append(reason)
-    return len(reasons) - 1
+def _int32(numbers: Numbers) -> array[int]:
+    return array("i", numbers.astype(np.int32).tobytes())
 
 
-# --- rows by the schema that they name -------------------------------------------------------------------------------
+# --- compressed values -----------------------------------------------------------------------------------------------
 
 
-def _groups(values: pa.BinaryArray, field: str) -> Iterator[tuple[NamedSchema | None, Numbers, int, bool]]:
-    """Yield the rows that name the same schema, how many bytes name it, and whether what follows is compressed.
-
-    Rows that are null are in no group.
-    """
-    validity, ends_held, data_held = values.buffers()
-    ends = np.frombuffer(ends_held, np.int32)[: len(values) + 1].astype(np.int64)
-    data = np.frombuffer(data_held, np.uint8) if data_held is not None and data_held.size else np.zeros(1, np.uint8)
-    starts, sizes = ends[:-1], np.diff(ends)
-    left = np.flatnonzero(np.asarray(values.is_valid())) if validity is not None else np.arange(len(values))
-    for number, pattern in enumerate(PATTERNS[field]):
-        if pattern.header is not None or not len(left):
+def _inflated(values: pa.BinaryArray, found: NamedRows, made: _Column) -> Iterator[tuple[Numbers, pa.BinaryArray]]:
+    """Yield rows with their inflated values, a part of them at a time; a value that cannot be inflated fails."""
+    rows: list[int] = []
+    parts: list[bytes] = []
+    size = 0
+    for row in found.rows.tolist():
+        try:
+            inflated = _inflate(values[row].as_py()[found.skip :])
+        except ValueError as error:
+            made.fail(row, f"{_written(found.named)}: {error}")
             continue
-        size = pattern.most
-        is_long = sizes[left] >= size
-        matched = left[is_long]
-        heads = data[starts[matched][:, None] + np.arange(size)]
-        for place, byte in enumerate(pattern.prefix):
-            keeps = heads[:, place] == byte
-            matched, heads = matched[keeps], heads[keeps]
-        if not len(matched):
-            continue
-        for named, rows in _by_name(field, number, matched, heads, size):
-            yield named, rows, size, pattern.prefix == _ZLIB
-        left = np.setdiff1d(left, matched, assume_unique=True)
-    if len(left):
-        yield None, left, 0, False
+        rows.append(row)
+        parts.append(inflated)
+        size += len(inflated)
+        if size >= INFLATED_BYTES_MAX:
+            yield np.array(rows), pa.array(parts, pa.binary())
+            rows, parts, size = [], [], 0
+    if rows:
+        yield np.array(rows), pa.array(parts, pa.binary())
 
 
-def _by_name(
-    field: str, number: int, rows: Numbers, heads: np.ndarray[tuple[int, int], np.dtype[np.uint8]], size: int
-) -> Iterator[tuple[NamedSchema | None, Numbers]]:
-    if (heads == heads[0]).all():
-        yield named_schema(field, number, heads[0].tobytes()), rows
-        return
-    names, places = np.unique(np.ascontiguousarray(heads).view(f"V{size}").ravel(), return_inverse=True)
-    for name in range(len(names)):
-        yield named_schema(field, number, names[name].tobytes()), rows[places == name]
+def _inflate(data: bytes) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        inflated = inflater.decompress(data, INFLATED_BYTES_MAX)
+    except zlib.error:
+        raise ValueError("the value is not compressed with zlib, as its second byte says") from None
+    if len(inflated) == INFLATED_BYTES_MAX and not inflater.eof:
+        raise ValueError(f"the value inflates to more than {INFLATED_BYTES_MAX} bytes")
+    if not inflater.eof:
+        raise ValueError("the compressed value ends too early")
+    return inflated

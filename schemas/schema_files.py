@@ -1,6 +1,7 @@
 """Schemas in files of the user: for records whose registry is gone, or names schemas in a form of its own.
 
-    NAME=FILE    NAME is what records name: an id, a GUID or UUID, a URI; or a topic, for records that name no schema
+    NAME=FILE    NAME is what records name: an id, a GUID or UUID, a URI; or for records that name no schema a topic,
+                 TOPIC:key for their keys
     FOLDER       each file of a known type in it, with its name without ending as NAME
 
 The ending is the type: .avsc AVRO, .proto PROTOBUF, .json JSON. Avro schemas are found by their fingerprint as well.

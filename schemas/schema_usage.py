@@ -111,6 +111,11 @@ def _rows_between(batch: Batch, first: int, stop: int) -> array[int]:
     return rows[begin * COLUMNS : end * COLUMNS]
 
 
+def name_of_unnamed(topic: str, field_name: str) -> str:
+    """Return the name with which the user gives a schema for keys or values of a topic that name none."""
+    return topic if field_name == VALUE_FIELD else f"{topic}:{field_name}"
+
+
 class KnownSchemas:
     """The schemas of a catalog and of files, by what records name. Not thread-safe."""
 
@@ -121,9 +126,9 @@ class KnownSchemas:
         self.unparsed: list[tuple[Known, str]] = []
         """Avro schemas that have no fingerprint, with the reason; filled when the first fingerprint is looked up."""
 
-    def unnamed(self, topic: str) -> FileSchema | None:
-        """Return the schema that the user gave for records of a topic that name none."""
-        return self._files.get(topic.lower())
+    def unnamed(self, topic: str, field_name: str) -> FileSchema | None:
+        """Return the schema that the user gave for keys or values of a topic that name none."""
+        return self._files.get(name_of_unnamed(topic, field_name).lower())
 
     def find(self, named: NamedSchema, topic: str, field_name: str) -> Sequence[Known]:
         """Return the schemas that a record of a topic may mean: files, then the subject of the topic, then others.

@@ -206,6 +206,12 @@ def _headers(batch: Batch, rows: array[int], kind: pa.DataType) -> pa.Array:
     )
 
 
+def header_column(records: Iterable[Record]) -> pa.ListArray:
+    """Return the headers of records as the column has them."""
+    headers = [[{"key": name, "value": value} for name, value in record.headers] or None for record in records]
+    return pa.array(headers, SCHEMA.field(HEADERS).type)
+
+
 def _text(names: pa.Array) -> pa.Array:
     """Return bytes as text; what is no UTF-8 is replaced, as Java does it."""
     try:

@@ -29,7 +29,7 @@ SAMPLE_RECORDS = 1000
 """The newest offsets of each partition that are counted by default."""
 
 _SAMPLE, _ALL, _NONE = "sample", "all", "none"
-_LATEST, _BEYOND, _VALUE = "latest", "further names", "value"
+_LATEST, _BEYOND = "latest", "further names"
 _NEAR_MAX = 5
 _UNKNOWN_SHOWN_MAX = 10
 _DAMAGE_SHOWN_MAX = 100
@@ -248,7 +248,7 @@ def _usage_rows(counting: _Counting, known: KnownSchemas) -> Iterator[dict[str, 
             if found.beyond:
                 yield {**row, "form": _BEYOND, "name": None, "records": found.beyond}
             if found.unnamed:
-                given = known.unnamed(topic) if field_name == _VALUE else None
+                given = known.unnamed(topic, field_name)
                 yield {
                     **row,
                     "form": _NONE,

@@ -400,10 +400,12 @@ def _decoded_records(partition: int, reader: LogReader, decoder: TopicDecoder) -
     import pyarrow
 
     from offsetfs.schemas.python_values import python_values
+    from offsetfs.tables.arrow import header_column
 
     for batch, first, stop in reader.slices():
         records = [record for record in batch.records() if first <= record.offset < stop]
-        column = decoder.decode(pyarrow.array([record.value for record in records], pyarrow.binary()))
+        values = pyarrow.array([record.value for record in records], pyarrow.binary())
+        column = decoder.decode(values, header_column(records))
         for record, (decoded, error) in zip(records, python_values(column), strict=True):
             yield DecodedRecord(
                 record.offset,
@@ -436,14 +438,16 @@ def _partitions_reader(
 
     schema = schema_of(arguments.columns(columns))
     decoder = _decoder(partitions, decode, schema_words, masks)
+    is_decoded = decoder is not None and "value" in schema.names
+    scanned = schema_of((*schema.names, "headers")) if is_decoded and "headers" not in schema.names else schema
     readers = [partition.range_reader(start, stop) for partition in partitions]
-    batches = (batch for name, reader in readers for batch in record_batches(reader.slices(), name, schema))
-    reader = pyarrow.RecordBatchReader.from_batches(schema, batches)
-    if decoder is None or "value" not in schema.names:
+    batches = (batch for name, reader in readers for batch in record_batches(reader.slices(), name, scanned))
+    reader = pyarrow.RecordBatchReader.from_batches(scanned, batches)
+    if decoder is None or not is_decoded:
         return reader
     from offsetfs.schemas.decoding import decoded_batches
 
-    return decoded_batches(reader, decoder)
+    return decoded_batches(reader, decoder, schema)
 
 
 def _decoder(

@@ -9,13 +9,14 @@ from cpython.array cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from offsetfs.storage.native.decoded_columns cimport (
-    BITS, COLUMN_NUMBERS, FINE, INT32_MAX, ITEMS, NOTHING, TOO_LARGE, VARIABLE, WIDE, Bytes, Column, append_bytes, append_null, append_wide,
+    BITS, COLUMN_NUMBERS, FINE, ITEMS, NOTHING, TOO_LARGE, VARIABLE, WIDE, Bytes, Column, append_bytes, append_null, append_wide,
     fill_members, is_utf8, note_valid, put_bit, put_int32, release, truncate,
 )
 
+import os
 from array import array as _array
 
 from offsetfs.storage.reference import avro as reference
@@ -47,14 +48,22 @@ cdef extern from *:
 cdef enum Op:
     NULL_VALUE, BOOLEAN, INT, LONG, INT_AS_FLOAT, INT_AS_DOUBLE, FLOAT, FLOAT_AS_DOUBLE, DOUBLE, BYTES, TEXT, FIXED
     ENUM, RECORD, ARRAY, MAP, BRANCH, MEMBER, RAW, DECIMAL, UUID, DURATION, CONSTANT
+    INT_WITHIN, LONG_WITHIN
 
 cdef enum Wrong:
     CUT = 1
-    LONG_NUMBER, BAD_SIZE, NOT_UTF8, NO_SYMBOL, NO_BRANCH, TOO_DEEP, TOO_MANY, BAD_DECIMAL, NO_MEMORY
+    LONG_NUMBER, BAD_SIZE, NOT_UTF8, NO_SYMBOL, NO_BRANCH, TOO_DEEP, TOO_MANY, BAD_DECIMAL
+    OUT_OF_RANGE, SAME_KEY, LEFT_OVER, NO_MEMORY
 
-assert (reference.CONSTANT, reference.ITEMS, len(reference.FAULTS)) == (CONSTANT, ITEMS, NO_MEMORY + 1)
+assert (reference.LONG_WITHIN, reference.ITEMS, len(reference.FAULTS)) == (LONG_WITHIN, ITEMS, NO_MEMORY + 1)
+assert (reference.BAD_DECIMAL, reference.LEFT_OVER) == (BAD_DECIMAL, LEFT_OVER)
 assert reference.COLUMN_NUMBERS == COLUMN_NUMBERS
 
+# Collisions must not be known to the producer of hostile values.
+cdef uint64_t _seed = int.from_bytes(os.urandom(8), "little")
+
+cdef uint32_t MONTHS_MAX = reference.MONTHS_MAX
+cdef uint32_t DAYS_MAX = reference.DAYS_MAX
 cdef int64_t DEPTH_MAX = reference.DEPTH_MAX
 cdef int64_t STEPS_MIN = reference.STEPS_MIN
 cdef int64_t STEPS_PER_BYTE = reference.STEPS_PER_BYTE
@@ -197,6 +206,11 @@ cdef int read_node(Run* run, int64_t node, int depth) noexcept nogil:
     if operation == INT:
         fault = take_int(run, &int_value)
         return fault if fault != FINE else append_wide(run.columns, number, &int_value, 4, run.memory_left)
+    if operation == LONG_WITHIN:
+        fault = take_long(run, &long_value)
+        if fault == FINE and not program[2] <= long_value <= program[3]:
+            fault = OUT_OF_RANGE
+        return fault if fault != FINE else append_wide(run.columns, number, &long_value, 8, run.memory_left)
     if operation == RECORD:
         for size in range(program[2]):
             fault = read(run, program[3 + size], depth + 1)
@@ -262,6 +276,11 @@ cdef int read_node(Run* run, int64_t node, int depth) noexcept nogil:
         memcpy(&float_value, start, 4)
         double_value = float_value
         return append_wide(run.columns, number, &double_value, 8, run.memory_left)
+    if operation == INT_WITHIN:
+        fault = take_int(run, &int_value)
+        if fault == FINE and not program[2] <= int_value <= program[3]:
+            fault = OUT_OF_RANGE
+        return fault if fault != FINE else append_wide(run.columns, number, &int_value, 4, run.memory_left)
     if operation == UUID:
         return read_uuid(run, number)
     return read_duration(run, number)
@@ -280,11 +299,14 @@ cdef int read_constant(Run* run, const int64_t* program, int depth) noexcept nog
 
 cdef int read_items(Run* run, const int64_t* program, bint is_map, int depth) noexcept nogil:
     """Read the blocks of an array or a map."""
-    cdef int64_t count, size
+    cdef bint has_keys = is_map and program[1] >= 0
+    cdef int64_t count, size, first = run.columns[program[2]].count if has_keys else 0
     cdef const uint8_t* start
     cdef int fault
     while True:
         fault = take_long(run, &count)
+        if fault == FINE and not count and has_keys:
+            return check_keys(run.columns + program[2], first, run.memory_left[0])
         if fault != FINE or not count:
             return fault
         if count < 0:
@@ -305,6 +327,55 @@ cdef int read_items(Run* run, const int64_t* program, bint is_map, int depth) no
             if fault != FINE:
                 return fault
             count -= 1
+
+
+cdef int check_keys(const Column* keys, int64_t first, int64_t memory_left) noexcept nogil:
+    """Return SAME_KEY if two keys of a map are equal: those of the column from `first` on."""
+    cdef const int32_t* ends = <const int32_t*>keys.ends.data
+    cdef int64_t key, other, slots = 32
+    cdef int32_t* table
+    cdef int fault = FINE
+    if keys.count - first <= 8:
+        for key in range(first + 1, keys.count):
+            for other in range(first, key):
+                if is_same(keys, key, other):
+                    return SAME_KEY
+        return FINE
+    while slots < 2 * (keys.count - first):
+        slots *= 2
+    if slots * <int64_t>sizeof(int32_t) > memory_left:
+        return TOO_LARGE
+    table = <int32_t*>PyMem_RawMalloc(slots * sizeof(int32_t))
+    if table == NULL:
+        return TOO_LARGE
+    memset(table, 0xFF, slots * sizeof(int32_t))
+    for key in range(first, keys.count):
+        other = <int64_t>(hash_of(keys.data.data + ends[key], ends[key + 1] - ends[key]) & <uint64_t>(slots - 1))
+        while table[other] >= 0 and not is_same(keys, key, table[other]):
+            other = (other + 1) & (slots - 1)
+        if table[other] >= 0:
+            fault = SAME_KEY
+            break
+        table[other] = <int32_t>key
+    PyMem_RawFree(table)
+    return fault
+
+
+cdef inline bint is_same(const Column* keys, int64_t key, int64_t other) noexcept nogil:
+    cdef const int32_t* ends = <const int32_t*>keys.ends.data
+    cdef int64_t size = ends[key + 1] - ends[key]
+    return size == ends[other + 1] - ends[other] and (
+        not size or not memcmp(keys.data.data + ends[key], keys.data.data + ends[other], size)
+    )
+
+
+cdef inline uint64_t hash_of(const uint8_t* data, int64_t size) noexcept nogil:
+    cdef uint64_t mixed = _seed
+    cdef int64_t at
+    for at in range(size):
+        mixed = (mixed ^ data[at]) * <uint64_t>0x9E3779B97F4A7C15ULL
+        mixed ^= mixed >> 29
+    return mixed ^ mixed >> 32
 
 
 cdef int read_decimal(Run* run, const int64_t* program) noexcept nogil:
@@ -345,8 +416,8 @@ cdef int read_duration(Run* run, int64_t number) noexcept nogil:
     if fault != FINE:
         return fault
     memcpy(given, start, 12)
-    if given[0] > INT32_MAX or given[1] > INT32_MAX:
-        return BAD_SIZE
+    if given[0] > MONTHS_MAX or given[1] > DAYS_MAX:
+        return OUT_OF_RANGE
     interval[0] = <int64_t>given[1] << 32 | given[0]
     interval[1] = <int64_t>given[2] * 1000000
     return append_wide(run.columns, number, interval, 16, run.memory_left)
@@ -448,7 +519,7 @@ cdef class Decoder:
         self, Run* run, Source source, const int32_t* rows, Py_ssize_t* pick, Py_ssize_t picks_count, Py_ssize_t skip
     ) noexcept nogil:
         """Decode rows until the first fault, whose row is at `pick` then; -1: the row is not in its column."""
-        cdef int64_t row, start, end, steps_min = STEPS_MIN + self.program.ob_size
+        cdef int64_t row, start, end, count, steps_min = STEPS_MIN + self.program.ob_size
         cdef int fault
         while pick[0] < picks_count:
             row = rows[pick[0]]
@@ -466,7 +537,11 @@ cdef class Decoder:
                 run.data = <const uint8_t*>source.data.buf
                 run.position, run.end = start + skip, end
                 run.steps = steps_min + STEPS_PER_BYTE * (end - start)
+                count = self.columns[0].count
                 fault = read(run, self.root, 0)
+                if fault == FINE and run.position < run.end:
+                    truncate(self.columns, 0, count)
+                    run.node, fault = self.root, LEFT_OVER
             if fault != FINE:
                 return fault
             pick[0] += 1

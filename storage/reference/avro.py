@@ -15,6 +15,7 @@ its column, or -1 where the value is read and dropped:
     DECIMAL           column, size, precision       two's complement of `size` bytes, or of a length in front (0)
     UUID, DURATION    column                        16 and 12 fixed bytes; as text, and as an interval of Arrow
     CONSTANT          -1, start, size, node         reads the node from the constants: a default of the reader
+    INT_WITHIN, …     column, least, most           INT or LONG whose value lies within bounds
 
 Nodes name each other by their position in the program, and a node whose column is -1 may contain itself.
 
@@ -22,7 +23,8 @@ The columns are described by another array with `COLUMN_NUMBERS` numbers for eac
 (`WIDE`), the position of its children in a third array, and their number.
 
 A value that is not what its program says is a null and a `DecodingFault`; all other values stay. Follows BinaryDecoder
-and ResolvingDecoder of Avro 1.12 (Java): overlong numbers lose their upper bits, and bytes behind a value are not read.
+and ResolvingDecoder of Avro 1.12 (Java): overlong numbers lose their upper bits. Two values that they take are faults:
+one with bytes behind it, which was written with another schema, and a map with a key twice, which Arrow does not allow.
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ from offsetfs.storage.records.format.batch_header import Buffer
 
 (
     NULL, BOOLEAN, INT, LONG, INT_AS_FLOAT, INT_AS_DOUBLE, FLOAT, FLOAT_AS_DOUBLE, DOUBLE, BYTES, TEXT, FIXED, ENUM,
-    RECORD, ARRAY, MAP, BRANCH, MEMBER, RAW, DECIMAL, UUID, DURATION, CONSTANT,
-) = range(23)  # fmt: skip
+    RECORD, ARRAY, MAP, BRANCH, MEMBER, RAW, DECIMAL, UUID, DURATION, CONSTANT, INT_WITHIN, LONG_WITHIN,
+) = range(25)  # fmt: skip
 """The nodes of a program."""
 
 NOTHING, BITS, WIDE, VARIABLE, STRUCT, ITEMS = range(6)
@@ -57,17 +59,24 @@ FAULTS = (
     "values are nested too deeply",
     "more items without bytes than are read",
     "a decimal has more digits than its schema says",
+    "a date or time is out of range",
+    "a map has the same key twice",
+    "there are bytes behind the value",
     "the decoded values need too much memory",
 )
 """What is wrong with a value, by `DecodingFault.code`."""
 
 CUT, LONG_NUMBER, BAD_SIZE, NOT_UTF8, NO_SYMBOL, NO_BRANCH, TOO_DEEP, TOO_MANY, BAD_DECIMAL = range(1, 10)
+OUT_OF_RANGE, SAME_KEY, LEFT_OVER = range(10, 13)
 
 DEPTH_MAX = 200
 """Nodes within each other: protects the stack."""
 
 STEPS_MIN, STEPS_PER_BYTE = 1 << 12, 16
 """Nodes that a value may take, beside the numbers of its program: protects time and memory from items without bytes."""
+
+MONTHS_MAX, DAYS_MAX = 120_000, 3_660_000
+"""A duration: about 10,000 years each, because Python has no more."""
 
 MEMORY_BYTES_MAX = 1 << 30
 """The memory of all columns of a batch; a null of a wide record takes more memory than bytes in a value."""
@@ -195,6 +204,8 @@ class Decoder:
                 if skip > len(value):
                     raise _Wrong(CUT, self._root)
                 run.read(self._root, 0)
+                if run.is_behind():
+                    raise _Wrong(LEFT_OVER, self._root)
             except _Wrong as wrong:
                 self.faults.append(DecodingFault(self._columns[0].count, wrong.code, wrong.node))
                 self._columns[0].append_null()
@@ -226,6 +237,10 @@ class _Run:
         self._steps = STEPS_MIN + STEPS_PER_BYTE * len(value) + len(program)
         self.journal: list[tuple[int, Callable[[_Column], None]]] = []
 
+    def is_behind(self) -> bool:
+        """Return whether bytes are left."""
+        return self._position < len(self._value)
+
     def read(self, node: int, depth: int) -> None:
         operation, column = self._program[node : node + 2]
         self._steps -= 1
@@ -252,6 +267,11 @@ class _Run:
         if operation == DECIMAL:
             size = operands[0] or self._long(node)
             return _decimal(self._taken(size, node), operands[1], node)
+        if operation in (INT_WITHIN, LONG_WITHIN):
+            number = self._int(node) if operation == INT_WITHIN else self._long(node)
+            if not operands[0] <= number <= operands[1]:
+                raise _Wrong(OUT_OF_RANGE, node)
+            return struct.pack("<i" if operation == INT_WITHIN else "<q", number)
         if operation == RECORD:
             for child in self._program[node + 3 : node + 3 + operands[0]]:
                 self.read(child, depth + 1)
@@ -284,6 +304,7 @@ class _Run:
 
     def _items(self, operation: int, node: int, depth: int) -> None:
         column, keys, child = self._program[node + 1 : node + 4]
+        seen: list[bytes] = []
         while count := self._long(node):
             if count < 0:
                 count = -count
@@ -294,8 +315,11 @@ class _Run:
                 if operation == MAP:
                     key = self._text(node)
                     if column >= 0:
+                        seen.append(key)
                         self.journal.append((keys, lambda target, key=key: target.append(key)))  # type: ignore[misc]
                 self.read(child, depth + 1)
+        if len(set(seen)) < len(seen):
+            raise _Wrong(SAME_KEY, node)
 
     def _symbol(self, node: int) -> bytes:
         index, count = self._long(node), self._program[node + 2]
@@ -342,8 +366,8 @@ class _Run:
 
     def _duration(self, node: int) -> bytes:
         months, days, milliseconds = struct.unpack("<III", self._taken(12, node))
-        if months >= 1 << 31 or days >= 1 << 31:
-            raise _Wrong(BAD_SIZE, node)
+        if months > MONTHS_MAX or days > DAYS_MAX:
+            raise _Wrong(OUT_OF_RANGE, node)
         return struct.pack("<iiq", months, days, milliseconds * 1_000_000)
 
 
@@ -384,16 +408,19 @@ def _decimal(raw: bytes, precision: int, node: int) -> bytes:
 _KINDS = {
     BOOLEAN: BITS, INT: WIDE, LONG: WIDE, INT_AS_FLOAT: WIDE, INT_AS_DOUBLE: WIDE, FLOAT: WIDE, FLOAT_AS_DOUBLE: WIDE,
     DOUBLE: WIDE, BYTES: VARIABLE, TEXT: VARIABLE, FIXED: WIDE, ENUM: WIDE, RECORD: STRUCT, ARRAY: ITEMS, MAP: ITEMS,
-    MEMBER: STRUCT, RAW: VARIABLE, DECIMAL: WIDE, UUID: VARIABLE, DURATION: WIDE,
+    MEMBER: STRUCT, RAW: VARIABLE, DECIMAL: WIDE, UUID: VARIABLE, DURATION: WIDE, INT_WITHIN: WIDE, LONG_WITHIN: WIDE,
 }  # fmt: skip
 """The kind of the column of each node. NULL may have any, and BRANCH has none."""
 
 _WIDTHS = {
     INT: 4, LONG: 8, INT_AS_FLOAT: 4, INT_AS_DOUBLE: 8, FLOAT: 4, FLOAT_AS_DOUBLE: 8, DOUBLE: 8, ENUM: 4, DECIMAL: 16,
-    DURATION: 16,
+    DURATION: 16, INT_WITHIN: 4, LONG_WITHIN: 8,
 }  # fmt: skip
 
-_OPERANDS = {FIXED: 1, ENUM: 1, RECORD: 1, ARRAY: 2, MAP: 2, BRANCH: 1, MEMBER: 2, RAW: 1, DECIMAL: 2, CONSTANT: 3}
+_OPERANDS = {
+    FIXED: 1, ENUM: 1, RECORD: 1, ARRAY: 2, MAP: 2, BRANCH: 1, MEMBER: 2, RAW: 1, DECIMAL: 2, CONSTANT: 3,
+    INT_WITHIN: 2, LONG_WITHIN: 2,
+}  # fmt: skip
 """The operands of a node; ENUM, RECORD and BRANCH have as many more as the first says."""
 
 
@@ -426,7 +453,7 @@ def check_program(program: array[int], root: int, columns: array[int], children:
 def _nodes_of(program: array[int], node: int, described: list[array[int]], children: array[int]) -> Sequence[int]:
     """Check one node, and return those which it names."""
     operation, column = program[node : node + 2]
-    _check(NULL <= operation <= CONSTANT and -1 <= column < len(described))
+    _check(NULL <= operation <= LONG_WITHIN and -1 <= column < len(described))
     operands = program[node + 2 : node + 2 + _OPERANDS.get(operation, 0)]
     _check(len(operands) == _OPERANDS.get(operation, 0))
     if column >= 0 and operation != NULL:

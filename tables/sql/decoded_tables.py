@@ -1,17 +1,22 @@
 """The decoded values of topics as tables of DuckDB, in its schema `decoded`: a column for each field.
 
 The columns are those of the newest version of the topic's subject, or of a file that the user gave for the topic.
-Beside them are the columns that a record has by itself, with `_` before their names, and `_error`: why a value is not
-decoded. Fields that no statement names are not decoded.
+Beside them are the columns that a record has by itself, with `_` before their names, and `_error`: why a value or key
+is not decoded. `_key` is decoded if there is a schema for it: of the subject `TOPIC-key`, or of a file. Fields that no
+statement names are not decoded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from offsetfs.schemas.decoding import DirectorySchemas
+from offsetfs.schemas.decoding import DirectorySchemas, NoSchema, TopicDecoder
+from offsetfs.schemas.formats import Reader
+from offsetfs.schemas.references import KEY_FIELD
 from offsetfs.tables.arrow import SCHEMA
 from offsetfs.tables.sql.topic_table import ScanContext, TopicTable
 
@@ -19,7 +24,8 @@ DECODED = "decoded"
 """The schema of DuckDB that has the tables."""
 
 _PREFIX = "_"
-_OWN = ("partition", "offset", "timestamp", "key", "headers")
+_KEY, _HEADERS = "key", "headers"
+_OWN = ("partition", "offset", "timestamp", _KEY, _HEADERS)
 _ERROR = f"{_PREFIX}error"
 _VALUE = "value"
 """The column of a topic whose values are not records."""
@@ -35,8 +41,11 @@ class DecodedTable(TopicTable):
         """`NoSchema` if the topic has none."""
         self._schemas = schemas
         self._reader = reader = schemas.reader(topic)
-        decoded = schemas.decoder(topic, reader).type
+        self._key_reader = _key_reader(topic, schemas)
+        decoded = reader.type
         own = [pa.field(_PREFIX + name, SCHEMA.field(name).type) for name in _OWN]
+        if self._key_reader is not None:
+            own[_OWN.index(_KEY)] = pa.field(_PREFIX + _KEY, self._key_reader.type)
         self._is_record = is_record = reader.fields is not None
         fields = [decoded.field(at) for at in range(decoded.num_fields)] if is_record else [pa.field(_VALUE, decoded)]
         names = distinct([*(field.name for field in own), _ERROR, *(field.name for field in fields)])[len(own) + 1 :]
@@ -52,25 +61,61 @@ class DecodedTable(TopicTable):
     def conversion(self, needed: Sequence[str]) -> tuple[pa.Schema, Callable[[pa.RecordBatch], pa.RecordBatch]]:
         own = [name for name in _OWN if _PREFIX + name in needed]
         fields = [name for name in needed if name in self._fields]
-        wants_value = bool(fields) or _ERROR in needed
-        raw = pa.schema([SCHEMA.field(name) for name in (*own, *([_VALUE] if wants_value else []))])
-        schema = self._schema_of(needed)
-        if not wants_value:
-            return raw, lambda batch: batch.rename_columns([_PREFIX + name for name in own]).select(needed)
         # An error of a field that is not shown is one nevertheless: with `_error` alone the whole value is read.
-        wanted = [self._fields[name] for name in fields] if self._is_record and fields else None
-        assert self._topic is not None
-        decoder = self._schemas.decoder(self._topic, self._reader, wanted)
+        sources = self._sources(fields, _ERROR in needed, _KEY in own)
+        scanned = dict.fromkeys((*own, *(source.column for source in sources), *([_HEADERS] if sources else [])))
+        schema = self._schema_of(needed)
 
         def converted(batch: pa.RecordBatch) -> pa.RecordBatch:
-            column = decoder.decode(batch.column(_VALUE))
-            made = {_ERROR: column.reasons.cast(pa.string())}
-            made |= {_PREFIX + name: batch.column(name) for name in own}
-            parts = column.values.flatten() if self._is_record and fields else [column.values]
-            made |= dict(zip(fields, parts, strict=False))
+            made = {_PREFIX + name: batch.column(name) for name in own}
+            reasons = []
+            for source in sources:
+                column = source.decoder.decode(batch.column(source.column), batch.column(_HEADERS))
+                parts = column.values.flatten() if source.is_flat else [column.values]
+                made |= dict(zip(source.names, parts, strict=False))
+                reasons.append(_reasons(column.reasons, source.column))
+            if _ERROR in needed:
+                made[_ERROR] = pc.coalesce(*reasons)
             return pa.RecordBatch.from_arrays([made[name] for name in needed], schema=schema)
 
-        return raw, converted
+        return pa.schema([SCHEMA.field(name) for name in scanned]), converted
+
+    def _sources(self, fields: Sequence[str], wants_error: bool, wants_key: bool) -> list[_Source]:
+        """Return what is decoded for some fields of the value, the reasons, and the key."""
+        assert self._topic is not None
+        found = []
+        if fields or wants_error:
+            is_flat = self._is_record and bool(fields)
+            wanted = [self._fields[name] for name in fields] if is_flat else None
+            found.append(_Source(_VALUE, self._schemas.decoder(self._topic, self._reader, wanted), fields, is_flat))
+        if self._key_reader is not None and (wants_key or wants_error):
+            decoder = self._schemas.decoder(self._topic, self._key_reader, field=KEY_FIELD)
+            found.append(_Source(_KEY, decoder, [_PREFIX + _KEY], is_flat=False))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A column that is decoded."""
+
+    column: str
+    decoder: TopicDecoder
+    names: Sequence[str]
+    """Of the columns that are made of it."""
+    is_flat: bool
+    """The fields of a record are columns."""
+
+
+def _key_reader(topic: str, schemas: DirectorySchemas) -> Reader | None:
+    try:
+        return schemas.reader(topic, KEY_FIELD)
+    except NoSchema:
+        return None
+
+
+def _reasons(found: pa.DictionaryArray, column: str) -> pa.StringArray:
+    texts = found.cast(pa.string())
+    return texts if column == _VALUE else pc.binary_join_element_wise("key", texts, ": ")
 
 
 def distinct(names: Sequence[str]) -> list[str]:

@@ -50,6 +50,7 @@ _TYPES = _record(
     ("span", {"type": "fixed", "name": "Span", "size": 12, "logicalType": "duration"}),
     ("key", {"type": "fixed", "name": "Key", "size": 16, "logicalType": "uuid"}),
     ("rate", "float"),
+    ("day", _logical("int", "date")),
 )
 _CHAIN = _record("Node", ("n", "long"), ("next", ["null", "Node"]), ("more", {"type": "array", "items": "Node"}))
 _EMPTY = {"type": "array", "items": _record("Nothing", ("a", "null"), ("b", {"type": "array", "items": "null"}))}
@@ -118,7 +119,7 @@ def seeds(name: str) -> Iterator[bytes]:
     for number, value in (
         (0, order),
         (1, order),
-        (2, b"\x04\x01\x02" + bytes(8) + bytes(28) + bytes(4)),
+        (2, b"\x04\x01\x02" + bytes(8) + bytes(28) + bytes(4) + b"\x02"),
         (3, chain),
         (4, b"\x04\x00\x00\x00"),
     ):

@@ -8,10 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from fixtures.logs.schema_records import schema_record, write_schemas
 
 import offsetfs
+from offsetfs.schemas.decoding import DecodedColumn
+from offsetfs.schemas.python_values import python_values
 
 pytestmark = pytest.mark.unit
 
@@ -85,8 +88,14 @@ def test_a_value_that_python_cannot_hold_has_a_reason(data: offsetfs.Directory) 
     )
     first, second, third = map(decoded, orders.read(5, decode=True))
     assert first[0]["id"] == 1
-    assert second == (None, "the value has a time that Python cannot hold")
-    assert third[0] is None and third[1] is not None and "twice" in third[1]
+    assert second == (None, "schema 7: field at: a date or time is out of range")
+    assert third == (None, "schema 7: field labels: a map has the same key twice")
+    for found, reason in (
+        (pa.array([1 << 60], pa.timestamp("us")), "the value has a time that Python cannot hold"),
+        (pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int32())), "a map in the value has a key twice"),
+    ):
+        column = DecodedColumn(found, pa.array([None], pa.string()).dictionary_encode())
+        assert list(python_values(column)) == [(None, reason)]
 
 
 def test_masked_fields_are_null_and_raw_values_are_withheld(data: offsetfs.Directory) -> None:

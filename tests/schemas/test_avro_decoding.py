@@ -153,12 +153,38 @@ def test_a_value_that_does_not_fit_is_a_null_with_the_field_and_all_others_stay(
     decoder = AvroDecoder(parsed(json.dumps(ORDER)), parsed(json.dumps(ORDER)))
     found, faults = decoder.decode(pa.array(values, pa.binary()), array("i", range(len(values))), 0)
     found.validate(full=True)
-    assert found.to_pylist() == [GOOD_ROW, None, None, None, None, GOOD_ROW, GOOD_ROW]
+    assert found.to_pylist() == [GOOD_ROW, None, None, None, None, None, GOOD_ROW]
     assert [(fault.row, decoder.place(fault), avro.FAULTS[fault.code]) for fault in faults] == [
         (1, "lines[].price", "the value ends too early"),
         (3, "id", "the value ends too early"),
         (4, "lines[].text", "a text is not UTF-8"),
+        (5, "", "there are bytes behind the value"),
     ]
+
+
+def entries(keys: list[str]) -> bytes:
+    """Return a map of Avro as two blocks, with an empty value for each key."""
+    half = len(keys) // 2
+    blocks = [[bytes([2 * len(key.encode())]) + key.encode() for key in part] for part in (keys[:half], keys[half:])]
+    return b"".join(bytes([2 * len(block)]) + b"".join(block) for block in blocks if block) + b"\0"
+
+
+@given(st.lists(st.text(max_size=2), max_size=40))
+def test_a_map_with_a_key_twice_is_a_fault(keys: list[str]) -> None:
+    kind = parsed('{"type": "map", "values": "null"}')
+    column = pa.array([entries(keys), entries(["a"])], pa.binary())
+    program = compiled(kind, kind)
+    made = outcome(native, program, column, 0)
+    assert made == outcome(reference, program, column, 0)
+    expected = ["a map has the same key twice"] if len(set(keys)) < len(keys) else []
+    assert [avro.FAULTS[fault.code] for fault in made[0]] == expected
+
+
+def test_a_map_that_is_not_read_may_have_a_key_twice() -> None:
+    both = {"type": "record", "name": "R", "fields": [
+        {"name": "m", "type": {"type": "map", "values": "null"}}, {"name": "n", "type": "int"}]}  # fmt: skip
+    one = {**both, "fields": both["fields"][1:]}
+    assert decoded(both, [b"\x04\x02a\x02a\0\x02"], one) == ([{"n": 1}], [])
 
 
 @pytest.mark.parametrize("module", [native, reference])

@@ -192,7 +192,7 @@ def test_a_file_goes_before_the_registry_and_the_subject_of_the_topic_before_oth
         "orders-value/1",
         ":.b:orders-value/1",
     ]
-    assert known.unnamed("Orders") == file and known.unnamed("other") is None
+    assert known.unnamed("Orders", "value") == file and known.unnamed("other", "value") is None
     fingerprint = NamedSchema(ReferenceForm.AVRO_FINGERPRINT, fingerprint_of('"int"'))
     assert len(known.find(fingerprint, "orders", "value")) == 5
     assert known.find(NamedSchema(ReferenceForm.GLUE, UUID), "orders", "value") == []

@@ -2,48 +2,26 @@
 
 from __future__ import annotations
 
-import io
 import json
-import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
-import fastavro
 import pytest
+from fixtures.logs.avro_values import FIRST, avro, confluent, opened, order, rows
 from fixtures.logs.schema_records import reference, schema_key, schema_record, write_log, write_schemas
 
 from offsetfs.cli import run
 from offsetfs.schemas.avro_fingerprint import fingerprint_of
 from offsetfs.schemas.schema_files import FileSchema
-from offsetfs.storage import LogDirectory
 from offsetfs.tables.sql.session import SqlError, SqlSession
 
 pytestmark = pytest.mark.unit
 
-FIRST: dict[str, Any] = {"type": "record", "name": "Order", "namespace": "shop", "fields": [
-    {"name": "id", "type": "long"}, {"name": "customer", "type": "string"},
-    {"name": "offset", "type": "int"}]}  # fmt: skip
 AMOUNT = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
 SECOND = {**FIRST, "fields": [
     *FIRST["fields"], {"name": "amount", "type": ["null", AMOUNT], "default": None},
     {"name": "lines", "type": {"type": "array", "items": "string"}, "default": ["none"]}]}  # fmt: skip
-
-
-def avro(schema: Any, value: Any) -> bytes:
-    buffer = io.BytesIO()
-    fastavro.schemaless_writer(buffer, fastavro.parse_schema(json.loads(json.dumps(schema))), value)
-    return buffer.getvalue()
-
-
-def confluent(number: int, schema: Any, value: Any) -> bytes:
-    return b"\0" + number.to_bytes(4, "big") + avro(schema, value)
-
-
-def order(number: int, **more: Any) -> dict[str, Any]:
-    return {"id": number, "customer": f"c{number}", "offset": -number, **more}
 
 
 def values(path: Path, topic: str, *records: bytes | None) -> None:
@@ -62,23 +40,10 @@ def orders(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@contextmanager
-def opened(path: Path, schemas: Mapping[str, FileSchema] | None = None) -> Iterator[SqlSession]:
-    with (
-        closing(LogDirectory.open(str(path), read_only=True)) as directory,
-        SqlSession(directory, schemas=schemas) as made,
-    ):
-        yield made
-
-
 @pytest.fixture
 def session(orders: Path) -> Iterator[SqlSession]:
     with opened(orders) as made:
         yield made
-
-
-def rows(session: SqlSession, statement: str) -> list[tuple[object, ...]]:
-    return list(session.run(statement).rows)
 
 
 def test_fields_are_columns_of_the_newest_version(session: SqlSession) -> None:
@@ -163,33 +128,30 @@ def test_values_that_name_no_schema_or_a_fingerprint_are_read_by_a_file(tmp_path
             session.run("SELECT * FROM decoded.other")
 
 
-def test_a_compressed_value_of_glue_is_not_taken_for_avro(tmp_path: Path) -> None:
-    name, text = "0123456789abcdef0123456789abcdef", json.dumps(FIRST)
-    value = avro(FIRST, order(1))
-    values(tmp_path, "glue", *(b"\3" + kind + bytes.fromhex(name) + value for kind in (b"\0", b"\5")))
-    uuid_name = str(uuid.UUID(name))
-    given = {key: FileSchema(key, "AVRO", text, "o.avsc") for key in ("glue", uuid_name)}
-    with opened(tmp_path, given) as session:
-        assert rows(session, "SELECT id, _error FROM decoded.glue ORDER BY _offset") == [
-            (1, None),
-            (None, "the value is compressed by its serializer, and such values are not decoded"),
-        ]
-
-
 def test_values_that_are_no_records_are_one_column(tmp_path: Path) -> None:
     write_schemas(
         tmp_path,
         [
             schema_record("names-value", 1, 1, '"string"'),
-            schema_record("p-value", 1, 2, "message P {}", schemaType="PROTOBUF"),
+            schema_record("p-value", 1, 2, "<p/>", schemaType="XSD"),
         ],
     )
     values(tmp_path, "names", confluent(1, "string", "anna"))
     values(tmp_path, "p", b"\0\0\0\0\2\0")
     with opened(tmp_path) as session:
         assert rows(session, "SELECT value FROM decoded.names") == [("anna",)]
-        with pytest.raises(SqlError, match="the schema is PROTOBUF, and only AVRO is decoded"):
+        with pytest.raises(SqlError, match="the schema is XSD, and only AVRO"):
             session.run("SELECT * FROM decoded.p")
+
+
+def test_a_schema_with_too_many_columns_concerns_its_topic_alone(orders: Path) -> None:
+    wide = {"type": "record", "name": "Wide", "fields": [{"name": f"f{n}", "type": "int"} for n in range(10_001)]}
+    write_schemas(orders, [schema_record("wide-value", 1, 8, json.dumps(wide))])
+    values(orders, "wide", b"x")
+    with opened(orders) as session:
+        assert rows(session, "SELECT count(*) FROM decoded.orders") == [(7,)]
+        with pytest.raises(SqlError, match="more than 10000 columns"):
+            session.run("SELECT * FROM decoded.wide")
 
 
 def test_the_command_takes_a_schema_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
