@@ -17,9 +17,15 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+import pyarrow.parquet
 from bench import Bench
+from confluent_kafka.schema_registry import Schema
+from confluent_kafka.schema_registry._sync.mock_schema_registry_client import MockSchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from fixtures.logs.schema_records import schema_record, write_schemas
 from measuring import Contender, Measure, Opened, Peer, Row, times_as_fast
+from pipelines import spark_session
 
 import offsetfs
 from offsetfs.schemas.avro_arrow import AvroDecoder
@@ -139,6 +145,42 @@ def _loop(schema: dict[str, Any]) -> Opened:
     return opened
 
 
+def _deserializer(schema: dict[str, Any]) -> Opened:
+    """Confluent's AvroDeserializer, with a registry in its own process."""
+
+    @contextlib.contextmanager
+    def opened(bench: Bench) -> Iterator[Measure]:
+        values, plain = _values(bench, schema), json.dumps(schema).replace('"logicalType": "decimal", ', "")
+        with MockSchemaRegistryClient({"url": "mock://bench"}) as client:
+            assert client.register_schema("orders-value", Schema(plain, "AVRO")) == 1
+            deserializer = AvroDeserializer(client)
+            context = SerializationContext("orders", MessageField.VALUE)
+
+            def measure(number: int) -> float:
+                start = time.perf_counter()
+                for value in values:
+                    deserializer(value, context)
+                return time.perf_counter() - start
+
+            yield measure
+
+    return opened
+
+
+def _spark(schema: dict[str, Any]) -> Opened:
+    """Spark's from_avro on one core, of values in its memory."""
+
+    @contextlib.contextmanager
+    def opened(bench: Bench) -> Iterator[Measure]:
+        spark, path = spark_session(bench, "local[1]"), os.fspath(bench.new("avro-values"))
+        column = pa.array([value[5:] for value in _values(bench, schema)], pa.binary())
+        pyarrow.parquet.write_table(pa.table({"value": column}), path)
+        spark.result("decode_avro", values=path, schema=json.dumps(schema))
+        yield lambda number: spark.seconds("decode_avro", values=path, schema=json.dumps(schema))
+
+    return opened
+
+
 # --- a query ---------------------------------------------------------------------------------------------------------
 
 _QUERY = "SELECT state, count(*), sum(amount) FROM decoded.orders GROUP BY 1 ORDER BY 1"
@@ -204,7 +246,11 @@ def _row(name: str, what: str, schema: dict[str, Any]) -> Row:
         count=500_000,
         count_quick=2_000,
         ours=Contender("offsetfs", _decoder(schema)),
-        peers=(Peer(Contender("fastavro", _loop(schema)), times_as_fast(5)),),
+        peers=(
+            Peer(Contender("fastavro", _loop(schema)), times_as_fast(5)),
+            Peer(Contender("confluent-kafka's AvroDeserializer", _deserializer(schema)), times_as_fast(10)),
+            Peer(Contender("Spark's `from_avro` on one core", _spark(schema)), times_as_fast(2)),
+        ),
     )
 
 

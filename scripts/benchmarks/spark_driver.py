@@ -142,6 +142,14 @@ def _frame(spark: SparkSession, source: Mapping[str, Any]) -> DataFrame:
     return reader.load(source["path"]) if "path" in source else reader.load()
 
 
+def decode_avro(spark: SparkSession, values: str, schema: str) -> None:
+    """Decode the column `value` of a Parquet file by `from_avro`; its bytes are in memory after the first call."""
+    from pyspark.sql.avro.functions import from_avro
+
+    frame = spark.read.parquet(values).cache()
+    frame.select(from_avro("value", schema)).write.format("noop").mode("overwrite").save()
+
+
 def parquet_from(spark: SparkSession, source: Mapping[str, Any], destination: str) -> None:
     """Write what a source reads as Parquet, by Spark's own writer."""
     frame = _frame(spark, source).select("key", "value", "offset", "timestamp", "timestampType", "headers")
@@ -192,6 +200,7 @@ FUNCTIONS: tuple[Callable[..., Any], ...] = (
     ready,
     scan,
     query,
+    decode_avro,
     parquet_from,
     parquet_by_export,
     parquet_sums,
