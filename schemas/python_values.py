@@ -31,4 +31,4 @@ def _one(value: pa.Array, reason: str | None) -> tuple[Any, str | None]:
         return None, _TWICE
     except (ValueError, OverflowError) as error:
         is_of_a_map = "duplicate" in str(error)  # pyarrow has another error for a map within a struct
-        return None, _TWICE if is_of_a_map else "the value has a time that Python cannot hold"
+        return None, _TWICE if is_of_a_map else "the value has a time outside of the years 1 to 9999"

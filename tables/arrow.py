@@ -206,9 +206,14 @@ def _headers(batch: Batch, rows: array[int], kind: pa.DataType) -> pa.Array:
     )
 
 
-def header_column(records: Iterable[Record]) -> pa.ListArray:
+def _valid(name: str) -> str:
+    """Return a name of a header with bytes that are no UTF-8 replaced, as in the column."""
+    return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def header_column(of_records: Iterable[Sequence[tuple[str, bytes | None]]]) -> pa.ListArray:
     """Return the headers of records as the column has them."""
-    headers = [[{"key": name, "value": value} for name, value in record.headers] or None for record in records]
+    headers = [[{"key": _valid(name), "value": value} for name, value in each] or None for each in of_records]
     return pa.array(headers, SCHEMA.field(HEADERS).type)
 
 

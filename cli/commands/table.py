@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -16,11 +18,14 @@ from offsetfs.cli.arguments.named_partitions import no_topic
 from offsetfs.cli.arguments.topic_settings import parsed_settings, topic_settings_option
 from offsetfs.cli.ending import until_signal
 from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
+from offsetfs.common.extras import install_command
 from offsetfs.common.formatting import printable
 from offsetfs.storage.errors import StorageError, counted, sentence
 
 if TYPE_CHECKING:
     from offsetfs.common.name_patterns import NamePattern
+    from offsetfs.storage import LogDirectory
+    from offsetfs.tables.databases.decoding import TableDecoding
     from offsetfs.tables.databases.messages_table import MessagesTable
     from offsetfs.tables.databases.syncing import SyncOptions, TableSync
     from offsetfs.tables.databases.table_location import DatabaseUrl
@@ -35,6 +40,34 @@ _table_option = click.option(
     show_default=True,
     help="The table, or SCHEMA.TABLE; its progress is in NAME_progress.",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoding:
+    """The options of a table of decoded values."""
+
+    schema_words: tuple[str, ...]
+    mask_words: tuple[str, ...]
+
+    def opened(self, directory: LogDirectory, table: MessagesTable, topic: str) -> TableDecoding:
+        """Return the decoding of a topic, with its columns in the table."""
+        try:
+            from offsetfs.tables.databases.decoding import TableDecoding
+        except ImportError as error:
+            raise Failure(f"--decode needs pyarrow and numpy: {install_command('arrow')}", SYSTEM) from error
+        from offsetfs.schemas.masks import MaskError, parse_masks
+        from offsetfs.schemas.schema_files import SchemaFileError, read_schema_files
+
+        if topic not in {name.topic for name in directory.partitions()}:
+            raise no_topic(directory.path, directory.partitions(), (topic,))
+        try:
+            return TableDecoding(
+                directory, table, topic, read_schema_files(self.schema_words), parse_masks(self.mask_words)
+            )
+        except (SchemaFileError, OSError) as error:
+            raise Failure(f"--schema: {printable(sentence(error))}", WRONG_CALL) from error
+        except MaskError as error:
+            raise Failure(printable(str(error)), WRONG_CALL) from error
 
 
 @click.group("table", short_help="Topics as rows of a database, and back.")
@@ -86,6 +119,25 @@ def command() -> None:
     show_default=True,
     help="What message_uuid is made of, for idempotent producers.",
 )
+@click.option(
+    "--decode",
+    is_flag=True,
+    help="A column for each field of the values, by their schema; added when the schema grows. One topic.",
+)
+@click.option(
+    "--schema",
+    "schema_words",
+    metavar="NAME=FILE|DIR",
+    multiple=True,
+    help="With --decode: a schema in a file, or files of a directory; may be repeated.",
+)
+@click.option(
+    "--mask",
+    "mask_words",
+    metavar="TOPIC:FIELD[,FIELD]",
+    multiple=True,
+    help="With --decode: fields that are null, by path, *.NAME or #TAG; may be repeated.",
+)
 @click.option("--password-file", metavar="FILE", type=click.Path(), help="Its first line is the password.")
 def sync(
     log_directory: str,
@@ -100,6 +152,9 @@ def sync(
     isolation: str,
     on_gap: str,
     uuid: str,
+    decode: bool,
+    schema_words: tuple[str, ...],
+    mask_words: tuple[str, ...],
     password_file: str | None,
 ) -> int:
     """Add the records of topics to a table, a row for each. LOGDIR is only read, also beside a broker or a mount.
@@ -124,8 +179,14 @@ def sync(
 
     if no_index and not create:
         raise Failure("--no-index: goes with --create", WRONG_CALL)
+    words = _Decoding(schema_words, mask_words) if decode else None
+    if (schema_words or mask_words) and not decode:
+        raise Failure("--schema and --mask: go with --decode", WRONG_CALL)
+    if decode and (columns is not None or len(names) != 1):
+        remedy = "give one --topic, and no --columns"
+        raise Failure(f"--decode: a table has the fields of one topic; {remedy}", WRONG_CALL)
     options = SyncOptions(
-        name_patterns("--topic", names or (".*",)),
+        name_patterns("--topic", (re.escape(names[0]),) if decode else names or (".*",)),
         is_committed_only=isolation == "read_committed",
         skips_gaps=on_gap == "skip",
         mirrors_deletes=mirror_deletes,
@@ -137,12 +198,12 @@ def sync(
     remedy = "--create creates it"
     with (
         _reported(),
-        _opened(url, password_file, table, log_directory, columns, may_create=create, remedy=remedy) as opened,
+        _opened(url, password_file, table, log_directory, columns, decode, may_create=create, remedy=remedy) as opened,
     ):
         if create:
             opened.create(is_indexed=not no_index)
         opened.check()
-        return _sync(log_directory, opened, options, names, follow=follow)
+        return _sync(log_directory, opened, options, names, words, follow=follow)
 
 
 @command.command("load", short_help="Rows back into a log.")
@@ -218,15 +279,22 @@ def _load(
 
 
 def _sync(
-    log_directory: str, table: MessagesTable, options: SyncOptions, names: tuple[str, ...], *, follow: bool
+    log_directory: str,
+    table: MessagesTable,
+    options: SyncOptions,
+    names: tuple[str, ...],
+    words: _Decoding | None,
+    *,
+    follow: bool,
 ) -> int:
     from offsetfs.cli.terminal.progress import bytes_progress
     from offsetfs.storage import LogDirectory
     from offsetfs.tables.databases.syncing import TableSync
 
     directory = LogDirectory.open(log_directory, read_only=True)
+    decoding = None if words is None else words.opened(directory, table, names[0])
     with bytes_progress("Synchronizing") as show:
-        synced = TableSync(directory, table, options, _warn, show)
+        synced = TableSync(directory, table, options, _warn, show, decoding)
         if follow:
             with until_signal() as is_ending:
                 synced.follow(is_ending)
@@ -235,6 +303,8 @@ def _sync(
             if not synced.partitions and not synced.has_failed:
                 raise no_topic(directory.path, directory.partitions(), names)
     _report(synced)
+    if decoding is not None and decoding.not_decoded:
+        _warn(f"{counted(decoding.not_decoded, 'value')} not decoded; value_error has the reasons")
     return FAILED if synced.has_failed else DONE
 
 
@@ -257,17 +327,18 @@ def _opened(
     table: str,
     log_directory: str,
     columns: str | None = None,
+    is_decoded: bool = False,
     *,
     may_create: bool,
     remedy: str,
 ) -> Iterator[MessagesTable]:
     from offsetfs.tables.databases.database import open_database
-    from offsetfs.tables.databases.layout import TableError, columns_of_names
+    from offsetfs.tables.databases.layout import DECODING_ERROR, TableError, columns_of_names
     from offsetfs.tables.databases.messages_table import MessagesTable
     from offsetfs.tables.databases.table_location import parse_table_name
 
     try:
-        wanted = columns_of_names(columns)
+        wanted = (*columns_of_names(columns), *([DECODING_ERROR] if is_decoded else []))
         parsed = _url(url, password_file)
         parse_table_name(table, parsed.scheme)
     except TableError as error:

@@ -405,7 +405,7 @@ def _decoded_records(partition: int, reader: LogReader, decoder: TopicDecoder) -
     for batch, first, stop in reader.slices():
         records = [record for record in batch.records() if first <= record.offset < stop]
         values = pyarrow.array([record.value for record in records], pyarrow.binary())
-        column = decoder.decode(values, header_column(records))
+        column = decoder.decode(values, header_column(record.headers for record in records))
         for record, (decoded, error) in zip(records, python_values(column), strict=True):
             yield DecodedRecord(
                 record.offset,

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from offsetfs.tables.databases.layout import Row
 from offsetfs.tables.databases.record_rows import RecordRows
 from offsetfs.tables.databases.table_location import POSTGRES, SQLITE, DatabaseUrl, TableName
+
+if TYPE_CHECKING:
+    from offsetfs.tables.databases.typed_columns import TypedColumn
 
 
 class Database(Protocol):
@@ -53,7 +56,19 @@ class Database(Protocol):
         """Return the names of the columns of a table; none if there is no such table."""
 
     def create(self, table: TableName, columns: Sequence[str], *, is_indexed: bool) -> None:
-        """Create the table and that of its progress, as far as they do not exist."""
+        """Create the table and that of its progress, as far as they do not exist.
+
+        A table of decoded values (`DECODING_ERROR` is among the columns) has no `id`, which may be a field.
+        """
+
+    def types(self, table: TableName) -> Mapping[str, str]:
+        """Return the types of the columns as the database names them, by the names in lower case."""
+
+    def fits(self, column: TypedColumn, type_name: str) -> bool:
+        """Return whether a column of this type, as `types` names it, takes the values of another."""
+
+    def add_column(self, table: TableName, column: TypedColumn) -> None:
+        """Add a column, null in the rows that are there."""
 
     def content(self, column: str) -> str:
         """Return the expression that selects a column for `milliseconds` and `uuid_bytes`, or as it is."""

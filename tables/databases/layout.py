@@ -19,6 +19,8 @@ PLACE = (TOPIC, PARTITION, OFFSET)
 """The columns that every table has: where a record is."""
 CONTENT = (OFFSET, MESSAGE_KEY, PAYLOAD, HEADERS, TIME)
 """The columns that a log is made of again."""
+DECODING_ERROR = "value_error"
+"""The column of tables of decoded values only: why a value is in none of their columns."""
 PROGRESS_COLUMNS = (TOPIC, PARTITION, "topic_id", "next_offset")
 
 TOPIC_LENGTH_MAX = 249

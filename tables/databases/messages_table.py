@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.errors import InvalidName
@@ -17,6 +17,7 @@ from offsetfs.tables.databases.database import Database
 from offsetfs.tables.databases.layout import (
     COLUMNS,
     CONTENT,
+    DECODING_ERROR,
     OFFSET,
     PARTITION,
     PLACE,
@@ -29,6 +30,9 @@ from offsetfs.tables.databases.layout import (
 )
 from offsetfs.tables.databases.record_rows import RecordRows
 from offsetfs.tables.databases.table_location import TableName, parse_table_name
+
+if TYPE_CHECKING:
+    from offsetfs.tables.databases.typed_columns import TypedColumn
 
 _OF_PARTITION = f"{TOPIC} = ? AND {PARTITION} = ?"
 _BETWEEN = f"{_OF_PARTITION} AND {OFFSET} >= ? AND {OFFSET} < ?"
@@ -45,12 +49,13 @@ class TableProgress:
 class MessagesTable:
     """One table of a database, with the columns that are filled."""
 
-    __slots__ = ("_columns", "_progress", "_table", "database", "name", "sql", "sql_progress")
+    __slots__ = ("_columns", "_progress", "_table", "_typed", "database", "name", "sql", "sql_progress")
 
     def __init__(self, database: Database, name: str, columns: Sequence[str] = COLUMNS) -> None:
         """`name` is that of --table, see `table_names`; TableError for one that the database cannot have."""
         self.database = database
         self._columns = tuple(columns)
+        self._typed: tuple[str, ...] = ()
         self._table = parse_table_name(name, database.scheme)
         self.name = str(self._table)
         """The name for messages to the user."""
@@ -70,6 +75,19 @@ class MessagesTable:
             if present:
                 self._check_columns(table, wanted, present)
         self.database.create(self._table, self._columns, is_indexed=is_indexed)
+
+    def grow(self, columns: Sequence[TypedColumn]) -> None:
+        """Add the columns of decoded values that the table lacks. TableError if one is there with another type."""
+        present = self.database.types(self._table)
+        for column in columns:
+            if column.name.lower() not in present:
+                self.database.add_column(self._table, column)
+            elif not self.database.fits(column, present[column.name.lower()]):
+                raise TableError(
+                    f"{self.database.name}: the field {column.field} is {column.kind} now, and the column "
+                    f"{column.name} of {self._table} is {present[column.name.lower()]}: choose another --table"
+                )
+        self._typed = tuple(column.name for column in columns)
 
     def check(self, columns: Sequence[str] | None = None, remedy: str = "--create creates it") -> None:
         """Raise TableError unless the table and that of its progress have the columns that are used.
@@ -94,6 +112,11 @@ class MessagesTable:
         return (self._table, columns), (self._progress, PROGRESS_COLUMNS)
 
     def _check_columns(self, table: TableName, wanted: Sequence[str], present: Collection[str]) -> None:
+        if table == self._table and (DECODING_ERROR in present) != (DECODING_ERROR in self._columns):
+            begun = "with --decode: add it" if DECODING_ERROR in present else "without --decode: leave it out"
+            raise TableError(
+                f"{self.database.name}: the table {table} was begun {begun}, or choose another with --table"
+            )
         missing = [column for column in wanted if column not in present]
         if missing:
             raise TableError(
@@ -151,7 +174,7 @@ class MessagesTable:
 
     def _insert(self, rows: RecordRows) -> None:
         try:
-            self.database.insert(self._table, self._columns, rows)
+            self.database.insert(self._table, (*self._columns, *self._typed), rows)
         except UnstorableRecord:
             raise
         except TableError as error:
@@ -224,6 +247,11 @@ class MessagesTable:
 
     def check_content(self) -> None:
         """Raise TableError unless the table has all that a log is made of."""
+        if DECODING_ERROR in self.database.columns(self._table):
+            raise TableError(
+                f"{self.database.name}: {self.name} has decoded values, of which no log can be made; a table that "
+                "offsetfs table sync fills without --decode has the records"
+            )
         self.check((*PLACE, *CONTENT), "offsetfs table sync --create makes one")
 
     def rows(self, partition: TopicPartition, start: int) -> Iterator[tuple[int, Any, Any, str | None, int]]:

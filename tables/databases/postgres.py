@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from offsetfs.common.extras import install_command
 from offsetfs.tables.databases.layout import (
+    DECODING_ERROR,
     HEADERS,
     MESSAGE_KEY,
     OFFSET,
@@ -32,6 +33,8 @@ from offsetfs.tables.databases.table_location import DatabaseUrl, TableName
 if TYPE_CHECKING:
     import psycopg
 
+    from offsetfs.tables.databases.typed_columns import TypedColumn
+
 _TYPES = {
     UUID: "UUID NOT NULL UNIQUE",
     TOPIC: "VARCHAR(249) NOT NULL",
@@ -42,7 +45,22 @@ _TYPES = {
     HEADERS: "JSONB",
     PRODUCER: "BIGINT",
     TIME: "TIMESTAMPTZ(3)",
+    DECODING_ERROR: "TEXT",
 }
+_KINDS = {
+    "integer": ("BIGINT", "bigint", "int8"),
+    "real": ("DOUBLE PRECISION", "double precision", "float8"),
+    "decimal": ("NUMERIC", "numeric", "numeric"),
+    "boolean": ("BOOLEAN", "boolean", "bool"),
+    "text": ("TEXT", "text", "text"),
+    "bytes": ("BYTEA", "bytea", "bytea"),
+    "date": ("DATE", "date", "date"),
+    "time": ("TIME", "time without time zone", "time"),
+    "timestamp": ("TIMESTAMPTZ", "timestamp with time zone", "timestamp"),
+    "local": ("TIMESTAMP", "timestamp without time zone", "timestamp"),
+    "json": ("JSONB", "jsonb", "jsonb"),
+}
+"""The types of columns of decoded values: as they are declared, as PostgreSQL names them, and as rows are copied."""
 _LONG = struct.Struct(">q")
 _EPOCH_MS = 946_684_800_000
 """2000-01-01, from which PostgreSQL counts, in microseconds."""
@@ -75,6 +93,7 @@ class PostgresDatabase:
         with self._reported():
             self._connection = psycopg.connect(url.text, autocommit=True, application_name="offsetfs", **given)
         _register_dumpers(self._connection)
+        self._copied: dict[str, str] = {}  # the types of columns of decoded values
 
     @contextlib.contextmanager
     def _reported(self) -> Iterator[None]:
@@ -107,13 +126,33 @@ class PostgresDatabase:
         return table.quoted()
 
     def insert(self, table: TableName, columns: Sequence[str], rows: RecordRows) -> None:
-        statement = f"COPY {table.quoted()} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
+        names = ", ".join(TableName(column).quoted() for column in columns)
+        statement = f"COPY {table.quoted()} ({names}) FROM STDIN (FORMAT BINARY)"
         if TIME in columns:
             check_times(rows)
         with self._reported(), self._connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
-            copy.set_types([_TYPES[column].split()[0].partition("(")[0].lower() for column in columns])
+            copy.set_types([self._copied_type(column) for column in columns])
             for row in zip(*map(rows.column, columns), strict=True):
                 copy.write_row(row)
+
+    def _copied_type(self, column: str) -> str:
+        declared = _TYPES.get(column)
+        return self._copied[column] if declared is None else declared.split()[0].partition("(")[0].lower()
+
+    def types(self, table: TableName) -> Mapping[str, str]:
+        statement = (
+            "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute "
+            "WHERE attrelid = to_regclass(?) AND attnum > 0 AND NOT attisdropped"
+        )
+        return {name.lower(): kind for name, kind in self.query(statement, (table.quoted(),))}
+
+    def fits(self, column: TypedColumn, type_name: str) -> bool:
+        _, named, self._copied[column.name] = _KINDS[column.kind]
+        return named == type_name
+
+    def add_column(self, table: TableName, column: TypedColumn) -> None:
+        declared, _, self._copied[column.name] = _KINDS[column.kind]
+        self.change(f"ALTER TABLE {table.quoted()} ADD COLUMN {TableName(column.name).quoted()} {declared}")
 
     def columns(self, table: TableName) -> frozenset[str]:
         statement = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(?) AND attnum > 0"
@@ -122,11 +161,9 @@ class PostgresDatabase:
     def create(self, table: TableName, columns: Sequence[str], *, is_indexed: bool) -> None:
         name, key, time = table.quoted(), TableName(f"{table.name}_key"), TableName(f"{table.name}_time")
         typed = ", ".join(f"{column} {_TYPES[column]}" for column in columns)
+        number = "" if DECODING_ERROR in columns else "id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
         with self.transaction():
-            self.change(
-                f"CREATE TABLE IF NOT EXISTS {name} (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, {typed}, "
-                f"UNIQUE ({TOPIC}, {PARTITION}, {OFFSET}))"
-            )
+            self.change(f"CREATE TABLE IF NOT EXISTS {name} ({number}{typed}, UNIQUE ({TOPIC}, {PARTITION}, {OFFSET}))")
             if is_indexed and MESSAGE_KEY in columns:
                 # A B-tree takes no key above 2,704 bytes.
                 self.change(f"CREATE INDEX IF NOT EXISTS {key.quoted()} ON {name} USING hash ({MESSAGE_KEY})")

@@ -12,7 +12,7 @@ import json
 import struct
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from offsetfs.storage import OFFSET_MAX, Batch, BatchSlice, TopicPartition
@@ -70,12 +70,16 @@ class RecordRows:
     """None for a producer that is not idempotent."""
     timestamps: list[int]
     """Milliseconds since 1970; -1 for none."""
+    typed: dict[str, list[Any]] = field(default_factory=dict)
+    """The columns of decoded values."""
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def column(self, name: str) -> Sequence[object]:
         """Return a column of the table as Python values: times in milliseconds, None for a null."""
+        if name in self.typed:
+            return self.typed[name]
         if name == TOPIC:
             return [self.partition.topic] * len(self)
         if name == PARTITION:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from offsetfs.common.extras import install_command
 from offsetfs.storage.records import NO_TIMESTAMP
 from offsetfs.tables.databases.layout import (
+    DECODING_ERROR,
     HEADERS,
     MESSAGE_KEY,
     OFFSET,
@@ -33,11 +34,15 @@ from offsetfs.tables.databases.table_location import DatabaseUrl, TableName
 if TYPE_CHECKING:
     import sqlalchemy
 
+    from offsetfs.tables.databases.typed_columns import TypedColumn
+
 _EPOCH = datetime(1970, 1, 1)
 _DRIVERS = {"mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
 """The driver where the URL names none: that of the extra `tables`."""
 _OTHER_FIELDS_BYTES = 2048
 """The bound of the rest of a statement that adds one row: its words, and the fields that are not counted."""
+_NUMBER_BYTES = 100
+"""The bound of a field that is neither bytes nor text: a decimal has up to 76 digits."""
 KEY_PREFIX = 255
 """The bytes of a key that an index of MySQL has."""
 
@@ -144,10 +149,10 @@ class SqlalchemyDatabase:
         if self._packet_bytes is None:
             return
         wanted: list[Sequence[Any]] = [
-            rows.column(column) for column in (MESSAGE_KEY, PAYLOAD, HEADERS) if column in columns
+            rows.column(column) for column in (MESSAGE_KEY, PAYLOAD, HEADERS, *rows.typed) if column in columns
         ]
         for offset, *fields in zip(rows.offsets, *wanted, strict=True):
-            size = sum(len(field) for field in fields if field is not None)
+            size = sum(len(field) if isinstance(field, bytes | str) else _NUMBER_BYTES for field in fields)
             if size * 2 + _OTHER_FIELDS_BYTES > self._packet_bytes:
                 size = sum(map(self._sent_bytes, fields)) + _OTHER_FIELDS_BYTES
             if size > self._packet_bytes:
@@ -158,8 +163,8 @@ class SqlalchemyDatabase:
 
     def _sent_bytes(self, value: Any) -> int:
         """Return the bytes that a value takes in a statement: PyMySQL writes bytes in hexadecimal, or with escapes."""
-        if value is None:
-            return 0
+        if not isinstance(value, bytes | str):
+            return _NUMBER_BYTES
         escape = getattr(self._connection.connection.dbapi_connection, "escape", None)
         if escape is None:
             return 2 * len(value)
@@ -221,10 +226,11 @@ class SqlalchemyDatabase:
         key = (table, tuple(columns))
         if key not in self._tables:
             sql = self._sqlalchemy
+            number = sql.Column("id", sql.BigInteger().with_variant(sql.Integer, "sqlite"), primary_key=True)
             self._tables[key] = sql.Table(
                 self._exact(table.name),
                 sql.MetaData(),
-                sql.Column("id", sql.BigInteger().with_variant(sql.Integer, "sqlite"), primary_key=True),
+                *([] if DECODING_ERROR in columns else [number]),
                 *(self._typed(column) for column in columns),
                 sql.UniqueConstraint(TOPIC, PARTITION, OFFSET),
                 schema=None if table.schema is None else self._exact(table.schema),
@@ -246,9 +252,11 @@ class SqlalchemyDatabase:
             HEADERS: sql.Text().with_variant(mysql.JSON(none_as_null=True), *both),
             PRODUCER: sql.BigInteger(),
             TIME: sql.DateTime().with_variant(mysql.DATETIME(fsp=3), *both),
+            DECODING_ERROR: sql.Text(),
         }
+        types.setdefault(column, sql.types.NullType())  # of a decoded value, which is passed as it is
         typed: sqlalchemy.Column[Any] = sql.Column(
-            column, types[column], unique=column == UUID or None, nullable=column not in (UUID, *PLACE)
+            self._exact(column), types[column], unique=column == UUID or None, nullable=column not in (UUID, *PLACE)
         )
         return typed
 
@@ -258,6 +266,22 @@ class SqlalchemyDatabase:
         # Names of topics are ASCII, and those that differ in case are different topics.
         exact = mysql.VARCHAR(TOPIC_LENGTH_MAX, charset="ascii", collation="ascii_bin")
         return self._sqlalchemy.String(TOPIC_LENGTH_MAX).with_variant(exact, "mysql", "mariadb")
+
+    def types(self, table: TableName) -> Mapping[str, str]:
+        with self._reported():
+            inspector = self._sqlalchemy.inspect(self._connection)
+            found = inspector.get_columns(self._exact(table.name), table.schema and self._exact(table.schema))
+            self._connection.rollback()
+        return {str(column["name"]).lower(): _type_name(str(column["type"])) for column in found}
+
+    def fits(self, column: TypedColumn, type_name: str) -> bool:
+        is_text = column.kind == "json" and type_name == _KINDS["text"].split()[0]  # MariaDB has no type for JSON
+        return is_text or _type_name(_declared(column)) == type_name
+
+    def add_column(self, table: TableName, column: TypedColumn) -> None:
+        name = self.quoted(TableName(column.name))
+        self.change(f"ALTER TABLE {self.quoted(table)} ADD COLUMN {name} {_declared(column)}")
+        self._connection.commit()
 
     def content(self, column: str) -> str:
         return column
@@ -278,6 +302,34 @@ class SqlalchemyDatabase:
         with self._reported():
             self._connection.close()
             self._connection.engine.dispose()
+
+
+_KINDS = {
+    "integer": "BIGINT",
+    "real": "DOUBLE",
+    "decimal": "DECIMAL",
+    "boolean": "BOOLEAN",
+    "text": "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+    "bytes": "LONGBLOB",
+    "date": "DATE",
+    "time": "TIME(6)",
+    "timestamp": "DATETIME(6)",
+    "local": "DATETIME(6)",
+    "json": "JSON",
+}
+"""The types of columns of decoded values, in MySQL and MariaDB."""
+
+
+def _declared(column: TypedColumn) -> str:
+    size = f"({column.precision}, {column.scale})" if column.kind == "decimal" else ""
+    return _KINDS[column.kind] + size
+
+
+def _type_name(text: str) -> str:
+    """Return a type without what may change, or what servers show in different ways."""
+    base = text.upper().partition(" ")[0] if not text.upper().startswith("DECIMAL") else text.upper()
+    name = base if base.startswith("DECIMAL") else base.partition("(")[0]
+    return "BOOLEAN" if name in ("TINYINT", "BOOL") else name
 
 
 def _column(name: str, rows: RecordRows) -> Sequence[object]:

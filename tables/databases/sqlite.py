@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from offsetfs.tables.databases.layout import (
+    DECODING_ERROR,
     HEADERS,
     MESSAGE_KEY,
     OFFSET,
@@ -24,6 +25,9 @@ from offsetfs.tables.databases.layout import (
 from offsetfs.tables.databases.record_rows import RecordRows
 from offsetfs.tables.databases.table_location import DatabaseUrl, TableName
 
+if TYPE_CHECKING:
+    from offsetfs.tables.databases.typed_columns import TypedColumn
+
 _TYPES = {
     UUID: "BLOB NOT NULL UNIQUE",
     TOPIC: "TEXT NOT NULL",
@@ -34,7 +38,22 @@ _TYPES = {
     HEADERS: "TEXT",
     PRODUCER: "INTEGER",
     TIME: "INTEGER",
+    DECODING_ERROR: "TEXT",
 }
+_KINDS = {
+    "integer": "INTEGER",
+    "real": "REAL",
+    "decimal": "DECIMAL_TEXT",
+    "boolean": "BOOLEAN_INT",
+    "text": "TEXT",
+    "bytes": "BLOB",
+    "date": "DATE_TEXT",
+    "time": "TIME_TEXT",
+    "timestamp": "TIMESTAMP_TEXT",
+    "local": "LOCAL_TEXT",
+    "json": "JSON_TEXT",
+}
+"""The types of columns of decoded values. SQLite takes TEXT and INT from any name; the rest of it is for `fits`."""
 BUSY_SECONDS = 30.0
 """The time for which a transaction waits for that of another process."""
 
@@ -105,7 +124,8 @@ class SqliteDatabase:
         return table.quoted()
 
     def insert(self, table: TableName, columns: Sequence[str], rows: RecordRows) -> None:
-        statement = f"INSERT INTO {table.quoted()} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+        names = ", ".join(TableName(column).quoted() for column in columns)
+        statement = f"INSERT INTO {table.quoted()} ({names}) VALUES ({', '.join('?' * len(columns))})"
         with self._reported():
             self._connection.executemany(statement, zip(*map(rows.column, columns), strict=True))
 
@@ -115,9 +135,10 @@ class SqliteDatabase:
 
     def create(self, table: TableName, columns: Sequence[str], *, is_indexed: bool) -> None:
         typed = ", ".join(f"{column} {_TYPES[column]}" for column in columns)
+        number = "" if DECODING_ERROR in columns else "id INTEGER PRIMARY KEY, "
         with self.transaction():
             self.change(
-                f"CREATE TABLE IF NOT EXISTS {table.quoted()} (id INTEGER PRIMARY KEY, {typed}, "
+                f"CREATE TABLE IF NOT EXISTS {table.quoted()} ({number}{typed}, "
                 f"UNIQUE ({TOPIC}, {PARTITION}, {OFFSET}))"
             )
             for suffix, column in ("_key", MESSAGE_KEY), ("_time", TIME):
@@ -129,6 +150,18 @@ class SqliteDatabase:
                 f"{PARTITION} INTEGER NOT NULL, topic_id TEXT, "
                 f"next_offset INTEGER NOT NULL, PRIMARY KEY ({TOPIC}, {PARTITION})) WITHOUT ROWID"
             )
+
+    def types(self, table: TableName) -> Mapping[str, str]:
+        place = (table.name, table.schema or "main")
+        rows = self.query("SELECT name, type FROM pragma_table_info(?, ?)", place)
+        return {name.lower(): kind for name, kind in rows}
+
+    def fits(self, column: TypedColumn, type_name: str) -> bool:
+        return _KINDS[column.kind] == type_name
+
+    def add_column(self, table: TableName, column: TypedColumn) -> None:
+        name = TableName(column.name).quoted()
+        self.change(f"ALTER TABLE {table.quoted()} ADD COLUMN {name} {_KINDS[column.kind]}")
 
     def content(self, column: str) -> str:
         return column

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from offsetfs.common.ending import Ending
 from offsetfs.common.name_patterns import NamePattern
@@ -29,6 +30,9 @@ from offsetfs.tables.databases.layout import SyncRefused, UnstorableRecord
 from offsetfs.tables.databases.loading import is_wanted
 from offsetfs.tables.databases.messages_table import MessagesTable
 from offsetfs.tables.databases.record_rows import RecordRows, RowSource, origin_of, record_rows
+
+if TYPE_CHECKING:
+    from offsetfs.tables.databases.decoding import TableDecoding
 
 CHUNK_ROWS, CHUNK_BYTES = 50_000, 16 << 20
 """About how many rows, or bytes of payload, a transaction has: a commit costs a sync of the database."""
@@ -83,6 +87,7 @@ class TableSync:
         options: SyncOptions,
         on_event: OnEvent,
         on_progress: OnProgress = lambda done, total: None,
+        decoding: TableDecoding | None = None,
     ) -> None:
         """`on_event` is called with a sentence where a partition fails or records are skipped."""
         self._directory = directory
@@ -90,6 +95,7 @@ class TableSync:
         self._options = options
         self._on_event = on_event
         self._on_progress = on_progress
+        self._decoding = decoding
         self._done = self._total = 0
         self.partitions: dict[TopicPartition, SyncedPartition] = {}
         self._refused: set[TopicPartition] = set()
@@ -217,6 +223,8 @@ class TableSync:
         if end <= start:
             _check_end(view.log, start)
             return
+        if self._decoding is not None:
+            self._decoding.refresh()
         reader = LogReader(
             view.log,
             start=start,
@@ -245,6 +253,12 @@ class TableSync:
             yield start, end, gathered
 
     def _rows_of(self, piece: BatchSlice, synced: SyncedPartition) -> RecordRows:
+        rows = self._absent_rows(piece, synced)
+        if self._decoding is not None and rows:
+            self._decoding.fill(rows)
+        return rows
+
+    def _absent_rows(self, piece: BatchSlice, synced: SyncedPartition) -> RecordRows:
         rows = record_rows(piece, synced.source)
         if synced.present_until is None or not rows:
             return rows

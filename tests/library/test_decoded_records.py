@@ -91,11 +91,18 @@ def test_a_value_that_python_cannot_hold_has_a_reason(data: offsetfs.Directory) 
     assert second == (None, "schema 7: field at: a date or time is out of range")
     assert third == (None, "schema 7: field labels: a map has the same key twice")
     for found, reason in (
-        (pa.array([1 << 60], pa.timestamp("us")), "the value has a time that Python cannot hold"),
+        (pa.array([1 << 60], pa.timestamp("us")), "the value has a time outside of the years 1 to 9999"),
         (pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int32())), "a map in the value has a key twice"),
     ):
         column = DecodedColumn(found, pa.array([None], pa.string()).dictionary_encode())
         assert list(python_values(column)) == [(None, reason)]
+
+
+def test_a_header_name_that_is_no_utf8_ends_no_reading(data: offsetfs.Directory) -> None:
+    orders = data.partition("orders-0")
+    orders.append(order(9), headers=[("\udcff", b"x"), ("ü", None)])
+    (record,) = orders.read(-1, decode=True)
+    assert decoded(record)[0]["id"] == 9 and record.headers == (("\udcff", b"x"), ("ü", None))
 
 
 def test_masked_fields_are_null_and_raw_values_are_withheld(data: offsetfs.Directory) -> None:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import pytest
 from fixtures.databases import mariadb
+from fixtures.databases.decoded_table_contract import DecodedTableContract
 from fixtures.databases.mariadb import Mariadb
 from fixtures.databases.table_contract import ORDERS, Synced, TableContract, log, synced
 from fixtures.logs.replicated_logs import TIME, add
@@ -39,6 +40,12 @@ class TestMariadb(TableContract):
     """The contract."""
 
     kills = 5
+
+
+class TestDecodedMariadb(DecodedTableContract):
+    """The contract of decoded values."""
+
+    kills = 3
 
 
 def test_a_record_above_the_largest_packet_stops_its_partition_alone(synced: Synced, log: Log) -> None:

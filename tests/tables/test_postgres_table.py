@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fixtures.databases import postgres
+from fixtures.databases.decoded_table_contract import DecodedTableContract
 from fixtures.databases.postgres import Postgres
 from fixtures.databases.table_contract import HEADERS, ORDERS, Synced, TableContract, log, synced
 from fixtures.logs.replicated_logs import TIME, add
@@ -35,6 +36,12 @@ def url(server: Postgres) -> str:
 
 class TestPostgres(TableContract):
     """The contract."""
+
+
+class TestDecodedPostgres(DecodedTableContract):
+    """The contract of decoded values."""
+
+    kills = 3
 
 
 def test_times_beyond_the_year_9999(synced: Synced, log: Log, tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""Rows with decoded values: a column for each field of a topic's schema, added to the table when the schema grows.
+
+The columns are those of the newest version, which is looked up before records are read: a record cannot be older than
+the schema that it names. A value that is not decoded, or that the database cannot hold, keeps its bytes in `payload`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from offsetfs.schemas.decoding import DirectorySchemas, NoSchema, TopicDecoder
+from offsetfs.schemas.formats import Reader
+from offsetfs.schemas.masks import MaskError, Masks
+from offsetfs.schemas.python_values import python_values
+from offsetfs.schemas.schema_files import FileSchema
+from offsetfs.storage import LogDirectory
+from offsetfs.tables.arrow import header_column
+from offsetfs.tables.databases.layout import DECODING_ERROR, TableError
+from offsetfs.tables.databases.messages_table import MessagesTable
+from offsetfs.tables.databases.record_rows import RecordRows, headers_of
+from offsetfs.tables.databases.typed_columns import TypedColumn, stored_rows, typed_columns
+
+
+class TableDecoding:
+    """Decodes the values of one topic for a table."""
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        table: MessagesTable,
+        topic: str,
+        files: Mapping[str, FileSchema],
+        masks: Masks,
+    ) -> None:
+        """Add the columns that the table lacks; TableError."""
+        self._table, self._topic = table, topic
+        self._schemas = DirectorySchemas(directory, files, masks)
+        self._columns: list[TypedColumn] = []
+        self._reader: Reader | None = None
+        self._decoder: TopicDecoder
+        self.not_decoded = 0
+        """Records whose values are in no column."""
+        others = sorted({partition.topic for partition in table.progress()} - {topic})
+        if others:
+            raise TableError(f"{table.name} has decoded rows of {others[0]}: choose another --table for {topic}")
+        self._schemas.refresh()
+        try:
+            self._schemas.check_masks()
+        except MaskError as error:
+            raise TableError(str(error)) from error
+        self._take()
+
+    def refresh(self) -> None:
+        """Take in a new version of the schema; TableError if its fields cannot be columns of the table."""
+        if self._schemas.refresh():
+            self._take()
+
+    def _take(self) -> None:
+        topic = self._topic
+        try:
+            self._reader = self._schemas.reader(topic)
+        except NoSchema as error:
+            if self._reader is None:
+                remedy = f"; --schema {error.word} gives a schema" if error.word else ""
+                raise TableError(f"{error.reason}{remedy}") from error
+            # The subject was deleted: its records keep their columns.
+        try:
+            self._decoder = self._schemas.decoder(topic, self._reader)
+        except MaskError as error:
+            raise TableError(str(error)) from error
+        self._columns = typed_columns(self._reader.type)
+        self._table.grow(self._columns)
+
+    def fill(self, rows: RecordRows) -> None:
+        """Add the columns of the decoded values to rows. Those that are decoded lose their payload."""
+        headers = header_column(map(headers_of, rows.headers)) if any(rows.headers) else None
+        column = self._decoder.decode(pa.array(rows.values, pa.binary()), headers)
+        scheme = self._table.database.scheme
+        typed, reasons = stored_rows(self._columns, list(python_values(column)), scheme)
+        is_masked = self._decoder.is_masked
+        rows.values = [
+            None if is_masked or reason is None else value for value, reason in zip(rows.values, reasons, strict=True)
+        ]
+        rows.typed = {**typed, DECODING_ERROR: reasons}
+        self.not_decoded += sum(reason is not None for reason in reasons)
