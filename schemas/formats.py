@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from offsetfs.schemas.masks import Member
     from offsetfs.schemas.schema_usage import Known
 
-FORMATS = {"AVRO": "offsetfs.schemas.avro_format"}
+FORMATS = {"AVRO": "offsetfs.schemas.avro_format", "JSON": "offsetfs.schemas.json_format"}
 """The modules, by the type that a registry has for a schema."""
 
 

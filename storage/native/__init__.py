@@ -23,12 +23,13 @@ if TYPE_CHECKING:  # compiled modules have no stubs; their references have the t
     field_patterns: ModuleType
     index_search: ModuleType
     json_lines: ModuleType
+    json_values: ModuleType
     key_hash: ModuleType
     message_set: ModuleType
     record_json: ModuleType
     valid_batches: ModuleType
 
-LITTLE_ENDIAN_ONLY = frozenset(("avro", "json_lines", "message_set", "record_json"))
+LITTLE_ENDIAN_ONLY = frozenset(("avro", "json_lines", "json_values", "message_set", "record_json"))
 """Modules that read several bytes at once as a number: their references run on a big-endian machine."""
 
 

@@ -1,12 +1,12 @@
 # cython: language_level=3
-"""The grammar of JSON in one line, for `native/json_lines.pyx`: what stands where, and what is wrong. See `json_line`.
+"""The grammar of JSON, for `native/json_lines.pyx` and `native/json_values.pyx`: what stands where, and what is wrong. See `json_line`.
 
 Every function begins at `Line.at`. It steps behind what it reads, or returns a fault and leaves `at` at the byte that
-shows it. Nothing is looked at behind the line's end but as part of a word of eight bytes, which the newline there ends.
+shows it. Nothing is looked at behind the line's end but as part of a word of eight bytes, all before `Line.readable`.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
 
 from offsetfs.storage.native.json_text cimport character_size, first_marked, load, specials
 
@@ -255,6 +255,42 @@ cdef inline Py_ssize_t read_escape(const uint8_t* raw, Py_ssize_t left, uint32_t
     return 12
 
 
+cdef inline Py_ssize_t unescape(
+    const uint8_t* raw, Py_ssize_t left, uint8_t* out, Py_ssize_t size, Py_ssize_t space
+) noexcept nogil:
+    """Write what a string stands for, `size` bytes, and return how many these were; -1 for what is no string.
+
+    Up to `space` bytes may be written to, and behind the last one anything.
+    """
+    cdef Py_ssize_t used = 0, run, taken
+    cdef uint64_t marks
+    cdef uint32_t code
+    cdef Fault fault
+    while left > 0:
+        if left >= 8 and space - used >= 8:
+            marks = specials(load(raw))
+            memcpy(out + used, raw, 8)
+            run = first_marked(marks) if marks else 8
+        else:
+            run = 0
+        if run == 0 and raw[0] != c"\\":
+            run = 1
+            if used >= space:
+                return -1
+            out[used] = raw[0]
+        if run == 0:
+            taken = read_escape(raw, left, &code, &fault)
+            if taken == 0 or code_size(code) > space - used:
+                return -1
+            used += put_code(out + used, code)
+            raw += taken
+            left -= taken
+        raw += run
+        left -= run
+        used += run
+    return used if used == size else -1
+
+
 cdef inline bint read_hex(const uint8_t* raw, uint32_t* code) noexcept nogil:
     cdef uint32_t value = 0
     cdef uint8_t byte
@@ -279,7 +315,7 @@ cdef inline void skip_blanks(Line* line) noexcept nogil:
     cdef uint8_t byte
     while line.at < line.end:
         byte = line.data[line.at]
-        if byte != c" " and byte != c"\t" and byte != c"\r":
+        if byte != c" " and byte != c"\t" and byte != c"\r" and byte != c"\n":  # a line has no newline
             return
         line.at += 1
 

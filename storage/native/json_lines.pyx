@@ -14,10 +14,9 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 
 from offsetfs.storage.native.json_grammar cimport (
     FINE, KEY_NEEDED, CHANGED, LEVELS_MAX, NO_HEADERS, NO_HEADER_KEY, NO_MEMORY, NO_PARTITION, NO_TEXT, NO_TIMESTAMP, OUT_OF_TIME, NOT_AN_OBJECT, NOT_BASE64,
-    SURPLUS, TWICE, UNKNOWN_FIELD, UNKNOWN_HEADER_FIELD, VALUE_NO_TEXT, Fault, Line, Text, code_size, expect, fault_here, is_digit, next_field, next_item, put_code,
-    read_escape, read_number, read_string, skip_blanks, skip_value, takes_null,
+    SURPLUS, TWICE, UNKNOWN_FIELD, UNKNOWN_HEADER_FIELD, VALUE_NO_TEXT, Fault, Line, Text, expect, fault_here, is_digit, next_field, next_item,
+    read_escape, read_number, read_string, skip_blanks, skip_value, takes_null, unescape,
 )
-from offsetfs.storage.native.json_text cimport first_marked, load, specials
 from offsetfs.storage.native.murmur2 cimport murmur2
 from offsetfs.storage.native.record cimport field_size, put_varint, varint_size
 
@@ -479,42 +478,6 @@ cdef bint put_text(Sink* sink, const Line* line, const Text* text) noexcept nogi
             memcpy(out, raw, text.size)
         sink.used += text.size
     return True
-
-
-cdef Py_ssize_t unescape(
-    const uint8_t* raw, Py_ssize_t left, uint8_t* out, Py_ssize_t size, Py_ssize_t space
-) noexcept nogil:
-    """Write what a string stands for, `size` bytes, and return how many these were; -1 for what is no string.
-
-    Up to `space` bytes may be written to, and behind the last one anything.
-    """
-    cdef Py_ssize_t used = 0, run, taken
-    cdef uint64_t marks
-    cdef uint32_t code
-    cdef Fault fault
-    while left > 0:
-        if left >= 8 and space - used >= 8:
-            marks = specials(load(raw))
-            memcpy(out + used, raw, 8)
-            run = first_marked(marks) if marks else 8
-        else:
-            run = 0
-        if run == 0 and raw[0] != c"\\":
-            run = 1
-            if used >= space:
-                return -1
-            out[used] = raw[0]
-        if run == 0:
-            taken = read_escape(raw, left, &code, &fault)
-            if taken == 0 or code_size(code) > space - used:
-                return -1
-            used += put_code(out + used, code)
-            raw += taken
-            left -= taken
-        raw += run
-        left -= run
-        used += run
-    return used if used == size else -1
 
 
 cdef Py_ssize_t from_base64(const uint8_t* raw, Py_ssize_t left, uint8_t* out, Py_ssize_t space) noexcept nogil:

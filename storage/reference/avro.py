@@ -19,9 +19,6 @@ its column, or -1 where the value is read and dropped:
 
 Nodes name each other by their position in the program, and a node whose column is -1 may contain itself.
 
-The columns are described by another array with `COLUMN_NUMBERS` numbers for each: its kind, the bytes of a value
-(`WIDE`), the position of its children in a third array, and their number.
-
 A value that is not what its program says is a null and a `DecodingFault`; all other values stay. Follows BinaryDecoder
 and ResolvingDecoder of Avro 1.12 (Java): overlong numbers lose their upper bits. Two values that they take are faults:
 one with bytes behind it, which was written with another schema, and a map with a key twice, which Arrow does not allow.
@@ -32,21 +29,29 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from offsetfs.storage.records.format.batch_header import Buffer
+from offsetfs.storage.reference.decoded_columns import (
+    BITS,
+    ITEMS,
+    STRUCT,
+    VARIABLE,
+    WIDE,
+    Column,
+    ColumnBuffers,
+    DecodingFault,
+    check,
+    columns_of,
+    described_columns,
+)
+from offsetfs.storage.reference.decoded_columns import COLUMN_NUMBERS as COLUMN_NUMBERS
+from offsetfs.storage.reference.decoded_columns import MEMORY_BYTES_MAX as MEMORY_BYTES_MAX
 
 (
     NULL, BOOLEAN, INT, LONG, INT_AS_FLOAT, INT_AS_DOUBLE, FLOAT, FLOAT_AS_DOUBLE, DOUBLE, BYTES, TEXT, FIXED, ENUM,
     RECORD, ARRAY, MAP, BRANCH, MEMBER, RAW, DECIMAL, UUID, DURATION, CONSTANT, INT_WITHIN, LONG_WITHIN,
 ) = range(25)  # fmt: skip
 """The nodes of a program."""
-
-NOTHING, BITS, WIDE, VARIABLE, STRUCT, ITEMS = range(6)
-"""The kinds of columns: of nulls, of booleans, of values of equal size, of bytes, and those that have children."""
-
-COLUMN_NUMBERS = 4
 
 FAULTS = (
     "",
@@ -78,95 +83,10 @@ STEPS_MIN, STEPS_PER_BYTE = 1 << 12, 16
 MONTHS_MAX, DAYS_MAX = 120_000, 3_660_000
 """A duration: about 10,000 years each, because Python has no more."""
 
-MEMORY_BYTES_MAX = 1 << 30
-"""The memory of all columns of a batch; a null of a wide record takes more memory than bytes in a value."""
-
-
-class DecodingFault(NamedTuple):
-    """A value that could not be decoded."""
-
-    row: int
-    code: int
-    node: int
-    """The position of the node in the program at which reading ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnBuffers:
-    """The buffers of one column, as Arrow's columnar format has them; None where the kind of the column has none."""
-
-    count: int
-    null_count: int
-    validity: Buffer | None
-    ends: Buffer | None
-    """int32: `count + 1` ends of values or items."""
-    data: Buffer | None
-
 
 class _Wrong(Exception):
     def __init__(self, code: int, node: int) -> None:
         self.code, self.node = code, node
-
-
-class _Column:
-    def __init__(self, kind: int, width: int, children: list[_Column]) -> None:
-        self.kind, self.width, self.children = kind, width, children
-        self.count = self.null_count = 0
-        self.valid = bytearray()
-        self.ends = array("i", [0])
-        self.data = bytearray()
-
-    def append(self, item: object) -> None:
-        """Append what a node has read; the children have their parts already."""
-        if self.kind == BITS:
-            _append_bit(self.data, self.count, bool(item))
-        elif self.kind == WIDE:
-            assert isinstance(item, bytes) and len(item) == self.width
-            self.data += item
-        elif self.kind == VARIABLE:
-            assert isinstance(item, bytes)
-            self.data += item
-            self.ends.append(len(self.data))
-        elif self.kind == ITEMS:
-            self.ends.append(self.children[0].count)
-        elif self.kind == STRUCT and isinstance(item, int):  # the number of a member
-            for number, child in enumerate(self.children):
-                if number != item:
-                    child.append_null()
-        _append_bit(self.valid, self.count, True)
-        self.count += 1
-
-    def append_null(self) -> None:
-        if self.kind == BITS:
-            _append_bit(self.data, self.count, False)
-        elif self.kind == WIDE:
-            self.data += bytes(self.width)
-        elif self.kind in (VARIABLE, ITEMS):
-            self.ends.append(self.ends[-1])
-        elif self.kind == STRUCT:
-            for child in self.children:
-                child.append_null()
-        _append_bit(self.valid, self.count, False)
-        self.count += 1
-        self.null_count += 1
-
-    def buffers(self) -> ColumnBuffers:
-        has_ends = self.kind in (VARIABLE, ITEMS)
-        has_data = self.kind in (BITS, WIDE, VARIABLE)
-        has_validity = self.null_count and self.kind != NOTHING
-        return ColumnBuffers(
-            self.count,
-            self.null_count,
-            bytes(self.valid) if has_validity else None,
-            self.ends.tobytes() if has_ends else None,
-            bytes(self.data) if has_data else None,
-        )
-
-
-def _append_bit(bits: bytearray, count: int, bit: bool) -> None:
-    if not count % 8:
-        bits.append(0)
-    bits[-1] |= bit << count % 8
 
 
 class Decoder:
@@ -182,7 +102,7 @@ class Decoder:
         check_program(program, root, columns, children, constants)
         self._program, self._root, self._constants = program, root, constants
         self._description = columns, children
-        self._columns = _columns_of(columns, children)
+        self._columns = columns_of(columns, children)
         self.faults: list[DecodingFault] = []
 
     def decode(self, ends: Buffer, data: Buffer, validity: Buffer | None, picks: array[int], skip: int) -> None:
@@ -216,17 +136,9 @@ class Decoder:
     def finish(self) -> list[ColumnBuffers]:
         """Return the buffers of all columns, and begin new ones."""
         finished = [column.buffers() for column in self._columns]
-        self._columns = _columns_of(*self._description)
+        self._columns = columns_of(*self._description)
         self.faults = []
         return finished
-
-
-def _columns_of(columns: array[int], children: array[int]) -> list[_Column]:
-    made: dict[int, _Column] = {}
-    for number in reversed(range(len(columns) // COLUMN_NUMBERS)):
-        kind, width, first, count = columns[number * COLUMN_NUMBERS : (number + 1) * COLUMN_NUMBERS]
-        made[number] = _Column(kind, width, [made[child] for child in children[first : first + count]])
-    return [made[number] for number in range(len(made))]
 
 
 class _Run:
@@ -235,7 +147,7 @@ class _Run:
     def __init__(self, program: Sequence[int], constants: bytes, value: memoryview, position: int) -> None:
         self._program, self._constants, self._value, self._position = program, constants, value, position
         self._steps = STEPS_MIN + STEPS_PER_BYTE * len(value) + len(program)
-        self.journal: list[tuple[int, Callable[[_Column], None]]] = []
+        self.journal: list[tuple[int, Callable[[Column], None]]] = []
 
     def is_behind(self) -> bool:
         """Return whether bytes are left."""
@@ -250,7 +162,7 @@ class _Run:
             raise _Wrong(TOO_MANY, node)
         if operation == NULL:
             if column >= 0:
-                self.journal.append((column, _Column.append_null))
+                self.journal.append((column, Column.append_null))
             return
         item = self._item(operation, node, depth)
         if column >= 0:
@@ -426,24 +338,16 @@ _OPERANDS = {
 
 def check_program(program: array[int], root: int, columns: array[int], children: array[int], constants: bytes) -> None:
     """Raise ValueError for a program or columns that would make a decoder access what is not there."""
-    if any(numbers.typecode != "q" for numbers in (program, columns, children)):
+    if program.typecode != "q":
         raise ValueError("a program of other than int64 numbers")
-    count = len(columns) // COLUMN_NUMBERS
-    if not count or len(columns) % COLUMN_NUMBERS:
-        raise ValueError("columns that end too early")
-    described = [columns[at : at + COLUMN_NUMBERS] for at in range(0, len(columns), COLUMN_NUMBERS)]
-    for number, (kind, width, first, size) in enumerate(described):
-        _check(NOTHING <= kind <= ITEMS and 0 <= width < 1 << 31 and (kind == WIDE or not width))
-        _check(0 <= first <= first + size <= len(children))
-        _check(all(number < child < count for child in children[first : first + size]))
-        _check(1 <= size <= 2 if kind == ITEMS else kind == STRUCT or not size)
+    described = described_columns(columns, children)
     waiting, seen = [root], {root}
     while waiting:
         node = waiting.pop()
-        _check(0 <= node < len(program) - 1)
+        check(0 <= node < len(program) - 1)
         if program[node] == CONSTANT:
             start, size = program[node + 2 : node + 4]
-            _check(0 <= start <= start + size <= len(constants))
+            check(0 <= start <= start + size <= len(constants))
         for named in _nodes_of(program, node, described, children):
             if named not in seen:
                 seen.add(named)
@@ -453,28 +357,23 @@ def check_program(program: array[int], root: int, columns: array[int], children:
 def _nodes_of(program: array[int], node: int, described: list[array[int]], children: array[int]) -> Sequence[int]:
     """Check one node, and return those which it names."""
     operation, column = program[node : node + 2]
-    _check(NULL <= operation <= LONG_WITHIN and -1 <= column < len(described))
+    check(NULL <= operation <= LONG_WITHIN and -1 <= column < len(described))
     operands = program[node + 2 : node + 2 + _OPERANDS.get(operation, 0)]
-    _check(len(operands) == _OPERANDS.get(operation, 0))
+    check(len(operands) == _OPERANDS.get(operation, 0))
     if column >= 0 and operation != NULL:
         kind, width, first, size = described[column]
-        _check(operation in _KINDS and kind == _KINDS[operation] and width == _WIDTHS.get(operation, width))
-        _check(operation != FIXED or width == operands[0])
-        _check(operation not in (ARRAY, MAP) or size == (2 if operation == MAP else 1))
-        _check(operation != MAP or (operands[0] == children[first] and described[operands[0]][0] == VARIABLE))
-        _check(operation != ARRAY or operands[0] == -1)
-        _check(operation != MEMBER or 0 <= operands[0] < size)
+        check(operation in _KINDS and kind == _KINDS[operation] and width == _WIDTHS.get(operation, width))
+        check(operation != FIXED or width == operands[0])
+        check(operation not in (ARRAY, MAP) or size == (2 if operation == MAP else 1))
+        check(operation != MAP or (operands[0] == children[first] and described[operands[0]][0] == VARIABLE))
+        check(operation != ARRAY or operands[0] == -1)
+        check(operation != MEMBER or 0 <= operands[0] < size)
     if operation in (FIXED, DECIMAL):
-        _check(0 <= operands[0] < 1 << 31)
-        _check(operation == FIXED or 0 < operands[1] <= 38)
+        check(0 <= operands[0] < 1 << 31)
+        check(operation == FIXED or 0 < operands[1] <= 38)
     if operation in (ENUM, RECORD, BRANCH):
         listed = program[node + 3 : node + 3 + operands[0]]
-        _check(len(listed) == operands[0])
-        _check(operation != ENUM or all(-1 <= symbol < 1 << 31 for symbol in listed))
+        check(len(listed) == operands[0])
+        check(operation != ENUM or all(-1 <= symbol < 1 << 31 for symbol in listed))
         return [] if operation == ENUM else [child for child in listed if operation == RECORD or child != -1]
     return operands[-1:] if operation in (ARRAY, MAP, MEMBER, RAW, CONSTANT) else []
-
-
-def _check(is_right: bool) -> None:
-    if not is_right:
-        raise ValueError("a program that refers to what is not there")

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 import hostile_avro
+import hostile_json
 import hostile_keys
 import hostile_records
 import hostile_reference
@@ -267,6 +268,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         "named-schema": hostile_schemas.named,
         "avro-values": hostile_avro.values,
         "avro-types": hostile_avro.types,
+        "json-values": hostile_json.values,
+        "json-schemas": hostile_json.schemas,
     }.items()
 }
 
@@ -305,6 +308,8 @@ def seeds(name: str) -> Iterator[bytes]:
         yield from hostile_keys.hostile_logs(SEEDS_MAX)
     elif name in ("avro-values", "avro-types"):
         yield from hostile_avro.seeds(name)
+    elif name in ("json-values", "json-schemas"):
+        yield from hostile_json.seeds(name)
     elif name in ("schemas-topic", "avro-schema", "named-schema"):
         yield from hostile_schemas.seeds(name)
     elif name == "settings":

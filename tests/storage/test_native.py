@@ -90,6 +90,8 @@ def test_pyproject_names_every_file_that_a_module_includes(name: str) -> None:
 def included(source: Path) -> set[str]:
     text = source.read_text()
     found = {"crc32c.h"} if '"crc32c.h"' in text else set()
+    own = source.with_suffix(".pxd")
+    found |= {own.name} if own.exists() else set()
     for module in re.findall(r"offsetfs\.storage\.native\.(\w+) cimport", text):
         found |= {f"{module}.pxd"} | included(source.parent / f"{module}.pxd")
     return found

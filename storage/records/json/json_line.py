@@ -54,7 +54,7 @@ OUT_OF_TIME = "the timestamp is further from now than message.timestamp.before.m
 
 _DIGITS_MAX = 19
 
-_BLANKS = re.compile(rb"[ \t\r]*")
+_BLANKS = re.compile(rb"[ \t\r\n]*")  # a line has no newline
 _LITERAL = re.compile(rb"true|false|null")
 _NUMBER_LIKE = re.compile(rb"[-+.0-9eE]*")
 _NUMBER = re.compile(rb"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -137,14 +137,145 @@ def unknown_fields(line: bytes, position: int, allowed: frozenset[bytes]) -> str
     )
 
 
-class _Line:
-    """A line, and the byte of it that is to be looked at next."""
+class JsonGrammar:
+    """The grammar of JSON: a text, and the byte of it that is to be looked at next. A fault is a `WrongLine`."""
 
     __slots__ = ("at", "data")
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data = data
         self.at = at
+
+    def names(self) -> Iterator[bytes]:
+        """Stop at the value of each field of the object, which the caller then reads; yield the name."""
+        self.match(_BLANKS)
+        if self.takes(b"}"):
+            return
+        while True:
+            if self.next != b'"':
+                self.fail_here(NO_NAME)
+            name = self.string()
+            self.match(_BLANKS)
+            self.expect(b":", NO_COLON)
+            self.match(_BLANKS)
+            yield name
+            self.match(_BLANKS)
+            if self.takes(b"}"):
+                return
+            self.expect(b",", NO_COMMA)
+            self.match(_BLANKS)
+
+    def items(self) -> Iterator[None]:
+        """Stop at each item of the list, which the caller then reads."""
+        self.match(_BLANKS)
+        if self.takes(b"]"):
+            return
+        while True:
+            yield
+            self.match(_BLANKS)
+            if self.takes(b"]"):
+                return
+            self.expect(b",", NO_COMMA_IN_LIST)
+            self.match(_BLANKS)
+
+    def skip_value(self, depth: int) -> None:
+        """Read a value of any kind; `depth` levels are open around it."""
+        opening = self.next
+        if opening == b'"':
+            self.string()
+        elif opening in (b"{", b"["):
+            if depth == DEPTH_MAX:
+                self.fail(TOO_DEEP, self.at)
+            self.at += 1
+            for _ in self.names() if opening == b"{" else self.items():
+                self.skip_value(depth + 1)
+        elif opening and opening in b"-0123456789":
+            self.number()
+        elif literal := _LITERAL.match(self.data, self.at):
+            self.at = literal.end()
+        else:
+            self.fail_here(NO_VALUE)
+
+    def number(self) -> bytes:
+        start, run = self.at, self.match(_NUMBER_LIKE)
+        if not _NUMBER.fullmatch(run):
+            self.fail(NO_NUMBER, start)
+        return run
+
+    def string(self) -> bytes:
+        parts = []
+        self.at += 1
+        while True:
+            parts.append(self.characters())
+            if self.takes(b'"'):
+                return b"".join(parts)
+            if self.next != b"\\":
+                self.fail_here(RAW_CONTROL)
+            parts.append(self.escape())
+
+    def characters(self) -> bytes:
+        start, run = self.at, self.match(_CHARACTERS)
+        try:
+            run.decode()
+        except UnicodeDecodeError as error:
+            self.fail(NOT_UTF8, start + error.start)
+        return run
+
+    def escape(self) -> bytes:
+        start, escape = self.at, _ESCAPE.match(self.data, self.at)
+        if escape is None:
+            self.fail(NO_ESCAPE, start)
+        self.at = escape.end()
+        if short := escape["short"]:
+            return _SHORT_ESCAPES.get(short, short)
+        code = int(escape["code"], 16)
+        if 0xD800 <= code < 0xDC00 and (low := _LOW_HALF.match(self.data, self.at)):
+            self.at = low.end()
+            code = 0x10000 + (code - 0xD800 << 10) + (int(low["code"], 16) - 0xDC00)
+        if 0xD800 <= code < 0xE000:
+            self.fail(HALF_PAIR, start)
+        return chr(code).encode()
+
+    # --- bytes -----------------------------------------------------------------------------------------------------
+
+    @property
+    def next(self) -> bytes:
+        """The next byte; empty at the end."""
+        return self.data[self.at : self.at + 1]
+
+    def blanks(self) -> None:
+        """Step over blanks."""
+        self.match(_BLANKS)
+
+    def match(self, pattern: re.Pattern[bytes]) -> bytes:
+        """Step over what matches a pattern that always does, and return it."""
+        match = pattern.match(self.data, self.at)
+        assert match is not None
+        self.at = match.end()
+        return match[0]
+
+    def takes(self, token: bytes) -> bool:
+        """Step over the token if it is here; return whether it was."""
+        if not self.data.startswith(token, self.at):
+            return False
+        self.at += len(token)
+        return True
+
+    def expect(self, token: bytes, reason: str) -> None:
+        if not self.takes(token):
+            self.fail_here(reason)
+
+    def fail_here(self, reason: str) -> NoReturn:
+        self.fail(reason if self.next else UNFINISHED, self.at)
+
+    def fail(self, reason: str, position: int) -> NoReturn:
+        raise WrongLine(LineFault(position, reason))
+
+
+class _Line(JsonGrammar):
+    """A line as a record."""
+
+    __slots__ = ()
 
     def other_names(self, allowed: frozenset[bytes]) -> list[str]:
         """Return the names not in `allowed` of this field and those behind it in its object, some of them at most."""
@@ -253,8 +384,6 @@ class _Line:
             self.fail(NOT_BASE64, start)
         return data
 
-    # --- what JSON is made of --------------------------------------------------------------------------------------
-
     def fields(
         self, known: tuple[bytes, ...], values: dict[bytes, bytes | None], allowed: frozenset[bytes] | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
@@ -289,108 +418,6 @@ class _Line:
                 return
             self.expect(b",", NO_COMMA)
             self.match(_BLANKS)
-
-    def items(self) -> Iterator[None]:
-        """Stop at each item of the list, which the caller then reads."""
-        self.match(_BLANKS)
-        if self.takes(b"]"):
-            return
-        while True:
-            yield
-            self.match(_BLANKS)
-            if self.takes(b"]"):
-                return
-            self.expect(b",", NO_COMMA_IN_LIST)
-            self.match(_BLANKS)
-
-    def skip_value(self, depth: int) -> None:
-        """Read a value of any kind; `depth` levels are open around it."""
-        opening = self.next
-        if opening == b'"':
-            self.string()
-        elif opening in (b"{", b"["):
-            if depth == DEPTH_MAX:
-                self.fail(TOO_DEEP, self.at)
-            self.at += 1
-            for _ in self.fields((), {}) if opening == b"{" else self.items():
-                self.skip_value(depth + 1)
-        elif opening and opening in b"-0123456789":
-            self.number()
-        elif literal := _LITERAL.match(self.data, self.at):
-            self.at = literal.end()
-        else:
-            self.fail_here(NO_VALUE)
-
-    def number(self) -> bytes:
-        start, run = self.at, self.match(_NUMBER_LIKE)
-        if not _NUMBER.fullmatch(run):
-            self.fail(NO_NUMBER, start)
-        return run
-
-    def string(self) -> bytes:
-        parts = []
-        self.at += 1
-        while True:
-            parts.append(self.characters())
-            if self.takes(b'"'):
-                return b"".join(parts)
-            if self.next != b"\\":
-                self.fail_here(RAW_CONTROL)
-            parts.append(self.escape())
-
-    def characters(self) -> bytes:
-        start, run = self.at, self.match(_CHARACTERS)
-        try:
-            run.decode()
-        except UnicodeDecodeError as error:
-            self.fail(NOT_UTF8, start + error.start)
-        return run
-
-    def escape(self) -> bytes:
-        start, escape = self.at, _ESCAPE.match(self.data, self.at)
-        if escape is None:
-            self.fail(NO_ESCAPE, start)
-        self.at = escape.end()
-        if short := escape["short"]:
-            return _SHORT_ESCAPES.get(short, short)
-        code = int(escape["code"], 16)
-        if 0xD800 <= code < 0xDC00 and (low := _LOW_HALF.match(self.data, self.at)):
-            self.at = low.end()
-            code = 0x10000 + (code - 0xD800 << 10) + (int(low["code"], 16) - 0xDC00)
-        if 0xD800 <= code < 0xE000:
-            self.fail(HALF_PAIR, start)
-        return chr(code).encode()
-
-    # --- bytes -----------------------------------------------------------------------------------------------------
-
-    @property
-    def next(self) -> bytes:
-        """The next byte; empty at the end."""
-        return self.data[self.at : self.at + 1]
-
-    def match(self, pattern: re.Pattern[bytes]) -> bytes:
-        """Step over what matches a pattern that always does, and return it."""
-        match = pattern.match(self.data, self.at)
-        assert match is not None
-        self.at = match.end()
-        return match[0]
-
-    def takes(self, token: bytes) -> bool:
-        """Step over the token if it is here; return whether it was."""
-        if not self.data.startswith(token, self.at):
-            return False
-        self.at += len(token)
-        return True
-
-    def expect(self, token: bytes, reason: str) -> None:
-        if not self.takes(token):
-            self.fail_here(reason)
-
-    def fail_here(self, reason: str) -> NoReturn:
-        self.fail(reason if self.next else UNFINISHED, self.at)
-
-    def fail(self, reason: str, position: int) -> NoReturn:
-        raise WrongLine(LineFault(position, reason))
 
 
 def _from_base64(text: bytes) -> bytes | None:
