@@ -15,5 +15,8 @@ named_rows       rows of a column by the schema that they name
 json_format      JSON Schema as a format
 json_schema      JSON Schema as types of columns
 json_columns     the program that decodes values of JSON, and decoded values as arrays of Arrow
+protobuf_text    the text of `.proto` files, and protobuf_descriptors their descriptors, as protobuf_declarations
+protobuf_schema  messages with their names resolved; protobuf_builtin has the files that need no reference
+protobuf_program, protobuf_arrow, protobuf_json, protobuf_wire, protobuf_format    the same as those of Avro
 decoding         the values of a topic, decoded by the schemas that they name
 """

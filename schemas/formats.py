@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from offsetfs.schemas.masks import Member
     from offsetfs.schemas.schema_usage import Known
 
-FORMATS = {"AVRO": "offsetfs.schemas.avro_format", "JSON": "offsetfs.schemas.json_format"}
+FORMATS = {
+    "AVRO": "offsetfs.schemas.avro_format",
+    "JSON": "offsetfs.schemas.json_format",
+    "PROTOBUF": "offsetfs.schemas.protobuf_format",
+}
 """The modules, by the type that a registry has for a schema."""
 
 

@@ -26,10 +26,11 @@ if TYPE_CHECKING:  # compiled modules have no stubs; their references have the t
     json_values: ModuleType
     key_hash: ModuleType
     message_set: ModuleType
+    protobuf: ModuleType
     record_json: ModuleType
     valid_batches: ModuleType
 
-LITTLE_ENDIAN_ONLY = frozenset(("avro", "json_lines", "json_values", "message_set", "record_json"))
+LITTLE_ENDIAN_ONLY = frozenset(("avro", "json_lines", "json_values", "message_set", "protobuf", "record_json"))
 """Modules that read several bytes at once as a number: their references run on a big-endian machine."""
 
 

@@ -1,0 +1,83 @@
+"""`decoded.TOPIC` and `arrow(decode=True)` for values of Protobuf, by the schemas in `_schemas` or in files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fixtures.logs.schema_records import reference, schema_record, write_log, write_schemas
+
+import offsetfs
+from offsetfs.cli import run
+
+pytestmark = pytest.mark.unit
+
+COMMON = 'syntax = "proto3"; package shop; message Line { string sku = 1; int32 pieces = 2; }'
+FIRST = """
+syntax = "proto3";
+package shop;
+import "shop/common.proto";
+import "google/protobuf/timestamp.proto";
+message Order {
+  int64 id = 1;
+  repeated Line lines = 2;
+  google.protobuf.Timestamp placed = 3;
+}
+message Refund { int64 id = 1; message Part { string why = 1; } }
+"""
+SECOND = FIRST.replace("placed = 3;", "placed = 3; State state = 4; enum State { NEW = 0; PAID = 1; }")
+ORDER = b"\x08\x07\x12\x05\x0a\x01a\x10\x02\x1a\x06\x08\x80\xae\x86\xd8\x06"
+
+
+def confluent(number: int, path: bytes, message: bytes) -> bytes:
+    return b"\0" + number.to_bytes(4, "big") + path + message
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """Two versions of a schema that refers to another, and records of both."""
+    made = tmp_path / "logs"
+    made.mkdir()
+    refers = {"schemaType": "PROTOBUF", "references": [reference("shop/common.proto", "common", 1)]}
+    write_schemas(made, [
+        schema_record("common", 1, 1, COMMON, schemaType="PROTOBUF"),
+        schema_record("orders-value", 1, 2, FIRST, **refers), schema_record("orders-value", 2, 3, SECOND, **refers),
+    ])  # fmt: skip
+    values = [
+        confluent(2, b"\0", ORDER), confluent(3, b"\0", ORDER + b"\x20\x01"), None, confluent(3, b"\2\2", b"\x08\x01"),
+        confluent(3, b"\2\x0a", b"\x08\x01"), confluent(3, b"\0", ORDER[:-1]), confluent(2, b"", ORDER),
+    ]  # fmt: skip
+    write_log(made, "orders-0", [(b"k", value, ()) for value in values])
+    return made
+
+
+def rows(capsys: pytest.CaptureFixture[str], *words: str) -> list[Any]:
+    assert run(["sql", *words, "--format", "ndjson"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_the_command_reads_values_of_protobuf(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = rows(
+        capsys,
+        str(logs),
+        "SELECT _offset, id, lines[1].sku AS sku, state, placed::DATE AS day, _error FROM decoded.orders",
+    )
+    assert [tuple(row.values()) for row in found] == [
+        (0, 7, "a", "NEW", "2026-11-21", None),
+        (1, 7, "a", "PAID", "2026-11-21", None),
+        (2, None, None, None, None, None),
+        (3, None, None, None, None, "schema 3: the message is shop.Refund, and the columns are those of shop.Order"),
+        (4, None, None, None, None, "schema 3: the path of the message leads to no message of its schema"),
+        (5, None, None, None, None, "schema 3: field placed: the value ends too early"),
+        (6, 7, "a", "NEW", "2026-11-21", None),  # as kafkajs writes it, without a path
+    ]
+
+
+def test_the_library_has_columns_of_arrow(logs: Path) -> None:
+    with offsetfs.open(str(logs)) as data:
+        table = data.partition("orders-0").arrow(decode=True).read_all()
+    (first, *_), errors = table["value"].to_pylist(), table["error"].to_pylist()
+    assert first["lines"] == [{"sku": "a", "pieces": 2}] and first["state"] == "NEW"
+    assert [error is None for error in errors] == [True, True, True, False, False, False, True]
