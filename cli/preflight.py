@@ -99,7 +99,8 @@ def check_directories(paths: Sequence[str], *, read_only: bool, may_be_empty: bo
     checked, failures = CheckedDirectories([], {}, []), []
     for path in paths:
         try:
-            warnings = check_directory(path, read_only=read_only, may_be_empty=may_be_empty, may_begin=may_be_empty)
+            may_begin = may_be_empty and not read_only
+            warnings = check_directory(path, read_only=read_only, may_be_empty=may_be_empty, may_begin=may_begin)
         except Failure as failure:
             failures.append(failure)
             cause = failure.__cause__

@@ -11,10 +11,12 @@ it, is null and has a reason: never an error of the whole.
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +26,14 @@ from offsetfs.schemas.formats import InvalidSchema, Reader, SchemasDiffer, Value
 from offsetfs.schemas.masks import FieldMask, MaskError, Masks
 from offsetfs.schemas.named_rows import NamedRows, Numbers, rows_by_schema
 from offsetfs.schemas.references import VALUE_FIELD, NamedSchema
+from offsetfs.schemas.registry_json import RegistryError
 from offsetfs.schemas.schema_files import FileSchema
 from offsetfs.schemas.schema_usage import Known, KnownSchemas, name_of_unnamed
 from offsetfs.schemas.schemas_topic import SCHEMAS_TOPIC, read_schemas_topic
 from offsetfs.storage import LogDirectory
+
+if TYPE_CHECKING:
+    from offsetfs.schemas.registry_schemas import RegistrySchemas
 
 INFLATED_BYTES_MAX = 64 << 20
 """A value that its serializer has compressed: protects memory."""
@@ -61,15 +67,21 @@ class NoSchema(ValueError):
 class DirectorySchemas:
     """The schemas of a directory, and decoders by them. They follow its topic `_schemas` when `refresh` is called."""
 
-    def __init__(self, directory: LogDirectory, files: Mapping[str, FileSchema], masks: Masks | None = None) -> None:
+    def __init__(
+        self,
+        directory: LogDirectory,
+        files: Mapping[str, FileSchema],
+        masks: Masks | None = None,
+        registry: RegistrySchemas | None = None,
+    ) -> None:
         """`files`: schemas by the name that records or topics have for them (`read_schema_files`).
 
-        `masks`: what no decoder of these schemas shows.
+        `masks`: what no decoder of these schemas shows. `registry`: is asked for schemas that are in neither.
         """
-        self._directory, self._files = directory, files
+        self._directory, self._files, self._registry = directory, files, registry
         self.masks = Masks() if masks is None else masks
         self._catalog = SchemaCatalog()
-        self._known = KnownSchemas(self._catalog, files)
+        self._known = KnownSchemas(self._catalog, files, registry)
         self._end = -1
 
     def refresh(self) -> bool:
@@ -84,17 +96,19 @@ class DirectorySchemas:
         self._end = end
         read = read_schemas_topic(self._directory)
         self._catalog = SchemaCatalog() if read is None else read.catalog
-        self._known = KnownSchemas(self._catalog, self._files)
+        self._known = KnownSchemas(self._catalog, self._files, self._registry)
         return True
 
     def reader(self, topic: str, field: str = VALUE_FIELD) -> Reader:
         """Return the columns of keys or values: by the topic's file, else the newest of its subject. `NoSchema`."""
-        subject = f"{topic}-{field}"
-        schema = self._known.unnamed(topic, field) or self._catalog.latest(subject)
-        if schema is None:
-            raise NoSchema(f"there is no subject {subject}", f"{name_of_unnamed(topic, field)}=FILE")
         try:
-            return reader_of(schema, self._catalog)
+            schema = self._known.reader(topic, field)
+        except RegistryError as error:
+            raise NoSchema(str(error)) from error
+        if schema is None:
+            raise NoSchema(f"there is no subject {topic}-{field}", f"{name_of_unnamed(topic, field)}=FILE")
+        try:
+            return reader_of(schema, self._known.catalog_of(schema))
         except (InvalidSchema, SchemasDiffer) as error:
             raise NoSchema(f"{schema}: {error}") from error
 
@@ -109,7 +123,7 @@ class DirectorySchemas:
         is_masked = field == VALUE_FIELD and topic in self.masks
         mask = self.masks.of(topic, reader.members()) if is_masked else None
         wanted = reader if fields is None else reader.with_fields(fields)
-        return TopicDecoder(self._known, self._catalog, topic, field, wanted, mask)
+        return TopicDecoder(self._known, topic, field, wanted, mask)
 
     def check_masks(self) -> None:
         """Raise `MaskError` for a mask of a topic, or of a field, that is not there."""
@@ -127,7 +141,6 @@ class TopicDecoder:
     def __init__(
         self,
         known: KnownSchemas,
-        catalog: SchemaCatalog,
         topic: str,
         field: str,
         reader: Reader,
@@ -136,7 +149,7 @@ class TopicDecoder:
         self._mask = mask
         self.is_masked = mask is not None
         """Whether raw values must not be shown."""
-        self._known, self._catalog, self._topic, self._field = known, catalog, topic, field
+        self._known, self._topic, self._field = known, topic, field
         self._reader = reader
         self.type = reader.type
         self._decoders: dict[NamedSchema | None, ValueDecoder | str] = {}
@@ -173,10 +186,13 @@ class TopicDecoder:
 
     def _try_unnamed(self, values: pa.BinaryArray, found: NamedRows, made: _Column) -> None:
         """Decode values that only seem to name a schema by the one that the user gave for the topic, where they fit."""
-        if found.named is None or found.is_in_header or self._known.find(found.named, self._topic, self._field):
+        if found.named is None or found.is_in_header or self._known.unnamed(self._topic, self._field) is None:
             return
-        decoder = None if self._known.unnamed(self._topic, self._field) is None else self._decoder_of(None)
-        if decoder is None or isinstance(decoder, str):
+        with contextlib.suppress(RegistryError):
+            if self._known.find(found.named, self._topic, self._field):
+                return
+        decoder = self._decoder_of(None)
+        if isinstance(decoder, str):
             return
         decoded, faults = decoder.decode(values, _int32(found.rows), 0, b"")
         fits = np.ones(len(found.rows), bool)
@@ -198,11 +214,14 @@ class TopicDecoder:
             given = self._known.unnamed(self._topic, self._field)
             found: Sequence[Known] = () if given is None else (given,)
         else:
-            found = self._known.find(named, self._topic, self._field)
+            try:
+                found = self._known.find(named, self._topic, self._field)
+            except RegistryError as error:
+                return f"{_written(named)} is unknown: {error}"
         if not found:
             return "the record names no schema" if named is None else f"{_written(named)} is unknown"
         try:
-            return decoder_of(found[0], self._reader, self._catalog)
+            return decoder_of(found[0], self._reader, self._known.catalog_of(found[0]))
         except (InvalidSchema, SchemasDiffer) as error:
             return f"{found[0]}: {error}"
 

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from offsetfs.schemas.avro_fingerprint import fingerprint_of
 from offsetfs.schemas.catalog import SchemaCatalog, SchemaVersion, VersionState
@@ -20,6 +21,9 @@ from offsetfs.schemas.schema_files import FileSchema
 from offsetfs.storage import Batch, Log, LogReader, TopicPartition
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records import BEYOND, COLUMNS, KEY, NULL, OFFSET_DELTA, OTHER, VALUE, count_patterns
+
+if TYPE_CHECKING:
+    from offsetfs.schemas.registry_schemas import RegistrySchemas
 
 NAMES_MAX = 1000
 """The most names that keys, or values, of a topic are counted by."""
@@ -119,9 +123,13 @@ def name_of_unnamed(topic: str, field_name: str) -> str:
 class KnownSchemas:
     """The schemas of a catalog and of files, by what records name. Not thread-safe."""
 
-    def __init__(self, catalog: SchemaCatalog, files: Mapping[str, FileSchema]) -> None:
+    def __init__(
+        self, catalog: SchemaCatalog, files: Mapping[str, FileSchema], registry: RegistrySchemas | None = None
+    ) -> None:
+        """`registry` is asked for schemas that neither the files nor the catalog has."""
         self._catalog = catalog
         self._files = files
+        self._registry = registry
         self._fingerprints: Mapping[str, Sequence[Known]] | None = None
         self.unparsed: list[tuple[Known, str]] = []
         """Avro schemas that have no fingerprint, with the reason; filled when the first fingerprint is looked up."""
@@ -133,7 +141,7 @@ class KnownSchemas:
     def find(self, named: NamedSchema, topic: str, field_name: str) -> Sequence[Known]:
         """Return the schemas that a record of a topic may mean: files, then the subject of the topic, then others.
 
-        Others, because a subject need not have the name of its topic.
+        Others, because a subject need not have the name of its topic. `RegistryError`.
         """
         given = self._files.get(named.name.lower())
         found: list[Known] = [] if given is None else [given]
@@ -144,7 +152,26 @@ class KnownSchemas:
             versions = self._catalog.with_guid(named.name) if named.id is None else self._catalog.with_id(named.id)
         subject = f"{topic}-{field_name}"
         is_replaced = VersionState.REPLACED
-        return [*found, *sorted(versions, key=lambda each: (each.state == is_replaced, each.subject != subject))]
+        ordered = sorted(versions, key=lambda each: (each.state == is_replaced, each.subject != subject))
+        return [*found, *ordered] or self._in_registry(named)
+
+    def reader(self, topic: str, field_name: str) -> Known | None:
+        """Return the schema by which a topic is read: of its file, or the newest of its subject. `RegistryError`."""
+        subject = f"{topic}-{field_name}"
+        found = self.unnamed(topic, field_name) or self._catalog.latest(subject)
+        return self._registry.latest(subject) if found is None and self._registry is not None else found
+
+    def catalog_of(self, known: Known) -> SchemaCatalog:
+        """Return the catalog that has the schemas to which one refers."""
+        is_fetched = self._registry is not None and isinstance(known, SchemaVersion) and self._registry.has(known)
+        return self._registry.catalog if self._registry is not None and is_fetched else self._catalog
+
+    def _in_registry(self, named: NamedSchema) -> Sequence[Known]:
+        if self._registry is None or named.form not in (ReferenceForm.CONFLUENT, ReferenceForm.CONFLUENT_HEADER):
+            return []
+        number = named.id
+        found = self._registry.with_guid(named.name) if number is None else self._registry.with_id(number)
+        return [] if found is None else [found]
 
     def _by_fingerprint(self) -> Mapping[str, Sequence[Known]]:
         if self._fingerprints is None:

@@ -21,14 +21,23 @@ Bounds: those of the catalog; a batch is inflated within the limits of the engin
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from offsetfs.schemas.catalog import TEXT_BYTES_MAX, VERSIONS_MAX, SchemaCatalog, SchemaReference, SchemaVersion
+from offsetfs.schemas.catalog import TEXT_BYTES_MAX, VERSIONS_MAX, SchemaCatalog, SchemaVersion
 from offsetfs.schemas.catalog import VersionState as State
+from offsetfs.schemas.registry_json import (
+    Json,
+    UnusableJson,
+    guid_of,
+    number_of,
+    parsed_object,
+    references_of,
+    short_text_of,
+    text_of,
+    type_of,
+)
 from offsetfs.storage import I32_MAX, OFFSET_MAX, AnyLogDirectory, LogReader, TopicPartition
 from offsetfs.storage.errors import StorageError, sentence
 
@@ -45,15 +54,6 @@ KEY_TYPES_MAX = 100
 
 OUT_OF_SEQUENCE = "out of sequence"
 """In place of a key type: the losers of a collision in Redpanda."""
-
-_GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_NAME_MAX = 64
-
-Json = dict[str, object]
-
-
-class _UnusableRecord(Exception):
-    """A record that is no valid record of a registry. The reason has no content of the record."""
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class SchemasTopic:
         self.records += 1
         try:
             self._take(key, value, partition, offset)
-        except _UnusableRecord as error:
+        except UnusableJson as error:
             found = self.unusable.setdefault(str(error), Unusable(0, f"{partition} offset {offset}"))
             found.count += 1
 
@@ -99,53 +99,53 @@ class SchemasTopic:
 
     def _take(self, key: bytes | None, value: bytes | None, partition: TopicPartition, offset: int) -> None:
         if key is None:
-            raise _UnusableRecord("the key is null")
-        named = _parsed(key, "key")
-        key_type = _short_text(named, "keytype", "key")
-        is_in_sequence = named.get("seq") is None or _number(named, "seq", "key", 0, OFFSET_MAX) == offset
+            raise UnusableJson("the key is null")
+        named = parsed_object(key, "key")
+        key_type = short_text_of(named, "keytype", "key")
+        is_in_sequence = named.get("seq") is None or number_of(named, "seq", "key", 0, OFFSET_MAX) == offset
         if key_type == "SCHEMA":
             self._take_schema(named, value, is_in_sequence, f"{partition} offset {offset}")
         elif key_type in ("DELETE_SUBJECT", "CLEAR_SUBJECT") and value:  # without: the end of a deletion
-            content = _parsed(value, "value")
-            subject = _text(content, "subject", "value")
+            content = parsed_object(value, "value")
+            subject = text_of(content, "subject", "value")
             if not is_in_sequence:
                 self.others[OUT_OF_SEQUENCE] += 1
             elif key_type == "CLEAR_SUBJECT":
                 self.catalog.clear_subject(subject)
             else:
                 is_all = content.get("version") is None
-                self.catalog.delete_subject(subject, I32_MAX if is_all else _number(content, "version", "value", 0))
+                self.catalog.delete_subject(subject, I32_MAX if is_all else number_of(content, "version", "value", 0))
         elif key_type in self.others or len(self.others) < KEY_TYPES_MAX:
             self.others[key_type] += 1
         else:
-            raise _UnusableRecord(f"the records before it have {KEY_TYPES_MAX} other keytypes")
+            raise UnusableJson(f"the records before it have {KEY_TYPES_MAX} other keytypes")
 
     def _take_schema(self, named: Json, value: bytes | None, is_in_sequence: bool, origin: str) -> None:
-        subject, number = _text(named, "subject", "key"), _number(named, "version", "key")
+        subject, number = text_of(named, "subject", "key"), number_of(named, "version", "key")
         if not value:
             self.catalog.remove(subject, number)
             return
         if not is_in_sequence and self.catalog.version((subject, number)) is not None:
             self.others[OUT_OF_SEQUENCE] += 1
             return
-        content = _parsed(value, "value")
+        content = parsed_object(value, "value")
         is_deleted = content.get("deleted", False)
         if not isinstance(is_deleted, bool):
-            raise _UnusableRecord("deleted of the value is no boolean")
+            raise UnusableJson("deleted of the value is no boolean")
         version = SchemaVersion(
             subject,
             number,
-            _number(content, "id", "value", 0),
-            _guid(content),
-            _type(content),
-            tuple(_references(content)),
-            _text(content, "schema", "value"),
+            number_of(content, "id", "value", 0),
+            guid_of(content),
+            type_of(content),
+            tuple(references_of(content)),
+            text_of(content, "schema", "value"),
             origin,
             State.DELETED if is_deleted else State.ACTIVE,
         )
         if not self.catalog.add(version):
             limits = f"{VERSIONS_MAX} versions or {TEXT_BYTES_MAX >> 20} MiB"
-            raise _UnusableRecord(f"the schemas before it have {limits}, the most that is kept")
+            raise UnusableJson(f"the schemas before it have {limits}, the most that is kept")
 
 
 def read_schemas_topic(
@@ -175,69 +175,3 @@ def read_schemas_topic(
             for record in records:
                 found.take(record.key, record.value, partition, record.offset)
     return found
-
-
-# --- JSON of a registry ----------------------------------------------------------------------------------------------
-
-
-def _parsed(data: bytes, what: str) -> Json:
-    try:
-        found = json.loads(data.decode())
-    except RecursionError:
-        raise _UnusableRecord(f"the {what} is nested too deeply") from None
-    except ValueError:  # no UTF-8, no JSON, a number of too many digits
-        raise _UnusableRecord(f"the {what} is not JSON") from None
-    if not isinstance(found, dict):
-        raise _UnusableRecord(f"the {what} is no JSON object")
-    return found
-
-
-def _text(source: Json, name: str, what: str) -> str:
-    found = source.get(name)
-    if not isinstance(found, str):
-        raise _UnusableRecord(f"{name} of the {what} is missing or no text")
-    if not found.isascii():
-        try:
-            found.encode()
-        except UnicodeEncodeError:  # "\ud800"
-            raise _UnusableRecord(f"{name} of the {what} is not Unicode") from None
-    return found
-
-
-def _short_text(source: Json, name: str, what: str) -> str:
-    found = _text(source, name, what)
-    if len(found) > _NAME_MAX:
-        raise _UnusableRecord(f"{name} of the {what} has more than {_NAME_MAX} characters")
-    return found
-
-
-def _number(source: Json, name: str, what: str, least: int = 1, most: int = I32_MAX) -> int:
-    found = source.get(name)
-    if not isinstance(found, int) or isinstance(found, bool) or not least <= found <= most:
-        raise _UnusableRecord(f"{name} of the {what} is missing or no number from {least} to {most}")
-    return found
-
-
-def _guid(content: Json) -> str | None:
-    if content.get("guid") is None:
-        return None
-    guid = _text(content, "guid", "value")
-    if not _GUID.fullmatch(guid):
-        raise _UnusableRecord("guid of the value is no UUID")
-    return guid.lower()
-
-
-def _type(content: Json) -> str:
-    return "AVRO" if content.get("schemaType") is None else _short_text(content, "schemaType", "value")
-
-
-def _references(content: Json) -> Iterator[SchemaReference]:
-    found = content.get("references")
-    if found is None:
-        return
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-        raise _UnusableRecord("references of the value are no list of objects")
-    for each in found:
-        yield SchemaReference(
-            _text(each, "name", "reference"), _text(each, "subject", "reference"), _number(each, "version", "reference")
-        )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,16 @@ import click
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached
 from offsetfs.cli.arguments.log_directories import log_directories
+from offsetfs.cli.arguments.schema_registry import registry_of
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.common.formatting import printable
+from offsetfs.common.name_patterns import suggestion
 from offsetfs.storage import INTERNAL_TOPICS, METADATA_TOPIC, AnyLogDirectory, LogDirectories, LogDirectory, check_topic
 from offsetfs.storage.errors import InvalidName, StorageError, counted, sentence
 
 if TYPE_CHECKING:
     from offsetfs.schemas.catalog import SchemaCatalog, SchemaVersion
-    from offsetfs.schemas.schema_files import FileSchema
+    from offsetfs.schemas.registry_schemas import RegistrySchemas
     from offsetfs.schemas.schema_usage import KnownSchemas
     from offsetfs.schemas.schemas_topic import SchemasTopic
 
@@ -31,6 +34,7 @@ SAMPLE_RECORDS = 1000
 _SAMPLE, _ALL, _NONE = "sample", "all", "none"
 _LATEST, _BEYOND = "latest", "further names"
 _NEAR_MAX = 5
+_GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _UNKNOWN_SHOWN_MAX = 10
 _DAMAGE_SHOWN_MAX = 100
 
@@ -59,8 +63,22 @@ _DAMAGE_SHOWN_MAX = 100
     multiple=True,
     help="A schema in a file, or files of a directory; may be repeated.",
 )
+@click.option(
+    "--schema-registry",
+    "registry_word",
+    metavar="URL|FILE",
+    help="A registry for schemas that are nowhere else, or a properties file with schema.registry.url.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
-def command(log_directory: str, name: str | None, topic: str, usage: str, words: tuple[str, ...], as_json: bool) -> int:
+def command(
+    log_directory: str,
+    name: str | None,
+    topic: str,
+    usage: str,
+    words: tuple[str, ...],
+    registry_word: str | None,
+    as_json: bool,
+) -> int:
     """List the schemas in the topic _schemas of LOGDIR, and how many records name which; or print the text of one.
 
     No registry is needed. LOGDIR is only read, also beside a broker; it may be an archive.
@@ -83,6 +101,7 @@ def command(log_directory: str, name: str | None, topic: str, usage: str, words:
     could not be read.
     """
     from offsetfs.schemas.schema_files import SchemaFileError, read_schema_files
+    from offsetfs.schemas.schema_usage import KnownSchemas
     from offsetfs.schemas.schemas_topic import SCHEMAS_TOPIC, SchemasTopic, read_schemas_topic
 
     try:
@@ -95,6 +114,7 @@ def command(log_directory: str, name: str | None, topic: str, usage: str, words:
         files = read_schema_files(words)
     except (SchemaFileError, OSError) as error:
         raise Failure(f"--schema: {printable(sentence(error))}", WRONG_CALL) from error
+    registry = registry_of(registry_word)
     with _opened(log_directory) as directory:
         try:
             found = read_schemas_topic(directory, topic)
@@ -102,16 +122,16 @@ def command(log_directory: str, name: str | None, topic: str, usage: str, words:
             raise Failure(sentence(error), FAILED) from error
         if found is None:
             lacks = f"{log_directory} has no topic {topic}; --topic names the one in which the registry stores schemas"
-            if name is not None or topic != SCHEMAS_TOPIC:
+            if (name is not None and registry is None) or topic != SCHEMAS_TOPIC:
                 raise Failure(lacks, WRONG_CALL)
             click.echo(f"offsetfs schemas: warning: {printable(lacks)}", err=True)
             found = SchemasTopic()
         if name is not None:
-            _show(found.catalog, name, as_json)
+            _show(found.catalog, registry, name, as_json)
             notes, lines = found.notes, list(_left_out(found))
         else:
             counted_records = _Counting(directory, topic, usage)
-            _show_all(found, counted_records, files, as_json)
+            _show_all(found, counted_records, KnownSchemas(found.catalog, files, registry), as_json)
             notes = [*found.notes, *counted_records.notes]
             lines = [*_left_out(found), *counted_records.left_out()]
     for line in (*notes, *lines):
@@ -145,8 +165,8 @@ def _left_out(found: SchemasTopic) -> Iterator[str]:
 # --- one schema ------------------------------------------------------------------------------------------------------
 
 
-def _show(catalog: SchemaCatalog, name: str, as_json: bool) -> None:
-    version, *others = _named(catalog, name)
+def _show(catalog: SchemaCatalog, registry: RegistrySchemas | None, name: str, as_json: bool) -> None:
+    version, *others = _named(catalog, registry, name)
     if as_json:
         click.echo(json.dumps({**_as_json(version), "schema": version.text}, indent=1))
     else:
@@ -157,8 +177,8 @@ def _show(catalog: SchemaCatalog, name: str, as_json: bool) -> None:
             click.echo(f"offsetfs schemas: {printable(note)}", err=True)
 
 
-def _named(catalog: SchemaCatalog, name: str) -> Sequence[SchemaVersion]:
-    """Return the versions that a name means, the best first. `Failure` if there is none."""
+def _named(catalog: SchemaCatalog, registry: RegistrySchemas | None, name: str) -> Sequence[SchemaVersion]:
+    """Return the versions that a name means, the best first; else that of the registry. `Failure` if there is none."""
     found: Sequence[SchemaVersion]
     subject, slash, number = name.rpartition("/")
     if name.isascii() and name.isdigit():
@@ -172,13 +192,47 @@ def _named(catalog: SchemaCatalog, name: str) -> Sequence[SchemaVersion]:
         found = [each for each in catalog if each.key == (subject, int(number[:20]))]
     else:
         found = catalog.with_guid(name.lower())
+    if not found and registry is not None:
+        found = _fetched(registry, name)
     if not found:
-        known = sorted({each.subject for each in catalog})
-        near = [each for each in known if name.lower() in each.lower()] or known
-        shown = ", ".join(map(printable, near[:_NEAR_MAX])) + (", …" if len(near) > _NEAR_MAX else "")
-        hint = f"the subjects are {shown}" if known else "the topic has no schemas"
-        raise Failure(f"there is no schema {printable(name)}; {hint}", WRONG_CALL)
+        raise Failure(f"there is no schema {printable(name)}; {_hint(catalog, subject or name)}", WRONG_CALL)
     return found
+
+
+def _hint(catalog: SchemaCatalog, subject: str) -> str:
+    """Return which versions a subject has, or which subjects there are."""
+    versions = catalog.versions(subject)
+    if versions:
+        return f"{printable(subject)} has {_listed([str(each.version) for each in reversed(versions)])}"
+    known = sorted({each.subject for each in catalog})
+    if not known:
+        return "the topic has no schemas"
+    alike = [each for each in known if subject.lower() in each.lower()]
+    near = "" if alike else suggestion((subject,), known)
+    return printable(near) if near else f"the subjects are {_listed(alike or known)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(printable, names[:_NEAR_MAX])) + (", …" if len(names) > _NEAR_MAX else "")
+
+
+def _fetched(registry: RegistrySchemas, name: str) -> Sequence[SchemaVersion]:
+    """Return the version that a name means in a registry: an id, a GUID, or a subject; empty if there is none."""
+    from offsetfs.schemas.registry_json import RegistryError
+
+    subject, slash, number = name.rpartition("/")
+    try:
+        if name.isascii() and name.isdigit():
+            found = registry.with_id(int(name[:20]))
+        elif _GUID.fullmatch(name):
+            found = registry.with_guid(name.lower())
+        elif slash and number.isascii() and number.isdigit():
+            found = registry.version(subject, int(number[:20]))
+        else:
+            found = registry.latest(subject if slash and number == _LATEST else name)
+    except RegistryError as error:
+        raise Failure(printable(str(error)), FAILED) from error
+    return [] if found is None else [found]
 
 
 # --- the usage -------------------------------------------------------------------------------------------------------
@@ -222,6 +276,11 @@ class _Counting:
         if len(self._damage) < _DAMAGE_SHOWN_MAX:
             self._damage.append(sentence(error))
 
+    def note(self, text: str) -> None:
+        """Add a sentence, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
     def left_out(self) -> Iterator[str]:
         """Yield a sentence on each part of a log that was not counted."""
         yield from (f"not counted: {each}" for each in self._damage)
@@ -231,11 +290,17 @@ class _Counting:
 
 def _usage_rows(counting: _Counting, known: KnownSchemas) -> Iterator[dict[str, Any]]:
     """Yield a row for each schema that the keys or values of a topic name, those with the most records first."""
+    from offsetfs.schemas.registry_json import RegistryError
+
     for topic, usage in counting.topics.items():
         for field_name, found in usage.fields.items():
             row: dict[str, Any] = {"topic": topic, "field": field_name}
             for named, counted_names in sorted(found.names.items(), key=lambda each: -each[1].count):
-                schemas = known.find(named, topic, field_name)
+                try:
+                    schemas = known.find(named, topic, field_name)
+                except RegistryError as error:
+                    counting.note(str(error))
+                    schemas = []
                 yield {
                     **row,
                     "form": named.form.value,
@@ -293,12 +358,10 @@ def _usage_cells(row: dict[str, Any]) -> tuple[str, ...]:
 # --- the list --------------------------------------------------------------------------------------------------------
 
 
-def _show_all(found: SchemasTopic, counting: _Counting, files: Mapping[str, FileSchema], as_json: bool) -> None:
-    from offsetfs.schemas.schema_usage import KnownSchemas
+def _show_all(found: SchemasTopic, counting: _Counting, known: KnownSchemas, as_json: bool) -> None:
     from offsetfs.schemas.schemas_topic import USUAL_KEY_TYPES
 
     broken = list(found.catalog.broken_references())
-    known = KnownSchemas(found.catalog, files)
     usage = list(_usage_rows(counting, known))
     if as_json:
         content = {

@@ -18,6 +18,7 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached
+from offsetfs.cli.arguments.schema_registry import registry_of
 from offsetfs.cli.exit_codes import DONE, FAILED, OUTPUT_CLOSED, SYSTEM, WRONG_CALL, Failure, of_output
 from offsetfs.common.extras import install_command
 from offsetfs.common.formatting import printable
@@ -72,6 +73,12 @@ _FORMATS_OF_ENDINGS = {"jsonl": "ndjson", "txt": _TABLE, "": _TABLE}
     help="A schema in a file, or files of a directory, for decoded.TOPIC; may be repeated.",
 )
 @click.option(
+    "--schema-registry",
+    "registry_word",
+    metavar="URL|FILE",
+    help="A registry for schemas that are nowhere else, or a properties file with schema.registry.url.",
+)
+@click.option(
     "--mask",
     "mask_words",
     metavar="TOPIC:FIELD[,FIELD]",
@@ -101,6 +108,7 @@ def command(
     output: str | None,
     files: tuple[str, ...],
     schema_words: tuple[str, ...],
+    registry_word: str | None,
     mask_words: tuple[str, ...],
     isolation: str,
     damage: str,
@@ -151,6 +159,7 @@ def command(
         schemas = read_schema_files(schema_words)
     except (SchemaFileError, OSError) as error:
         raise Failure(f"--schema: {printable(sentence(error))}", WRONG_CALL) from error
+    registry = registry_of(registry_word)
     try:
         masks = parse_masks(mask_words)
     except MaskError as error:
@@ -168,6 +177,7 @@ def command(
                 files=files or None,
                 schemas=schemas,
                 masks=masks,
+                registry=registry,
             )
         except SqlError as error:
             raise Failure(str(error), WRONG_CALL) from error

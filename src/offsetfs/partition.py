@@ -112,16 +112,17 @@ class Partition:
         decode: bool = False,
         schemas: Sequence[str] = (),
         mask: Sequence[str] = (),
+        schema_registry: str | None = None,
     ) -> Iterator[Record]:
         """Yield the records from `start` to before `stop`, as far as there are any now.
 
-        `decode`: yield `DecodedRecord`s, whose values are decoded, a batch at a time. `schemas` and `mask` as `arrow`.
+        `decode`: yield `DecodedRecord`s, whose values are decoded, a batch at a time. The others as `arrow`.
 
         Goes on through rolls, retention and compaction, also by another process. Raises `OffsetOutOfRange` when the log
         begins above `start`, or meanwhile above what is to come; `UnknownPartition` when the partition was deleted;
         `CorruptBatch`, `MalformedBatch`, `UnsupportedFormat`, `DecompressionLimit` at damage; OSError.
         """
-        decoder = _decoder([self], decode, schemas, mask)
+        decoder = _decoder([self], decode, schemas, mask, schema_registry)
         name, reader = self.range_reader(start, stop)
         return reader.records() if decoder is None else _decoded_records(name.partition, reader, decoder)
 
@@ -149,6 +150,7 @@ class Partition:
         decode: bool = False,
         schemas: Sequence[str] = (),
         mask: Sequence[str] = (),
+        schema_registry: str | None = None,
     ) -> pyarrow.RecordBatchReader:
         """Return a reader of the records from `start` to before `stop` as Arrow record batches of about 1 MiB.
 
@@ -159,13 +161,16 @@ class Partition:
         decoded. Schemas come from the topic `_schemas`, and from `schemas`: `NAME=FILE` or folders, as `offsetfs
         schemas` takes them. ValueError if none is known for the topic.
 
+        `schema_registry`: the URL of a registry, or a properties file with `schema.registry.url`, for schemas that are
+        in neither. `InvalidConfig` if it is wrong. A registry that cannot be asked is a reason in `error`.
+
         `mask`: fields that become null, as `TOPIC:FIELD[,FIELD]`: a path such as `customer.email`, `*.email` for all
         fields of that name, `#PII` for all with that tag. ValueError for a topic or field that is not there.
 
         The range is fixed now; records are read as the reader is iterated, which raises as `read`. Needs the extra
         `arrow`: ImportError without it. ValueError for an unknown column.
         """
-        return _partitions_reader([self], start, stop, columns, decode, schemas, mask)
+        return _partitions_reader([self], start, stop, columns, decode, schemas, mask, schema_registry)
 
     def range_reader(self, start: Place, stop: Place) -> tuple[TopicPartition, LogReader]:
         """Return the reader of a range that is fixed now, and the name of the log. Raises as `read`."""
@@ -333,6 +338,7 @@ class Topic:
         decode: bool = False,
         schemas: Sequence[str] = (),
         mask: Sequence[str] = (),
+        schema_registry: str | None = None,
     ) -> Iterator[PartitionRecord]:
         """Yield the records of all partitions from `start` to before `stop`, as far as there are any now, by time.
 
@@ -343,7 +349,7 @@ class Topic:
         `start` and `stop` count in each partition: a time, or -10 for its last ten records. With `decode`, it yields
         `DecodedRecord`s. Raises as `Partition.read`.
         """
-        decoder = _decoder(self.partitions, decode, schemas, mask)
+        decoder = _decoder(self.partitions, decode, schemas, mask, schema_registry)
         readers = [partition.range_reader(start, stop) for partition in self.partitions]
         records: Iterable[Iterator[PartitionRecord]] = (
             _placed_records(name.partition, reader)
@@ -363,12 +369,13 @@ class Topic:
         decode: bool = False,
         schemas: Sequence[str] = (),
         mask: Sequence[str] = (),
+        schema_registry: str | None = None,
     ) -> pyarrow.RecordBatchReader:
         """Return a reader of all partitions, one after the other, as Arrow record batches; see `Partition.arrow`.
 
         `start` and `stop` count in each partition: a time, or -10 for its last ten records.
         """
-        return _partitions_reader(self.partitions, start, stop, columns, decode, schemas, mask)
+        return _partitions_reader(self.partitions, start, stop, columns, decode, schemas, mask, schema_registry)
 
 
 _PLACE_IN_TIME = operator.itemgetter(0, 1)
@@ -428,6 +435,7 @@ def _partitions_reader(
     decode: bool,
     schema_words: Sequence[str],
     masks: Sequence[str],
+    registry_word: str | None,
 ) -> pyarrow.RecordBatchReader:
     """Return a reader of the ranges of several partitions, one after the other; see `Partition.arrow`."""
     try:
@@ -437,7 +445,7 @@ def _partitions_reader(
     from offsetfs.tables.arrow import record_batches, schema_of
 
     schema = schema_of(arguments.columns(columns))
-    decoder = _decoder(partitions, decode, schema_words, masks)
+    decoder = _decoder(partitions, decode, schema_words, masks, registry_word)
     is_decoded = decoder is not None and "value" in schema.names
     scanned = schema_of((*schema.names, "headers")) if is_decoded and "headers" not in schema.names else schema
     readers = [partition.range_reader(start, stop) for partition in partitions]
@@ -451,11 +459,17 @@ def _partitions_reader(
 
 
 def _decoder(
-    partitions: Sequence[Partition], decode: bool, schema_words: Sequence[str], mask_words: Sequence[str]
+    partitions: Sequence[Partition],
+    decode: bool,
+    schema_words: Sequence[str],
+    mask_words: Sequence[str],
+    registry_word: str | None,
 ) -> TopicDecoder | None:
     """Return the decoder of the values of a topic; None without `decode`. ValueError if there is no schema."""
     is_decoded = arguments.flag("decode", decode)
     words, masked = arguments.schema_words(schema_words), arguments.mask_words(mask_words)
+    if registry_word is not None:
+        arguments.text("schema_registry", registry_word, "http://localhost:8081")
     if not is_decoded:
         if masked:
             raise ValueError("mask goes with decode=True: undecoded values have no fields that can be hidden")
@@ -468,7 +482,12 @@ def _decoder(
     from offsetfs.schemas.schema_files import read_schema_files
 
     topic = partitions[0].topic
-    schemas = DirectorySchemas(partitions[0]._directory, read_schema_files(words), parse_masks(masked))
+    registry = None
+    if registry_word is not None:
+        from offsetfs.schemas.registry_schemas import open_registry
+
+        registry = open_registry(registry_word)
+    schemas = DirectorySchemas(partitions[0]._directory, read_schema_files(words), parse_masks(masked), registry)
     schemas.refresh()
     schemas.check_masks()
     return schemas.decoder(topic, schemas.reader(topic))

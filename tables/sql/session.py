@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import duckdb
 
@@ -37,6 +38,9 @@ from offsetfs.tables.sql.interruption import InterruptibleCalls
 from offsetfs.tables.sql.names import QUOTED, places, quoted, reserved, table_names
 from offsetfs.tables.sql.offsets_table import OffsetsTable
 from offsetfs.tables.sql.topic_table import Scan, ScanContext, TopicTable
+
+if TYPE_CHECKING:
+    from offsetfs.schemas.registry_schemas import RegistrySchemas
 
 _COLUMNS = (
     'key, value, topic, "partition", "offset", "timestamp", "timestampType", headers,'
@@ -106,6 +110,7 @@ class SqlSession:
         files: Sequence[str] | None = None,
         schemas: Mapping[str, FileSchema] | None = None,
         masks: Masks | None = None,
+        registry: RegistrySchemas | None = None,
     ):
         """`SqlError` if one of `files`, or the directory for temporary files, is at, in or above the log directory.
 
@@ -117,10 +122,12 @@ class SqlSession:
 
         `schemas`: those of files, by the name that records or topics have for them (`read_schema_files`).
 
+        `registry`: is asked for schemas that are neither in files nor in the topic `_schemas`.
+
         `masks`: fields that are null; topics that have one show no raw values. `SqlError` if one is not there.
         """
         self._directory = directory
-        self._schemas = DirectorySchemas(directory, schemas or {}, masks)
+        self._schemas = DirectorySchemas(directory, schemas or {}, masks, registry)
         self._check_masks()
         self.damage: list[StorageError] = []
         self._context = ScanContext(

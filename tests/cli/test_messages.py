@@ -308,6 +308,7 @@ def test_a_wrong_argument_is_one_sentence_that_names_it_and_what_would_be_right(
         (("delete-records", "{}", "orders-0=3"), False),
         (("convert", "{}"), False),
         (("ls", "{}"), False),
+        (("schemas", "{}"), False),
         (("serve", "{}", "--listen", "127.0.0.1:0"), True),
     ],
     ids=lambda each: each[0] if isinstance(each, tuple) else "",

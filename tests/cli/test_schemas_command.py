@@ -116,11 +116,21 @@ def test_one_schema_as_json_has_its_text(registry: Path, said: Said) -> None:
     assert (code, json.loads(out)["schema"]) == (exit_codes.DONE, "message A {}\n")
 
 
-@pytest.mark.parametrize("name", ["9", "orders", "orders-value/9", "orders/latest", GUID[:-1], "9" * 5000])
+@pytest.mark.parametrize("name", ["9", "orders", "orders/latest", GUID[:-1], "9" * 5000])
 def test_an_unknown_schema_is_refused_with_names_that_exist(registry: Path, said: Said, name: str) -> None:
     code, out, err = said(registry, name)
     assert (code, out) == (exit_codes.WRONG_CALL, "")
     assert err.startswith(f"offsetfs schemas: there is no schema {name}; the subjects are ") and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("orders-value/9", "orders-value has "), ("oders-value", "did you mean "), ("oders-value/1", "did you mean ")],
+)
+def test_a_mistyped_schema_has_a_suggestion(registry: Path, said: Said, name: str, hint: str) -> None:
+    code, out, err = said(registry, name)
+    assert (code, out) == (exit_codes.WRONG_CALL, "")
+    assert err.startswith(f"offsetfs schemas: there is no schema {name}; {hint}") and err.count("\n") == 1
 
 
 def test_records_that_no_registry_writes_are_counted_on_stderr(registry: Path, said: Said) -> None:

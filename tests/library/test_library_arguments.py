@@ -84,6 +84,7 @@ KINDS: dict[str, dict[str, str]] = {
         "decode": "flag",
         "schemas": "words",
         "mask": "words",
+        "schema_registry": "text or none",
     },
     "Partition.batches": {"start": "place", "stop": "place"},
     "Partition.values": {"start": "place", "stop": "place"},
@@ -95,6 +96,7 @@ KINDS: dict[str, dict[str, str]] = {
         "decode": "flag",
         "schemas": "words",
         "mask": "words",
+        "schema_registry": "text or none",
     },
     "Partition.range_reader": {"start": "place", "stop": "place"},
     "Partition.wait": {"offset": "offset", "timeout": "seconds"},
@@ -109,7 +111,14 @@ KINDS: dict[str, dict[str, str]] = {
     "Partition.append_lines": {"data": "data", "timestamp": "timestamp"},
     "Partition.append_ndjson": {"data": "data", "json_values": "json_values"},
     "Partition.sync": {},
-    "Topic.read": {"start": "place", "stop": "place", "decode": "flag", "schemas": "words", "mask": "words"},
+    "Topic.read": {
+        "start": "place",
+        "stop": "place",
+        "decode": "flag",
+        "schemas": "words",
+        "mask": "words",
+        "schema_registry": "text or none",
+    },
     "Topic.arrow": {
         "start": "place",
         "stop": "place",
@@ -117,6 +126,7 @@ KINDS: dict[str, dict[str, str]] = {
         "decode": "flag",
         "schemas": "words",
         "mask": "words",
+        "schema_registry": "text or none",
     },
 }
 """The kind of each argument of each public call."""
