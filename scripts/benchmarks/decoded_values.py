@@ -1,4 +1,4 @@
-"""Values of Avro into columns: our decoder beside fastavro in a loop, and a query beside the loop that one would write.
+"""Values with a schema into columns: our decoders beside loops in Python, and a query beside the loop one would write.
 
 The values are as Confluent's serializer writes them, an id in front, and in memory; those of the query are in a log.
 """
@@ -30,6 +30,8 @@ from pipelines import spark_session
 import offsetfs
 from offsetfs.schemas.avro_arrow import AvroDecoder
 from offsetfs.schemas.avro_schema import parsed
+from offsetfs.schemas.json_columns import JsonDecoder
+from offsetfs.schemas.json_schema import parsed as parsed_json
 from offsetfs.storage import LogDirectory
 from offsetfs.tables.sql.session import SqlSession
 
@@ -237,6 +239,60 @@ def _reader(bench: Bench) -> Iterator[Measure]:
     yield measure
 
 
+# --- JSON ------------------------------------------------------------------------------------------------------------
+
+JSON_FLAT = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "customer": {"type": "string"},
+        "amount": {"type": "number"},
+        "pieces": {"type": "integer"},
+        "paid": {"type": "boolean"},
+        "note": {"type": ["null", "string"]},
+        "state": {"enum": list(_STATES)},
+        "at": {"type": "integer"},
+        "region": {"type": "string"},
+        "rate": {"type": "number"},
+    },
+}
+
+
+def _json_values(bench: Bench) -> list[bytes]:
+    def made() -> list[bytes]:
+        return [b"\0\0\0\0\1" + json.dumps(_value(number, False)).encode() for number in range(bench.count)]
+
+    return bench.once(("json", bench.count), made)
+
+
+@contextlib.contextmanager
+def _json_decoder(bench: Bench) -> Iterator[Measure]:
+    decoder, rows = JsonDecoder(parsed_json(json.dumps(JSON_FLAT))), array("i", range(bench.count))
+    column = pa.array(_json_values(bench), pa.binary())
+
+    def measure(number: int) -> float:
+        start = time.perf_counter()
+        decoded, faults = decoder.decode(column, rows, 5)
+        taken = time.perf_counter() - start
+        assert len(decoded) == bench.count and not faults
+        return taken
+
+    yield measure
+
+
+@contextlib.contextmanager
+def _json_loop(bench: Bench) -> Iterator[Measure]:
+    values = _json_values(bench)
+
+    def measure(number: int) -> float:
+        start = time.perf_counter()
+        for value in values:
+            json.loads(value[5:])
+        return time.perf_counter() - start
+
+    yield measure
+
+
 def _row(name: str, what: str, schema: dict[str, Any]) -> Row:
     return Row(
         name,
@@ -257,6 +313,16 @@ def _row(name: str, what: str, schema: dict[str, Any]) -> Row:
 ROWS = (
     _row("avro-flat", "Values of Avro with 10 flat fields into columns of Arrow, on one core", FLAT),
     _row("avro-nested", "Values of Avro with 20 fields: records, arrays, maps, unions, a decimal", NESTED),
+    Row(
+        "json-flat",
+        "Values of JSON Schema with 10 flat fields into columns of Arrow, on one core",
+        unit="s",
+        of="values",
+        count=500_000,
+        count_quick=2_000,
+        ours=Contender("offsetfs", _json_decoder),
+        peers=(Peer(Contender("`json.loads`", _json_loop), times_as_fast(3)),),
+    ),
     Row(
         "sql-avro",
         "Group by one field of Avro values: `SELECT state, count(*), sum(amount) FROM decoded.orders GROUP BY 1`",

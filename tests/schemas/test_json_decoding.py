@@ -12,6 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.schema_registry._sync.mock_schema_registry_client import MockSchemaRegistryClient
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from fixtures.logs.random_json import Schema, schemas, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -428,6 +431,62 @@ def test_tags_are_those_of_all_that_a_column_has_within_it() -> None:
 
 
 # --- values of real serializers --------------------------------------------------------------------------------------
+
+PERSON: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "Person",
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "age": {"type": ["integer", "null"]},
+        "weight": {"type": "number"},
+        "home": {"$ref": "#/$defs/place"},
+        "places": {"type": "array", "items": {"$ref": "#/$defs/place"}},
+        "scores": {"type": "object", "additionalProperties": {"type": "number"}},
+        "state": {"enum": ["new", "old"]},
+        "any": {"oneOf": [{"type": "string"}, {"type": "array"}]},
+    },
+    "required": ["name"],
+    "$defs": {"place": {"type": "object", "properties": {"city": {"type": "string"}, "flat": {"type": "boolean"}}}},
+}
+PEOPLE: list[dict[str, Any]] = [
+    {"name": 'Ann \U0001f600 "é"\n', "age": 2**53 + 1, "weight": 0.1 + 0.2, "home": {"city": "Köln", "flat": True}},
+    {
+        "name": "",
+        "age": None,
+        "places": [{"city": "a"}, {}],
+        "scores": {"x": 1.5, "ü": -2},
+        "state": "old",
+        "any": ["b"],
+    },
+]
+
+
+def test_values_are_those_of_confluents_deserializer() -> None:
+    with MockSchemaRegistryClient({"url": "mock://people"}) as client:
+        context = SerializationContext("people", MessageField.VALUE)
+        serializer = JSONSerializer(json.dumps(PERSON), client)
+        values = [serializer(person, context) for person in PEOPLE]
+        deserializer = JSONDeserializer(json.dumps(PERSON), schema_registry_client=client)
+        expected = [deserializer(value, context) for value in values]
+    assert expected == PEOPLE
+    decoder = JsonDecoder(parsed(json.dumps(PERSON)))
+    found, faults = decoder.decode(column_of(values), array("i", range(len(values))), 5)
+    found.validate(full=True)
+    assert not faults
+    for row, person in zip(found.to_pylist(), expected, strict=True):
+        given = {
+            **person,
+            **({"scores": list(person["scores"].items())} if "scores" in person else {}),
+            **(
+                {"places": [{"city": None, "flat": None, **place} for place in person["places"]]}
+                if "places" in person
+                else {}
+            ),
+        }
+        row["any"] = row["any"] and json.loads(row["any"])
+        assert row == {**dict.fromkeys(PERSON["properties"]), **given}
+
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "schemas" / "records.json"
 
