@@ -4,16 +4,19 @@
                  TOPIC:key for their keys
     FOLDER       each file of a known type in it, with its name without ending as NAME
 
-The ending is the type: .avsc AVRO, .proto PROTOBUF, .json JSON. Avro schemas are found by their fingerprint as well.
+The ending is the type: .avsc AVRO, .json JSON, .proto PROTOBUF; .desc and .pb as well, which are descriptors that
+`protoc --include_imports --descriptor_set_out` writes. Avro schemas are found by their fingerprint as well.
 """
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-TYPES = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
+TYPES = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON", ".desc": "PROTOBUF", ".pb": "PROTOBUF"}
+_BINARY = (".desc", ".pb")
 FILE_BYTES_MAX = 16 << 20
 FILES_MAX = 100_000
 
@@ -29,6 +32,7 @@ class FileSchema:
     name: str
     type: str
     text: str
+    """That of descriptors is base64, as registries store them."""
     path: str
 
     def __str__(self) -> str:
@@ -57,13 +61,16 @@ def read_schema_files(words: Iterable[str]) -> dict[str, FileSchema]:
 
 
 def _read(name: str, path: str) -> FileSchema:
-    kind = TYPES.get(os.path.splitext(path)[1])
+    ending = os.path.splitext(path)[1]
+    kind = TYPES.get(ending)
     if kind is None:
         raise SchemaFileError(f"{path}: the type is unknown; the ending is one of {', '.join(TYPES)}")
     with open(path, "rb") as opened:
         data = opened.read(FILE_BYTES_MAX + 1)
     if len(data) > FILE_BYTES_MAX:
         raise SchemaFileError(f"{path}: is larger than {FILE_BYTES_MAX >> 20} MiB")
+    if ending in _BINARY:
+        return FileSchema(name, kind, base64.b64encode(data).decode(), path)
     try:
         return FileSchema(name, kind, data.decode(), path)
     except UnicodeDecodeError as error:

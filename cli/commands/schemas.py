@@ -87,8 +87,10 @@ def command(
     is the id that records name, or a GUID. SUBJECT alone is its latest version that is not deleted.
 
     The second list has the names of schemas in keys and values of each topic, and the first record of names that are
-    unknown. With --schema NAME=FILE they are those in FILE, which ends in .avsc, .proto or .json. NAME is a topic, for
-    records that name no schema, or what records name: an id, a UUID, a URI.
+    unknown. With --schema NAME=FILE they are those in FILE, which ends in .avsc, .proto or .json, or in .desc or .pb if
+    it has descriptors of protoc. NAME is what records name: an id, a UUID, a URI; or for records that name no schema, a
+    topic, and TOPIC:key for keys. With --schema-registry, a registry is asked for ids and GUIDs that are unknown, and
+    for NAME. Without it, nothing reaches into the network.
 
     \b
     offsetfs schemas /var/lib/kafka/data

@@ -301,9 +301,9 @@ def test_a_damaged_batch_of_a_topic_is_not_counted_and_named(registry: Path, sai
     [
         ("lost.avsc", "lost.avsc: is neither NAME=FILE nor a directory"),
         ("7=lost.avsc", "lost.avsc: No such file or directory"),
-        ("7=lost.txt", "lost.txt: the type is unknown; the ending is one of .avsc, .proto, .json"),
+        ("7=lost.txt", "lost.txt: the type is unknown; the ending is one of .avsc, .proto, .json, .desc, .pb"),
         ("=lost.avsc", "=lost.avsc: is neither NAME=FILE nor a directory"),
-        ("empty", "empty: has no file that ends in .avsc, .proto, .json"),
+        ("empty", "empty: has no file that ends in .avsc, .proto, .json, .desc, .pb"),
         ("7=latin.json", "latin.json: is not UTF-8 at byte 0"),
     ],
 )

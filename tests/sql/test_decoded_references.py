@@ -15,7 +15,7 @@ from fixtures.logs.schema_records import Headers, KeyAndValue, schema_record, wr
 import offsetfs
 from offsetfs.schemas import decoding
 from offsetfs.schemas.avro_fingerprint import fingerprint_of
-from offsetfs.schemas.schema_files import FileSchema
+from offsetfs.schemas.schema_files import FileSchema, read_schema_files
 
 pytestmark = pytest.mark.unit
 
@@ -189,6 +189,35 @@ def test_compressed_values_of_glue_are_inflated(tmp_path: Path, monkeypatch: pyt
         f"schema {name}: the compressed value ends too early",
         f"schema {name}: the value inflates to more than 1000 bytes",
     ]
+
+
+@pytest.mark.parametrize("ending", ["desc", "pb"])
+def test_descriptors_in_a_file_are_a_schema(ending: str, tmp_path: Path) -> None:
+    from google.protobuf.descriptor_pb2 import (
+        DescriptorProto,
+        FieldDescriptorProto,
+        FileDescriptorProto,
+        FileDescriptorSet,
+    )
+
+    name = FieldDescriptorProto(name="name", number=1, type="TYPE_STRING", label="LABEL_OPTIONAL")
+    part = FieldDescriptorProto(name="part", number=2, type="TYPE_MESSAGE", type_name=".p.Part", label="LABEL_OPTIONAL")
+    described = FileDescriptorSet(file=[
+        FileDescriptorProto(name="part.proto", package="p", syntax="proto3",
+                            message_type=[DescriptorProto(name="Part", field=[name])]),
+        FileDescriptorProto(name="order.proto", package="p", syntax="proto3", dependency=["part.proto"],
+                            message_type=[DescriptorProto(name="Order", field=[name, part])]),
+    ])  # fmt: skip
+    file = tmp_path / f"order.{ending}"
+    file.write_bytes(described.SerializeToString())
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    write(logs, (b"\x0a\x01a\x12\x03\x0a\x01b", ()))
+    for word in (f"orders={file}", None):
+        if word is None:
+            file.rename(tmp_path / f"orders.{ending}")
+        with opened(logs, read_schema_files([word or str(tmp_path)])) as session:
+            assert rows(session, "SELECT name, part, _error FROM decoded.orders") == [("a", {"name": "b"}, None)]
 
 
 def test_values_that_only_look_like_a_reference_are_read_by_the_file_of_the_topic(tmp_path: Path) -> None:
