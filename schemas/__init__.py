@@ -19,5 +19,8 @@ json_columns     the program that decodes values of JSON, and decoded values as 
 protobuf_text    the text of `.proto` files, and protobuf_descriptors their descriptors, as protobuf_declarations
 protobuf_schema  messages with their names resolved; protobuf_builtin has the files that need no reference
 protobuf_program, protobuf_arrow, protobuf_json, protobuf_wire, protobuf_format    the same as those of Avro
+column_json      columns as lines of JSON for people
+json_texts       values as texts of JSON, each by its own schema
 decoding         the values of a topic, decoded by the schemas that they name
+decoded_lines    records as lines of JSON with decoded values
 """

@@ -53,6 +53,14 @@ _LOGICAL = {
     "duration": pa.month_day_nano_interval(),
 }
 
+_BRANCH = {b"offsetfs": b"branch"}
+"""Metadata of the fields of a struct that stands for a union."""
+
+
+def is_union(kind: pa.DataType) -> bool:
+    """Whether a struct has a field for each type of a union, of which one is not null."""
+    return kind.num_fields > 0 and bool(kind.field(0).metadata == _BRANCH)
+
 
 class AvroDecoder:
     """Decodes values of one writer's schema as the type of a reader's schema. One thread at a time uses it."""
@@ -110,7 +118,9 @@ def _type_of(shape: Shape) -> pa.DataType:
     if shape.is_raw:
         return pa.binary()
     if isinstance(kind, RecordType | UnionType):
-        return pa.struct([pa.field(n, _type_of(child)) for n, child in zip(shape.names, shape.children, strict=True)])
+        mark = _BRANCH if isinstance(kind, UnionType) else None
+        children = zip(shape.names, shape.children, strict=True)
+        return pa.struct([pa.field(name, _type_of(child), metadata=mark) for name, child in children])
     if isinstance(kind, ArrayType):
         return pa.list_(_type_of(shape.children[0]))
     if isinstance(kind, MapType):

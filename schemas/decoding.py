@@ -30,7 +30,7 @@ from offsetfs.schemas.registry_json import RegistryError
 from offsetfs.schemas.schema_files import FileSchema
 from offsetfs.schemas.schema_usage import Known, KnownSchemas, name_of_unnamed
 from offsetfs.schemas.schemas_topic import SCHEMAS_TOPIC, read_schemas_topic
-from offsetfs.storage import LogDirectory
+from offsetfs.storage import AnyLogDirectory
 
 if TYPE_CHECKING:
     from offsetfs.schemas.registry_schemas import RegistrySchemas
@@ -69,7 +69,7 @@ class DirectorySchemas:
 
     def __init__(
         self,
-        directory: LogDirectory,
+        directory: AnyLogDirectory,
         files: Mapping[str, FileSchema],
         masks: Masks | None = None,
         registry: RegistrySchemas | None = None,

@@ -69,7 +69,7 @@ class Reader(Protocol):
 
     @property
     def format(self) -> str:
-        """The key in `FORMATS`."""
+        """The key in `FORMATS`; empty where values of all formats are decoded."""
 
     @property
     def type(self) -> pa.DataType:
@@ -102,6 +102,6 @@ def decoder_of(writer: Known, reader: Reader, catalog: SchemaCatalog) -> ValueDe
     """Return the decoder of a writer's schema. `InvalidSchema`; `SchemasDiffer`."""
     if writer.type not in FORMATS:
         raise InvalidSchema(f"the schema is {writer.type}, and only {', '.join(FORMATS)} is decoded")
-    if writer.type != reader.format:
+    if reader.format and writer.type != reader.format:
         raise SchemasDiffer(f"the schema is {writer.type}, that of the reader is {reader.format}")
     return reader.decoder(writer, catalog)

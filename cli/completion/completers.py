@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 import click
 from click.shell_completion import CompletionItem
 
-from offsetfs.fs.naming.tree_table import IN_MOUNT, IN_PARTITION, IN_TOPIC, Kind, fixed_names
+from offsetfs.fs.naming.tree_table import IN_DECODED, IN_MOUNT, IN_PARTITION, IN_TOPIC, Kind, fixed_names
 from offsetfs.storage import TopicPartition
 
 PLAIN, PART, DIRECTORY, FILE = "plain", "part", "dir", "file"
@@ -91,6 +91,9 @@ def _names_in(directory: str) -> list[str]:
     return [f"{name}/" if kind.spec.is_directory else name for name, kind in fixed_names(directory)]
 
 
+_DECODED = f"{Kind.DECODED.file_name.decode()}/"
+
+
 def _tree_paths(ctx: click.Context, incomplete: str) -> Items:
     """Complete paths of the tree: partitions and topics with a slash, then the files in them."""
     topics_path = f"{Kind.TOPICS.file_name.decode()}/"
@@ -108,6 +111,8 @@ def _tree_paths(ctx: click.Context, incomplete: str) -> Items:
     if not slash:
         return _steps(incomplete, [*(f"{partition}/" for partition in partitions), *_names_in(IN_MOUNT)])
     names = _names_in(IN_PARTITION) if partition in partitions else []
+    if slash and incomplete.removeprefix(f"{partition}/").startswith(_DECODED):
+        names = [f"{_DECODED}{name}" for name in _names_in(IN_DECODED)] if partition in partitions else []
     return _steps(incomplete, [f"{partition}/{name}" for name in names])
 
 

@@ -7,6 +7,7 @@
     topics/<topic>/values           see `topic_snapshots`, as for records.ndjson
     topics/<topic>/range/<A..B>     see `topic_ranges`, as for last/<N>
     topics/<topic>/by-time/<T>      see `topic_times`, as for first and latest
+    topics/<topic>/decoded          see `decoded_topics`
 
 A file that is opened O_RDWR returns `partition offset timestamp` of each record. If a partition below the highest is
 missing, the partition of a key is unknown, and appends fail with EINVAL.
@@ -26,15 +27,16 @@ from offsetfs.fs.appends.handles import AppendHandle
 from offsetfs.fs.appends.target import AppendTarget, Sticky
 from offsetfs.fs.attributes import APPEND_MODE
 from offsetfs.fs.files.by_key import KeysOf, TopicKeys
+from offsetfs.fs.files.decoded_topics import DecodedOf, DecodedTopics
 from offsetfs.fs.files.topic_follow import FollowOf, TopicFollow
 from offsetfs.fs.files.topic_ranges import RangesOf, TopicRanges
-from offsetfs.fs.files.topic_snapshots import SNAPSHOT_NAMES, GrowingOf, TopicSnapshot, TopicSnapshots
+from offsetfs.fs.files.topic_snapshots import SNAPSHOT_NAMES, GrowingOf, TopicListing, TopicSnapshot, TopicSnapshots
 from offsetfs.fs.files.topic_times import LinksOf, TopicTimes
 from offsetfs.fs.fuse_types import EntryAttributes
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.inodes import PermanentNumbers, pack
 from offsetfs.fs.naming.tree_table import Kind
-from offsetfs.fs.nodes import Listing, Opened, Opening, Reply, ShortListing
+from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
 from offsetfs.fs.partitions import Partitions
 from offsetfs.fs.reporting.errors import is_fault
 from offsetfs.storage import INTERNAL_TOPICS, TopicPartition
@@ -42,6 +44,7 @@ from offsetfs.storage import INTERNAL_TOPICS, TopicPartition
 _FILES = Kind.TOPIC_APPEND.file_names  # number: that of the topic × 2, plus the index in this tuple
 _FRAMING_OF = {kind.file_name: framing for kind, framing in APPEND_FILES.items()}
 _BY_KEY_NAME = Kind.TOPIC_KEYS.file_name
+_DECODED_NAME = Kind.TOPIC_DECODED.file_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class NodesOf:
     growing: GrowingOf
     ranges: RangesOf
     links: LinksOf
+    decoded: DecodedOf
 
 
 class TopicsDirectory:
@@ -75,6 +79,7 @@ class TopicsDirectory:
         self.follow = TopicFollow(mount, partitions, nodes_of.follow)
         self.snapshots = TopicSnapshots(mount, self.all_at, nodes_of.growing)
         self.ranges = TopicRanges(mount, self.all_at, nodes_of.ranges)
+        self.decoded = DecodedTopics(mount, partitions, self.all_at, self.numbers.at, nodes_of.decoded)
         self.times = TopicTimes(mount, self.all_at, nodes_of.links, self.ranges)
 
     def counts(self) -> Counter[str]:
@@ -137,6 +142,7 @@ class TopicDirectories:
             b"range": partial(topics.ranges.directories.entry, number, "range"),
             b"last": partial(topics.ranges.directories.entry, number, "last"),
             _BY_KEY_NAME: partial(topics.keys.attributes, number),
+            _DECODED_NAME: partial(topics.decoded.attributes, number),
         }
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
@@ -145,7 +151,7 @@ class TopicDirectories:
 
     async def listing(self, number: int) -> Listing:
         finds = self._finds(number)
-        del finds[_BY_KEY_NAME]  # found by name only
+        del finds[_BY_KEY_NAME], finds[_DECODED_NAME]  # found by name only
         if not self._topics.appends.is_writable(number * len(_FILES)):
             for name in _FILES:
                 del finds[name]
@@ -161,25 +167,6 @@ class TopicDirectories:
             if entry is not None:
                 entries.append((name, entry))
         return TopicListing(entries, self._topics.snapshots)
-
-
-class TopicListing:
-    """An open directory of a topic. A snapshot gets its number when it is replied: the kernel counts a look-up then."""
-
-    def __init__(self, entries: list[tuple[bytes, EntryAttributes | TopicSnapshot]], snapshots: TopicSnapshots) -> None:
-        self._entries = entries
-        self._snapshots = snapshots
-
-    async def reply(self, start: int, reply: Reply) -> None:
-        for index, (name, entry) in enumerate(self._entries[start:], start + 1):
-            if not isinstance(entry, TopicSnapshot):
-                if not reply(name, entry, index):
-                    return
-                continue
-            number = self._snapshots.lookups.look_up(entry)
-            if not reply(name, await self._snapshots.attributes(number), index):
-                self._snapshots.lookups.forget(number, 1)
-                return
 
 
 class TopicAppends:

@@ -28,6 +28,7 @@ import errno
 import re
 import select
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -35,7 +36,6 @@ import trio
 
 from offsetfs.common.quantities import parse_time, unreadable_time
 from offsetfs.fs.attributes import PREFERRED_READ_BYTES
-from offsetfs.fs.files.growing_file import json_format
 from offsetfs.fs.fuse_types import EntryAttributes, FUSEError, PollHandle
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.grammar import parse_offset
@@ -47,7 +47,7 @@ from offsetfs.fs.reporting.error_log import Fault
 from offsetfs.fs.requests.waiting import READABLE, Observation, Watched, observe
 from offsetfs.storage import OFFSET_MAX
 from offsetfs.storage.errors import OffsetOutOfRange
-from offsetfs.storage.views import VALUES, ReadPosition, RecordChunk, ViewFormat, newest_start, read_chunk
+from offsetfs.storage.views import ReadPosition, RecordChunk, ViewFormat, newest_start, read_chunk
 
 CHUNK_BYTES_MIN, CHUNK_BYTES_MAX = 64 << 10, 1 << 20
 CHUNKS_BYTES_MAX = 64 << 20
@@ -70,6 +70,9 @@ _READ_TO_THE_END = {
 
 _TAIL_FOLLOWS = re.compile(rb"-[0-9a-zA-Z]*[fF][0-9a-zA-Z]*")
 _NEWEST = re.compile(rb"-([0-9]{1,19})")
+
+
+Format = Callable[[], Awaitable[ViewFormat]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +154,19 @@ def explain_silence(mount: MountContext, opening: Opening, path: str) -> None:
 class FollowFiles:
     """The streams of one partition. `number`: from `names`."""
 
-    def __init__(self, mount: MountContext, partition: MountedPartition) -> None:
+    def __init__(
+        self,
+        mount: MountContext,
+        partition: MountedPartition,
+        formats: tuple[Format, Format],
+        kind: Kind = Kind.FOLLOW,
+    ) -> None:
+        """`formats`: of values, and of lines of JSON; a reader has the format that each returns when it begins."""
         self.names: LookupNumbers[Start] = LookupNumbers()
+        self._kind = kind
         self._mount = mount
         self._partition = partition
-        self._lines = json_format(mount.options, partition.name)
+        self._formats = formats
         self._reading: dict[object, trio.Event] = {}  # chunks that a follower is reading, by their key
 
     def lookup(self, name: bytes) -> EntryAttributes | None:
@@ -168,7 +179,7 @@ class FollowFiles:
         return self._attributes(number)
 
     def _attributes(self, number: int) -> EntryAttributes:
-        inode = self._partition.inode(Kind.FOLLOW, number)
+        inode = self._partition.inode(self._kind, number)
         entry = self._mount.attributes.file(inode, 0, self._partition.log.modified_ns)
         entry.st_blksize = PREFERRED_READ_BYTES
         return entry
@@ -182,7 +193,7 @@ class FollowFiles:
     async def follower(self, start: Start) -> Follower:
         """Return a reader of the partition that begins at `start`. The caller releases it."""
         position = ReadPosition(await self._offset(start.text))
-        return Follower(self._mount, self, self._partition, position, is_json=start.is_json)
+        return Follower(self._mount, self, self._partition, position, await self._formats[start.is_json]())
 
     async def _offset(self, text: bytes) -> int:
         """Return the offset of the first record, at least the log start offset."""
@@ -199,12 +210,12 @@ class FollowFiles:
 
     # --- shared chunks -----------------------------------------------------------------------------------------------
 
-    async def chunk(self, position: ReadPosition, *, is_json: bool) -> RecordChunk | None:
+    async def chunk(self, position: ReadPosition, view_format: ViewFormat) -> RecordChunk | None:
         """Return the chunk at `position`, joined once for all followers. None if there are no records yet.
 
         Raises the errors of `read_chunk`.
         """
-        key = (self._partition.source, is_json, position.offset, position.position)
+        key = (self._partition.source, view_format, position.offset, position.position)
         while True:
             chunk = self._mount.caches.chunks.get(key)
             reading = self._reading.get(key)
@@ -214,7 +225,7 @@ class FollowFiles:
         if chunk is None:
             self._reading[key] = done = trio.Event()
             try:
-                chunk = await self._read(position, self._lines if is_json else VALUES)
+                chunk = await self._read(position, view_format)
             finally:
                 del self._reading[key]
                 done.set()
@@ -239,14 +250,13 @@ class Follower:
         files: FollowFiles,
         partition: MountedPartition,
         position: ReadPosition,
-        *,
-        is_json: bool,
+        view_format: ViewFormat,
     ) -> None:
         self.partition = partition
         self._mount = mount
         self._files = files
         self._position = position
-        self._is_json = is_json
+        self._view_format = view_format
         self._chunk: RecordChunk | None = None  # the bytes from `_done` on are not handed out yet
         self._done = 0
         mount.waiting.followers += 1
@@ -278,7 +288,7 @@ class Follower:
             if position.is_end_of(self.partition.log):
                 return False
             try:
-                chunk = await self._files.chunk(position, is_json=self._is_json)
+                chunk = await self._files.chunk(position, self._view_format)
             except OffsetOutOfRange:
                 continue  # retention removed the offset after the check above
             except OSError:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from offsetfs.fs.attributes import PREFERRED_READ_BYTES
@@ -37,9 +38,18 @@ from offsetfs.storage import TopicPartition
 from offsetfs.storage.segments import Segment
 from offsetfs.storage.views import Base64JsonFormat, JsonFormat, LineIndex, PartitionView, SkippedBatch, ViewFormat
 
-LISTING_BYTES_MAX = {Kind.VALUES: AT_ONCE_BYTES, Kind.RECORDS: AT_ONCE_BYTES // 2}
+LISTING_BYTES_MAX = {
+    Kind.VALUES: AT_ONCE_BYTES,
+    Kind.RECORDS: AT_ONCE_BYTES // 2,
+    Kind.DECODED_VALUES: AT_ONCE_BYTES // 32,
+    Kind.DECODED_RECORDS: AT_ONCE_BYTES // 32,
+}
 """Bytes of log that a listing reads to complete line indexes: some milliseconds. Lines of JSON take twice as long to
 measure as values. A segment with more bytes to read is not begun."""
+
+
+_LASTING_MASK = (2 << KIND_SHIFT) - 1
+"""One bit more than kinds leave: the numbers stay those of the versions in which kinds had five bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +72,20 @@ def json_format(options: MountOptions, partition: TopicPartition) -> ViewFormat:
 class GrowingFile:
     """`values` or `records.ndjson` of one partition. `number`: the generation."""
 
-    def __init__(self, mount: MountContext, partition: MountedPartition, kind: Kind, view_format: ViewFormat) -> None:
+    def __init__(
+        self,
+        mount: MountContext,
+        partition: MountedPartition,
+        kind: Kind,
+        view_format: ViewFormat,
+        renewed: Callable[[], Awaitable[ViewFormat]] | None = None,
+    ) -> None:
+        """`renewed` returns the format for a new look-up; another one begins a new generation. None: it stays."""
         self._mount = mount
         self._partition = partition
         self._kind = kind
         self.view_format = view_format
+        self._renewed = renewed
         self._is_head_reported = False
         self._generation = 0
         self._views: dict[int, PartitionView] = {}
@@ -82,13 +101,21 @@ class GrowingFile:
 
     # --- names and sizes -------------------------------------------------------------------------------------------
 
+    async def renew(self) -> ViewFormat:
+        """Return the format, which look-ups have from now on."""
+        if self._renewed is not None:
+            self.view_format = await self._renewed()
+        return self.view_format
+
     async def lookup(self) -> EntryAttributes:
+        await self.renew()
         generation = self._current()
         await self._building.complete(self._views[generation])
         return self._attributes(generation)
 
     async def frozen(self) -> FrozenFile:
         """Return the file as it is now; EAGAIN as for a look-up."""
+        await self.renew()
         generation = self._current()
         view = self._views[generation]
         await self._building.complete(view)
@@ -97,6 +124,7 @@ class GrowingFile:
 
     async def listed(self) -> EntryAttributes | None:
         """Return the attributes if all line indexes exist, or can be completed from `LISTING_BYTES_MAX`; else None."""
+        await self.renew()
         generation = self._current()
         view, bytes_max = self._views[generation], LISTING_BYTES_MAX[self._kind]
         is_complete = not self._building.is_running and await self._mount.executor.answer(
@@ -127,25 +155,29 @@ class GrowingFile:
         """Return the current generation of the name; begin the next one if the head of the log was cut."""
         view = self._views.get(self._generation)
         if view is None:
-            view = PartitionView(
-                self._partition.log,
-                self._mount.caches.line_indexes,
-                self._mount.damage.report,
-                view_format=self.view_format,
-                is_committed_only=self._mount.options.is_committed_only,
-                cache=self._partition.line_index_cache,
-            )
+            view = self._begun()
             self._views[self._generation] = view
             self._stat_inodes[self._generation] = self._lasting_inode(view)
-        elif not view.is_current:
+        elif not view.is_current or view.view_format is not self.view_format:
             in_stat = self._stat_generation(self._generation)
             self._generation += 1
-            self._views[self._generation] = view.successor()
+            has_format = view.view_format is self.view_format
+            self._views[self._generation] = view.successor() if has_format else self._begun()
             self._stat_inodes[self._generation] = self._lasting_inode(self._views[self._generation])
             if any(self._stat_generation(generation) == in_stat for generation in self._readers):
                 self._stat_generations[self._generation] = in_stat
             self._forget_unread()
         return self._generation
+
+    def _begun(self) -> PartitionView:
+        return PartitionView(
+            self._partition.log,
+            self._mount.caches.line_indexes,
+            self._mount.damage.report,
+            view_format=self.view_format,
+            is_committed_only=self._mount.options.is_committed_only,
+            cache=self._partition.line_index_cache,
+        )
 
     def _lasting_inode(self, view: PartitionView) -> int:
         """Return a number that is the same in each mount, for a file that begins with the same bytes."""
@@ -159,7 +191,7 @@ class GrowingFile:
         while True:
             beginning = (topic_id, name.partition, is_committed_only, view.start_offset, cleaned, attempt)
             digest = hashlib.blake2b(repr(beginning).encode(), digest_size=8).digest()
-            inode = self._kind | int.from_bytes(digest, "big") & (1 << KIND_SHIFT) - 1
+            inode = self._kind | int.from_bytes(digest, "big") & _LASTING_MASK
             if inode not in self._stat_inodes.values():
                 return inode
             attempt += 1
@@ -186,7 +218,7 @@ class GrowingFile:
     def known_index(self, segment: Segment) -> LineIndex | None:
         """Return the line index of a segment as far as it was built, for reading only."""
         view = self._views.get(self._generation)
-        return None if view is None else view.known_index(segment)
+        return None if view is None or view.view_format is not self.view_format else view.known_index(segment)
 
     # --- reading ---------------------------------------------------------------------------------------------------
 

@@ -95,7 +95,11 @@ class TimeDirectories:
         links: OffsetLinks,
         minute_links: OffsetLinks,
         now: Callable[[], float] = time.time,
+        *,
+        kinds: tuple[Kind, Kind] = (Kind.BY_TIME, Kind.TIME_DIRECTORY),
     ) -> None:
+        """`kinds`: of the root, and of the directories below it."""
+        self._root, self._below = kinds
         self._mount = mount
         self._partition = partition
         self._links = links
@@ -103,22 +107,22 @@ class TimeDirectories:
         self._now = now
 
     def root(self) -> EntryAttributes:
-        return self._mount.attributes.directory(self._partition.inode(Kind.BY_TIME))
+        return self._mount.attributes.directory(self._partition.inode(self._root))
 
     async def attributes(self, number: int) -> EntryAttributes:
-        return self._directory(_span(number))
+        return self._directory(self._span(number))
 
     def _directory(self, span: Span) -> EntryAttributes:
         if span.level == Level.ALL:
             return self.root()
-        inode = self._partition.inode(Kind.TIME_DIRECTORY, span.start // MINUTE_MS * _LEVELS + span.level - 1)
+        inode = self._partition.inode(self._below, span.start // MINUTE_MS * _LEVELS + span.level - 1)
         return self._mount.attributes.directory(inode, milliseconds_ns(span.start))
 
     def _entry(self, span: Span, offset: int) -> EntryAttributes:
         return self._minute_links.entry(offset) if span.level == Level.MINUTE else self._directory(span)
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
-        span = _span(number)
+        span = self._span(number)
         child = span.child(name)
         if child is not None:
             offset = await self._find(child.start)
@@ -140,13 +144,12 @@ class TimeDirectories:
         return record.offset
 
     async def listing(self, number: int) -> Listing:
-        span = _span(number)
+        span = self._span(number)
         find = self._partition.view.find_timestamp
         children = await self._mount.executor.in_thread(lambda: list(listed_children(span, find)))
         return ShortListing([(child.name, self._entry(child, offset)) for child, offset in children])
 
-
-def _span(number: int) -> Span:
-    if number == Kind.BY_TIME:  # no directory has this number: no hour begins at the third minute of 1970
-        return EVERYTHING
-    return Span(Level(number % _LEVELS + 1), number // _LEVELS * MINUTE_MS)
+    def _span(self, number: int) -> Span:
+        if number == self._root:  # no directory has this number: no hour begins in the first minutes of 1970
+            return EVERYTHING
+        return Span(Level(number % _LEVELS + 1), number // _LEVELS * MINUTE_MS)

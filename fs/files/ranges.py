@@ -35,7 +35,7 @@ from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
 from offsetfs.fs.partitions import MountedPartition
 from offsetfs.fs.reporting.error_log import Fault
-from offsetfs.storage.views import RangeView, newest_start
+from offsetfs.storage.views import RangeView, ViewFormat, newest_start
 
 RECENT_MAX = 16
 """The number of ranges that are kept and unknown to the kernel: a look-up that failed with EAGAIN is repeated."""
@@ -47,7 +47,7 @@ class FrozenRange:
 
     start: int
     end: int
-    is_json: bool
+    view_format: ViewFormat
     source: tuple[int, int]
     view: RangeView = field(compare=False)
     building: LineIndexBuilding = field(compare=False)
@@ -63,8 +63,11 @@ class RangeFiles:
         partition: MountedPartition,
         growing: tuple[GrowingFile, GrowingFile],
         now: Callable[[], float] = time.time,
+        *,
+        kind: Kind = Kind.RANGE,
     ) -> None:
         """`growing`: `values` and `records.ndjson`, whose line indexes are used as far as they are built."""
+        self._kind = kind
         self._mount = mount
         self._partition = partition
         self._growing = growing
@@ -135,10 +138,11 @@ class RangeFiles:
 
     async def frozen(self, path: str, start: int, end: int, is_json: bool) -> FrozenRange:
         """Return a range, measured. EAGAIN if that takes longer than ten seconds; `path` is for the report of it."""
-        key = (start, end, is_json, self._partition.source)
+        growing = self._growing[is_json]
+        key = (start, end, await growing.renew(), self._partition.source)
         frozen = self._recent.get(key)
         if frozen is None:
-            frozen = self._cut_out(path, *key)
+            frozen = self._cut_out(path, growing, *key)
             self._recent.put(key, frozen, 1)
         try:
             await frozen.building.complete(frozen.view)
@@ -149,32 +153,39 @@ class RangeFiles:
             raise
         return frozen
 
-    def _cut_out(self, path: str, start: int, end: int, is_json: bool, source: tuple[int, int]) -> FrozenRange:
-        growing = self._growing[is_json]
+    def _cut_out(
+        self,
+        path: str,
+        growing: GrowingFile,
+        start: int,
+        end: int,
+        view_format: ViewFormat,
+        source: tuple[int, int],
+    ) -> FrozenRange:
         view = RangeView(
             self._partition.view,
             start,
             end,
             self._mount.caches.line_indexes,
             self._mount.damage.report,
-            view_format=growing.view_format,
+            view_format=view_format,
             known=growing.known_index,
             cache=self._partition.line_index_cache,
         )
         building = LineIndexBuilding(self._mount, path, lambda: view.total_bytes, ", or for less")
-        return FrozenRange(start, end, is_json, source, view, building, self._partition.log.modified_ns)
+        return FrozenRange(start, end, view_format, source, view, building, self._partition.log.modified_ns)
 
     async def attributes(self, number: int) -> EntryAttributes:
         frozen = self.lookups.at(number)
         entry = self._mount.attributes.file(
-            self._partition.inode(Kind.RANGE, number), frozen.view.size, frozen.mtime_ns, attr_timeout_s=FOREVER_S
+            self._partition.inode(self._kind, number), frozen.view.size, frozen.mtime_ns, attr_timeout_s=FOREVER_S
         )
         entry.st_blksize = PREFERRED_READ_BYTES
         return entry
 
     async def open(self, number: int, opening: Opening) -> Opened:
         view = self.lookups.at(number).view
-        return Opened(ViewHandle(self._mount, view, self._partition.inode(Kind.RANGE, number), _closed))
+        return Opened(ViewHandle(self._mount, view, self._partition.inode(self._kind, number), _closed))
 
 
 def _closed(_inode: int) -> None:

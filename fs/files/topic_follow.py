@@ -74,8 +74,19 @@ class TopicPartitions:
 class TopicFollow:
     """The streams of all topics. `number`: from `names`."""
 
-    def __init__(self, mount: MountContext, partitions: Partitions, follow_of: FollowOf) -> None:
+    def __init__(
+        self,
+        mount: MountContext,
+        partitions: Partitions,
+        follow_of: FollowOf,
+        *,
+        kind: Kind = Kind.TOPIC_FOLLOW,
+        folder: str = "",
+    ) -> None:
+        """`folder`: in that of the topic."""
         self.names: LookupNumbers[TopicStart] = LookupNumbers()
+        self._kind = kind
+        self._folder = folder
         self._mount = mount
         self._partitions = partitions
         self._follow_of = follow_of
@@ -90,8 +101,8 @@ class TopicFollow:
             offset = start.text.decode()
             raise OSError(
                 errno.EINVAL,
-                f"offset {offset} belongs to one partition; write {topic}-0/follow@{offset}, or for the topic a time "
-                f"or the newest N of each partition, such as follow@-15m or follow@-10",
+                f"offset {offset} belongs to one partition; write {topic}-0/{self._folder}follow@{offset}, or for the "
+                f"topic a time or the newest N of each partition, such as follow@-15m or follow@-10",
             )
         return self._attributes(self.names.look_up(TopicStart(topic, start)))
 
@@ -100,14 +111,14 @@ class TopicFollow:
         return self._attributes(number)
 
     def _attributes(self, number: int) -> EntryAttributes:
-        entry = self._mount.attributes.file(pack(Kind.TOPIC_FOLLOW, 0, number), 0, 0)
+        entry = self._mount.attributes.file(pack(self._kind, 0, number), 0, 0)
         entry.st_blksize = PREFERRED_READ_BYTES
         return entry
 
     async def open(self, number: int, opening: Opening) -> Opened:
         """Open the stream, with the logs of all partitions; ESTALE where the topic has none."""
         wanted = self.names.at(number)
-        explain_silence(self._mount, opening, f"topics/{wanted.topic}/{name_of_stream(wanted.start)}")
+        explain_silence(self._mount, opening, f"topics/{wanted.topic}/{self._folder}{name_of_stream(wanted.start)}")
         topic = self._topics.setdefault(wanted.topic, TopicPartitions(self._mount, self._partitions, wanted.topic))
         followers: list[Follower] = []
         try:

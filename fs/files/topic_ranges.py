@@ -70,10 +70,18 @@ class TopicRanges:
         partitions: Callable[[int], list[TopicPartition]],
         ranges_of: RangesOf,
         now: Callable[[], float] = time.time,
+        *,
+        kinds: tuple[Kind, Kind] = (Kind.TOPIC_RANGES, Kind.TOPIC_RANGE),
+        folder: str = "",
     ) -> None:
-        """`partitions` returns the partitions of the topic with a number, in order."""
+        """`partitions` returns the partitions of the topic with a number, in order.
+
+        `kinds`: of the directories and of the files; `folder`: in that of the topic.
+        """
+        self._kind = kinds[1]
+        self._folder = folder
         self.lookups: LookupNumbers[TopicRange] = LookupNumbers()
-        self.directories = TopicRangeDirectories(mount, self)
+        self.directories = TopicRangeDirectories(mount, self, kinds[0])
         self._mount = mount
         self._partitions = partitions
         self._ranges_of = ranges_of
@@ -92,8 +100,8 @@ class TopicRanges:
         if any(point is not None and not point.is_time for point in (parsed.start, parsed.end)):
             raise OSError(
                 errno.EINVAL,
-                f"an offset belongs to one partition; write {partitions[0]}/range/{name.decode()}, or for the topic "
-                f"times, such as range/-1h..",
+                f"an offset belongs to one partition; write {partitions[0]}/{self._folder}range/{name.decode()}, or "
+                f"for the topic times, such as range/-1h..",
             )
         return await self._look_up(partitions, f"range/{name.decode()}", functools.partial(self._cut, parsed))
 
@@ -121,7 +129,7 @@ class TopicRanges:
     ) -> EntryAttributes:
         """Return the entry of the ranges that `cut` selects. EAGAIN if they cannot be measured within ten seconds."""
         parts: list[FrozenRange] = []
-        path = f"topics/{partitions[0].topic}/{name}"
+        path = f"topics/{partitions[0].topic}/{self._folder}{name}"
         with trio.move_on_after(WAIT_S):
             files = [await self._ranges_of(partition) for partition in partitions]
             for file, (start, end, is_json) in zip(files, await cut(files), strict=True):
@@ -148,7 +156,7 @@ class TopicRanges:
     async def attributes(self, number: int) -> EntryAttributes:
         cut = self.lookups.at(number)
         entry = self._mount.attributes.file(
-            pack(Kind.TOPIC_RANGE, 0, number),
+            pack(self._kind, 0, number),
             cut.size,
             max(part.mtime_ns for part in cut.parts),
             attr_timeout_s=FOREVER_S,
@@ -196,8 +204,9 @@ class MergedHandle:
 class TopicRangeDirectories:
     """`topics/<topic>/range` and `last`; listings are empty. `number`: that of the topic × 2, plus 1 for `last`."""
 
-    def __init__(self, mount: MountContext, ranges: TopicRanges) -> None:
+    def __init__(self, mount: MountContext, ranges: TopicRanges, kind: Kind) -> None:
         self._mount = mount
+        self._kind = kind
         self._finds = {"range": ranges.find_range, "last": ranges.find_last}
 
     async def entry(self, topic: int, name: str) -> EntryAttributes:
@@ -205,7 +214,7 @@ class TopicRangeDirectories:
         return await self.attributes(topic * len(_DIRECTORIES) + _DIRECTORIES.index(name))
 
     async def attributes(self, number: int) -> EntryAttributes:
-        return self._mount.attributes.directory(pack(Kind.TOPIC_RANGES, 0, number))
+        return self._mount.attributes.directory(pack(self._kind, 0, number))
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
         topic, which = divmod(number, len(_DIRECTORIES))

@@ -31,7 +31,7 @@ from offsetfs.fs.fuse_types import EntryAttributes, FUSEError
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.inodes import LookupNumbers, pack
 from offsetfs.fs.naming.tree_table import Kind
-from offsetfs.fs.nodes import Buffer, Opened, Opening
+from offsetfs.fs.nodes import Buffer, Opened, Opening, Reply
 from offsetfs.fs.options import EIO
 from offsetfs.fs.reporting.error_log import Fault
 from offsetfs.storage import TopicPartition
@@ -60,9 +60,17 @@ class TopicSnapshots:
     """The snapshots of all topics. `number`: from `LookupNumbers`."""
 
     def __init__(
-        self, mount: MountContext, partitions: Callable[[int], list[TopicPartition]], growing_of: GrowingOf
+        self,
+        mount: MountContext,
+        partitions: Callable[[int], list[TopicPartition]],
+        growing_of: GrowingOf,
+        *,
+        kind: Kind = Kind.TOPIC_SNAPSHOT,
+        folder: str = "",
     ) -> None:
-        """`partitions` returns the partitions of the topic with a number, in order."""
+        """`partitions` returns the partitions of the topic with a number, in order. `folder`: in that of the topic."""
+        self._kind = kind
+        self._folder = folder
         self.lookups: LookupNumbers[TopicSnapshot] = LookupNumbers()
         self._mount = mount
         self._partitions = partitions
@@ -98,15 +106,16 @@ class TopicSnapshots:
         return TopicSnapshot(partitions[0].topic, name.decode(), tuple(parts)) if parts else None
 
     def _report_progress(self, partition: TopicPartition, name: bytes, done: str) -> None:
-        path = f"topics/{partition.topic}/{name.decode()}"
+        path = f"topics/{partition.topic}/{self._folder}{name.decode()}"
         cause = f"the line indexes of {done} partitions are complete, {partition} is next"
-        cure = f"ask again, or use topics/{partition.topic}/follow or last/ of a partition, which need no whole index"
+        follow = f"topics/{partition.topic}/{self._folder}follow"
+        cure = f"ask again, or use {follow} or last/ of a partition, which need no whole index"
         self._mount.error_log.report(Fault(errno.EAGAIN, "lookup", path, cause, cure))
 
     async def attributes(self, number: int) -> EntryAttributes:
         snapshot = self.lookups.at(number)
         entry = self._mount.attributes.file(
-            pack(Kind.TOPIC_SNAPSHOT, 0, number),
+            pack(self._kind, 0, number),
             snapshot.size,
             max(part.mtime_ns for part in snapshot.parts),
             attr_timeout_s=FOREVER_S,
@@ -116,11 +125,31 @@ class TopicSnapshots:
 
     async def open(self, number: int, opening: Opening) -> Opened:
         snapshot = self.lookups.at(number)
-        topic, suffix = f"topics/{snapshot.topic}", ".ndjson" if snapshot.name == RECORDS_NAME else ""
+        topic = f"topics/{snapshot.topic}/{self._folder}".rstrip("/")
+        suffix = ".ndjson" if snapshot.name == RECORDS_NAME else ""
         remedy = f"use `cat {topic}/follow{suffix}`; follow@-10{suffix} begins with the newest ten of each partition"
         explain_no_growth(self._mount, opening, f"{topic}/{snapshot.name}", remedy)
         # Past the page cache: the kernel would fill up a read that ends before damage with zeros.
         return Opened(SnapshotHandle(self._mount, snapshot), direct=True)
+
+
+class TopicListing:
+    """An open directory of a topic. A snapshot gets its number when it is replied: the kernel counts a look-up then."""
+
+    def __init__(self, entries: list[tuple[bytes, EntryAttributes | TopicSnapshot]], snapshots: TopicSnapshots) -> None:
+        self._entries = entries
+        self._snapshots = snapshots
+
+    async def reply(self, start: int, reply: Reply) -> None:
+        for index, (name, entry) in enumerate(self._entries[start:], start + 1):
+            if not isinstance(entry, TopicSnapshot):
+                if not reply(name, entry, index):
+                    return
+                continue
+            number = self._snapshots.lookups.look_up(entry)
+            if not reply(name, await self._snapshots.attributes(number), index):
+                self._snapshots.lookups.forget(number, 1)
+                return
 
 
 class SnapshotHandle:

@@ -17,6 +17,14 @@ from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.appends.append_file import APPEND_FILES, AppendFile
 from offsetfs.fs.appends.start_file import StartFile
 from offsetfs.fs.files.by_key import JSON_SUFFIX, KeyDirectory, KeyedFiles
+from offsetfs.fs.files.decoded import (
+    DECODED_RECORDS,
+    DECODED_VALUES,
+    LINE_KINDS,
+    DecodedRecords,
+    MountSchemas,
+    PartitionFormats,
+)
 from offsetfs.fs.files.follow import FollowFiles
 from offsetfs.fs.files.growing_file import GrowingFile, json_format
 from offsetfs.fs.files.links import DEPTH, EndLinks, OffsetLinks, TimeDirectories
@@ -32,8 +40,8 @@ from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.mounting.line_index_upkeep import GrowingFiles
 from offsetfs.fs.naming.grammar import newest_records, parse_newest, parse_offset, parse_record_part
 from offsetfs.fs.naming.inodes import ROOT, LookupNumbers
-from offsetfs.fs.naming.tree_table import IN_PARTITION, Kind, fixed_names
-from offsetfs.fs.nodes import DirectoryNode, FileNode, LinkNode, Listing, Node, Reply
+from offsetfs.fs.naming.tree_table import IN_DECODED, IN_PARTITION, Kind, fixed_names
+from offsetfs.fs.nodes import DirectoryNode, FileNode, LinkNode, Listing, Node, Reply, ShortListing
 from offsetfs.fs.partitions import MountedPartition, Partitions
 from offsetfs.fs.reporting.error_log import Fault
 from offsetfs.fs.reporting.errors import is_fault
@@ -96,11 +104,13 @@ class NamedEntries:
 class PartitionTree:
     """The nodes in the directory of one open partition, and its entries by name."""
 
-    def __init__(self, mount: MountContext, partition: MountedPartition, accumulators: Accumulators) -> None:
+    def __init__(
+        self, mount: MountContext, partition: MountedPartition, accumulators: Accumulators, schemas: MountSchemas
+    ) -> None:
         self.records = RecordFiles(mount, partition)
         self.values = GrowingFile(mount, partition, Kind.VALUES, VALUES)
         self.json = GrowingFile(mount, partition, Kind.RECORDS, json_format(mount.options, partition.name))
-        self.follow = FollowFiles(mount, partition)
+        self.follow = FollowFiles(mount, partition, (self.values.renew, self.json.renew))
         self.parts = record_parts(mount, partition, self.records)
         self.keys = KeyDirectory(mount, partition, self.records, self.parts[JSON_SUFFIX])
         self.ranges = ranges = RangeFiles(mount, partition, (self.values, self.json))
@@ -108,6 +118,8 @@ class PartitionTree:
         segments = SegmentFileNodes(mount, partition)
         links = {kind: OffsetLinks(mount, partition, kind) for kind in DEPTH}
         times = TimeDirectories(mount, partition, links[Kind.TIME_LINK], links[Kind.MINUTE_LINK])
+        ends = EndLinks(mount, partition, links[Kind.LINK])
+        self.decoded = decoded = DecodedTree(mount, partition, self.records, links, ends, schemas)
         self.nodes = TreeNodes(
             directories={
                 Kind.BY_TIME: times,
@@ -116,6 +128,7 @@ class PartitionTree:
                 Kind.RANGES: RangeDirectory(mount, partition, Kind.RANGES, ranges.find_range),
                 Kind.LAST: RangeDirectory(mount, partition, Kind.LAST, ranges.find_last),
                 Kind.BY_KEY: self.keys,
+                **decoded.directories,
             },
             files={
                 Kind.RECORD: self.records,
@@ -129,19 +142,21 @@ class PartitionTree:
                 Kind.RANGE: ranges,
                 Kind.KEYED: self.keys.files,
                 Kind.FOLLOW: self.follow,
+                **decoded.files,
             },
             links=dict([*links.items(), (Kind.TOPIC_LINK, self.topic_links)]),
             lookup_numbers={
                 Kind.RANGE: ranges.lookups,
                 Kind.KEYED: self.keys.files.lookups,
                 Kind.FOLLOW: self.follow.names,
+                Kind.DECODED_RANGE: decoded.ranges.lookups,
+                Kind.DECODED_FOLLOW: decoded.follow.names,
             },
         )
         self.with_xattrs: dict[int, RecordFiles | KeyedFiles] = {
             Kind.RECORD: self.records,
             Kind.KEYED: self.keys.files,
         }
-        ends = EndLinks(mount, partition, links[Kind.LINK])
         self.entries = NamedEntries(
             IN_PARTITION,
             self.nodes.node,
@@ -153,15 +168,98 @@ class PartitionTree:
             },
             listed={"values": self.values.listed, "records.ndjson": self.json.listed},
         )
+        decoded.name_entries(self.nodes.node)
+
+
+class DecodedTree:
+    """`decoded/` of one open partition, and the nodes in it."""
+
+    def __init__(
+        self,
+        mount: MountContext,
+        partition: MountedPartition,
+        records: RecordFiles,
+        links: Mapping[Kind, OffsetLinks],
+        ends: EndLinks,
+        schemas: MountSchemas,
+    ) -> None:
+        self._mount = mount
+        self._partition = partition
+        self._ends = ends
+        self._formats = formats = PartitionFormats(mount, schemas, partition.name)
+        self.values = GrowingFile(mount, partition, Kind.DECODED_VALUES, DECODED_VALUES, formats.values)
+        self.json = GrowingFile(mount, partition, Kind.DECODED_RECORDS, DECODED_RECORDS, formats.records)
+        self.ranges = ranges = RangeFiles(mount, partition, (self.values, self.json), kind=Kind.DECODED_RANGE)
+        self.follow = FollowFiles(mount, partition, (formats.values, formats.records), Kind.DECODED_FOLLOW)
+        kinds = Kind.DECODED_BY_TIME, Kind.DECODED_TIME_DIRECTORY
+        times = TimeDirectories(mount, partition, links[Kind.TIME_LINK], links[Kind.MINUTE_LINK], kinds=kinds)
+        self._records = {
+            suffix: DecodedRecords(mount, partition, records, kind, formats) for suffix, kind in LINE_KINDS.items()
+        }
+        self.directories: dict[int, DirectoryNode] = {
+            Kind.DECODED: self,
+            Kind.DECODED_BY_TIME: times,
+            Kind.DECODED_TIME_DIRECTORY: times,
+            Kind.DECODED_RANGES: RangeDirectory(mount, partition, Kind.DECODED_RANGES, ranges.find_range),
+            Kind.DECODED_LAST: RangeDirectory(mount, partition, Kind.DECODED_LAST, ranges.find_last),
+        }
+        self.files: dict[int, FileNode] = {
+            Kind.DECODED_VALUES: self.values,
+            Kind.DECODED_RECORDS: self.json,
+            Kind.DECODED_RANGE: ranges,
+            Kind.DECODED_FOLLOW: self.follow,
+            **{each.kind: each for each in self._records.values()},
+        }
+
+    def name_entries(self, node: Callable[[int], Node]) -> None:
+        """Set the entries by name, when the nodes of the partition are there."""
+        self._entries = NamedEntries(
+            IN_DECODED,
+            node,
+            lookups={
+                "first": self._ends.first,
+                "latest": self._ends.latest,
+                "values": self.values.lookup,
+                "records.ndjson": self.json.lookup,
+            },
+            listed={"values": self.values.listed, "records.ndjson": self.json.listed},
+        )
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        await self._formats.current()  # an error of the packages that decode is that of the directory
+        return self._mount.attributes.directory(self._partition.inode(Kind.DECODED))
+
+    async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
+        offset = parse_offset(name.removesuffix(JSON_SUFFIX))
+        if offset is not None:
+            return await self._records[JSON_SUFFIX if name.endswith(JSON_SUFFIX) else b""].lookup(offset)
+        find = self._entries.lookups.get(name)
+        return self.follow.lookup(name) if find is None else await find()
+
+    async def listing(self, number: int) -> Listing:
+        found = []
+        for name, find in self._entries.listed.items():
+            try:
+                entry = await find()
+            except Exception as error:  # one entry that fails must not hide the others
+                if is_fault(error):
+                    self._mount.error_log.add(error, "readdir", f"{self._partition.name}/decoded/{name.decode()}")
+                continue
+            if entry is not None:
+                found.append((name, entry))
+        return ShortListing(found)
 
 
 class PartitionDirectory:
     """The directory of one partition. The first request for something in it opens the log."""
 
-    def __init__(self, mount: MountContext, partition: MountedPartition, accumulators: Accumulators) -> None:
+    def __init__(
+        self, mount: MountContext, partition: MountedPartition, accumulators: Accumulators, schemas: MountSchemas
+    ) -> None:
         self._mount = mount
         self._partition = partition
         self._accumulators = accumulators
+        self._schemas = schemas
         self._tree: PartitionTree | None = None
 
     async def attributes(self, number: int) -> EntryAttributes:
@@ -188,7 +286,7 @@ class PartitionDirectory:
         if self._tree is None:
             await self._partition.open()
             if self._tree is None:  # another request may have made it while this one waited for the log
-                self._tree = PartitionTree(self._mount, self._partition, self._accumulators)
+                self._tree = PartitionTree(self._mount, self._partition, self._accumulators, self._schemas)
         self._mount.config.refresh()
         self._partition.log.refresh()
         return self._tree

@@ -16,6 +16,8 @@ from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.appends.topics import NodesOf, TopicsDirectory
 from offsetfs.fs.control.control import ControlDirectory
 from offsetfs.fs.files.by_key import KeyDirectory
+from offsetfs.fs.files.decoded import MountSchemas
+from offsetfs.fs.files.decoded_topics import DecodedFiles
 from offsetfs.fs.files.follow import FollowFiles
 from offsetfs.fs.files.growing_file import GrowingFile
 from offsetfs.fs.files.ranges import RangeFiles
@@ -51,9 +53,12 @@ class NodeTable:
         self._mount = mount
         self._accumulators = accumulators
         self._of_partitions: dict[int, PartitionDirectory] = {}
+        self._schemas = MountSchemas(mount)
         texts = mount_texts(mount)
         control = ControlDirectory(mount, texts, accumulators, open_handles)
-        nodes_of = NodesOf(self._keys_of, self._follow_of, self._growing_of, self._ranges_of, self._links_of)
+        nodes_of = NodesOf(
+            self._keys_of, self._follow_of, self._growing_of, self._ranges_of, self._links_of, self._decoded_of
+        )
         topics = TopicsDirectory(mount, self.partitions, accumulators, nodes_of)
         self._nodes = TreeNodes(
             directories={
@@ -65,6 +70,8 @@ class NodeTable:
                 Kind.TOPIC_KEYS: topics.keys,
                 Kind.TOPIC_RANGES: topics.ranges.directories,
                 Kind.TOPIC_TIMES: topics.times,
+                Kind.TOPIC_DECODED: topics.decoded,
+                Kind.TOPIC_DECODED_RANGES: topics.decoded.ranges.directories,
             },
             files={
                 **texts,
@@ -76,11 +83,17 @@ class NodeTable:
                 Kind.TOPIC_FOLLOW: topics.follow,
                 Kind.TOPIC_SNAPSHOT: topics.snapshots,
                 Kind.TOPIC_RANGE: topics.ranges,
+                Kind.TOPIC_DECODED_FOLLOW: topics.decoded.follow,
+                Kind.TOPIC_DECODED_SNAPSHOT: topics.decoded.snapshots,
+                Kind.TOPIC_DECODED_RANGE: topics.decoded.ranges,
             },
             lookup_numbers={
                 Kind.TOPIC_FOLLOW: topics.follow.names,
                 Kind.TOPIC_SNAPSHOT: topics.snapshots.lookups,
                 Kind.TOPIC_RANGE: topics.ranges.lookups,
+                Kind.TOPIC_DECODED_FOLLOW: topics.decoded.follow.names,
+                Kind.TOPIC_DECODED_SNAPSHOT: topics.decoded.snapshots.lookups,
+                Kind.TOPIC_DECODED_RANGE: topics.decoded.ranges.lookups,
             },
         )
         entries = NamedEntries(
@@ -97,7 +110,7 @@ class NodeTable:
         """Return the directory of a partition, the same each time."""
         directory = self._of_partitions.get(partition.number)
         if directory is None:
-            directory = PartitionDirectory(self._mount, partition, self._accumulators)
+            directory = PartitionDirectory(self._mount, partition, self._accumulators, self._schemas)
             self._of_partitions[partition.number] = directory
         return directory
 
@@ -117,6 +130,10 @@ class NodeTable:
     async def _links_of(self, name: TopicPartition) -> tuple[MountedPartition, TopicLinks]:
         partition = self.partitions.of(name)
         return partition, (await self.directory_of(partition).tree()).topic_links
+
+    async def _decoded_of(self, name: TopicPartition) -> DecodedFiles:
+        decoded = (await self.directory_of(self.partitions.of(name)).tree()).decoded
+        return DecodedFiles((decoded.values, decoded.json), decoded.ranges, decoded.follow)
 
     def numbered(self, number: int) -> PartitionDirectory:
         """Return the directory of the partition with this number; ESTALE where there never was one."""

@@ -1,6 +1,6 @@
 """Inode numbers that encode which file they belong to, so that no table grows with the look-ups.
 
-    63      59 58              40 39                                     0
+    63      58 57              40 39                                     0
     +---------+------------------+----------------------------------------+
     |  kind   |    partition     |                 number                 |
     +---------+------------------+----------------------------------------+

@@ -20,9 +20,11 @@ IN_MOUNT = "/"
 IN_PARTITION = "<partition>/"
 IN_CONTROL = ".offsetfs/"
 IN_TOPIC = "topics/<topic>/"
+IN_DECODED = "<partition>/decoded/"
+
 """Directories that contain files with fixed names, as `fixed_names` takes them."""
 
-KIND_SHIFT = 59
+KIND_SHIFT = 58
 """The position of the kind in an inode number. The bits below are 0 in a kind of many files."""
 
 
@@ -64,8 +66,11 @@ def _row(
 
 
 def _many(kind: int) -> int:
-    """Return the code of a kind with many files. At most 32 kinds: inode numbers have five bits for them."""
-    return kind << KIND_SHIFT
+    """Return the code of a kind with many files. At most 64 kinds: inode numbers have six bits for them.
+
+    Those from 32 on have the odd codes, because the others had five bits before.
+    """
+    return (2 * kind if kind < 32 else 2 * (kind - 32) + 1) << KIND_SHIFT
 
 
 class Kind(IntEnum):
@@ -73,7 +78,7 @@ class Kind(IntEnum):
 
     A kind whose value is small exists once in the mount or once in each partition, and needs no number. The comments
     say what the number of the others means. A value is never given to another kind, also after a kind was removed. The
-    next free values: 24, and `_many(28)`.
+    next free values: 30, and `_many(43)`.
     """
 
     spec: NodeSpec
@@ -136,7 +141,13 @@ class Kind(IntEnum):
     LOG_LEVEL = 23, _row(".offsetfs/log-level", is_listed=False, is_writable=True)
 
     # The offset that it points to. So an inode never changes its target.
-    LINK = _many(4), _row("<partition>/first", "<partition>/latest", is_link=True)
+    LINK = (
+        _many(4),
+        _row(
+            *("<partition>/decoded/first", "<partition>/decoded/latest", "<partition>/first", "<partition>/latest"),
+            is_link=True,
+        ),
+    )
     START = 6, _row("<partition>/start", is_writable=True)
     NEXT = 7, _row("<partition>/next")
     INFO = 8, _row("<partition>/info")
@@ -191,6 +202,60 @@ class Kind(IntEnum):
     RECORD_JSON = _many(12), _row("<partition>/<offset>.json", is_listed=False, is_open_long=True)
     RECORD_KEY = _many(13), _row("<partition>/<offset>.key", is_listed=False, is_open_long=True)
     RECORD_HEADERS = _many(14), _row("<partition>/<offset>.headers", is_listed=False, is_open_long=True)
+
+    # Values by the schemas that they name. The numbers are those of the files beside `decoded/`.
+    DECODED = 24, _row("<partition>/decoded/", is_listed=False)
+    DECODED_VALUES = _many(28), _row("<partition>/decoded/values", is_open_long=True)
+    DECODED_RECORDS = _many(29), _row("<partition>/decoded/records.ndjson", is_open_long=True)
+    DECODED_RANGES = 25, _row("<partition>/decoded/range/", is_listed=False)
+    DECODED_LAST = 26, _row("<partition>/decoded/last/", is_listed=False)
+    DECODED_RANGE = (
+        _many(30),
+        _row(
+            *("<partition>/decoded/last/<N>", "<partition>/decoded/range/<A..B>"),
+            is_listed=False,
+            is_open_long=True,
+            has_lookup_number=True,
+        ),
+    )
+    DECODED_FOLLOW = (
+        _many(31),
+        _row(
+            *("<partition>/decoded/follow@<A>", "<partition>/decoded/follow"),
+            is_listed=False,
+            is_open_long=True,
+            has_lookup_number=True,
+        ),
+    )
+    DECODED_RECORD = _many(32), _row("<partition>/decoded/<offset>", is_listed=False, is_open_long=True)
+    DECODED_LINE = _many(33), _row("<partition>/decoded/<offset>.json", is_listed=False, is_open_long=True)
+    DECODED_BY_TIME = 27, _row("<partition>/decoded/by-time/")
+    DECODED_TIME_DIRECTORY = _many(34), _row("<partition>/decoded/by-time/<year, month, day or hour>/")
+    TOPIC_DECODED = _many(35), _row("topics/<topic>/decoded/", is_listed=False)
+    TOPIC_DECODED_RANGES = (
+        _many(36),
+        _row("topics/<topic>/decoded/range/", "topics/<topic>/decoded/last/", is_listed=False),
+    )
+    TOPIC_DECODED_SNAPSHOT = (
+        _many(37),
+        _row("topics/<topic>/decoded/values", "topics/<topic>/decoded/records.ndjson", has_lookup_number=True),
+    )
+    TOPIC_DECODED_RANGE = (
+        _many(38),
+        _row(
+            *("topics/<topic>/decoded/last/<N>", "topics/<topic>/decoded/range/<A..B>"),
+            is_listed=False,
+            has_lookup_number=True,
+        ),
+    )
+    TOPIC_DECODED_FOLLOW = (
+        _many(39),
+        _row(
+            *("topics/<topic>/decoded/follow@<A>", "topics/<topic>/decoded/follow"),
+            is_listed=False,
+            has_lookup_number=True,
+        ),
+    )
 
     def __new__(cls, code: int, spec: NodeSpec) -> Kind:
         kind = int.__new__(cls, code)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # compiled modules have no stubs; their references have the t
     avro: ModuleType
     chain: ModuleType
     codec: ModuleType
+    column_json: ModuleType
     columns: ModuleType
     compaction: ModuleType
     dump: ModuleType
@@ -30,7 +31,9 @@ if TYPE_CHECKING:  # compiled modules have no stubs; their references have the t
     record_json: ModuleType
     valid_batches: ModuleType
 
-LITTLE_ENDIAN_ONLY = frozenset(("avro", "json_lines", "json_values", "message_set", "protobuf", "record_json"))
+LITTLE_ENDIAN_ONLY = frozenset(
+    ("avro", "column_json", "json_lines", "json_values", "message_set", "protobuf", "record_json")
+)
 """Modules that read several bytes at once as a number: their references run on a big-endian machine."""
 
 

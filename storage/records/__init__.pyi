@@ -39,6 +39,7 @@ from offsetfs.storage.records.format.produced_batch import ProducedBatch as Prod
 from offsetfs.storage.records.format.produced_batch import produced_batch as produced_batch
 from offsetfs.storage.records.format.record_row import COLUMNS as COLUMNS
 from offsetfs.storage.records.format.record_row import HEADERS_COUNT as HEADERS_COUNT
+from offsetfs.storage.records.format.record_row import HEADERS_POSITION as HEADERS_POSITION
 from offsetfs.storage.records.format.record_row import KEY_SIZE as KEY_SIZE
 from offsetfs.storage.records.format.record_row import OFFSET_DELTA as OFFSET_DELTA
 from offsetfs.storage.records.format.record_row import TIMESTAMP_DELTA as TIMESTAMP_DELTA

@@ -25,6 +25,8 @@ from offsetfs.storage.views.view_blocks import OnDamage as OnDamage
 from offsetfs.storage.views.view_format import VALUES as VALUES
 from offsetfs.storage.views.view_format import Base64JsonFormat as Base64JsonFormat
 from offsetfs.storage.views.view_format import JsonFormat as JsonFormat
+from offsetfs.storage.views.view_format import LinesFormat as LinesFormat
+from offsetfs.storage.views.view_format import MadeLines as MadeLines
 from offsetfs.storage.views.view_format import ViewFormat as ViewFormat
 from offsetfs.storage.views.view_parts import LocatedBlock as LocatedBlock
 from offsetfs.storage.views.view_parts import SkippedBatch as SkippedBatch

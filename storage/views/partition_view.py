@@ -192,7 +192,7 @@ class PartitionView(ViewParts):
         may_be_stored = (
             segment.size > 0 if not is_active else self._stored_indexes.cache and segment.size >= LOG_BYTES_MIN
         )
-        if not may_be_stored or self._view.is_committed_only:
+        if not may_be_stored or self._view.is_committed_only or not self.view_format.suffix:
             return LineIndex(segment.base_offset, self._view.shows, view_format=self.view_format)
         if nowait:
             raise WouldBlock("the line index may be on disk", path=segment.log_path)
@@ -207,6 +207,8 @@ class PartitionView(ViewParts):
         # `whole_segments_only` is for listings: one that only wants to know whether `values` has a known size read a
         # damaged gigabyte to its end.
         if begun < end:
+            if nowait and self.view_format.is_slow:
+                raise WouldBlock("lines are made in a thread", path=segment.log_path)
             if self._left <= 0 or (self._whole_segments_only and end - begun > self._left):
                 return False
             if nowait and end - begun > self._left:

@@ -98,6 +98,8 @@ def read_chunk(
     OSError (ESTALE if the partition was deleted meanwhile), with `nowait` `WouldBlock`, also for damage.
     """
     if nowait:
+        if view_format.is_slow:
+            raise WouldBlock("lines are made in a thread", path=view.log.path)
         return _read_chunk(view, start, view_format, bytes_max, on_damage, nowait=True)
     # A broker may replace or remove the segment between two looks at the directory; `follow` ended with ESTALE then.
     return with_retry(

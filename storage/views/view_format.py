@@ -2,6 +2,7 @@
 
     VALUES         the value and a newline; a null value is an empty line                   `values`
     JsonFormat     one object per record (docs/internals/format/records-ndjson.md)          `records.ndjson`
+    LinesFormat    JSON that callers of the engine make                                     `decoded/…`
 
 A format computes the output of a batch, and its size. Other modules select the batches, find them, and handle damage:
 `view_blocks`, `line_index`.
@@ -11,14 +12,16 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from offsetfs.storage.errors import UNREADABLE, StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.format import chain
 from offsetfs.storage.records.format.batch import Batch
-from offsetfs.storage.records.format.batch_header import Buffer
+from offsetfs.storage.records.format.batch_header import CONTROL_FLAG, Buffer, parse_header
 from offsetfs.storage.records.format.record_row import COLUMNS, OFFSET_DELTA, VALUE_SIZE
 from offsetfs.storage.records.json import batch_json, record_json
 from offsetfs.storage.records.json.batch_json import joined_json, measured_json, record_lines
@@ -31,13 +34,16 @@ class ViewFormat(Protocol):
     """The name of the file in a partition's directory of the mount."""
 
     suffix: str
-    """The suffix of stored line indexes (docs/internals/format/values-map.md)."""
+    """The suffix of stored line indexes (docs/internals/format/values-map.md). Empty: they are not stored."""
 
     identity: bytes
     """The inputs of the output besides the log. An index with another value is dropped."""
 
     in_rows: bool
     """Whether `chain.measure` and `chain.join` produce the output of plain batches."""
+
+    is_slow: bool
+    """Whether output is made in threads only: it takes too long for an event loop, also if the log is cached."""
 
     def joined(self, batch: Batch) -> bytes | bytearray:
         """Return the output of a batch."""
@@ -65,6 +71,7 @@ class ValueFormat:
     suffix = ".values-map"
     identity = b""
     in_rows = True
+    is_slow = False
     measured_rows = staticmethod(chain.measure)
     joined_rows = staticmethod(chain.join)
 
@@ -93,6 +100,7 @@ class JsonFormat:
     name = "records.ndjson"
     suffix = ".records-map"
     in_rows = False
+    is_slow = False
 
     def __init__(self, partition: TopicPartition) -> None:
         self.prefix = record_json.line_prefix(partition.topic, partition.partition)
@@ -115,6 +123,7 @@ class Base64JsonFormat:
     name = JsonFormat.name
     suffix = JsonFormat.suffix
     in_rows = False
+    is_slow = False
 
     def __init__(self, partition: TopicPartition) -> None:
         self._prefix = record_json.line_prefix(partition.topic, partition.partition)
@@ -137,6 +146,81 @@ class Base64JsonFormat:
 
     def joined_rows(self, block: Buffer, file_position: int, rows: array[int]) -> None:
         return None
+
+
+class MadeLines(NamedTuple):
+    """Lines of the records of some batches. `ends`: where the line of each record ends, its newline included."""
+
+    data: bytes
+    ends: Sequence[int]
+
+
+class LinesFormat:
+    """Lines of JSON that a caller of the engine makes, from many batches at once: each call may have a high cost."""
+
+    suffix = ""
+    identity = b""
+    in_rows = False
+    is_slow = True
+
+    def __init__(self, name: str, make: Callable[[Sequence[Batch]], MadeLines]) -> None:
+        """`make` returns a line for each record of the batches. It raises `UNREADABLE` if it cannot read one."""
+        self.name = name
+        self._make = make
+
+    def joined(self, batch: Batch) -> bytes:
+        return self._made(batch).data
+
+    def measured(self, batch: Batch) -> int:
+        return len(self.joined(batch))
+
+    def measured_below(self, batch: Batch, offset: int) -> int:
+        deltas, ends = batch.rows()[OFFSET_DELTA::COLUMNS], self._made(batch).ends
+        below = sum(batch.header.base_offset + delta < offset for delta in deltas)
+        return ends[below - 1] if below else 0
+
+    def _made(self, batch: Batch) -> MadeLines:
+        try:
+            return self._make([batch])
+        except StorageError as error:
+            raise batch.placed(error) from None
+
+    def line_ends(self, rows: array[int], data: bytes | bytearray) -> list[int]:
+        return _ends_of_lines(data)
+
+    def measured_rows(self, block: Buffer, file_position: int, rows: array[int]) -> array[int]:
+        batches = _plain_batches(block, file_position, rows)
+        try:
+            ends = [0, *self._make([batch for batch in batches if batch is not None]).ends]
+        except UNREADABLE:
+            return array("q", [-1]) * len(batches)
+        sizes, begin = array("q"), 0
+        for batch in batches:
+            end = begin + (0 if batch is None else batch.header.count)
+            sizes.append(ends[end] - ends[begin])
+            begin = end
+        return sizes
+
+    def joined_rows(self, block: Buffer, file_position: int, rows: array[int]) -> bytes | None:
+        try:
+            batches = _plain_batches(block, file_position, rows)
+            return self._make([batch for batch in batches if batch is not None]).data
+        except UNREADABLE:
+            return None
+
+
+def _plain_batches(block: Buffer, file_position: int, rows: array[int]) -> list[Batch | None]:
+    """Return the batches of rows; None for one without records to show."""
+    view, found = memoryview(block), list[Batch | None]()
+    names = chain.POSITION, chain.SIZE, chain.ATTRIBUTES, chain.COUNT
+    for position, size, flags, count in zip(*(rows[name :: chain.COLUMNS] for name in names), strict=True):
+        start = position - file_position
+        if flags & CONTROL_FLAG or count == 0:
+            found.append(None)
+        else:
+            header = parse_header(view, start, file_position=position)
+            found.append(Batch(header, view[start : start + size], None, position))
+    return found
 
 
 def _ends_of_lines(data: bytes | bytearray) -> list[int]:

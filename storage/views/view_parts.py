@@ -142,7 +142,7 @@ class ViewParts:
         """
         segment, block = located.segment, located.block
         # A long block would hold the event loop even if the page cache has all of it.
-        if nowait and block.position_end - block.position > 2 * NOWAIT_BYTES_MAX:
+        if nowait and (self.view_format.is_slow or block.position_end - block.position > 2 * NOWAIT_BYTES_MAX):
             raise WouldBlock("a long block", path=segment.log_path, position=block.position)
         return join_block(segment, block, view_format=self.view_format, shows=self._shows, nowait=nowait)
 
@@ -176,7 +176,7 @@ class LineIndexStore:
 
         One from the cache may end before the segment does. An active segment has none beside it.
         """
-        if self._view.is_committed_only:
+        if self._view.is_committed_only or not self._view_format.suffix:
             return None
         beside = None if is_active else LineIndex.load(segment, self.pool, self._view_format)
         return self.cache.load(segment, self._view_format) if beside is None and self.cache is not None else beside
@@ -187,7 +187,7 @@ class LineIndexStore:
         An index that met damage is not stored, so that each mount reports the damage again. Neither is one of committed
         records or of a range, because stored indexes describe whole segments.
         """
-        if index.begin or index.has_damage or self._view.is_committed_only:
+        if index.begin or index.has_damage or self._view.is_committed_only or not self._view_format.suffix:
             return False
         if self._view.log.read_only:
             return self.cache is not None and self.cache.should_store(index, is_active=is_active)

@@ -20,7 +20,7 @@ from offsetfs.fs.files.texts import README
 from offsetfs.fs.mounting.directories import PartitionTree
 from offsetfs.fs.mounting.operations import Operations
 from offsetfs.fs.naming.inodes import pack, unpack
-from offsetfs.fs.naming.tree_table import IN_CONTROL, IN_MOUNT, IN_PARTITION, IN_TOPIC, Kind, fixed_names
+from offsetfs.fs.naming.tree_table import IN_CONTROL, IN_DECODED, IN_MOUNT, IN_PARTITION, IN_TOPIC, Kind, fixed_names
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.directory.directory import LogDirectory
 
@@ -28,7 +28,13 @@ pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
 CTX: Any = SimpleNamespace(pid=0)
-DIRECTORIES = {IN_MOUNT: [], IN_CONTROL: [".offsetfs"], IN_PARTITION: ["orders-0"], IN_TOPIC: ["topics", "orders"]}
+DIRECTORIES = {
+    IN_MOUNT: [],
+    IN_CONTROL: [".offsetfs"],
+    IN_PARTITION: ["orders-0"],
+    IN_DECODED: ["orders-0", "decoded"],
+    IN_TOPIC: ["topics", "orders"],
+}
 """Path of each directory with fixed names."""
 
 FIXED = [(directory, name, kind) for directory in DIRECTORIES for name, kind in fixed_names(directory)]
@@ -211,16 +217,25 @@ def test_kinds_keep_their_numbers() -> None:
     """An inode number never changes its kind from one version to the next."""
     once = (
         "DIRECTORY README CONTROL ERRORS VERSION START NEXT INFO APPEND SEGMENTS BY_TIME GROUPS APPEND_NDJSON "
-        "APPEND_RAW RANGES LAST BY_KEY TOPICS STATS METRICS CONFIG FLUSH LOG_LEVEL"
+        "APPEND_RAW RANGES LAST BY_KEY TOPICS STATS METRICS CONFIG FLUSH LOG_LEVEL DECODED DECODED_RANGES DECODED_LAST "
+        "DECODED_BY_TIME"
     )
     many = (
         "RECORD VALUES SEGMENT LINK TIME_LINK MINUTE_LINK TIME_DIRECTORY GROUP GROUP_LAG GROUP_COMMIT RECORDS "
         "RECORD_JSON RECORD_KEY RECORD_HEADERS RANGE FOLLOW KEYED TOPIC TOPIC_APPEND TOPIC_KEYS GROUP_STATE "
-        "TOPIC_FOLLOW TOPIC_SNAPSHOT TOPIC_RANGE TOPIC_RANGES TOPIC_TIMES TOPIC_LINK"
+        "TOPIC_FOLLOW TOPIC_SNAPSHOT TOPIC_RANGE TOPIC_RANGES TOPIC_TIMES TOPIC_LINK DECODED_VALUES DECODED_RECORDS "
+        "DECODED_RANGE DECODED_FOLLOW"
     )
-    assert [Kind[name] for name in once.split()] == list(range(1, 24))
-    assert [Kind[name] for name in many.split()] == [kind << 59 for kind in range(1, 28)]
-    assert {kind.name for kind in Kind} == {*once.split(), *many.split()}, "add a new kind to the end of a list here"
+    more = (
+        "DECODED_RECORD DECODED_LINE DECODED_TIME_DIRECTORY TOPIC_DECODED TOPIC_DECODED_RANGES TOPIC_DECODED_SNAPSHOT "
+        "TOPIC_DECODED_RANGE TOPIC_DECODED_FOLLOW"
+    )
+    assert [Kind[name] for name in once.split()] == list(range(1, 28))
+    assert [Kind[name] for name in many.split()] == [kind << 59 for kind in range(1, 32)]
+    assert [Kind[name] for name in more.split()] == [kind << 59 | 1 << 58 for kind in range(8)]
+    assert {kind.name for kind in Kind} == {*once.split(), *many.split(), *more.split()}, (
+        "add a new kind to the end of a list here"
+    )
     assert pack(Kind.RECORD, 3, 42) == 1 << 59 | 3 << 40 | 42
 
 

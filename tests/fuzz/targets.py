@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 import hostile_avro
+import hostile_columns
 import hostile_json
 import hostile_keys
 import hostile_records
@@ -270,6 +271,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         "avro-types": hostile_avro.types,
         "json-values": hostile_json.values,
         "json-schemas": hostile_json.schemas,
+        "column-json": hostile_columns.lines,
     }.items()
 }
 
@@ -306,6 +308,8 @@ def seeds(name: str) -> Iterator[bytes]:
     elif name == "by-key":
         yield from (bytes([options]) + hostile_keys.sound_log() for options in range(16))
         yield from hostile_keys.hostile_logs(SEEDS_MAX)
+    elif name == "column-json":
+        yield from hostile_columns.seeds(name)
     elif name in ("avro-values", "avro-types"):
         yield from hostile_avro.seeds(name)
     elif name in ("json-values", "json-schemas"):

@@ -1,0 +1,162 @@
+"""`decoded/`: the records of a partition, or of a topic, with their values decoded by the schemas that they name.
+
+    decoded/42                       the value of a record as a line of JSON; with .json the record
+    decoded/values, records.ndjson   the whole partition
+    decoded/range/A..B, last/N, follow[@A], first, latest, by-time/T
+
+The names mean what they mean beside `decoded/`, and the files are of the same classes; only their formats differ
+(schemas.decoded_lines). `decoded/` is found by name only: a listing of a partition would show each record twice.
+
+A value is read by its own schema, so that its text stays the same when the topic gets newer ones. Whether a schema is
+known is decided once for each format. If a schema of a record becomes known later, the next look-up gets a new format,
+and with it new inodes.
+
+pyarrow is imported at the first look-up.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import trio
+
+from offsetfs.common.extras import install_command
+from offsetfs.fs.attributes import NEVER_S
+from offsetfs.fs.caches import RecordContent
+from offsetfs.fs.files.record_parts import PartHandle, RecordParts
+from offsetfs.fs.files.records import RecordFiles
+from offsetfs.fs.fuse_types import EntryAttributes
+from offsetfs.fs.mount_context import MountContext
+from offsetfs.fs.naming.tree_table import Kind
+from offsetfs.fs.nodes import Opened, Opening
+from offsetfs.fs.options import BASE64
+from offsetfs.fs.partitions import MountedPartition
+from offsetfs.storage import Batch, TopicPartition
+from offsetfs.storage.views import LinesFormat, MadeLines, ViewFormat
+
+if TYPE_CHECKING:
+    from offsetfs.schemas.decoded_lines import DecodedLines
+    from offsetfs.schemas.json_texts import FollowingDecoder, FollowingSchemas
+
+
+def _not_begun(batches: Sequence[Batch]) -> MadeLines:
+    raise AssertionError("a look-up sets the format first")
+
+
+DECODED_VALUES = LinesFormat("decoded/values", _not_begun)
+DECODED_RECORDS = LinesFormat("decoded/records.ndjson", _not_begun)
+"""The formats of growing files that nothing has looked up yet."""
+
+LINE_KINDS = {b"": Kind.DECODED_RECORD, b".json": Kind.DECODED_LINE}
+"""The kinds of files of a record, by what follows the offset in their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedFormat:
+    """What makes lines of one partition. Its lines of a record never change."""
+
+    decoder: FollowingDecoder
+    lines: DecodedLines
+    values: LinesFormat
+    records: LinesFormat
+
+
+class MountSchemas:
+    """The schemas of the directory of a mount. Methods take time: they are for threads."""
+
+    def __init__(self, mount: MountContext) -> None:
+        self._mount = mount
+        self._schemas: FollowingSchemas | None = None
+        self._lock = threading.Lock()
+
+    def opened(self) -> FollowingSchemas:
+        """Return the schemas. OSError EOPNOTSUPP without the packages that decode."""
+        try:
+            from offsetfs.schemas.json_texts import FollowingSchemas
+        except ImportError as error:
+            cure = f"install it: {install_command('arrow')}"
+            raise OSError(errno.EOPNOTSUPP, f"decoded/ needs {error.name}; {cure}") from error
+        with self._lock:
+            if self._schemas is None:
+                self._schemas = FollowingSchemas(self._mount.directory, {})
+            return self._schemas
+
+    def format_of(self, name: TopicPartition) -> DecodedFormat:
+        """Return a new format for a partition."""
+        schemas = self.opened()
+        from offsetfs.schemas.decoded_lines import DecodedLines
+        from offsetfs.schemas.json_texts import FollowingDecoder
+
+        is_base64 = self._mount.options.json_bytes == BASE64
+        decoder = FollowingDecoder(schemas, name.topic, is_base64=is_base64)
+        lines = DecodedLines(name, decoder, is_base64=is_base64)
+        return DecodedFormat(
+            decoder,
+            lines,
+            LinesFormat(DECODED_VALUES.name, lines.values),
+            LinesFormat(DECODED_RECORDS.name, lines.records),
+        )
+
+
+class PartitionFormats:
+    """The current format of a partition."""
+
+    def __init__(self, mount: MountContext, schemas: MountSchemas, name: TopicPartition) -> None:
+        self._mount = mount
+        self._schemas = schemas
+        self._name = name
+        self._format: DecodedFormat | None = None
+        self._lock = trio.Lock()
+
+    async def current(self) -> DecodedFormat:
+        """Return the format for a new look-up: a new one if more values can be decoded now."""
+        async with self._lock:
+            current = self._format
+            if current is not None and current.decoder.has_unknown:
+                is_outdated = await self._mount.executor.in_thread(current.decoder.is_outdated)
+                current = None if is_outdated else current
+            if current is None:
+                current = await self._mount.executor.in_thread(lambda: self._schemas.format_of(self._name))
+            self._format = current
+            return current
+
+    async def values(self) -> ViewFormat:
+        return (await self.current()).values
+
+    async def records(self) -> ViewFormat:
+        return (await self.current()).records
+
+
+class DecodedRecords(RecordParts):
+    """`decoded/<offset>`, or with `.json`. `number`: that of the record."""
+
+    def __init__(
+        self,
+        mount: MountContext,
+        partition: MountedPartition,
+        records: RecordFiles,
+        kind: Kind,
+        formats: PartitionFormats,
+    ) -> None:
+        super().__init__(mount, partition, records, kind, lambda _: None)
+        self._formats = formats
+
+    async def _made(self, record_content: RecordContent) -> bytes:
+        lines = (await self._formats.current()).lines
+        make = lines.value_of if self.kind == Kind.DECODED_RECORD else lines.line_of
+        return await self._mount.executor.in_thread(lambda: make(record_content.record))
+
+    async def _entry(self, number: int, record_content: RecordContent) -> EntryAttributes | None:
+        entry = await super()._entry(number, record_content)
+        if entry is not None:  # it changes when its schema becomes known
+            entry.attr_timeout = entry.entry_timeout = NEVER_S
+        return entry
+
+    async def open(self, number: int, opening: Opening) -> Opened:
+        opened = await super().open(number, opening)
+        assert isinstance(opened.handle, PartHandle)
+        return Opened(opened.handle, direct=True)

@@ -1,0 +1,167 @@
+"""Values as texts of JSON, each as the schema that it names has them.
+
+A value is not resolved with the newest schema of its topic: its text stays the same whatever versions come later, so
+that files of such texts can grow.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from offsetfs.schemas.column_json import JsonColumns
+from offsetfs.schemas.decoding import DirectorySchemas, TopicDecoder
+from offsetfs.schemas.formats import Fault, Reader, ValueDecoder, reader_of
+from offsetfs.schemas.references import VALUE_FIELD, NamedSchema
+from offsetfs.schemas.schema_files import FileSchema
+from offsetfs.storage import AnyLogDirectory
+
+if TYPE_CHECKING:
+    from offsetfs.schemas.catalog import SchemaCatalog
+    from offsetfs.schemas.masks import Member
+    from offsetfs.schemas.schema_usage import Known, KnownSchemas
+
+TEXT, SCHEMA = "text", "schema"
+
+_BLANKS = bytes.maketrans(b"\r\n", b"  ")
+
+
+class JsonTexts:
+    """A reader of values of all formats. `is_base64`: as of `JsonColumns`."""
+
+    format = ""
+    type = pa.struct([(TEXT, pa.binary()), (SCHEMA, pa.binary())])
+    """The JSON of a value, and of the schema that it names."""
+    fields = None
+
+    def __init__(self, is_base64: bool = False) -> None:
+        self._is_base64 = is_base64
+
+    def members(self) -> Iterable[Member]:
+        """Return no columns."""
+        return ()
+
+    def with_fields(self, names: Sequence[str]) -> Reader:
+        raise NotImplementedError("texts have no fields")
+
+    def decoder(self, writer: Known, catalog: SchemaCatalog) -> JsonTextDecoder:
+        """Return the decoder of a schema. `InvalidSchema`; `SchemasDiffer`."""
+        decoder = reader_of(writer, catalog).decoder(writer, catalog)
+        return JsonTextDecoder(decoder, _described(writer), self._is_base64, is_json=writer.type == "JSON")
+
+
+class JsonTextDecoder:
+    """Decodes values of one schema as texts. `is_json`: the values are JSON, and stay as they are."""
+
+    def __init__(self, decoder: ValueDecoder, schema: bytes, is_base64: bool, *, is_json: bool = False) -> None:
+        self._is_json = is_json
+        self._decoder = decoder
+        self._schema = pa.scalar(schema, pa.binary())
+        self._is_base64 = is_base64
+
+    def decode(
+        self, values: pa.BinaryArray, rows: array[int], skip: int, path: bytes | None
+    ) -> tuple[pa.Array, Sequence[Fault]]:
+        """See `ValueDecoder.decode`. `DecompressionLimit` if the texts take more than 512 MiB."""
+        decoded, faults = self._decoder.decode(values, rows, skip, path)
+        if self._is_json:
+            texts = _as_they_stand(values, rows, skip)
+        else:
+            columns = JsonColumns(self._is_base64)
+            columns.add(decoded)
+            texts = columns.texts()
+        if len(faults):
+            is_there = np.ones(len(texts), bool)
+            is_there[[fault.row for fault in faults]] = False
+            texts = texts.filter(pa.array(is_there)).take(_places(is_there))
+        return pa.StructArray.from_arrays(
+            [texts, pa.repeat(self._schema, len(texts))], fields=list(JsonTexts.type)
+        ), faults
+
+    def reason(self, fault: Any) -> str:
+        """See `ValueDecoder.reason`."""
+        return self._decoder.reason(fault)
+
+
+def _as_they_stand(values: pa.BinaryArray, rows: array[int], skip: int) -> pa.BinaryArray:
+    """Return values of JSON in one line each. A newline in JSON is between its tokens, where a blank does as well."""
+    found = values.take(pa.array(np.frombuffer(rows, np.int32))).to_pylist()
+    return pa.array([value[skip:].translate(_BLANKS) for value in found], pa.binary())
+
+
+def _places(is_there: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pa.Array:
+    """Return the positions among the rows that are there; null for others."""
+    return pa.array(np.cumsum(is_there) - 1, mask=~is_there)
+
+
+def _described(schema: Known) -> bytes:
+    """Return the JSON that names a schema in a line."""
+    if isinstance(schema, FileSchema):
+        named: dict[str, object] = {"file": schema.path}
+    else:
+        named = {"id": schema.id, "subject": schema.subject, "version": schema.version}
+    return json.dumps(named, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+# --- schemas that come later -----------------------------------------------------------------------------------------
+
+
+class FollowingSchemas(DirectorySchemas):
+    """The schemas of a directory for several threads."""
+
+    def __init__(self, directory: AnyLogDirectory, files: Mapping[str, FileSchema]) -> None:
+        super().__init__(directory, files)
+        self._lock = threading.Lock()
+        self.refresh()
+
+    def refresh(self) -> bool:
+        with self._lock:
+            return super().refresh()
+
+    @property
+    def known(self) -> KnownSchemas:
+        """What is known now."""
+        with self._lock:
+            return self._known
+
+
+class FollowingDecoder(TopicDecoder):
+    """Decodes the values of a topic as texts. A schema that is unknown is looked for again, once; then it stays so."""
+
+    def __init__(self, schemas: FollowingSchemas, topic: str, *, is_base64: bool = False) -> None:
+        self._schemas = schemas
+        self._unknown: set[NamedSchema | None] = set()
+        self._checked: KnownSchemas | None = None  # with which no unknown schema was found
+        super().__init__(schemas.known, topic, VALUE_FIELD, JsonTexts(is_base64))
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether a value named a schema that is unknown, or of no use."""
+        return bool(self._unknown)
+
+    def is_outdated(self) -> bool:
+        """Return whether a new decoder would decode more. OSError of the disk."""
+        self._schemas.refresh()
+        known = self._schemas.known
+        if known is self._checked:
+            return False
+        self._checked = known
+        newer = TopicDecoder(known, self._topic, self._field, self._reader)
+        return any(not isinstance(newer._made(named), str) for named in list(self._unknown))
+
+    def _made(self, named: NamedSchema | None) -> ValueDecoder | str:
+        made = super()._made(named)
+        if isinstance(made, str):
+            # A producer registers a schema before it sends a record with it.
+            self._schemas.refresh()
+            self._known = self._schemas.known
+            made = super()._made(named)
+        if isinstance(made, str):
+            self._unknown.add(named)
+        return made

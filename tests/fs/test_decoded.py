@@ -1,0 +1,231 @@
+"""`decoded/` of partitions and topics: values by the schemas that they name, without a kernel and on a mount."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fixtures.logs.decoded_orders import NEWER, ORDER, VALUES, encoded, order, write, write_orders
+from fixtures.logs.schema_records import schema_record, write_log, write_schemas
+
+from offsetfs.cli import run as run_command
+from offsetfs.fs.mounting.in_process_tree import run
+from offsetfs.fs.mounting.path_tree import Tree
+from offsetfs.fs.options import MountOptions
+from offsetfs.schemas import json_texts
+from offsetfs.storage import LogDirectory, TopicPartition
+
+pytestmark = pytest.mark.unit
+
+Work = Callable[[Tree], Any]
+
+
+@pytest.fixture
+def orders(log: Path) -> Path:
+    write_orders(log)
+    return log
+
+
+async def read(tree: Tree, path: str) -> list[str]:
+    async with tree.open(path) as file:
+        data, size = b"", (await tree.find(path)).size
+        while piece := await file.read(len(data), 1 << 20):
+            data += bytes(piece)
+    assert len(data) == size, path
+    return data.decode().splitlines()
+
+
+def in_tree(log: Path, work: Work, options: str = "ro") -> Any:
+    chosen = MountOptions.parse([options])
+    return run(LogDirectory.open(str(log), read_only=chosen.read_only), chosen, work)
+
+
+def texts(log: Path, path: str, options: str = "ro") -> list[str]:
+    async def work(tree: Tree) -> list[str]:
+        return await read(tree, path)
+
+    found: list[str] = in_tree(log, work, options)
+    return found
+
+
+def names(log: Path, path: str) -> list[str]:
+    async def work(tree: Tree) -> list[str]:
+        found: list[str] = []
+
+        async def take(entries: list[Any]) -> None:
+            found.extend(entry.name.decode() for entry in entries)
+
+        await tree.entries(path, take)
+        return found
+
+    found: list[str] = in_tree(log, work)
+    return found
+
+
+def test_values_are_lines_of_json_and_none_is_left_out(orders: Path) -> None:
+    found = texts(orders, "orders-0/decoded/values")
+    assert found[:-1] == VALUES
+    failed = json.loads(found[-1])
+    assert failed["value_error"] == "schema 2: field at: the value ends too early"
+    assert failed["value_b64"]  # the bytes are no text
+
+
+def test_records_have_the_form_of_records_ndjson(orders: Path) -> None:
+    raw = [json.loads(line) for line in texts(orders, "orders-0/records.ndjson")]
+    decoded = [json.loads(line) for line in texts(orders, "orders-0/decoded/records.ndjson")]
+    for before, after in zip(raw, decoded, strict=True):
+        assert {name: after[name] for name in before if "value" not in name} == {
+            name: before[name] for name in before if "value" not in name
+        }
+        if "value_error" in after:
+            assert {name: before[name] for name in before if name.startswith("value")}.items() <= after.items()
+    first = texts(orders, "orders-0/decoded/records.ndjson")[0]
+    assert first == (
+        '{"topic":"orders","partition":0,"offset":0,"timestamp":1795266300000,"timestamp_type":"CreateTime","key":"k",'
+        '"value":{"id":1,"photo":"text"},"headers":[],"value_schema":{"id":1,"subject":"orders-value","version":1}}'
+    )
+    assert [line.get("value_schema", {}).get("version") for line in decoded] == [1, 2, None, None, None, 2]
+
+
+def test_files_of_parts_have_the_lines_of_the_whole(orders: Path) -> None:
+    whole = texts(orders, "orders-0/decoded/values")
+    records = texts(orders, "orders-0/decoded/records.ndjson")
+    assert texts(orders, "orders-0/decoded/range/1..3") == whole[1:3]
+    assert texts(orders, "orders-0/decoded/range/1..3.ndjson") == records[1:3]
+    assert texts(orders, "orders-0/decoded/last/2") == whole[-2:]
+    assert texts(orders, "orders-0/decoded/last/2.ndjson") == records[-2:]
+    for offset, (value, record) in enumerate(zip(whole, records, strict=True)):
+        assert texts(orders, f"orders-0/decoded/{offset}") == [value]
+        assert texts(orders, f"orders-0/decoded/{offset}.json") == [record]
+    assert texts(orders, "orders-0/decoded/first") == whole[:1]
+    assert texts(orders, "orders-0/decoded/latest") == whole[-1:]
+    assert texts(orders, "orders-0/decoded/by-time/2026-11-21") == whole[:1]
+
+
+def test_a_topic_has_them_too(orders: Path) -> None:
+    write(orders, order(7), partition="orders-1")
+    both = [*texts(orders, "orders-0/decoded/values"), '{"id":7,"photo":null}']
+    assert texts(orders, "topics/orders/decoded/values") == both
+    assert texts(orders, "topics/orders/decoded/last/1") == both[-1:]
+    assert texts(orders, "topics/orders/decoded/range/2026-11-21..") == both
+    assert json.loads(texts(orders, "topics/orders/decoded/records.ndjson")[-1])["partition"] == 1
+
+
+def test_decoded_is_found_by_name_and_lists_what_it_has(orders: Path) -> None:
+    assert "decoded" not in names(orders, "orders-0")
+    assert "decoded" not in names(orders, "topics/orders")
+    assert names(orders, "orders-0/decoded") == ["first", "latest", "values", "records.ndjson", "by-time"]
+    assert names(orders, "orders-0/decoded/by-time/2026/11/21/13") == ["05"]
+    assert names(orders, "topics/orders/decoded") == ["values", "records.ndjson"]
+
+
+@pytest.mark.parametrize("name", ["7", "7.json", "nope", "range/x..y", "last/x", "append", "segments", "5.key"])
+def test_other_names_do_not_exist(orders: Path, name: str) -> None:
+    with pytest.raises(OSError, match=r"No such file|Invalid argument"):
+        texts(orders, f"orders-0/decoded/{name}")
+
+
+def test_a_header_names_the_schema(orders: Path) -> None:
+    guid = b"\0" + (1).to_bytes(4, "big")
+    write(orders, order(8)[5:], headers=(("__value_schema_id", guid), ("\udcff", b"x")))
+    line = json.loads(texts(orders, "orders-0/decoded/last/1.ndjson")[0])
+    assert line["value"] == {"id": 8, "photo": None}
+    assert line["headers"][1] == {"key_b64": "/w==", "value": "x"}
+
+
+def test_all_bytes_are_base64_with_that_option(orders: Path) -> None:
+    line = json.loads(texts(orders, "orders-0/decoded/3.json", "ro,json-bytes=base64")[0])
+    assert (line["key_b64"], line["value_b64"]) == ("aw==", "cGxhaW4=")
+
+
+def test_without_schemas_all_values_are_raw(log: Path) -> None:
+    write(log, order(1), b"plain")
+    lines = [json.loads(line) for line in texts(log, "orders-0/decoded/values")]
+    assert [line["value_error"] for line in lines] == ["schema 1 is unknown", "the record names no schema"]
+
+
+def test_many_small_batches_have_the_lines_of_one(log: Path) -> None:
+    write_schemas(log, [schema_record("orders-value", 1, 1, json.dumps(ORDER))])
+    values = [order(number, photo=b"\xff" * (number % 5)) for number in range(500)]
+    for partition, batch_records in (("orders-0", 1), ("orders-1", 500)):
+        write_log(log, partition, [(None, value, (("h", b"v"),)) for value in values], batch_records)
+    assert texts(log, "orders-0/decoded/values") == texts(log, "orders-1/decoded/values")
+    single, together = (
+        [json.loads(line) for line in texts(log, f"orders-{number}/decoded/records.ndjson")] for number in (0, 1)
+    )
+    assert [{**line, "partition": 1} for line in single] == together
+
+
+def test_a_later_schema_decodes_new_records_of_open_files_and_all_of_new_ones(log: Path) -> None:
+    """What was read stays: its bytes do not change under a reader."""
+    write_schemas(log, [schema_record("orders-value", 1, 1, json.dumps(ORDER))])
+    write(log, order(1), order(2, 2, at=0))
+    unknown, known = '"value_error":"schema 2 is unknown"', '{"id":2,"photo":null,"at":"1970-01-01T00:00:00.000Z"}'
+
+    async def work(tree: Tree) -> None:
+        path = "orders-0/decoded/values"
+        before = await tree.find(path)
+        async with tree.open(path) as file:
+            begun = bytes(await file.read(0, 1 << 20))
+            assert unknown in begun.decode()
+            write_schemas(log, [
+                schema_record("orders-value", 2, 2, json.dumps(NEWER)),
+                schema_record("orders-value", 3, 3, json.dumps(ORDER)),
+            ])  # fmt: skip
+            write(log, order(3), encoded(3, ORDER, {"id": 4, "photo": None}))
+            directory = tree._operations.mount.directory
+            directory.log(TopicPartition("orders", 0)).refresh(is_forced=True)
+            later = bytes(await file.read(len(begun), 1 << 20)).decode().splitlines()
+            assert later == ['{"id":3,"photo":null}', '{"id":4,"photo":null}']
+            assert (await tree.find(path)).inode != before.inode
+            assert (await read(tree, path))[1] == known
+            assert bytes(await file.read(0, len(begun))) == begun
+        assert await read(tree, "orders-0/decoded/1") == [known]
+
+    in_tree(log, work)
+
+
+@pytest.mark.damages
+def test_damage_is_treated_as_in_raw_files(orders: Path) -> None:
+    write(orders, order(9))
+    segment = orders / "orders-0" / f"{0:020}.log"
+    data = bytearray(segment.read_bytes())
+    data[70] ^= 0xFF
+    segment.write_bytes(data)
+    with pytest.raises(OSError, match="Input/output error"):
+        texts(orders, "orders-0/decoded/values")
+    assert texts(orders, "orders-0/decoded/values", "ro,damage=skip") == ['{"id":9,"photo":null}']
+
+
+def test_the_package_that_decodes_may_be_missing(orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(json_texts, "FollowingSchemas")
+
+    async def work(tree: Tree) -> str:
+        with pytest.raises(OSError, match="Operation not supported"):
+            await tree.find("orders-0/decoded/values")
+        return "\n".join(tree.errors())
+
+    assert "decoded/ needs" in in_tree(orders, work)
+
+
+def test_commands_read_them_without_a_mount(orders: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["cat", str(orders), "orders-0/decoded/range/0..2"]) == 0
+    assert capfd.readouterr().out.splitlines() == VALUES[:2]
+    assert run_command(["ls", str(orders), "orders-0/decoded"]) == 0
+    assert capfd.readouterr().out.split() == ["first", "latest", "values", "records.ndjson", "by-time"]
+    assert run_command(["follow", str(orders), "orders-0/decoded", "--from", "0", "--to", "2"]) == 0
+    assert capfd.readouterr().out.splitlines() == VALUES[:2]
+
+
+def test_values_of_json_are_shown_as_they_stand_in_one_line(log: Path) -> None:
+    schema = json.dumps({"type": "object", "properties": {"id": {"type": "integer"}}})
+    write_schemas(log, [schema_record("orders-value", 1, 1, schema, schemaType="JSON")])
+    head = b"\0\0\0\0\1"
+    write(log, head + b'{"id": 1,\r\n "more": [1.50, "\\n"]}\n', head + b'{"id": ', head + b'{"id":2}')
+    found = texts(log, "orders-0/decoded/values")
+    assert found[0] == '{"id": 1,   "more": [1.50, "\\n"]} '
+    assert json.loads(found[1])["value_error"].startswith("schema 1: ")
+    assert found[2] == '{"id":2}'

@@ -1,0 +1,38 @@
+"""`decoded/` on a real mount: sizes, seeking, `tail -f`, `follow`; recursive programs do not find it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fixtures.logs.decoded_orders import VALUES, order, write_orders
+
+pytestmark = pytest.mark.mount
+
+
+def test_programs_read_decoded_files_of_a_mount(log: Path, mount: Callable[..., Any]) -> None:
+    write_orders(log)
+    mounted = mount(log, "linger-ms=0")
+    decoded = mounted.path / "orders-0" / "decoded"
+    whole = (decoded / "values").read_bytes()
+    assert whole.decode().splitlines()[:-1] == VALUES
+    assert os.stat(decoded / "values").st_size == len(whole)
+    skipped = subprocess.run(["tail", "-c", "+10", decoded / "values"], capture_output=True, check=True)
+    assert skipped.stdout == whole[9:]
+    found = subprocess.run(["grep", "-rl", "text", mounted.path / "orders-0"], capture_output=True, check=True)
+    assert b"/decoded/" not in found.stdout
+    with subprocess.Popen(["tail", "-f", "-n", "0", decoded / "values"], stdout=subprocess.PIPE) as tail:
+        with subprocess.Popen(["cat", decoded / "follow@0.ndjson"], stdout=subprocess.PIPE) as cat:
+            assert cat.stdout is not None and tail.stdout is not None
+            lines = [json.loads(cat.stdout.readline()) for _ in range(6)]
+            assert lines[0]["value"] == {"id": 1, "photo": "text"}
+            (mounted.path / "orders-0" / "append.raw").write_bytes(order(10))
+            assert json.loads(cat.stdout.readline())["value"] == {"id": 10, "photo": None}
+            cat.kill()
+        assert tail.stdout.readline() == b'{"id":10,"photo":null}\n'
+        tail.kill()
