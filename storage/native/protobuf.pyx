@@ -298,6 +298,25 @@ cdef int read_raw(
     return FINE
 
 
+cdef inline int append_8(Run* run, int64_t number, uint64_t value) noexcept nogil:
+    """The same as `append_wide`, for a size that the compiler knows."""
+    cdef Column* column = run.columns + number
+    if reserve(&column.data, 8, run.left) != FINE:
+        return TOO_LARGE
+    memcpy(column.data.data + column.data.size, &value, 8)
+    column.data.size += 8
+    return note_valid(column, run.left)
+
+
+cdef inline int append_4(Run* run, int64_t number, uint32_t value) noexcept nogil:
+    cdef Column* column = run.columns + number
+    if reserve(&column.data, 4, run.left) != FINE:
+        return TOO_LARGE
+    memcpy(column.data.data + column.data.size, &value, 4)
+    column.data.size += 4
+    return note_valid(column, run.left)
+
+
 cdef inline int read_scalar(Run* run, int operation, int64_t number, int64_t end) noexcept nogil:
     cdef const uint8_t* start
     cdef uint64_t value
@@ -319,16 +338,17 @@ cdef inline int read_scalar(Run* run, int operation, int64_t number, int64_t end
         if fault != FINE:
             return fault
         if operation == FIXED64:
-            return append_wide(run.columns, number, start, 8, run.left)
-        return append_wide(run.columns, number, start, 4, run.left)
+            memcpy(&value, start, 8)
+            return append_8(run, number, value)
+        memcpy(&half, start, 4)
+        return append_4(run, number, half)
     fault = take_varint(run, end, &value)
     if fault != FINE:
         return fault
     if operation == VARINT64:
-        return append_wide(run.columns, number, &value, 8, run.left)
+        return append_8(run, number, value)
     if operation == ZIGZAG64:
-        value = (value >> 1) ^ (0 - (value & 1))
-        return append_wide(run.columns, number, &value, 8, run.left)
+        return append_8(run, number, (value >> 1) ^ (0 - (value & 1)))
     if operation == BOOL:
         if put_bit(&run.columns[number].data, run.columns[number].count, value != 0, run.left) != FINE:
             return TOO_LARGE
@@ -336,7 +356,7 @@ cdef inline int read_scalar(Run* run, int operation, int64_t number, int64_t end
     half = <uint32_t>value
     if operation == ZIGZAG32:
         half = (half >> 1) ^ (0 - (half & 1))
-    return append_wide(run.columns, number, &half, 4, run.left)
+    return append_4(run, number, half)
 
 
 cdef void empty_others(Run* run, const int64_t* members, int64_t number, int64_t count) noexcept nogil:
