@@ -17,6 +17,7 @@ import hostile_avro
 import hostile_columns
 import hostile_json
 import hostile_keys
+import hostile_protobuf
 import hostile_records
 import hostile_reference
 import hostile_schemas
@@ -269,6 +270,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         "named-schema": hostile_schemas.named,
         "avro-values": hostile_avro.values,
         "avro-types": hostile_avro.types,
+        "protobuf-values": hostile_protobuf.values,
+        "protobuf-schemas": hostile_protobuf.types,
         "json-values": hostile_json.values,
         "json-schemas": hostile_json.schemas,
         "column-json": hostile_columns.lines,
@@ -312,6 +315,8 @@ def seeds(name: str) -> Iterator[bytes]:
         yield from hostile_columns.seeds(name)
     elif name in ("avro-values", "avro-types"):
         yield from hostile_avro.seeds(name)
+    elif name in ("protobuf-values", "protobuf-schemas"):
+        yield from hostile_protobuf.seeds(name)
     elif name in ("json-values", "json-schemas"):
         yield from hostile_json.seeds(name)
     elif name in ("schemas-topic", "avro-schema", "named-schema"):
