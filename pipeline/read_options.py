@@ -64,6 +64,9 @@ _COMMON = (
     "kafka.isolation.level",
     "mode",
     "timesBeyondSpark",
+    "decode",
+    "schemas",
+    "mask",
     "partitionBytes",
     "cache",
     "cacheSize",
@@ -141,6 +144,11 @@ class ReadOptions:
     times_beyond: str
     """The treatment of times that Spark cannot hold: NEAREST, NULL or FAIL."""
     access: ArchiveAccess
+    decodes: bool = False
+    """Whether values are decoded by their schemas."""
+    schema_words: tuple[str, ...] = ()
+    """Schemas in files, as `read_schema_files` takes them."""
+    mask_words: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:
@@ -171,6 +179,9 @@ class ReadOptions:
             mode=given.one_of("mode", FAILFAST, (FAILFAST, PERMISSIVE, DROPMALFORMED)),
             times_beyond=given.one_of("timesBeyondSpark", NEAREST, (NEAREST, NULL, FAIL)),
             access=_access(given),
+            decodes=_decodes(given),
+            schema_words=_words(given, "schemas", ","),
+            mask_words=_words(given, "mask", ";"),
         )
 
 
@@ -415,6 +426,17 @@ def _access(given: _Given) -> ArchiveAccess:
         cache_bytes_max=size_bytes,
         timeout_s=float(given.number("timeout") or IN_MEMORY.timeout_s),
     )
+
+
+def _decodes(given: _Given) -> bool:
+    wanted = given.one_of("decode", "none", ("none", "auto")) == "auto"
+    if not wanted and (given.text("schemas") or given.text("mask")):
+        raise OptionError("options schemas and mask: go with decode=auto")
+    return wanted
+
+
+def _words(given: _Given, name: str, separator: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in (given.text(name) or "").split(separator) if word.strip())
 
 
 def _is_committed_only(given: _Given) -> bool:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -49,6 +49,9 @@ from offsetfs.pipeline.splits import cut
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.errors import UnknownPartition
 
+if TYPE_CHECKING:
+    from offsetfs.pipeline.decoding import DecodingPlan, PlannedDecoding
+
 Offsets = dict[str, dict[str, int]]
 Ids = dict[str, dict[str, str]]
 StreamOffset = dict[str, dict[str, Any]]
@@ -58,8 +61,9 @@ StreamOffset = dict[str, dict[str, Any]]
 class Split(InputPartition):
     """The ranges that one task reads."""
 
-    def __init__(self, ranges: tuple[Range, ...]) -> None:
+    def __init__(self, ranges: tuple[Range, ...], decoding: PlannedDecoding | None = None) -> None:
         self.ranges = ranges
+        self.decoding = decoding
 
     def __repr__(self) -> str:
         return f"Split({', '.join(f'{part.name}[{part.start}, {part.end})' for part in self.ranges)})"
@@ -71,6 +75,20 @@ class _TaskReader:
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
+        self._plan: DecodingPlan | None = None
+        if options.decodes:
+            from offsetfs.pipeline.decoding import DecodingPlan
+
+            with opened(options.paths, options.access) as directory:
+                self._plan = DecodingPlan(options, schema, directory)
+
+    def _splits(self, directory: ScanDirectories, ranges: list[Range]) -> list[InputPartition]:
+        decoding = None if self._plan is None else self._plan.planned(directory)
+        return splits_of(directory, ranges, self._options, decoding)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a task needs: the plan is the driver's, and has the schemas once more."""
+        return {**self.__dict__, "_plan": None}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one task as Arrow batches."""
@@ -80,7 +98,7 @@ class _TaskReader:
 
         assert isinstance(partition, Split)
         settle()
-        return scan(partition.ranges, self._options, arrow_schema(self._schema))
+        return scan(partition.ranges, self._options, arrow_schema(self._schema), partition.decoding)
 
 
 class Reader(_TaskReader, DataSourceReader):
@@ -89,10 +107,12 @@ class Reader(_TaskReader, DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         # Opened for planning only: the tasks run in other processes and open the directory themselves.
         with opened(self._options.paths, self._options.access) as directory:
-            return splits_of(directory, resolve(directory, self._options), self._options)
+            return self._splits(directory, resolve(directory, self._options))
 
 
-def splits_of(directory: ScanDirectories, ranges: list[Range], options: ReadOptions) -> list[InputPartition]:
+def splits_of(
+    directory: ScanDirectories, ranges: list[Range], options: ReadOptions, decoding: PlannedDecoding | None = None
+) -> list[InputPartition]:
     """Return the tasks that read the ranges."""
     tasks = cut(
         directory,
@@ -101,7 +121,7 @@ def splits_of(directory: ScanDirectories, ranges: list[Range], options: ReadOpti
         bytes_per_split=options.bytes_per_split,
         records_per_split_max=options.records_per_split_max,
     )
-    return [Split(parts) for parts in tasks] or [Split(())]
+    return [Split(parts, decoding) for parts in tasks] or [Split(())]
 
 
 class StreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -216,7 +236,7 @@ class StreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailable
                 for number, stop in sorted(numbers.items(), key=lambda item: int(item[0]))
                 for name in (TopicPartition(topic, int(number)),)
             ]
-            return splits_of(directory, [part for part in ranges if part.start < part.end], self._options)
+            return self._splits(directory, [part for part in ranges if part.start < part.end])
 
     def _check_none_is_gone(self, start: Offsets, end: StreamOffset) -> None:
         for topic, numbers in start.items():

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +26,10 @@ from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED, LogReader, TopicP
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, UnknownPartition
 from offsetfs.tables.arrow import CORRUPT, TIME_MAX_MS, TIME_MIN_MS, record_batches
 
+if TYPE_CHECKING:
+    from offsetfs.pipeline.decoding import PlannedDecoding
+    from offsetfs.schemas.decoding import TopicDecoder
+
 TIMESTAMP = "timestamp"
 _LIMITS_US = TIME_MIN_MS * 1000, TIME_MAX_MS * 1000
 
@@ -35,18 +40,21 @@ class TimeBeyondSpark(ValueError):
     """A record has a time that Spark cannot hold, and `timesBeyondSpark` is `fail`."""
 
 
-def scan(ranges: tuple[Range, ...], options: ReadOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the ranges as Arrow batches, in order.
+def scan(
+    ranges: tuple[Range, ...], options: ReadOptions, schema: pa.Schema, decoding: PlannedDecoding | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of the ranges as Arrow batches, in order; with `decoding`, values are decoded.
 
     Raises `DataLoss`, and at damage, unless `options.mode` says otherwise, `CorruptBatch`, `MalformedBatch`,
     `UnsupportedFormat`, `DecompressionLimit`.
     """
     with opened(options.paths, options.access, ends=ends_of(ranges)) as directory:
+        decoder = None if decoding is None else decoding.decoder(directory)
         for part in ranges:
             if is_another(directory.topic_id(part.name), part.topic_id):
                 lose_topic(part.name, options)
                 continue
-            yield from _RangeScan(part, options, schema).record_batches(directory)
+            yield from _RangeScan(part, options, schema, decoder).record_batches(directory)
 
 
 def reader_of(
@@ -93,6 +101,7 @@ class _RangeScan:
     range: Range
     options: ReadOptions
     schema: pa.Schema
+    decoder: TopicDecoder | None = None
     faults: list[StorageError] = field(default_factory=list)
 
     def record_batches(self, directory: ScanDirectories) -> Iterator[pa.RecordBatch]:
@@ -102,10 +111,23 @@ class _RangeScan:
         except UnknownPartition as error:
             _lost(self.range, error, self.options)
             return
-        batches = record_batches(reader.slices(), self.range.name, self.schema, on_fault)
+        batches = self._batches(reader, on_fault)
         yield from _with_times(batches, self.range.name, self.options.times_beyond)
         if self.faults and self._has_corrupt_rows:
             yield self._corrupt_rows()
+
+    def _batches(self, reader: LogReader, on_fault: Callable[[StorageError], None] | None) -> Iterator[pa.RecordBatch]:
+        decoder, schema = self.decoder, self.schema
+        if decoder is None or not {"value", "value_error"} & set(schema.names):
+            yield from record_batches(reader.slices(), self.range.name, schema, on_fault)
+            return
+        from offsetfs.pipeline.decoding import decoded_columns, raw_schema
+
+        kind = schema.field("value").type if "value" in schema.names else None
+        for batch in record_batches(reader.slices(), self.range.name, raw_schema(schema), on_fault):
+            value, reasons = decoded_columns(batch, decoder, kind)
+            made = {name: batch.column(name) for name in batch.schema.names} | {"value": value, "value_error": reasons}
+            yield pa.RecordBatch.from_arrays([made[name] for name in schema.names], schema=schema)
 
     def _leave_out(self, error: StorageError) -> None:
         self.faults.append(error)

@@ -7,6 +7,7 @@ offset           long
 timestamp        timestamp
 timestampType    int         0 CreateTime, 1 LogAppendTime, -1 none
 headers          array<struct<key:string,value:binary>>     with includeHeaders; null where there are none
+value_error      string      with decode=auto, which makes a struct of value: why a value is not decoded
 _corrupt_record  string      with mode=PERMISSIVE: what could not be read, and where
 """
 
@@ -17,6 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    DataType,
     IntegerType,
     LongType,
     StringType,
@@ -27,6 +29,8 @@ from pyspark.sql.types import (
 
 from offsetfs.pipeline.read_options import PERMISSIVE, OptionError, ReadOptions
 from offsetfs.tables.arrow import CORRUPT, HEADERS
+
+VALUE_ERROR = "value_error"
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
@@ -45,19 +49,26 @@ READABLE = StructType(
 )
 
 
-def schema_of(options: ReadOptions) -> StructType:
-    """Return the columns of a query without an explicit schema."""
+def schema_of(options: ReadOptions, value: DataType | None = None) -> StructType:
+    """Return the columns of a query without an explicit schema. `value`: the type of decoded values."""
     left_out = set()
     if not options.has_headers:
         left_out.add(HEADERS)
     if options.mode != PERMISSIVE:
         left_out.add(CORRUPT)
-    return StructType([field for field in READABLE.fields if field.name not in left_out])
+    fields = [field for field in READABLE.fields if field.name not in left_out]
+    if value is None:
+        return StructType(fields)
+    shown = [StructField("value", value) if field.name == "value" else field for field in fields]
+    return StructType([*shown, StructField(VALUE_ERROR, StringType())])
 
 
-def check_schema(schema: StructType) -> None:
-    """Raise `OptionError` for an unknown column, or a column of another type."""
+def check_schema(schema: StructType, options: ReadOptions) -> None:
+    """Raise `OptionError` for an unknown column, or a column of another type; of a decoded value: see `decoding`."""
     known = {field.name: field.dataType for field in READABLE.fields}
+    if options.decodes:
+        known |= {VALUE_ERROR: StringType()}
+        schema = StructType([field for field in schema.fields if field.name != "value"])
     for field in schema.fields:
         if field.name not in known:
             raise OptionError(f"schema: there is no column {field.name}, only {', '.join(known)}")

@@ -36,14 +36,21 @@ class OffsetfsDataSource(DataSource):
     def schema(self) -> StructType:
         from offsetfs.pipeline.schema import schema_of
 
-        return schema_of(self._read_options(is_stream=None))  # Spark does not say which it is
+        options = self._read_options(is_stream=None)  # Spark does not say which it is
+        if not options.decodes:
+            return schema_of(options)
+        from offsetfs.pipeline.decoding import DecodingPlan
+        from offsetfs.pipeline.log_directories import opened
+
+        with opened(options.paths, options.access) as directory:
+            return schema_of(options, DecodingPlan(options, None, directory).value_type)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from offsetfs.pipeline.reader import Reader
         from offsetfs.pipeline.schema import check_schema
 
         options = self._read_options()  # first: a query of a table has none, and the table's own schema
-        check_schema(schema)
+        check_schema(schema, options)
         return Reader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -51,7 +58,7 @@ class OffsetfsDataSource(DataSource):
         from offsetfs.pipeline.schema import check_schema
 
         options = self._read_options(is_stream=True)
-        check_schema(schema)
+        check_schema(schema, options)
         return StreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

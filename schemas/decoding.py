@@ -99,14 +99,31 @@ class DirectorySchemas:
         self._known = KnownSchemas(self._catalog, self._files, self._registry)
         return True
 
-    def reader(self, topic: str, field: str = VALUE_FIELD) -> Reader:
-        """Return the columns of keys or values: by the topic's file, else the newest of its subject. `NoSchema`."""
+    @property
+    def catalog(self) -> SchemaCatalog:
+        """The schemas of the topic `_schemas`, as of the last `refresh`."""
+        return self._catalog
+
+    def take(self, catalog: SchemaCatalog) -> None:
+        """Use schemas that were read elsewhere."""
+        self._catalog, self._known = catalog, KnownSchemas(catalog, self._files, self._registry)
+
+    def newest(self, topic: str, field: str = VALUE_FIELD) -> Known:
+        """Return the schema of keys or values: the topic's file, else the newest of its subject. `NoSchema`."""
         try:
             schema = self._known.reader(topic, field)
         except RegistryError as error:
             raise NoSchema(str(error)) from error
         if schema is None:
             raise NoSchema(f"there is no subject {topic}-{field}", f"{name_of_unnamed(topic, field)}=FILE")
+        return schema
+
+    def reader(self, topic: str, field: str = VALUE_FIELD) -> Reader:
+        """Return the columns of the newest schema of keys or values. `NoSchema`."""
+        return self.reader_of(self.newest(topic, field))
+
+    def reader_of(self, schema: Known) -> Reader:
+        """Return the columns of a schema. `NoSchema`."""
         try:
             return reader_of(schema, self._known.catalog_of(schema))
         except (InvalidSchema, SchemasDiffer) as error:

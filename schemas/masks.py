@@ -127,7 +127,17 @@ def parse_masks(words: Iterable[str]) -> Masks:
 
 
 def _selected(wanted: str, members: Sequence[Member]) -> set[Path]:
-    """Return the paths that a text selects, with columns that may have such a field within them."""
+    """Return the paths that a text selects; for a name also the columns that may have such fields unnamed.
+
+    These alone are no match: a mistyped name would go unnoticed.
+    """
+    found = _matching(wanted, members)
+    if found and "*" in wanted:
+        found |= {each.path for each in members if each.is_open}
+    return found
+
+
+def _matching(wanted: str, members: Sequence[Member]) -> set[Path]:
     if wanted.startswith("#"):
         return {each.path for each in members if wanted[1:] in each.tags}
     if wanted == "*":
@@ -135,10 +145,7 @@ def _selected(wanted: str, members: Sequence[Member]) -> set[Path]:
         return tops or {TOP}
     parts = [".*" if part == "*" else re.escape(part) for part in wanted.split(".")]
     pattern = re.compile(r"\.".join(parts).replace(r".*\.", r"(?:.*\.)?"), re.DOTALL)
-    found = {each.path for each in members if each.path and pattern.fullmatch(".".join(each.path))}
-    if "*" in wanted:
-        found |= {each.path for each in members if each.is_open}
-    return found
+    return {each.path for each in members if each.path and pattern.fullmatch(".".join(each.path))}
 
 
 def _missing(wanted: str, members: Sequence[Member]) -> str:

@@ -173,6 +173,9 @@ def verify(source: str, partitions: tuple[str, ...], master: str | None, conf: t
 @_BY_DATE
 @click.option("--table", metavar="TABLE", help="The table to write in the database.")
 @click.option("--append", is_flag=True, help="Append to an existing table.")
+@click.option("--decode", is_flag=True, help="Values of one topic by their schema, as a struct with their types.")
+@click.option("--schema", "schema_words", metavar="NAME=FILE|DIR", multiple=True, help="With --decode: a schema.")
+@click.option("--mask", "mask_words", metavar="TOPIC:FIELD[,FIELD]", multiple=True, help="With --decode: null fields.")
 @spark_session.job
 def export(
     source: str,
@@ -184,6 +187,9 @@ def export(
     by_date: bool,
     table: str | None,
     append: bool,
+    decode: bool,
+    schema_words: tuple[str, ...],
+    mask_words: tuple[str, ...],
     master: str | None,
     conf: tuple[str, ...],
     as_json: bool,
@@ -206,6 +212,9 @@ def export(
         raise Failure("--table belongs to a destination that begins with jdbc:, and --append to a table", WRONG_CALL)
     if is_database and by_date:
         raise Failure("--by-date divides files, and a table has none", WRONG_CALL)
+    decoding = _decoding(decode, schema_words, mask_words, topics)
+    if decoding and is_database:
+        raise Failure("--decode writes files; offsetfs table sync --decode fills a table of a database", WRONG_CALL)
     start_ms, end_ms = spark_arguments.time_of("--from", start), spark_arguments.time_of("--to", end)
     spark_arguments.check_source(source, master, topics)
     isolation = "read_committed" if committed else "read_uncommitted"
@@ -232,17 +241,39 @@ def export(
         from offsetfs.pipeline.jobs.lake import export_lake, hadoop_path, selection
 
         if by_date or hadoop_path(destination) is not None:
-            options = selection(topics, isolation=isolation, start_ms=start_ms, end_ms=end_ms)
+            options = selection(topics, isolation=isolation, start_ms=start_ms, end_ms=end_ms) | decoding
             lake = export_lake(spark, source, destination, options, is_by_date=by_date, compression="zstd")
             sentence = f"{counted(lake.records, 'record')} into {lake.destination}"
             spark_session.print_result(dataclasses.asdict(lake), sentence, as_json)
             return DONE
-        result = job(spark, source, destination, topics, isolation=isolation, start_ms=start_ms, end_ms=end_ms)
+        result = job(
+            spark,
+            source,
+            destination,
+            topics,
+            isolation=isolation,
+            start_ms=start_ms,
+            end_ms=end_ms,
+            decoding=decoding,
+        )
     new_files = counted(result.files_made, "new file")
     made = f"{counted(result.records_made, 'record')}, {size(result.bytes_made)} in {new_files}"
     sentence = f"{made}; {counted(result.files, 'file')} in all"
     spark_session.print_result(dataclasses.asdict(result), sentence, as_json, _exported(result.partitions))
     return DONE
+
+
+def _decoding(
+    decode: bool, schema_words: Sequence[str], mask_words: Sequence[str], topics: Sequence[str]
+) -> dict[str, str]:
+    """Return the options of a reader that decodes values; none without --decode."""
+    if not decode:
+        if schema_words or mask_words:
+            raise Failure("--schema and --mask: go with --decode", WRONG_CALL)
+        return {}
+    if len(topics) != 1:
+        raise Failure("--decode: the columns are those of one topic; give one --topic", WRONG_CALL)
+    return {"decode": "auto", "schemas": ",".join(schema_words), "mask": ";".join(mask_words)}
 
 
 def _exported(partitions: Sequence[PartitionExported]) -> list[tuple[str, ...]]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,9 @@ from offsetfs.storage import files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from offsetfs.pipeline.decoding import PlannedDecoding
 
 MANIFEST = "_offsetfs_manifest.json"
 _MANIFEST_BYTES_MAX = 1 << 30
@@ -68,22 +71,26 @@ def export(
     bytes_per_file: int | None = None,
     start_ms: int | None = None,
     end_ms: int | None = None,
+    decoding: Mapping[str, str] | None = None,
 ) -> ExportResult:
     """Write a log directory, or some topics of it, as Parquet files. Raises `OptionError`, `JobFailed`, OSError.
 
-    `start_ms`, `end_ms`: as of `lake.selection`.
+    `start_ms`, `end_ms`: as of `lake.selection`. `decoding`: options of a reader that decodes values.
     """
     size = {"partitionBytes": str(bytes_per_file)} if bytes_per_file else {}
     wanted = selection(topics, isolation=isolation, start_ms=start_ms, end_ms=end_ms)
-    options = ReadOptions.parse({"path": source, **wanted, **size})
+    options = ReadOptions.parse({"path": source, **wanted, **size, **(decoding or {})})
     destination = local_path(destination, "the destination of export")
     os.makedirs(destination, exist_ok=True)
+    schema, planned_decoding = _columns(options)
     planned = _plan(options, destination)
     for path in options.paths:
         check_visible(spark, path)
     check_visible(spark, destination, is_to_write=True)
     missing = [part for part in planned if not files.exists(os.path.join(destination, _name(part)))]
-    made = spread(spark, functools.partial(_write, options, destination, compression), missing)
+    made = spread(
+        spark, functools.partial(_write, options, destination, compression, schema, planned_decoding), missing
+    )
     partitions = tuple(_exported(planned, missing, made))
     return ExportResult(
         len(planned),
@@ -92,6 +99,19 @@ def export(
         sum(partition.bytes_made for partition in partitions),
         partitions,
     )
+
+
+def _columns(options: ReadOptions) -> tuple[StructType, PlannedDecoding | None]:
+    """Return the columns of the files, and what tasks need to decode values."""
+    from offsetfs.pipeline.schema import schema_of
+
+    if not options.decodes:
+        return schema_of(options), None
+    from offsetfs.pipeline.decoding import DecodingPlan
+
+    with opened(options.paths, options.access) as directory:
+        plan = DecodingPlan(options, None, directory)
+        return schema_of(options, plan.value_type), plan.planned(directory)
 
 
 def _exported(
@@ -112,8 +132,12 @@ def _plan(options: ReadOptions, destination: str) -> list[Range]:
     path = os.path.join(destination, MANIFEST)
     manifest = _manifest(path)
     times = [options.start.timestamp_ms, options.end.timestamp_ms]
-    described = {"source": options.path, "isolation": options.is_committed_only, "times": times}
-    if manifest and {"times": [None, None], **manifest, "files": ()} != {**described, "files": ()}:
+    described: dict[str, Any] = {"source": options.path, "isolation": options.is_committed_only, "times": times}
+    described |= {"decode": options.decodes, "mask": list(options.mask_words)}
+    before = {"times": [None, None], "decode": False, "mask": [], **manifest, "files": ()}
+    if manifest and (before["decode"], before["mask"]) != (described["decode"], described["mask"]):
+        raise JobFailed(f"{destination} holds an export with another --decode or --mask; export into another directory")
+    if manifest and before != {**described, "files": ()}:
         raise JobFailed(
             f"{destination} holds an export of {manifest['source']}, or of another isolation level or range of times;"
             " export into another directory"
@@ -161,15 +185,22 @@ def _name(wanted: Range) -> str:
     return os.path.join(directory, f"{wanted.start:020}-{wanted.end:020}.parquet")
 
 
-def _write(options: ReadOptions, destination: str, compression: str, wanted: Range) -> Answer:
+def _write(
+    options: ReadOptions,
+    destination: str,
+    compression: str,
+    columns: StructType,
+    decoding: PlannedDecoding | None,
+    wanted: Range,
+) -> Answer:
     """Write one file; durable under its name on return."""
     import pyarrow as pa
     import pyarrow.parquet as pq
     from pyspark import TaskContext
 
-    from offsetfs.pipeline.schema import arrow_schema, schema_of
+    from offsetfs.pipeline.schema import arrow_schema
 
-    whole = arrow_schema(schema_of(options))
+    whole = arrow_schema(columns)
     schema = pa.schema([field for field in whole if field.name not in ("topic", "partition")])
     path = os.path.join(destination, _name(wanted))
     os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -178,7 +209,7 @@ def _write(options: ReadOptions, destination: str, compression: str, wanted: Ran
     records = 0
     files.create_file(temporary).close()
     with pq.ParquetWriter(temporary, schema, compression=compression) as writer:
-        for table in _row_groups(scan((wanted,), options, schema)):
+        for table in _row_groups(scan((wanted,), options, schema, decoding)):
             records += table.num_rows
             writer.write_table(table)
     with files.opened(temporary, writable=True) as file:

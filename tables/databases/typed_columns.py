@@ -180,8 +180,8 @@ def _plain(value: Any) -> Any:
     """Return a value of JSON: numbers that are not finite, decimals and times as text, bytes in base64."""
     if isinstance(value, Mapping):
         return {str(name): _plain(inner) for name, inner in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return _plain(value._asdict())
+    if isinstance(value, pa.MonthDayNano):
+        return {"months": value.months, "days": value.days, "nanoseconds": value.nanoseconds}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
     if isinstance(value, bytes):

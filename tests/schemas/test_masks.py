@@ -114,9 +114,15 @@ def test_reasons_of_a_masked_topic_are_withheld() -> None:
 
 
 def test_columns_without_a_schema_of_their_own_may_have_any_name() -> None:
-    members = [Member(()), Member(("id",)), Member(("extra",), is_open=True)]
+    members = [Member(()), Member(("email",), frozenset(["PII"])), Member(("extra",), is_open=True)]
     found = Masks({"t": ["*.email"]}).of("t", members)
-    assert found is not None and found.paths == {("extra",)}
+    assert found is not None and found.paths == {("email",), ("extra",)}
+    for field in ("email", "#PII"):  # readers give such a column the tags that are within it
+        path = Masks({"t": [field]}).of("t", members)
+        assert path is not None and path.paths == {("email",)}
+    for mistyped in ("*.emial", "#PI"):
+        with pytest.raises(MaskError, match="did you mean"):
+            Masks({"t": [mistyped]}).of("t", members)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,267 @@
+"""Decoded values in Spark: the driver finds the schemas, and tasks get them with their ranges.
+
+The columns are those of one version of the topic's schema. A query begins with the newest one. With a schema of the
+user, or of a stream that goes on, it is the newest version that has these fields with these types.
+
+| Arrow | Spark |
+|---|---|
+| struct, list, map | struct, array, map with keys that are text |
+| text, dictionary of text, null | string |
+| timestamp in UTC, without a zone | timestamp, timestamp_ntz; in nanoseconds long |
+| time of day | int (milliseconds), long (microseconds or nanoseconds), as of `from_avro` |
+| decimal, date, numbers, bytes | the same; unsigned numbers the next larger type |
+| interval | struct of months, days, nanoseconds |
+"""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import pyarrow as pa
+from pyspark.sql import types as spark
+
+from offsetfs.pipeline.log_directories import ScanDirectories
+from offsetfs.pipeline.read_options import OptionError, ReadOptions
+from offsetfs.pipeline.schema import VALUE_ERROR
+from offsetfs.schemas.decoding import DirectorySchemas, NoSchema, TopicDecoder
+from offsetfs.schemas.formats import InvalidSchema, Reader, SchemasDiffer, reader_of
+from offsetfs.schemas.masks import MaskError, Masks, parse_masks
+from offsetfs.schemas.schema_files import FileSchema, SchemaFileError, read_schema_files
+from offsetfs.schemas.schema_usage import Known
+from offsetfs.schemas.schemas_topic import SCHEMAS_TOPIC
+from offsetfs.storage import LogDirectory
+from offsetfs.tables.arrow import HEADERS, SCHEMA
+
+VALUE = "value"
+
+PLANNED_BYTES_MAX = 2 << 20
+"""The compressed schemas that a task gets; if they are larger, each task reads them itself."""
+
+_BEYOND_SPARK = "the value has a time or number that Spark cannot hold"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedDecoding:
+    """What a task needs to decode values; sent to it."""
+
+    topic: str
+    known: Known
+    """The schema of the columns."""
+    fields: tuple[str, ...] | None
+    """Those of a record that are decoded; None: all."""
+    files: Mapping[str, FileSchema]
+    masks: Masks
+    catalog: bytes | None
+    """The schemas of the directory, pickled and compressed; None: too many."""
+
+    def decoder(self, directory: ScanDirectories) -> TopicDecoder:
+        """Return the decoder of a task."""
+        schemas = _schemas_of(directory, self.files, self.masks)
+        if self.catalog is None:
+            schemas.refresh()
+        else:
+            schemas.take(pickle.loads(zlib.decompress(self.catalog)))
+        return schemas.decoder(self.topic, schemas.reader_of(self.known), self.fields)
+
+
+class DecodingPlan:
+    """The plan of a query, in the driver."""
+
+    def __init__(self, options: ReadOptions, schema: spark.StructType | None, directory: ScanDirectories) -> None:
+        """`schema`: the columns that are wanted; None: all. `OptionError`."""
+        self._topic = topic = _topic_of(options)
+        try:
+            self._files, self._masks = read_schema_files(options.schema_words), parse_masks(options.mask_words)
+            schemas = _schemas_of(directory, self._files, self._masks)
+            schemas.refresh()
+            schemas.check_masks()
+            self._known, self._reader = _chosen(schemas, topic, _wanted(schema))
+        except NoSchema as error:
+            remedy = f"; option schemas, {error.word}, gives a schema" if error.word else ""
+            raise OptionError(f"option decode: {error.reason}{remedy}") from error
+        except (SchemaFileError, OSError) as error:
+            raise OptionError(f"option schemas: {error}") from error
+        except MaskError as error:
+            raise OptionError(f"option mask: {error}") from error
+        wanted = _wanted(schema)
+        self._fields = tuple(field.name for field in wanted.fields) if isinstance(wanted, spark.StructType) else None
+        self._end = -1
+        self._planned: PlannedDecoding | None = None
+
+    @property
+    def value_type(self) -> spark.DataType:
+        """The type of decoded values."""
+        return spark_type(self._reader.type)
+
+    def planned(self, directory: ScanDirectories) -> PlannedDecoding:
+        """Return what tasks get, with the schemas that there are now."""
+        end = sum(directory.log(name).next_offset for name in directory.partitions() if name.topic == SCHEMAS_TOPIC)
+        if self._planned is None or end != self._end:
+            schemas = _schemas_of(directory, self._files, self._masks)
+            schemas.refresh()
+            data: bytes | None = zlib.compress(pickle.dumps(schemas.catalog))
+            data = data if data is not None and len(data) <= PLANNED_BYTES_MAX else None
+            self._planned = PlannedDecoding(self._topic, self._known, self._fields, self._files, self._masks, data)
+            self._end = end
+        return self._planned
+
+
+def _schemas_of(directory: ScanDirectories, files: Mapping[str, FileSchema], masks: Masks) -> DirectorySchemas:
+    return DirectorySchemas(cast(LogDirectory, directory), files, masks)  # only `partitions` and `log` are used
+
+
+def _topic_of(options: ReadOptions) -> str:
+    chosen = options.selection
+    topics = {*chosen.topics, *(topic for topic, _ in chosen.partitions)}
+    if len(topics) != 1 or chosen.pattern is not None:
+        raise OptionError("option decode: the columns are those of one topic; name it with the option subscribe")
+    return topics.pop()
+
+
+def _wanted(schema: spark.StructType | None) -> spark.DataType | None:
+    if schema is None:
+        return None
+    return next((field.dataType for field in schema.fields if field.name == VALUE), None)
+
+
+def _chosen(schemas: DirectorySchemas, topic: str, wanted: spark.DataType | None) -> tuple[Known, Reader]:
+    """Return the newest version that has the columns that are wanted, and its reader. `OptionError`; `NoSchema`."""
+    newest = schemas.newest(topic)
+    reader = schemas.reader(topic)
+    if wanted is None or _has(reader, wanted):
+        return newest, reader
+    for known in reversed(schemas.catalog.versions(f"{topic}-{VALUE}")):
+        try:
+            older = reader_of(known, schemas.catalog)
+        except (InvalidSchema, SchemasDiffer):
+            continue
+        if _has(older, wanted):
+            return known, older
+    raise OptionError(
+        f"schema: no version of the schema of {topic} has value as {wanted.simpleString()}; "
+        f"the newest is {spark_type(reader.type).simpleString()}"
+    )
+
+
+def _has(reader: Reader, wanted: spark.DataType) -> bool:
+    kind = spark_type(reader.type)
+    if not isinstance(wanted, spark.StructType) or not isinstance(kind, spark.StructType) or reader.fields is None:
+        return bool(kind.simpleString() == wanted.simpleString())
+    types = {field.name: field.dataType.simpleString() for field in kind.fields}
+    return all(types.get(field.name) == field.dataType.simpleString() for field in wanted.fields)
+
+
+# --- columns ---------------------------------------------------------------------------------------------------------
+
+_INTERVAL = spark.StructType(
+    [
+        spark.StructField("months", spark.IntegerType()),
+        spark.StructField("days", spark.IntegerType()),
+        spark.StructField("nanoseconds", spark.LongType()),
+    ]
+)
+
+_TYPES: Mapping[pa.DataType, spark.DataType] = {
+    pa.bool_(): spark.BooleanType(),
+    pa.int8(): spark.ByteType(),
+    pa.int16(): spark.ShortType(),
+    pa.int32(): spark.IntegerType(),
+    pa.int64(): spark.LongType(),
+    pa.uint8(): spark.ShortType(),
+    pa.uint16(): spark.IntegerType(),
+    pa.uint32(): spark.LongType(),
+    pa.uint64(): spark.DecimalType(20, 0),
+    pa.float32(): spark.FloatType(),
+    pa.float64(): spark.DoubleType(),
+    pa.date32(): spark.DateType(),
+    pa.time32("ms"): spark.IntegerType(),
+    pa.time32("s"): spark.IntegerType(),
+    pa.month_day_nano_interval(): _INTERVAL,
+}
+
+
+def spark_type(kind: pa.DataType) -> spark.DataType:
+    """Return the type of Spark for decoded values."""
+    if pa.types.is_struct(kind):
+        return spark.StructType([spark.StructField(field.name, spark_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return spark.MapType(spark.StringType(), spark_type(kind.item_type))
+    if pa.types.is_list(kind):
+        return spark.ArrayType(spark_type(kind.value_type))
+    if pa.types.is_decimal(kind):
+        return spark.DecimalType(kind.precision, kind.scale)
+    if pa.types.is_timestamp(kind):
+        in_zone = spark.TimestampType() if kind.tz else spark.TimestampNTZType()
+        return spark.LongType() if kind.unit == "ns" else in_zone
+    if pa.types.is_time64(kind):
+        return spark.LongType()
+    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return spark.BinaryType()
+    return _TYPES.get(kind, spark.StringType())
+
+
+def decoded_columns(
+    batch: pa.RecordBatch, decoder: TopicDecoder, kind: pa.DataType | None
+) -> tuple[pa.Array | None, pa.Array]:
+    """Return the decoded values of a batch as Spark takes them, and why each is null that is not decoded.
+
+    `kind`: the type of the values; None: only the reasons are wanted.
+    """
+    column = decoder.decode(batch.column(VALUE), batch.column(HEADERS))
+    reasons = column.reasons.cast(pa.string())
+    if kind is None:
+        return None, reasons
+    try:
+        return _as(column.values, kind), reasons
+    except pa.ArrowInvalid:
+        return _row_by_row(column.values, kind, reasons)
+
+
+def _row_by_row(values: pa.Array, kind: pa.DataType, reasons: pa.Array) -> tuple[pa.Array, pa.Array]:
+    made, found = [], reasons.to_pylist()
+    for row in range(len(values)):
+        try:
+            made.append(_as(values.slice(row, 1), kind))
+        except pa.ArrowInvalid:
+            made.append(pa.nulls(1, kind))
+            found[row] = _BEYOND_SPARK
+    return pa.concat_arrays(made), pa.array(found, pa.string())
+
+
+def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return a column as one of the type that Spark wants. `pa.ArrowInvalid` for values that it lacks."""
+    if column.type == kind:
+        return column
+    if column.offset:
+        column = pa.concat_arrays([column])
+    if pa.types.is_interval(column.type):
+        names = kind.names
+        rows = [None if each is None else dict(zip(names, each, strict=True)) for each in column.to_pylist()]
+        return pa.array(rows, kind)
+    if pa.types.is_struct(kind):
+        parts = [_as(part, field.type) for part, field in zip(_children(column), kind, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
+    if pa.types.is_map(kind):
+        parts = [_as(column.keys, kind.key_type), _as(column.items, kind.item_type)]
+        entries = pa.StructArray.from_arrays(parts, fields=[kind.key_field, kind.item_field])
+        return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], column.null_count, children=[entries])
+    if pa.types.is_list(kind):
+        items = _as(column.values, kind.value_type)
+        return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], column.null_count, children=[items])
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column.cast(kind)
+
+
+def _children(column: pa.Array) -> Sequence[pa.Array]:
+    return [column.field(number) for number in range(column.type.num_fields)]
+
+
+def raw_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of records that are read for those of a query."""
+    own = [field for field in schema if field.name not in (VALUE, VALUE_ERROR, HEADERS)]
+    return pa.schema([*own, SCHEMA.field(VALUE), SCHEMA.field(HEADERS)])
