@@ -32,7 +32,7 @@ from offsetfs.common.quantities import parse_size, plain_number
 from offsetfs.common.user_directories import cache_directory
 from offsetfs.storage import I32_MAX, I64_MAX, JSON_VALUES, READ_COMMITTED, READ_UNCOMMITTED, LogConfig
 from offsetfs.storage.directory import BrokerContext, DirectoryAccess, holds_metadata_log
-from offsetfs.storage.errors import InvalidConfig
+from offsetfs.storage.errors import InvalidConfig, sentence
 from offsetfs.storage.records import REFUSE
 from offsetfs.storage.settings import (
     BROKER_SETTING_NAMES,
@@ -154,6 +154,8 @@ class MountOptions:
     """The bytes of keys, values and headers in lines of JSON: text if they are UTF-8 (text), or always base64."""
     json_values: str = REFUSE
     """The treatment of a JSON `value` that is no string: refuse the line (refuse), or store its text (text)."""
+    schemas: tuple[str, ...] = ()
+    """Schemas for `decoded/` in files: NAME=FILE, or a directory."""
     log_level: str = "info"
     """The lowest level that is logged: debug, info, warning or error."""
     log_file: str | None = None
@@ -229,8 +231,10 @@ class MountOptions:
         """Read option lists such as `ro,linger-ms=10`; a value with commas stands in double quotes. Last one wins.
 
         Sizes take a suffix k, m, g or t (powers of 1024), durations ms, s, m, h, d or w. With `sloppy` unknown options
-        are ignored, as mount(8) -s requires. Several `listen` or `advertise` add up; with `listen`, the broker settings
-        in `server_names`, and those that are security settings, have an effect. Raises `MountOptionError`.
+        are ignored, as mount(8) -s requires. Several `listen`, `advertise` or `schema` add up; with `listen`,
+        the broker settings in `server_names`, and those that are security settings, have an effect.
+
+        Raises `MountOptionError`.
         """
         items = list(option_items(texts))
         values: dict[str, Any] = {}
@@ -242,7 +246,7 @@ class MountOptions:
         for name, value in items:
             if name in TOPIC_SETTING_NAMES:
                 topic_defaults[name] = _setting(name, value)
-            elif name in ("listen", "advertise"):
+            elif name in ("listen", "advertise", "schema"):
                 target, read = _OPTIONS[name]
                 values[target] = (*values.get(target, ()), *read(name, value))
             elif name in _OPTIONS:
@@ -314,6 +318,7 @@ class MountOptions:
             **({} if self.log_file is None else {"log-file": self.log_file}),
             **({} if self.config_file is None else {"config": self.config_file}),
             **({} if self.metadata_log_directory is None else {"metadata.log.dir": self.metadata_log_directory}),
+            **({} if not self.schemas else {"schema": ",".join(self.schemas)}),
             **({} if not self.listeners else {"listen": ",".join(map(endpoint_text, self.listeners))}),
             **({} if not self.advertised else {"advertise": ",".join(map(address_text, self.advertised))}),
             **self.server_settings,
@@ -459,6 +464,20 @@ def _absolute_path(name: str, value: str | None) -> str:
     return path
 
 
+def _schema_words(name: str, value: str | None) -> tuple[str, ...]:
+    from offsetfs.schemas.schema_files import SchemaFileError, read_schema_files  # seldom needed
+
+    words = tuple(_required(name, value).split(","))
+    for word in words:
+        if not word.rpartition("=")[2].startswith("/"):
+            raise MountOptionError(f"{name}={word} is neither NAME=FILE nor a directory, with an absolute path")
+    try:
+        read_schema_files(words)
+    except (SchemaFileError, OSError) as error:
+        raise MountOptionError(f"{name}: {sentence(error)}") from error
+    return words
+
+
 def _endpoints(name: str, value: str | None) -> tuple[Endpoint, ...]:
     try:
         return tuple(map(parse_endpoint, _required(name, value).split(",")))
@@ -507,6 +526,7 @@ _OPTIONS: dict[str, tuple[str, _Reader]] = {
     "damage": ("damage", _one_of(*_WORDS["damage"])),
     "json-bytes": ("json_bytes", _one_of(*_WORDS["json-bytes"])),
     "json-values": ("json_values", _one_of(*_WORDS["json-values"])),
+    "schema": ("schemas", _schema_words),
     "log-level": ("log_level", _one_of(*LOG_LEVELS)),
     "log-file": ("log_file", _absolute_path),
     "config": ("config_file", _absolute_path),

@@ -77,12 +77,14 @@ class MountSchemas:
         """Return the schemas. OSError EOPNOTSUPP without the packages that decode."""
         try:
             from offsetfs.schemas.json_texts import FollowingSchemas
+            from offsetfs.schemas.schema_files import read_schema_files
         except ImportError as error:
             cure = f"install it: {install_command('arrow')}"
             raise OSError(errno.EOPNOTSUPP, f"decoded/ needs {error.name}; {cure}") from error
         with self._lock:
             if self._schemas is None:
-                self._schemas = FollowingSchemas(self._mount.directory, {})
+                files = read_schema_files(self._mount.options.schemas)
+                self._schemas = FollowingSchemas(self._mount.directory, files)
             return self._schemas
 
     def format_of(self, name: TopicPartition) -> DecodedFormat:

@@ -14,7 +14,7 @@ from fixtures.logs.schema_records import schema_record, write_log, write_schemas
 from offsetfs.cli import run as run_command
 from offsetfs.fs.mounting.in_process_tree import run
 from offsetfs.fs.mounting.path_tree import Tree
-from offsetfs.fs.options import MountOptions
+from offsetfs.fs.options import MountOptionError, MountOptions
 from offsetfs.schemas import json_texts
 from offsetfs.storage import LogDirectory, TopicPartition
 
@@ -229,3 +229,29 @@ def test_values_of_json_are_shown_as_they_stand_in_one_line(log: Path) -> None:
     assert found[0] == '{"id": 1,   "more": [1.50, "\\n"]} '
     assert json.loads(found[1])["value_error"].startswith("schema 1: ")
     assert found[2] == '{"id":2}'
+
+
+def test_a_schema_in_a_file_decodes_values_that_name_none(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(log, order(1)[5:], order(2, 7))
+    (log.parent / "orders.avsc").write_text(json.dumps(ORDER))
+    folder = log.parent / "schemas"
+    folder.mkdir()
+    (folder / "7.avsc").write_text(json.dumps(NEWER))
+    words = [f"--schema=orders={log.parent}/orders.avsc", f"--schema={folder}"]
+    assert run_command(["cat", str(log), "orders-0/decoded/records.ndjson", *words]) == 0
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [line["value"]["id"] for line in lines] == [1, 2]
+    assert lines[1]["value_schema"] == {"file": str(folder / "7.avsc")}
+    assert run_command(["cat", str(log), "orders-0/decoded/0", "--schema", "orders=nope.avsc"]) == 1
+    assert "nope.avsc" in capfd.readouterr().err
+
+
+def test_the_option_of_a_mount_names_several_schemas_and_is_printed_again(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.avsc").write_text(json.dumps(ORDER))
+    words = tuple(f"{name}={tmp_path}/{name}.avsc" for name in ("a", "b"))
+    options = MountOptions.parse([f"schema={words[0]},ro", f"schema={words[1]}"])
+    assert options.schemas == words
+    assert MountOptions.parse([f'schema="{options.texts()["schema"]}"']).schemas == words
+    with pytest.raises(MountOptionError, match="absolute path"):
+        MountOptions.parse(["schema=orders=order.avsc"])
