@@ -13,6 +13,7 @@ avro_schema      schemas of Avro as types
 avro_program     the program by which the engine decodes values of one schema as the type of another
 avro_arrow       decoded values as arrays of Arrow
 named_rows       rows of a column by the schema that they name
+newest_values    the newest values of a topic, for readers whose columns depend on them
 json_format      JSON Schema as a format
 json_schema      JSON Schema as types of columns
 json_columns     the program that decodes values of JSON, and decoded values as arrays of Arrow

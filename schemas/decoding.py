@@ -22,9 +22,18 @@ import numpy as np
 import pyarrow as pa
 
 from offsetfs.schemas.catalog import SchemaCatalog
-from offsetfs.schemas.formats import InvalidSchema, Reader, SchemasDiffer, ValueDecoder, decoder_of, reader_of
+from offsetfs.schemas.formats import (
+    ChoosingReader,
+    InvalidSchema,
+    Reader,
+    SchemasDiffer,
+    ValueDecoder,
+    decoder_of,
+    reader_of,
+)
 from offsetfs.schemas.masks import FieldMask, MaskError, Masks
 from offsetfs.schemas.named_rows import NamedRows, Numbers, rows_by_schema
+from offsetfs.schemas.newest_values import newest_values
 from offsetfs.schemas.references import VALUE_FIELD, NamedSchema
 from offsetfs.schemas.registry_json import RegistryError
 from offsetfs.schemas.schema_files import FileSchema
@@ -125,9 +134,24 @@ class DirectorySchemas:
     def reader_of(self, schema: Known) -> Reader:
         """Return the columns of a schema. `NoSchema`."""
         try:
-            return reader_of(schema, self._known.catalog_of(schema))
+            made = reader_of(schema, self._known.catalog_of(schema))
+            return made if not isinstance(made, ChoosingReader) or made.is_certain else self._chosen(made, topic, field)
         except (InvalidSchema, SchemasDiffer) as error:
             raise NoSchema(f"{schema}: {error}") from error
+
+    def _chosen(self, reader: ChoosingReader, topic: str, field: str) -> Reader:
+        """Return the reader of the type that most of the newest values are."""
+        values, headers = newest_values(self._directory, topic, field)
+
+        def find(rows: NamedRows) -> tuple[Known, SchemaCatalog] | None:
+            named = rows.named
+            known: Sequence[Known | None] = [self._known.unnamed(topic, field)]
+            with contextlib.suppress(RegistryError):
+                known = known if named is None else self._known.find(named, topic, field)
+            schema = known[0] if known else None
+            return None if schema is None else (schema, self._known.catalog_of(schema))
+
+        return reader.of_most(rows_by_schema(values, headers, field), values, find)
 
     def decoder(
         self, topic: str, reader: Reader, fields: Sequence[str] | None = None, field: str = VALUE_FIELD

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import importlib
 from array import array
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from offsetfs.schemas.catalog import SchemaCatalog
     from offsetfs.schemas.masks import Member
+    from offsetfs.schemas.named_rows import NamedRows
     from offsetfs.schemas.schema_usage import Known
 
 FORMATS = {
@@ -87,6 +88,26 @@ class Reader(Protocol):
 
     def decoder(self, writer: Known, catalog: SchemaCatalog) -> ValueDecoder:
         """Return the decoder of a writer's schema of the same format. `InvalidSchema`; `SchemasDiffer`."""
+
+
+@runtime_checkable
+class ChoosingReader(Reader, Protocol):
+    """A reader whose schema has several types, of which values say which they are."""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether values can only be of this type."""
+
+    def of_most(
+        self,
+        rows: Iterable[NamedRows],
+        values: pa.BinaryArray,
+        find: Callable[[NamedRows], tuple[Known, SchemaCatalog] | None],
+    ) -> Reader:
+        """Return the reader of the type that most of some values are.
+
+        `find` returns the schema that rows name, and the catalog that has those to which it refers.
+        """
 
 
 def reader_of(known: Known, catalog: SchemaCatalog) -> Reader:

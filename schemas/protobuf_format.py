@@ -7,9 +7,11 @@ such a byte is one of four or more indexes: it is taken for a path only if the s
 
 from __future__ import annotations
 
+import contextlib
 import os
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -17,6 +19,7 @@ import pyarrow as pa
 
 from offsetfs.schemas.catalog import BrokenReference, SchemaVersion
 from offsetfs.schemas.formats import InvalidSchema, SchemasDiffer
+from offsetfs.schemas.named_rows import NamedRows
 from offsetfs.schemas.protobuf_arrow import ProtobufDecoder, ProtobufFault, protobuf_members
 from offsetfs.schemas.protobuf_declarations import DEPTH_MAX, FILE_BYTES_MAX
 from offsetfs.schemas.protobuf_schema import MessageType, ProtoSchema, parsed
@@ -49,9 +52,9 @@ class ProtobufReader:
 
     format = "PROTOBUF"
 
-    def __init__(self, message: MessageType, names: Sequence[str] | None = None) -> None:
-        """`names`: the fields that are columns; None: all."""
-        self._message, self._names = message, names
+    def __init__(self, schema: ProtoSchema, message: MessageType, names: Sequence[str] | None = None) -> None:
+        """`message`: of this schema. `names`: the fields that are columns; None: all. `SchemasDiffer`."""
+        self._schema, self._message, self._names = schema, message, names
         self.type = ProtobufDecoder(message, message, names).type
         self.fields = [self.type.field(at).name for at in range(self.type.num_fields)]
 
@@ -61,7 +64,38 @@ class ProtobufReader:
 
     def with_fields(self, names: Sequence[str]) -> ProtobufReader:
         """Return a reader of some fields."""
-        return ProtobufReader(self._message, names)
+        return ProtobufReader(self._schema, self._message, names)
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether values can only be of this message."""
+        return self._schema.is_one_message
+
+    def of_most(
+        self,
+        rows: Iterable[NamedRows],
+        values: pa.BinaryArray,
+        find: Callable[[NamedRows], tuple[Known, SchemaCatalog] | None],
+    ) -> ProtobufReader:
+        """Return the reader of the message that most of some values are; this one if none of them says.
+
+        `find` returns the schema that rows name, and the catalog that has those to which it refers.
+        """
+        counts = Counter[str]()
+        for each in rows:
+            found = find(each)
+            if found is None or found[0].type != self.format or each.is_compressed:
+                continue
+            with contextlib.suppress(InvalidSchema):
+                decoder = ProtobufValueDecoder(proto_schema(*found), self)
+                counts.update(
+                    decoder.messages(values, array("i", each.rows.astype(np.int32).tobytes()), each.skip, each.path)
+                )
+        for name, _ in counts.most_common():
+            message = self._schema.named(name)
+            if message is not None:
+                return ProtobufReader(self._schema, message)
+        return self
 
     def decoder(self, writer: Known, catalog: SchemaCatalog) -> ProtobufValueDecoder:
         """Return the decoder of a writer's schema. `InvalidSchema`; `SchemasDiffer`."""
@@ -106,6 +140,14 @@ class ProtobufValueDecoder:
         places = np.empty(len(rows), np.int64)
         places[np.concatenate([np.zeros(0, np.int64), *orders])] = np.arange(len(rows))
         return joined.take(pa.array(places)), sorted(faults)
+
+    def messages(self, values: pa.BinaryArray, rows: array[int], skip: int, path: bytes | None) -> Counter[str]:
+        """Return how many of the rows are of each message, by its name. Arguments as those of `decode`."""
+        counts = Counter[str]()
+        for picks, _, message in self._groups(values, rows, skip, path):
+            if message is not None:
+                counts[message.name] += len(picks)
+        return counts
 
     def reason(self, fault: ProtobufFault) -> str:
         """Return the field, and what is wrong with it."""
@@ -208,10 +250,11 @@ def path_of(data: bytes) -> tuple[tuple[int, ...], int] | None:
 
 def reader_of(known: Known, catalog: SchemaCatalog) -> ProtobufReader:
     """Return the reader of the first message of a schema. `InvalidSchema`; `SchemasDiffer`."""
-    message = proto_schema(known, catalog).message(_FIRST)
+    schema = proto_schema(known, catalog)
+    message = schema.message(_FIRST)
     if message is None:
         raise InvalidSchema("the schema declares no message")
-    return ProtobufReader(message)
+    return ProtobufReader(schema, message)
 
 
 def proto_schema(known: Known, catalog: SchemaCatalog) -> ProtoSchema:

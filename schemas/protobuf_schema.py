@@ -88,6 +88,16 @@ class ProtoSchema:
             scope = found.messages
         return None if found is None or found.is_map_entry else self._linker.message(name)
 
+    def named(self, name: str) -> MessageType | None:
+        """Return a message by its full name; None if there is none. `InvalidSchema`."""
+        return self._linker.message(name) if self._linker.has_message(name) else None
+
+    @property
+    def is_one_message(self) -> bool:
+        """Whether values can only be the first message."""
+        messages = self._file.messages
+        return len(messages) == 1 and all(each.is_map_entry or each.is_group for each in messages[0].messages)
+
     @property
     def depth(self) -> int:
         """The number of indexes of the longest path."""
@@ -172,6 +182,9 @@ class _Linker:
         self._declared[name] = declared
         if isinstance(declared, MessageDeclaration):
             self._declare_all(declared, name)
+
+    def has_message(self, name: str) -> bool:
+        return isinstance(self._declared.get(name), MessageDeclaration)
 
     def message(self, name: str) -> MessageType:
         made = self._linked.get(name)

@@ -70,7 +70,7 @@ _PAIRS = [(_message(one), _message(two)) for one, two in ((_ORDER, _ORDER), (_GR
 
 _PROGRAMS = [compiled(writer, reader) for writer, reader in _PAIRS]
 _DECODERS = [ProtobufDecoder(writer, reader) for writer, reader in _PAIRS]
-_BY_PATH = ProtobufValueDecoder(_schema(_ORDER), ProtobufReader(_PAIRS[0][1]))
+_BY_PATH = ProtobufValueDecoder(_schema(_ORDER), ProtobufReader(_schema(_ORDER), _PAIRS[0][1]))
 
 
 def values(data: bytes) -> None:

@@ -187,7 +187,7 @@ def test_paths_are_told_from_fields() -> None:
     assert path_of(b"\0\x08") == ((0,), 1)
     assert path_of(b"\x06\x04\x00\xd8\x04\x08") == ((2, 0, 300), 5)
     assert [path_of(data) for data in (b"", b"\x08\x05", b"\x02", b"\x02\xff")] == [None] * 4
-    decoder = ProtobufValueDecoder(schema_of(DEEP), ProtobufReader(message_of(DEEP)))
+    decoder = ProtobufValueDecoder(schema_of(DEEP), ProtobufReader(schema_of(DEEP), message_of(DEEP)))
     values = [
         b"\x00\x08\x07",
         b"\x08\x05",
@@ -234,7 +234,7 @@ def test_records_of_confluents_serializer_have_their_fields(record: dict[str, An
     assert found is not None
     kind = schema_of(schema).message(found[0])
     assert kind is not None
-    decoder = ProtobufValueDecoder(schema_of(schema), ProtobufReader(kind))
+    decoder = ProtobufValueDecoder(schema_of(schema), ProtobufReader(schema_of(schema), kind))
     decoded, faults = decoder.decode(pa.array([message]), array("i", (0,)), 0, path)
     assert not faults
     assert decoded.to_pylist() == [
@@ -252,7 +252,7 @@ def test_records_of_kafkajs_and_franz_go_have_their_fields(record: dict[str, Any
     found = path_of(value)
     kind = schema_of(text).message((0,) if found is None else found[0])
     assert kind is not None
-    decoder = ProtobufValueDecoder(schema_of(text), ProtobufReader(kind))
+    decoder = ProtobufValueDecoder(schema_of(text), ProtobufReader(schema_of(text), kind))
     decoded, faults = decoder.decode(pa.array([value]), array("i", (0,)), 0, None)
     assert decoded.to_pylist() == [{"a": 5}] and not faults
 

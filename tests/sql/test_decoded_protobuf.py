@@ -81,3 +81,23 @@ def test_the_library_has_columns_of_arrow(logs: Path) -> None:
     (first, *_), errors = table["value"].to_pylist(), table["error"].to_pylist()
     assert first["lines"] == [{"sku": "a", "pieces": 2}] and first["state"] == "NEW"
     assert [error is None for error in errors] == [True, True, True, False, False, False, True]
+
+
+def test_columns_are_those_of_the_message_that_most_values_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The path is in the value, or in the header."""
+    text = FIRST.replace("Line lines", "int32 lines").replace('import "shop/common.proto";', "")
+    guid = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
+    stored = [
+        schema_record(f"{topic}-value", 1, 7, text, schemaType="PROTOBUF", guid=guid) for topic in ("refunds", "parts")
+    ]
+    write_schemas(tmp_path, stored)
+    values = [confluent(7, path, b"\x08\x05") for path in (b"\0", b"\2\2", b"\2\2", b"\2\2")]
+    write_log(tmp_path, "refunds-0", [(None, value, ()) for value in values])
+    header = (("__value_schema_id", b"\1" + bytes.fromhex(guid.replace("-", "")) + b"\4\2\0"),)
+    write_log(tmp_path, "parts-0", [(None, b"\x0a\x03odd", header)])
+    found = rows(capsys, str(tmp_path), "SELECT id, _error FROM decoded.refunds ORDER BY _offset")
+    assert [row["id"] for row in found] == [None, 5, 5, 5]
+    assert found[0]["_error"] == "schema 7: the message is shop.Order, and the columns are those of shop.Refund"
+    assert rows(capsys, str(tmp_path), "SELECT why, _error FROM decoded.parts") == [{"why": "odd", "_error": None}]
