@@ -128,14 +128,19 @@ class DirectorySchemas:
         return schema
 
     def reader(self, topic: str, field: str = VALUE_FIELD) -> Reader:
-        """Return the columns of the newest schema of keys or values. `NoSchema`."""
-        return self.reader_of(self.newest(topic, field))
+        """Return the columns of the newest schema of keys or values; of several types, the commonest. `NoSchema`."""
+        made = self.reader_of(self.newest(topic, field))
+        if not isinstance(made, ChoosingReader) or made.is_certain:
+            return made
+        try:
+            return self._chosen(made, topic, field)
+        except SchemasDiffer as error:
+            raise NoSchema(str(error)) from error
 
     def reader_of(self, schema: Known) -> Reader:
         """Return the columns of a schema. `NoSchema`."""
         try:
-            made = reader_of(schema, self._known.catalog_of(schema))
-            return made if not isinstance(made, ChoosingReader) or made.is_certain else self._chosen(made, topic, field)
+            return reader_of(schema, self._known.catalog_of(schema))
         except (InvalidSchema, SchemasDiffer) as error:
             raise NoSchema(f"{schema}: {error}") from error
 
