@@ -208,17 +208,21 @@ class TopicDecoder:
         if values.offset:
             values = pa.concat_arrays([values])
         made = _Column(len(values), self.type)
+        unknown: list[Numbers] = []
         for found in rows_by_schema(values, headers, self._field):
             decoder = self._decoder_of(found.named)
             if isinstance(decoder, str):
                 made.fail(found.rows, decoder)
-                self._try_unnamed(values, found, made)
+                if self._may_be_unnamed(found):
+                    unknown.append(found.rows)
             elif found.is_compressed:
                 for rows, inflated in _inflated(values, found, made):
                     picks = np.arange(len(rows))
                     self._decode(decoder, inflated, picks, NamedRows(found.named, rows), made)
             else:
                 self._decode(decoder, values, found.rows, found, made)
+        if unknown:
+            self._try_unnamed(values, np.concatenate(unknown), made)
         column, mask = made.finished(), self._mask
         return column if mask is None else DecodedColumn(mask.applied(column.values), mask.reasons(column.reasons))
 
@@ -230,21 +234,25 @@ class TopicDecoder:
         for fault in faults:
             made.fail(found.rows[fault.row], f"{_written(found.named)}: {decoder.reason(fault)}")
 
-    def _try_unnamed(self, values: pa.BinaryArray, found: NamedRows, made: _Column) -> None:
-        """Decode values that only seem to name a schema by the one that the user gave for the topic, where they fit."""
+    def _may_be_unnamed(self, found: NamedRows) -> bool:
+        """Return whether rows that name an unknown schema may only seem to, and the user gave one for the topic."""
         if found.named is None or found.is_in_header or self._known.unnamed(self._topic, self._field) is None:
-            return
-        with contextlib.suppress(RegistryError):
-            if self._known.find(found.named, self._topic, self._field):
-                return
+            return False
+        try:
+            return not self._known.find(found.named, self._topic, self._field)
+        except RegistryError:
+            return True
+
+    def _try_unnamed(self, values: pa.BinaryArray, rows: Numbers, made: _Column) -> None:
+        """Decode values by the schema that the user gave for the topic; those that do not fit stay as they are."""
         decoder = self._decoder_of(None)
         if isinstance(decoder, str):
             return
-        decoded, faults = decoder.decode(values, _int32(found.rows), 0, b"")
-        fits = np.ones(len(found.rows), bool)
+        decoded, faults = decoder.decode(values, _int32(rows), 0, b"")
+        fits = np.ones(len(rows), bool)
         fits[[fault.row for fault in faults]] = False
-        made.add(decoded, found.rows)
-        made.succeed(found.rows[fits])
+        made.add(decoded, rows)
+        made.succeed(rows[fits])
 
     def _decoder_of(self, named: NamedSchema | None) -> ValueDecoder | str:
         """Return the decoder for rows that name a schema, or why there is none."""

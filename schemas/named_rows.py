@@ -88,12 +88,19 @@ def _by_content(
     if not len(rows):
         return
     encoded = contents.take(pa.array(place[rows])).dictionary_encode()
-    indices = np.asarray(encoded.indices)
-    for index, content in enumerate(encoded.dictionary.to_pylist()):
+    different = encoded.dictionary.to_pylist()
+    for content, found in zip(different, _divided(rows, np.asarray(encoded.indices), len(different)), strict=True):
         named = named_schema(field, number, content[: pattern.most])
-        if named is not None:
-            has_path = named.form == ReferenceForm.CONFLUENT_HEADER
-            yield NamedRows(named, rows[indices == index], path=content[pattern.most :] if has_path else _NO_PATH)
+        has_path = named is not None and named.form == ReferenceForm.CONFLUENT_HEADER
+        yield NamedRows(named, found, path=content[pattern.most :] if has_path else _NO_PATH)
+
+
+def _divided(rows: Numbers, groups: Numbers, count: int) -> Iterator[Numbers]:
+    """Yield the rows of each group, in their order. Sorted once: hostile rows may all have groups of their own."""
+    order = np.argsort(groups, kind="stable")
+    bounds = np.searchsorted(groups[order], np.arange(count + 1))
+    for number in range(count):
+        yield rows[order[bounds[number] : bounds[number + 1]]]
 
 
 def _matches(contents: pa.BinaryArray, pattern: FieldPattern) -> pa.BooleanArray:
@@ -136,7 +143,7 @@ def _by_head(field: str, number: int, pattern: FieldPattern, rows: Numbers, head
     else:
         heads_of = np.ascontiguousarray(heads).view(f"V{size}").ravel()
         names, places = np.unique(heads_of, return_inverse=True)
-        groups = [(names[name].tobytes(), rows[places == name]) for name in range(len(names))]
+        groups = list(zip((name.tobytes() for name in names), _divided(rows, places, len(names)), strict=True))
     for head, found in groups:
         named = named_schema(field, number, head)
         if named is None:

@@ -305,9 +305,9 @@ cdef int read_items(Run* run, const int64_t* program, bint is_map, int depth) no
     cdef int fault
     while True:
         fault = take_long(run, &count)
-        if fault == FINE and not count and has_keys:
-            return check_keys(run.columns + program[2], first, run.memory_left[0])
         if fault != FINE or not count:
+            if fault == FINE and has_keys and run.columns[program[2]].count - first > 1:
+                return check_keys(run.columns + program[2], first, run.memory_left[0])
             return fault
         if count < 0:
             count = <int64_t>(0 - <uint64_t>count)
