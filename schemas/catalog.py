@@ -209,6 +209,10 @@ class SchemaCatalog:
     def __len__(self) -> int:
         return self._count
 
+    def subjects(self) -> list[str]:
+        """Return the names of all subjects, sorted."""
+        return sorted(self._subjects)
+
     def version(self, key: tuple[str, int]) -> SchemaVersion | None:
         """Return a version by subject and number, unless it was replaced; None if it is unknown."""
         found = self._subjects.get(key[0])

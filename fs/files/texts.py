@@ -41,6 +41,7 @@ A Kafka log directory, mounted by offsetfs. Each directory is a partition.
     cat orders-0/last/10.ndjson           the newest ten; .ndjson, here and in range: as lines of JSON
     cat orders-0/decoded/values           values by the schemas of _schemas, as JSON; all of these names
                                           are there: decoded/42, decoded/last/10, ... also for topics
+    cat schemas/orders-value/latest       a schema of the topic _schemas; also schemas/ids/7
     ls -l orders-0                        sizes and timestamps of the newest records
     cat orders-0/by-time/2026-11-21T13:05 the first record at or after a time (UTC)
     cat orders-0/by-time/-15m             ... or fifteen minutes ago; also -1h30m, -1w

@@ -21,6 +21,7 @@ from offsetfs.fs.files.decoded_topics import DecodedFiles
 from offsetfs.fs.files.follow import FollowFiles
 from offsetfs.fs.files.growing_file import GrowingFile
 from offsetfs.fs.files.ranges import RangeFiles
+from offsetfs.fs.files.schema_files import SchemasDirectory
 from offsetfs.fs.files.texts import mount_texts
 from offsetfs.fs.files.topic_times import TopicLinks
 from offsetfs.fs.fuse_types import EntryAttributes, FUSEError
@@ -59,6 +60,7 @@ class NodeTable:
         nodes_of = NodesOf(
             self._keys_of, self._follow_of, self._growing_of, self._ranges_of, self._links_of, self._decoded_of
         )
+        schemas = SchemasDirectory(mount)
         topics = TopicsDirectory(mount, self.partitions, accumulators, nodes_of)
         self._nodes = TreeNodes(
             directories={
@@ -66,6 +68,9 @@ class NodeTable:
                 Kind.GROUPS: self.groups,
                 Kind.GROUP: self.groups.directories,
                 Kind.TOPICS: topics,
+                Kind.SCHEMAS: schemas,
+                Kind.SCHEMA_IDS: schemas.ids,
+                Kind.SCHEMA_SUBJECT: schemas.subjects,
                 Kind.TOPIC: topics.directories,
                 Kind.TOPIC_KEYS: topics.keys,
                 Kind.TOPIC_RANGES: topics.ranges.directories,
@@ -80,6 +85,7 @@ class NodeTable:
                 Kind.GROUP_STATE: self.groups.states,
                 Kind.GROUP_COMMIT: self.groups.commits,
                 Kind.TOPIC_APPEND: topics.appends,
+                Kind.SCHEMA_FILE: schemas.files,
                 Kind.TOPIC_FOLLOW: topics.follow,
                 Kind.TOPIC_SNAPSHOT: topics.snapshots,
                 Kind.TOPIC_RANGE: topics.ranges,
@@ -87,6 +93,7 @@ class NodeTable:
                 Kind.TOPIC_DECODED_SNAPSHOT: topics.decoded.snapshots,
                 Kind.TOPIC_DECODED_RANGE: topics.decoded.ranges,
             },
+            links={Kind.SCHEMA_LINK: schemas.links},
             lookup_numbers={
                 Kind.TOPIC_FOLLOW: topics.follow.names,
                 Kind.TOPIC_SNAPSHOT: topics.snapshots.lookups,
@@ -99,7 +106,7 @@ class NodeTable:
         entries = NamedEntries(
             IN_MOUNT,
             self._nodes.node,
-            lookups={"groups": _finding(self.groups.entry), "topics": _finding(topics.entry)},
+            lookups={"groups": _finding(self.groups.entry), "topics": _finding(topics.entry), "schemas": schemas.entry},
             listed={"groups": _finding(self.groups.listed)},
         )
         self._nodes.directories[Kind.DIRECTORY] = RootDirectory(mount, self.partitions, entries, self.directory_of)
@@ -175,19 +182,20 @@ class NodeTable:
         """Return the node of a directory; ENOTDIR for any other inode."""
         if partition and kind == Kind.DIRECTORY:
             return self.numbered(partition)
-        node = (await self._nodes_in(partition)).directories.get(kind)
+        node = (await self.nodes_in(partition)).directories.get(kind)
         if node is None:
             raise FUSEError(errno.ENOTDIR)
         return node
 
     async def file(self, kind: int, partition: int) -> FileNode:
         """Return the node of a file; ESTALE for any other inode."""
-        node = (await self._nodes_in(partition)).files.get(kind)
+        node = (await self.nodes_in(partition)).files.get(kind)
         if node is None:
             raise FUSEError(errno.ESTALE)
         return node
 
-    async def _nodes_in(self, partition: int) -> TreeNodes:
+    async def nodes_in(self, partition: int) -> TreeNodes:
+        """Return the nodes of a partition; 0: those of the mount."""
         return (await self.tree(partition)).nodes if partition else self._nodes
 
     async def node(self, kind: int, partition: int) -> Node:

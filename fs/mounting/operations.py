@@ -212,7 +212,7 @@ class Operations(fuse_types.Operations):
     @guarded
     async def readlink(self, inode: int, ctx: RequestContext) -> bytes:
         kind, partition, number = unpack(inode)
-        link = (await self._nodes.tree(partition)).nodes.links.get(kind)
+        link = (await self._nodes.nodes_in(partition)).links.get(kind)
         if link is None:
             raise FUSEError(errno.EINVAL)
         return link.target(number)

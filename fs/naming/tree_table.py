@@ -131,6 +131,12 @@ class Kind(IntEnum):
         _row("topics/<topic>/follow@<A>", "topics/<topic>/follow", is_listed=False, has_lookup_number=True),
     )
 
+    SCHEMAS = 28, _row("schemas/")
+    SCHEMA_IDS = 29, _row("schemas/ids/")
+    SCHEMA_SUBJECT = _many(40), _row("schemas/<subject>/")  # the number of the subject, in order of first access
+    SCHEMA_FILE = _many(41), _row("schemas/<subject>/<version>")  # the number of the text
+    SCHEMA_LINK = _many(42), _row("schemas/ids/<id>", "schemas/<subject>/latest", is_link=True)  # that of the target
+
     CONTROL = 3, _row(".offsetfs/", is_listed=False)
     ERRORS = 4, _row(".offsetfs/errors", is_listed=False)
     VERSION = 5, _row(".offsetfs/version", is_listed=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fixtures.logs.decoded_orders import VALUES, order, write_orders
+from fixtures.logs.decoded_orders import ORDER, VALUES, order, write_orders
 
 pytestmark = pytest.mark.mount
 
@@ -36,3 +36,12 @@ def test_programs_read_decoded_files_of_a_mount(log: Path, mount: Callable[..., 
             cat.kill()
         assert tail.stdout.readline() == b'{"id":10,"photo":null}\n'
         tail.kill()
+
+
+def test_programs_read_the_schemas_of_a_mount(log: Path, mount: Callable[..., Any]) -> None:
+    write_orders(log)
+    schemas = mount(log, "ro").path / "schemas"
+    assert json.loads((schemas / "ids" / "1").read_text()) == ORDER
+    assert os.readlink(schemas / "orders-value" / "latest") == "2.avsc"
+    found = subprocess.run(["grep", "-rl", "photo", schemas], capture_output=True, check=True)
+    assert sorted(found.stdout.split()) == [bytes(schemas / "orders-value" / f"{number}.avsc") for number in (1, 2)]
