@@ -69,6 +69,8 @@ class SchemaVersion:
     origin: str
     """The partition and offset of its record."""
     state: VersionState = VersionState.ACTIVE
+    tags: tuple[tuple[str, str], ...] = ()
+    """Paths of fields and their tags, from the metadata of the version."""
 
     def __str__(self) -> str:
         return f"{self.subject}/{self.version}"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from offsetfs.schemas.catalog import SchemaCatalog
+from offsetfs.schemas.catalog import SchemaCatalog, SchemaVersion
 from offsetfs.schemas.formats import (
     ChoosingReader,
     InvalidSchema,
@@ -167,9 +167,21 @@ class DirectorySchemas:
         there.
         """
         is_masked = field == VALUE_FIELD and topic in self.masks
-        mask = self.masks.of(topic, reader.members()) if is_masked else None
+        mask = self.masks.of(topic, reader.members(), self._tags(topic, reader)) if is_masked else None
         wanted = reader if fields is None else reader.with_fields(fields)
         return TopicDecoder(self._known, topic, field, wanted, mask)
+
+    def _tags(self, topic: str, reader: Reader) -> list[tuple[str, str]]:
+        """Return the tags in the metadata of all versions: what was tagged once is hidden with its tag.
+
+        None for Protobuf: tags within its text are not read, and a mask by some of the tags would hide too little.
+        """
+        if reader.format == "PROTOBUF":
+            return []
+        versions: list[Known] = [*self._catalog.versions(f"{topic}-{VALUE_FIELD}")]
+        with contextlib.suppress(NoSchema):
+            versions.append(self.newest(topic))  # of a registry
+        return [tag for version in versions if isinstance(version, SchemaVersion) for tag in version.tags]
 
     def check_masks(self) -> None:
         """Raise `MaskError` for a mask of a topic, or of a field, that is not there."""

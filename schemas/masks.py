@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -96,11 +96,14 @@ class Masks:
             if topic not in topics:
                 raise MaskError(f"mask {topic}: there is no such topic{_near(topic, topics)}")
 
-    def of(self, topic: str, members: Iterable[Member]) -> FieldMask | None:
-        """Return the mask of a topic whose values have these columns; None for a topic without one. `MaskError`."""
+    def of(self, topic: str, members: Iterable[Member], tags: Iterable[tuple[str, str]] = ()) -> FieldMask | None:
+        """Return the mask of a topic whose values have these columns; None for a topic without one. `MaskError`.
+
+        `tags`: paths and tags of the metadata of the schema, as `SchemaVersion` has them.
+        """
         if topic not in self.fields:
             return None
-        known, paths = list(members), set[Path]()
+        known, paths = _tagged(members, tags), set[Path]()
         for wanted in self.fields[topic]:
             found = _selected(wanted, known)
             if not found:
@@ -124,6 +127,23 @@ def parse_masks(words: Iterable[str]) -> Masks:
     if sum(map(len, found.values())) > FIELDS_MAX:
         raise MaskError(f"masks name more than {FIELDS_MAX} fields")
     return Masks(found)
+
+
+def _tagged(members: Iterable[Member], tags: Iterable[tuple[str, str]]) -> list[Member]:
+    """Return columns with the tags of the metadata as well.
+
+    Paths of it begin with names of types or `**`. The last name decides, so that rather too much is tagged.
+    """
+    names = [(re.compile(_glob(path.rpartition(".")[2]), re.DOTALL), tag) for path, tag in tags]
+    found = []
+    for each in members:
+        own = [tag for name, tag in names if each.path and name.fullmatch(each.path[-1])]
+        found.append(replace(each, tags=each.tags | frozenset(own)) if own else each)
+    return found
+
+
+def _glob(name: str) -> str:
+    return "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in re.sub(r"\*+", "*", name))
 
 
 def _selected(wanted: str, members: Sequence[Member]) -> set[Path]:

@@ -83,6 +83,16 @@ def type_of(content: Json) -> str:
     return "AVRO" if content.get("schemaType") is None else short_text_of(content, "schemaType", "value")
 
 
+def tags_of(content: Json) -> Iterator[tuple[str, str]]:
+    """Yield the paths and tags of the metadata, `{"tags": {"**.email": ["PII"]}}`; what has another form is ignored."""
+    metadata = content.get("metadata")
+    tags = metadata.get("tags") if isinstance(metadata, dict) else None
+    for path, names in tags.items() if isinstance(tags, dict) else ():
+        for name in names if isinstance(names, list) else ():
+            if isinstance(name, str):
+                yield path, name
+
+
 def references_of(content: Json) -> Iterator[SchemaReference]:
     """Yield the references of a schema. `UnusableJson`."""
     found = content.get("references")

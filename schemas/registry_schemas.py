@@ -23,6 +23,7 @@ from offsetfs.schemas.registry_json import (
     number_of,
     parsed_object,
     references_of,
+    tags_of,
     text_of,
     type_of,
 )
@@ -128,6 +129,7 @@ class RegistrySchemas:
                 tuple(references_of(content)),
                 text_of(content, "schema", _ANSWER),
                 self._client.url,
+                tags=tuple(tags_of(content)),
             )
         except UnusableJson as error:
             raise self._client.refuse(f"answers for {subject} with no schema: {error}") from None

@@ -35,6 +35,7 @@ from offsetfs.schemas.registry_json import (
     parsed_object,
     references_of,
     short_text_of,
+    tags_of,
     text_of,
     type_of,
 )
@@ -142,6 +143,7 @@ class SchemasTopic:
             text_of(content, "schema", "value"),
             origin,
             State.DELETED if is_deleted else State.ACTIVE,
+            tuple(tags_of(content)),
         )
         if not self.catalog.add(version):
             limits = f"{VERSIONS_MAX} versions or {TEXT_BYTES_MAX >> 20} MiB"

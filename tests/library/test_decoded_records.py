@@ -119,6 +119,31 @@ def test_masked_fields_are_null_and_raw_values_are_withheld(data: offsetfs.Direc
         assert rows[2]["error"] == "not decoded; the topic has a mask, so neither the value nor the reason is shown"
 
 
+def register(data: offsetfs.Directory, record: tuple[bytes | None, bytes | None]) -> None:
+    data.partition("_schemas-0").append(record[1], key=record[0])
+
+
+def test_tags_in_the_metadata_of_any_version_are_masked(data: offsetfs.Directory) -> None:
+    metadata: dict[str, Any] = {"tags": {"**.labels": ["INTERNAL", 5], "x": "no list"}, "properties": None}
+    register(data, schema_record("orders-value", 1, 7, json.dumps(ORDER), metadata=metadata))
+    register(data, schema_record("orders-value", 2, 8, json.dumps(ORDER), metadata={"tags": []}))
+    record = next(data.partition("orders-0").read(decode=True, mask=["orders:#INTERNAL"]))
+    assert decoded(record)[0] == {"id": 1, "email": "me", "at": AT, "labels": None}
+
+
+def test_tags_of_protobuf_are_refused_and_paths_are_masked(data: offsetfs.Directory) -> None:
+    text = 'syntax = "proto3"; message Note { string email = 1; int64 id = 2; }'
+    metadata = {"tags": {"**.id": ["PII"]}}
+    register(data, schema_record("notes-value", 1, 9, text, schemaType="PROTOBUF", metadata=metadata))
+    data.create("notes")[0].append(b"\0\0\0\0\x09\0\x0a\x02me\x10\x05")
+    notes = data.partition("notes-0")
+    assert decoded(next(notes.read(decode=True)))[0] == {"email": "me", "id": 5}
+    for mask in ("notes:email", "notes:*.email"):
+        assert decoded(next(notes.read(decode=True, mask=[mask])))[0] == {"email": None, "id": 5}
+    with pytest.raises(ValueError, match="mask notes:#PII: values of notes have no such tag"):
+        notes.read(decode=True, mask=["notes:#PII"])
+
+
 def test_a_mask_that_hides_nothing_is_refused(data: offsetfs.Directory) -> None:
     orders = data.partition("orders-0")
     for mask, message in (

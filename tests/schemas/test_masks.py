@@ -87,6 +87,19 @@ def test_a_tag_selects_the_fields_and_records_that_have_it() -> None:
     assert paths("#PCI") == {"paid.Card"}
 
 
+def test_tags_of_the_metadata_are_those_of_fields_with_the_last_name() -> None:
+    members = list(avro_members(parsed(json.dumps(ORDER))))
+    for path, expected in (
+        ("**.email", {"customer.email", "others.email", "labels.email"}),
+        ("Order.id", {"id"}),
+        ("shop.Person.em*l", {"customer.email", "others.email", "labels.email"}),
+        ("**.numbe?", {"paid.Card.number"}),
+    ):
+        found = Masks({"orders": ["#SECRET"]}).of("orders", members, [(path, "SECRET")])
+        assert found is not None
+        assert {".".join(each) for each in found.paths if each[-1] != "boss"} == expected
+
+
 def test_masked_fields_are_null_wherever_they_are() -> None:
     rows = column(VALUE, None, {**VALUE, "paid": "cash"})
     masked = mask_of("*.email", "#PCI").applied(rows)
