@@ -10,6 +10,7 @@ user, or of a stream that goes on, it is the newest version that has these field
 | timestamp in UTC, without a zone | timestamp, timestamp_ntz; in nanoseconds long |
 | time of day | int (milliseconds), long (microseconds or nanoseconds), as of `from_avro` |
 | decimal, date, numbers, bytes | the same; unsigned numbers the next larger type |
+| duration | long, in the unit of Arrow |
 | interval | struct of months, days, nanoseconds |
 """
 
@@ -197,7 +198,7 @@ def spark_type(kind: pa.DataType) -> spark.DataType:
     if pa.types.is_timestamp(kind):
         in_zone = spark.TimestampType() if kind.tz else spark.TimestampNTZType()
         return spark.LongType() if kind.unit == "ns" else in_zone
-    if pa.types.is_time64(kind):
+    if pa.types.is_time64(kind) or pa.types.is_duration(kind):
         return spark.LongType()
     if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return spark.BinaryType()

@@ -30,5 +30,8 @@ def _one(value: pa.Array, reason: str | None) -> tuple[Any, str | None]:
     except KeyError:
         return None, _TWICE
     except (ValueError, OverflowError) as error:
-        is_of_a_map = "duplicate" in str(error)  # pyarrow has another error for a map within a struct
-        return None, _TWICE if is_of_a_map else "the value has a time outside of the years 1 to 9999"
+        if "duplicate" in str(error):  # pyarrow has another error for a map within a struct
+            return None, _TWICE
+        if "anosecond" in str(error):
+            return None, "the value has a time with nanoseconds, which needs pandas"
+        return None, "the value has a time outside of the years 1 to 9999"

@@ -1,7 +1,7 @@
 """Columns of a database for the fields of decoded values, and values as these columns take them.
 
     kind         Arrow                                    PostgreSQL         MySQL, MariaDB   SQLite
-    integer      integers                                 BIGINT             BIGINT           INTEGER
+    integer      integers, durations in nanoseconds       BIGINT             BIGINT           INTEGER
     real         floats                                   DOUBLE PRECISION   DOUBLE           REAL
     decimal      decimals                                 NUMERIC            DECIMAL          TEXT
     boolean      booleans                                 BOOLEAN            BOOLEAN          INTEGER
@@ -23,7 +23,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -40,6 +40,7 @@ _NUL = re.compile(r"(?<!\\)(\\\\)*\\u0000")
 
 _TESTS: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
     ("integer", pa.types.is_integer),
+    ("integer", pa.types.is_duration),
     ("real", pa.types.is_floating),
     ("decimal", pa.types.is_decimal),
     ("boolean", pa.types.is_boolean),
@@ -133,9 +134,16 @@ def _row(columns: Sequence[TypedColumn], value: Mapping[str, Any], scheme: str) 
 
 
 def _integer(value: Any, scheme: str) -> object:
+    if isinstance(value, timedelta):
+        value = _nanoseconds(value)
     if not -(1 << 63) <= value < 1 << 63:
         raise UnfitValue("the number needs more than 64 bits with its sign")
     return value
+
+
+def _nanoseconds(value: timedelta) -> int:
+    """Return a duration in nanoseconds; those of pandas have them."""
+    return value // timedelta(microseconds=1) * 1000 + int(getattr(value, "nanoseconds", 0)) % 1000
 
 
 def _real(value: Any, scheme: str) -> object:
@@ -188,6 +196,8 @@ def _plain(value: Any) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
+    if isinstance(value, timedelta):
+        return _nanoseconds(value)
     if isinstance(value, Decimal):
         return format(value, "f")
     return _moment(value) if isinstance(value, date | time) else value

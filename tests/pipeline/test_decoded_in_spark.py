@@ -200,6 +200,7 @@ def test_a_value_beyond_spark_is_null_with_a_reason() -> None:
 def test_every_type_has_one_of_spark() -> None:
     nested = pa.struct([("d", pa.dictionary(pa.int32(), pa.string())), ("i", pa.month_day_nano_interval())])
     kinds = [pa.null(), pa.uint64(), pa.time64("us"), pa.timestamp("ns", "UTC"), pa.binary(16), pa.decimal128(38, 4)]
+    kinds.append(pa.duration("ns"))
     for kind in (*kinds, pa.list_(nested), pa.map_(pa.string(), nested)):
         wanted = decoding_type(kind)
         assert decoding._as(pa.nulls(2, kind), wanted).to_pylist() == [None, None]

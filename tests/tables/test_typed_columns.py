@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -57,6 +57,15 @@ def test_what_a_database_lacks_is_refused(kind: str, value: Any, scheme: str) ->
         TypedColumn("c", "c", kind).stored(value, scheme)
     typed, reasons = stored_rows([TypedColumn("c", "c", kind)], [({"c": value}, None), (None, "why")], scheme)
     assert typed == {"c": [None, None]} and str(reasons[0]).startswith("field c: ") and reasons[1] == "why"
+
+
+def test_durations_are_nanoseconds() -> None:
+    (column,) = typed_columns(pa.struct([("d", pa.duration("ns"))]))
+    assert column.kind == "integer"
+    for value in pa.array([5_000_000_007, -3, 0], pa.duration("ns")):
+        assert column.stored(value.as_py(), "sqlite") == value.value
+    assert column.stored(timedelta(days=-1, microseconds=5), "sqlite") == (5 - 86_400_000_000) * 1000
+    assert TypedColumn("c", "c", "json").stored([timedelta(seconds=1)], "sqlite") == "[1000000000]"
 
 
 def test_a_text_of_json_that_only_looks_like_a_nul_is_kept() -> None:
