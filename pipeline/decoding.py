@@ -32,7 +32,6 @@ from offsetfs.schemas.decoding import DirectorySchemas, NoSchema, TopicDecoder
 from offsetfs.schemas.formats import InvalidSchema, Reader, SchemasDiffer, reader_of
 from offsetfs.schemas.masks import MaskError, Masks, parse_masks
 from offsetfs.schemas.schema_files import FileSchema, SchemaFileError, read_schema_files
-from offsetfs.schemas.schema_usage import Known
 from offsetfs.schemas.schemas_topic import SCHEMAS_TOPIC
 from offsetfs.storage import LogDirectory
 from offsetfs.tables.arrow import HEADERS, SCHEMA
@@ -50,8 +49,8 @@ class PlannedDecoding:
     """What a task needs to decode values; sent to it."""
 
     topic: str
-    known: Known
-    """The schema of the columns."""
+    reader: Reader
+    """The columns, which may be chosen by the values of the topic: tasks must not choose again."""
     fields: tuple[str, ...] | None
     """Those of a record that are decoded; None: all."""
     files: Mapping[str, FileSchema]
@@ -66,7 +65,7 @@ class PlannedDecoding:
             schemas.refresh()
         else:
             schemas.take(pickle.loads(zlib.decompress(self.catalog)))
-        return schemas.decoder(self.topic, schemas.reader_of(self.known), self.fields)
+        return schemas.decoder(self.topic, self.reader, self.fields)
 
 
 class DecodingPlan:
@@ -80,7 +79,7 @@ class DecodingPlan:
             schemas = _schemas_of(directory, self._files, self._masks)
             schemas.refresh()
             schemas.check_masks()
-            self._known, self._reader = _chosen(schemas, topic, _wanted(schema))
+            self._reader = _chosen(schemas, topic, _wanted(schema))
         except NoSchema as error:
             remedy = f"; option schemas, {error.word}, gives a schema" if error.word else ""
             raise OptionError(f"option decode: {error.reason}{remedy}") from error
@@ -106,7 +105,7 @@ class DecodingPlan:
             schemas.refresh()
             data: bytes | None = zlib.compress(pickle.dumps(schemas.catalog))
             data = data if data is not None and len(data) <= PLANNED_BYTES_MAX else None
-            self._planned = PlannedDecoding(self._topic, self._known, self._fields, self._files, self._masks, data)
+            self._planned = PlannedDecoding(self._topic, self._reader, self._fields, self._files, self._masks, data)
             self._end = end
         return self._planned
 
@@ -129,19 +128,18 @@ def _wanted(schema: spark.StructType | None) -> spark.DataType | None:
     return next((field.dataType for field in schema.fields if field.name == VALUE), None)
 
 
-def _chosen(schemas: DirectorySchemas, topic: str, wanted: spark.DataType | None) -> tuple[Known, Reader]:
-    """Return the newest version that has the columns that are wanted, and its reader. `OptionError`; `NoSchema`."""
-    newest = schemas.newest(topic)
+def _chosen(schemas: DirectorySchemas, topic: str, wanted: spark.DataType | None) -> Reader:
+    """Return the columns of the newest version that has those that are wanted. `OptionError`; `NoSchema`."""
     reader = schemas.reader(topic)
     if wanted is None or _has(reader, wanted):
-        return newest, reader
+        return reader
     for known in reversed(schemas.catalog.versions(f"{topic}-{VALUE}")):
         try:
             older = reader_of(known, schemas.catalog)
         except (InvalidSchema, SchemasDiffer):
             continue
         if _has(older, wanted):
-            return known, older
+            return older
     raise OptionError(
         f"schema: no version of the schema of {topic} has value as {wanted.simpleString()}; "
         f"the newest is {spark_type(reader.type).simpleString()}"

@@ -161,6 +161,23 @@ def test_a_stream_that_runs_knows_new_schemas_and_keeps_its_columns(logs: Path) 
 
 
 @pytest.mark.unit
+def test_protobuf_and_json_are_decoded_by_the_columns_that_the_driver_chose(logs: Path) -> None:
+    text = (
+        'syntax = "proto3"; message First { string x = 1; } message Second { uint64 id = 1; repeated First all = 2; }'
+    )
+    described = {"type": "object", "properties": {"a": {"type": "integer"}, "any": {}}}
+    write_schemas(logs, [
+        schema_record("notes-value", 1, 3, text, schemaType="PROTOBUF"),
+        schema_record("texts-value", 1, 4, json.dumps(described), schemaType="JSON"),
+    ])  # fmt: skip
+    write_log(logs, "notes-0", [(b"k", b"\0\0\0\0\3\2\2\x08\x05\x12\3\x0a\1y", ())] * 3)
+    write_log(logs, "texts-0", [(b"k", b'\0\0\0\0\4{"a": 1, "any": [1]}', ())])
+    assert [row["value"] for row in rows(logs, subscribe="notes")] == [{"id": 5, "all": [{"x": "y"}]}] * 3
+    assert rows(logs, subscribe="notes", mask="notes:all.x")[0]["value"] == {"id": 5, "all": [{"x": None}]}
+    assert [row["value"] for row in rows(logs, subscribe="texts")] == [{"a": 1, "any": "[1]"}]
+
+
+@pytest.mark.unit
 def test_masked_fields_are_null(logs: Path) -> None:
     found = rows(logs, mask="orders:#PII,lines.sku; orders:*.state")
     assert found[0]["value"]["Customer"] is None is found[0]["value"]["state"]
