@@ -5,6 +5,7 @@ The values are as Confluent's serializer writes them, an id in front, and in mem
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import json
@@ -24,6 +25,7 @@ from confluent_kafka.schema_registry._sync.mock_schema_registry_client import Mo
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from fixtures.logs.schema_records import schema_record, write_schemas
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from measuring import Contender, Measure, Opened, Peer, Row, times_as_fast
 from pipelines import spark_session
 
@@ -32,6 +34,8 @@ from offsetfs.schemas.avro_arrow import AvroDecoder
 from offsetfs.schemas.avro_schema import parsed
 from offsetfs.schemas.json_columns import JsonDecoder
 from offsetfs.schemas.json_schema import parsed as parsed_json
+from offsetfs.schemas.protobuf_arrow import ProtobufDecoder
+from offsetfs.schemas.protobuf_schema import parsed as parsed_proto
 from offsetfs.storage import LogDirectory
 from offsetfs.tables.sql.session import SqlSession
 
@@ -293,6 +297,120 @@ def _json_loop(bench: Bench) -> Iterator[Measure]:
     yield measure
 
 
+# --- Protobuf --------------------------------------------------------------------------------------------------------
+
+_KINDS = {
+    "double": 1,
+    "float": 2,
+    "int64": 3,
+    "int32": 5,
+    "bool": 8,
+    "string": 9,
+    "message": 11,
+    "bytes": 12,
+    "enum": 14,
+}
+_ORDER = "id int64, customer string, amount double, pieces int32, paid bool, note string, state enum State, at int64, "
+_ORDER += "region string, rate float"
+_MORE = ", lines *message Line, address message Address, labels *message LabelsEntry, total bytes, "
+_MORE += ", ".join(f"extra{number} int64" for number in range(6))
+_INNER = {
+    "Line": "sku string, pieces int32, price double",
+    "Address": "street string, city string, zip string",
+    "LabelsEntry": "key string, value string",
+}
+
+
+def _add_fields(message: Any, described: str) -> None:
+    for number, words in enumerate(map(str.split, described.split(", ")), 1):
+        name, kind, *of = words
+        field = message.field.add(
+            name=name, number=number, type=_KINDS[kind.lstrip("*")], label=3 if "*" in kind else 1
+        )
+        if of:
+            field.type_name = f".Order.{of[0]}"
+
+
+def _proto_file(is_nested: bool) -> Any:
+    file = descriptor_pb2.FileDescriptorProto(name="order.proto", syntax="proto3")
+    order = file.message_type.add(name="Order")
+    _add_fields(order, _ORDER + _MORE * is_nested)
+    for number, name in enumerate(_STATES):
+        (order.enum_type or [order.enum_type.add(name="State")])[0].value.add(name=name, number=number)
+    for name, described in _INNER.items():
+        inner = order.nested_type.add(name=name)
+        _add_fields(inner, described)
+        inner.options.MergeFrom(descriptor_pb2.MessageOptions(map_entry=name == "LabelsEntry"))
+    if not is_nested:
+        del order.nested_type[:]
+    return file
+
+
+def _proto_class(is_nested: bool) -> Any:
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(_proto_file(is_nested))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("Order"))
+
+
+def _proto_values(bench: Bench, is_nested: bool) -> list[bytes]:
+    def made() -> list[bytes]:
+        order = _proto_class(is_nested)
+        return [order(**_value(number, is_nested)).SerializeToString() for number in range(bench.count)]
+
+    return bench.once(("protobuf", is_nested, bench.count), made)
+
+
+def _proto_decoder(is_nested: bool) -> Opened:
+    @contextlib.contextmanager
+    def opened(bench: Bench) -> Iterator[Measure]:
+        text = base64.b64encode(_proto_file(is_nested).SerializeToString()).decode()
+        kind = parsed_proto(text, lambda name: None).message((0,))
+        assert kind is not None
+        decoder, column = ProtobufDecoder(kind, kind), pa.array(_proto_values(bench, is_nested), pa.binary())
+        rows, skips = array("i", range(bench.count)), array("i", bytes(4 * bench.count))
+
+        def measure(number: int) -> float:
+            start = time.perf_counter()
+            decoded, faults = decoder.decode(column, rows, skips)
+            taken = time.perf_counter() - start
+            assert len(decoded) == bench.count and not faults
+            return taken
+
+        yield measure
+
+    return opened
+
+
+def _proto_loop(is_nested: bool) -> Opened:
+    @contextlib.contextmanager
+    def opened(bench: Bench) -> Iterator[Measure]:
+        values, order = _proto_values(bench, is_nested), _proto_class(is_nested)
+
+        def measure(number: int) -> float:
+            start = time.perf_counter()
+            for value in values:
+                order.FromString(value)
+            return time.perf_counter() - start
+
+        yield measure
+
+    return opened
+
+
+def _proto_row(name: str, what: str, is_nested: bool) -> Row:
+    loop = Contender("Google's library, parsing in a loop", _proto_loop(is_nested))
+    return Row(
+        name,
+        what,
+        unit="s",
+        of="values",
+        count=500_000,
+        count_quick=2_000,
+        ours=Contender("offsetfs", _proto_decoder(is_nested)),
+        peers=(Peer(loop, times_as_fast(1)),),
+    )
+
+
 def _row(name: str, what: str, schema: dict[str, Any]) -> Row:
     return Row(
         name,
@@ -323,6 +441,8 @@ ROWS = (
         ours=Contender("offsetfs", _json_decoder),
         peers=(Peer(Contender("`json.loads`", _json_loop), times_as_fast(3)),),
     ),
+    _proto_row("protobuf-flat", "Values of Protobuf with 10 flat fields into columns of Arrow, on one core", False),
+    _proto_row("protobuf-nested", "Values of Protobuf with 20 fields: messages, repeated, a map, an enum", True),
     Row(
         "sql-avro",
         "Group by one field of Avro values: `SELECT state, count(*), sum(amount) FROM decoded.orders GROUP BY 1`",
