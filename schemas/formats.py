@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -88,6 +88,16 @@ class Reader(Protocol):
 
     def decoder(self, writer: Known, catalog: SchemaCatalog) -> ValueDecoder:
         """Return the decoder of a writer's schema of the same format. `InvalidSchema`; `SchemasDiffer`."""
+
+
+@runtime_checkable
+class DividingDecoder(ValueDecoder, Protocol):
+    """A decoder of values of several types, which have columns of their own."""
+
+    def divided(
+        self, values: pa.BinaryArray, rows: array[int], skip: int, path: bytes | None
+    ) -> Iterator[tuple[Any, ValueDecoder]]:
+        """Yield positions in `rows` (NumPy), and the decoder of the type that they are. Arguments as of `decode`."""
 
 
 @runtime_checkable

@@ -10,14 +10,14 @@ import json
 import threading
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from offsetfs.schemas.column_json import JsonColumns
 from offsetfs.schemas.decoding import DirectorySchemas, TopicDecoder
-from offsetfs.schemas.formats import Fault, Reader, ValueDecoder, reader_of
+from offsetfs.schemas.formats import DividingDecoder, Fault, Reader, ValueDecoder, reader_of
 from offsetfs.schemas.references import VALUE_FIELD, NamedSchema
 from offsetfs.schemas.schema_files import FileSchema
 from offsetfs.storage import AnyLogDirectory
@@ -56,6 +56,13 @@ class JsonTexts:
         return JsonTextDecoder(decoder, _described(writer), self._is_base64, is_json=writer.type == "JSON")
 
 
+class _MovedFault(NamedTuple):
+    """A fault of values of one type among others."""
+
+    row: int
+    reason: str
+
+
 class JsonTextDecoder:
     """Decodes values of one schema as texts. `is_json`: the values are JSON, and stay as they are."""
 
@@ -69,7 +76,23 @@ class JsonTextDecoder:
         self, values: pa.BinaryArray, rows: array[int], skip: int, path: bytes | None
     ) -> tuple[pa.Array, Sequence[Fault]]:
         """See `ValueDecoder.decode`. `DecompressionLimit` if the texts take more than 512 MiB."""
-        decoded, faults = self._decoder.decode(values, rows, skip, path)
+        if not isinstance(self._decoder, DividingDecoder):
+            return self._decoded(self._decoder, values, rows, skip, path)
+        parts, orders, faults = [pa.nulls(0, JsonTexts.type)], [np.zeros(0, np.int64)], list[_MovedFault]()
+        for picks, decoder in self._decoder.divided(values, rows, skip, path):
+            chosen = array("i", np.frombuffer(rows, np.int32)[picks].tobytes())
+            part, wrong = self._decoded(decoder, values, chosen, skip, path)
+            parts.append(part)
+            orders.append(picks)
+            faults += [_MovedFault(int(picks[fault.row]), decoder.reason(fault)) for fault in wrong]
+        places = np.empty(len(rows), np.int64)
+        places[np.concatenate(orders)] = np.arange(len(rows))
+        return pa.concat_arrays(parts).take(pa.array(places)), sorted(faults)
+
+    def _decoded(
+        self, decoder: ValueDecoder, values: pa.BinaryArray, rows: array[int], skip: int, path: bytes | None
+    ) -> tuple[pa.Array, Sequence[Fault]]:
+        decoded, faults = decoder.decode(values, rows, skip, path)
         if self._is_json:
             texts = _as_they_stand(values, rows, skip)
         else:
@@ -86,7 +109,7 @@ class JsonTextDecoder:
 
     def reason(self, fault: Any) -> str:
         """See `ValueDecoder.reason`."""
-        return self._decoder.reason(fault)
+        return fault.reason if isinstance(fault, _MovedFault) else self._decoder.reason(fault)
 
 
 def _as_they_stand(values: pa.BinaryArray, rows: array[int], skip: int) -> pa.BinaryArray:

@@ -116,6 +116,7 @@ class ProtobufValueDecoder:
         self._schema, self._reader = schema, reader
         self._depth = schema.depth
         self._decoders: dict[str, ProtobufDecoder | str] = {}
+        self._own: dict[str, ProtobufValueDecoder] = {}
 
     def decode(
         self, values: pa.BinaryArray, rows: array[int], skip: int, path: bytes | None
@@ -140,6 +141,17 @@ class ProtobufValueDecoder:
         places = np.empty(len(rows), np.int64)
         places[np.concatenate([np.zeros(0, np.int64), *orders])] = np.arange(len(rows))
         return joined.take(pa.array(places)), sorted(faults)
+
+    def divided(
+        self, values: pa.BinaryArray, rows: array[int], skip: int, path: bytes | None
+    ) -> Iterator[tuple[Numbers, ProtobufValueDecoder]]:
+        """Yield positions in `rows`, and the decoder that reads them as the message that they are."""
+        for picks, _, message in self._groups(values, rows, skip, path):
+            name = "" if message is None else message.name
+            if name not in self._own:
+                reader = self._reader if message is None else ProtobufReader(self._schema, message)
+                self._own[name] = ProtobufValueDecoder(self._schema, reader)
+            yield picks, self._own[name]
 
     def messages(self, values: pa.BinaryArray, rows: array[int], skip: int, path: bytes | None) -> Counter[str]:
         """Return how many of the rows are of each message, by its name. Arguments as those of `decode`."""

@@ -101,3 +101,12 @@ def test_columns_are_those_of_the_message_that_most_values_are(
     assert [row["id"] for row in found] == [None, 5, 5, 5]
     assert found[0]["_error"] == "schema 7: the message is shop.Order, and the columns are those of shop.Refund"
     assert rows(capsys, str(tmp_path), "SELECT why, _error FROM decoded.parts") == [{"why": "odd", "_error": None}]
+
+
+def test_decoded_files_show_each_value_as_the_message_that_it_is(logs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["cat", str(logs), "topics/orders/decoded/records.ndjson"]) == 0
+    found = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [found[row]["value"]["id"] for row in (0, 1, 3, 6)] == [7, 7, 1, 7]
+    assert found[1]["value"]["state"] == "PAID" and "state" not in found[0]["value"]
+    assert found[4]["value_error"] == "schema 3: the path of the message leads to no message of its schema"
+    assert found[5]["value_error"] == "schema 3: field placed: the value ends too early"
