@@ -11,6 +11,7 @@ import errno
 import functools
 import logging
 import os
+import re
 import stat
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -56,12 +57,14 @@ class CommandOutput:
         self.code = DONE
         self.printed_lines: set[str] = set()
         """Lines of `.offsetfs/errors` that are printed already, with the path that failed."""
+        self.printed_sentences: set[str] = set()
         self.logged: list[str] = []
         """The messages of the engine, which are printed already."""
         self.directories: Sequence[str] = ()
         """The log directories whose tree is read or written, for messages."""
 
     def print_error(self, sentence: str) -> None:
+        self.printed_sentences.add(sentence)
         self._line.clear()
         click.echo(f"offsetfs {self._verb}: {printable(sentence)}", err=True)
 
@@ -81,10 +84,10 @@ class CommandOutput:
         """As `failed`, with the cause that a mount writes to `.offsetfs/errors`, or with the offsets of a partition."""
         if error.errno == errno.ENOENT:  # of a directory that could not be created: `_hint` has the option
             self.printed_lines.update(
-                line for line in tree.errors() if line.startswith(("EPERM mkdir ", "EPERM create "))
+                line for line in _errors(tree) if line.startswith(("EPERM mkdir ", "EPERM create "))
             )
         name = errno.errorcode.get(error.errno or 0, "")
-        lines = [line for line in tree.errors() if line.startswith(f"{name} ") and line not in self.printed_lines]
+        lines = [line for line in _errors(tree) if line.startswith(f"{name} ") and line not in self.printed_lines]
         if lines:
             self.printed_lines.add(lines[-1])
             sentence = _sentence(lines[-1])
@@ -96,20 +99,33 @@ class CommandOutput:
         self.failed(OSError(error.errno, f"{error.strerror}{await _offsets_hint(tree, error, path)}"), path)
 
 
+_TIMES = re.compile(r" \(\d+ times\)\n?$")
+
+
+def _errors(tree: Tree) -> list[str]:
+    """Return the lines of `.offsetfs/errors` without their counts.
+
+    A refusal counts twice where a write that had accepted lines before the wrong one is continued there.
+    """
+    return [_TIMES.sub("", line) for line in tree.errors()]
+
+
 def created_by(path: str) -> TopicPartition | None:
     """Return the partition that `append -o create` creates for `path`: partition 0 of a topic. None if it cannot."""
     match path.strip("/").split("/"):
         case [name] if (partition := TopicPartition.parse_or_none(name)) is not None:
             return partition
-        case [name, "append" | "append.ndjson" | "append.raw"]:
+        case [name, "append" | "append.ndjson" | "append.raw"] | [name, "decoded", "append.ndjson"]:
             return TopicPartition.parse_or_none(name)
         case [topic] | ["topics", topic] | ["topics", topic, "append" | "append.ndjson"]:
+            return TopicPartition.parse_or_none(f"{topic}-0")
+        case ["topics", topic, "decoded", "append.ndjson"]:
             return TopicPartition.parse_or_none(f"{topic}-0")
     return None
 
 
 def _sentence(line: str) -> str:
-    """Return a line of `.offsetfs/errors` as the message of a command: without errno, system call and README."""
+    """Return a line of `_errors` as the message of a command: without errno, system call and README."""
     _, _, sentence = line.split(" ", 2)
     path, _, cause = sentence.partition(": ")
     if cause.startswith(f"{path}/"):
@@ -211,8 +227,8 @@ def _run(
         try:
             await work(tree)
         finally:
-            for line in tree.errors():
-                if line not in output.printed_lines:
+            for line in _errors(tree):
+                if line not in output.printed_lines and _sentence(line) not in output.printed_sentences:
                     output.print_error(_sentence(line))
             if tree.has_met_damage:
                 output.code = ABOUT_A_PATH

@@ -6,10 +6,11 @@ import errno
 from collections.abc import Callable
 
 from offsetfs.fs.appends.accumulator import Accumulators
-from offsetfs.fs.appends.framing import JsonLines, Lines, Whole
+from offsetfs.fs.appends.framing import EncodedLines, JsonLines, Lines, Whole
 from offsetfs.fs.appends.handles import AppendHandle
 from offsetfs.fs.appends.target import AppendTarget
 from offsetfs.fs.attributes import APPEND_MODE
+from offsetfs.fs.files.decoded import MountSchemas
 from offsetfs.fs.fuse_types import EntryAttributes, FUSEError
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.tree_table import Kind
@@ -33,7 +34,7 @@ APPEND_FILES: dict[Kind, Callable[[], Lines]] = {
 
 
 class AppendFile:
-    """One of `APPEND_FILES`, of one partition. `number` is not used."""
+    """A file of one partition that accepts records. `number` is not used."""
 
     def __init__(
         self, mount: MountContext, partition: MountedPartition, accumulators: Accumulators, which: Kind
@@ -42,8 +43,7 @@ class AppendFile:
         self._partition = partition
         self._accumulators = accumulators
         self._which = which
-        self._framing = APPEND_FILES[which]
-        self._path = f"{partition.name}/{which.file_name.decode()}"
+        self._path = which.spec.paths[0].replace("<partition>", str(partition.name))
 
     async def attributes(self, number: int) -> EntryAttributes:
         inode = self._partition.inode(self._which)
@@ -65,10 +65,13 @@ class AppendFile:
                 await self._accumulators.context.files.wait_before_open((self._partition.name,))
         target = AppendTarget([self._accumulators.of(self._partition.name)])
         handle = AppendHandle(
-            target, opening.flags, self._framing(), self._path, self._lost, self._mount.waiting.poll_space
+            target, opening.flags, await self._framing(), self._path, self._lost, self._mount.waiting.poll_space
         )
         # Acknowledgments are a stream: a shell reads ahead and seeks back in a file that allows seeks.
         return Opened(handle, direct=True, is_stream=handle.wants_offsets)
+
+    async def _framing(self) -> Lines:
+        return APPEND_FILES[self._which]()
 
     def check_writable(self, number: int) -> None:
         """Refuse internal topics too: a broker does not start if it cannot parse a record of its own state."""
@@ -85,6 +88,25 @@ class AppendFile:
 
     def _lost(self, error: OSError) -> None:
         self._mount.error_log.add(error, "write", self._path)
+
+
+class DecodedAppend(AppendFile):
+    """`decoded/append.ndjson`, whose values are encoded by the schemas of the directory."""
+
+    def __init__(
+        self, mount: MountContext, partition: MountedPartition, accumulators: Accumulators, schemas: MountSchemas
+    ) -> None:
+        super().__init__(mount, partition, accumulators, Kind.DECODED_APPEND)
+        self._schemas = schemas
+
+    async def _framing(self) -> Lines:
+        return await encoding_framing(self._mount, self._schemas, self._partition.name.topic)
+
+
+async def encoding_framing(mount: MountContext, schemas: MountSchemas, topic: str) -> EncodedLines:
+    """Return the framing of a file whose values are encoded, by the schemas that are there now."""
+    encoder = await mount.executor.in_thread(lambda: schemas.encoder(topic))
+    return EncodedLines(encoder.encoded)
 
 
 def internal_refusal(mount: MountContext, path: str) -> FUSEError:

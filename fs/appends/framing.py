@@ -3,12 +3,15 @@
     append          Lines        the newline is stripped, a CR before it is kept
     append.ndjson   JsonLines    one JSON object a line (docs/internals/format/records-ndjson.md)
     append.raw      Whole        all bytes from open to close
+    decoded/append.ndjson  EncodedLines  JSON lines whose values are encoded by schemas
 
 A framing passes complete records of a buffer to a target, as many as the target accepts. The handle (`handles`) joins
 records that arrive in pieces, reports refused records and waits for free buffers.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from offsetfs.fs.appends.accumulator import batch_size
 from offsetfs.fs.appends.json_batches import Taken
@@ -85,6 +88,34 @@ class JsonLines(Lines):
     def explain(self, fault: LineFault) -> str:
         location = f"line {self._lines + 1}, byte {fault.position + 1}"
         return f"{location}: {fault.reason}; fix this line, then append again from it"
+
+
+class EncodedLines(JsonLines):
+    """JSON lines whose values are encoded first."""
+
+    def __init__(self, encode: Callable[[bytes], bytes | LineFault]) -> None:
+        """`encode` returns a line for `JsonLines` with its newline, or why it cannot."""
+        super().__init__()
+        self._encode = encode
+
+    def take(
+        self, target: AppendTarget, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer
+    ) -> Taken:
+        lines, fault = bytearray(), None
+        ends, encoded_ends = [start], [0]
+        while ends[-1] < end and fault is None:
+            stop = data.index(b"\n", ends[-1]) + 1
+            line = self._encode(bytes(data[ends[-1] : stop]))
+            if isinstance(line, LineFault):
+                fault = line
+            else:
+                lines += line
+                ends.append(stop)
+                encoded_ends.append(len(lines))
+        taken = super().take(target, lines, 0, len(lines), timestamp, writer) if lines else Taken(0, fault=fault)
+        if taken.end < len(lines):
+            return taken._replace(end=ends[encoded_ends.index(taken.end)])
+        return Taken(ends[-1], fault=fault)
 
 
 class Whole(Lines):

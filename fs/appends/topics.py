@@ -22,11 +22,18 @@ from dataclasses import dataclass
 from functools import partial
 
 from offsetfs.fs.appends.accumulator import Accumulator, Accumulators
-from offsetfs.fs.appends.append_file import APPEND_FILES, PREFERRED_WRITE_BYTES, internal_refusal
+from offsetfs.fs.appends.append_file import (
+    APPEND_FILES,
+    PREFERRED_WRITE_BYTES,
+    encoding_framing,
+    internal_refusal,
+)
+from offsetfs.fs.appends.framing import Lines
 from offsetfs.fs.appends.handles import AppendHandle
 from offsetfs.fs.appends.target import AppendTarget, Sticky
 from offsetfs.fs.attributes import APPEND_MODE
 from offsetfs.fs.files.by_key import KeysOf, TopicKeys
+from offsetfs.fs.files.decoded import MountSchemas
 from offsetfs.fs.files.decoded_topics import DecodedOf, DecodedTopics
 from offsetfs.fs.files.topic_follow import FollowOf, TopicFollow
 from offsetfs.fs.files.topic_ranges import RangesOf, TopicRanges
@@ -68,6 +75,7 @@ class TopicsDirectory:
         partitions: Partitions,
         accumulators: Accumulators,
         nodes_of: NodesOf,
+        schemas: MountSchemas,
     ) -> None:
         self._mount = mount
         self._listing: Sequence[TopicPartition] | None = None
@@ -79,7 +87,10 @@ class TopicsDirectory:
         self.follow = TopicFollow(mount, partitions, nodes_of.follow)
         self.snapshots = TopicSnapshots(mount, self.all_at, nodes_of.growing)
         self.ranges = TopicRanges(mount, self.all_at, nodes_of.ranges)
-        self.decoded = DecodedTopics(mount, partitions, self.all_at, self.numbers.at, nodes_of.decoded)
+        self.decoded_appends = DecodedTopicAppends(mount, self, partitions, accumulators, schemas)
+        self.decoded = DecodedTopics(
+            mount, partitions, self.all_at, self.numbers.at, nodes_of.decoded, self.decoded_appends
+        )
         self.times = TopicTimes(mount, self.all_at, nodes_of.links, self.ranges)
 
     def counts(self) -> Counter[str]:
@@ -172,6 +183,8 @@ class TopicDirectories:
 class TopicAppends:
     """`topics/<topic>/append[.ndjson]`. `number`: that of the topic × 2, plus 1 for JSON lines."""
 
+    kind = Kind.TOPIC_APPEND
+
     def __init__(
         self, mount: MountContext, topics: TopicsDirectory, partitions: Partitions, accumulators: Accumulators
     ) -> None:
@@ -182,15 +195,19 @@ class TopicAppends:
         self._sticky: dict[str, Sticky] = {}
 
     async def attributes(self, number: int) -> EntryAttributes:
-        entry = self._mount.attributes.file(pack(Kind.TOPIC_APPEND, 0, number), 0, 0, mode=APPEND_MODE)
+        entry = self._mount.attributes.file(pack(self.kind, 0, number), 0, 0, mode=APPEND_MODE)
         entry.st_blksize = PREFERRED_WRITE_BYTES
         return entry
 
     def _topic(self, number: int) -> str:
-        return self._topics.numbers.at(number // len(_FILES))
+        return self._topics.numbers.at(number // len(self.kind.spec.paths))
 
     def _path(self, number: int) -> str:
-        return f"topics/{self._topic(number)}/{_FILES[number % len(_FILES)].decode()}"
+        paths = self.kind.spec.paths
+        return paths[number % len(paths)].replace("<topic>", self._topic(number))
+
+    async def _framing(self, number: int) -> Lines:
+        return _FRAMING_OF[_FILES[number % len(_FILES)]]()
 
     async def open(self, number: int, opening: Opening) -> Opened:
         """Open the file and the logs of all partitions. EROFS, EPERM, or EINVAL if partitions are missing."""
@@ -208,7 +225,7 @@ class TopicAppends:
         handle = AppendHandle(
             target,
             opening.flags,
-            _FRAMING_OF[_FILES[number % len(_FILES)]](),
+            await self._framing(number),
             path,
             lambda error: self._lost(error, path),
             self._mount.waiting.poll_space,
@@ -241,3 +258,23 @@ class TopicAppends:
 
     def _lost(self, error: OSError, path: str) -> None:
         self._mount.error_log.add(error, "write", path)
+
+
+class DecodedTopicAppends(TopicAppends):
+    """`topics/<topic>/decoded/append.ndjson`. `number`: that of the topic."""
+
+    kind = Kind.TOPIC_DECODED_APPEND
+
+    def __init__(
+        self,
+        mount: MountContext,
+        topics: TopicsDirectory,
+        partitions: Partitions,
+        accumulators: Accumulators,
+        schemas: MountSchemas,
+    ) -> None:
+        super().__init__(mount, topics, partitions, accumulators)
+        self._schemas = schemas
+
+    async def _framing(self, number: int) -> Lines:
+        return await encoding_framing(self._mount, self._schemas, self._topic(number))

@@ -40,6 +40,7 @@ from offsetfs.storage.views import LinesFormat, MadeLines, ViewFormat
 
 if TYPE_CHECKING:
     from offsetfs.schemas.decoded_lines import DecodedLines
+    from offsetfs.schemas.encoding import LineEncoder
     from offsetfs.schemas.json_texts import FollowingDecoder, FollowingSchemas
 
 
@@ -86,6 +87,14 @@ class MountSchemas:
                 files = read_schema_files(self._mount.options.schemas)
                 self._schemas = FollowingSchemas(self._mount.directory, files)
             return self._schemas
+
+    def encoder(self, topic: str) -> LineEncoder:
+        """Return what encodes lines of new records of a topic, by the schemas that are there now."""
+        schemas = self.opened()
+        from offsetfs.schemas.encoding import LineEncoder
+
+        schemas.refresh()
+        return LineEncoder(schemas, topic)
 
     def format_of(self, name: TopicPartition) -> DecodedFormat:
         """Return a new format for a partition."""

@@ -1,5 +1,6 @@
 """`topics/<topic>/decoded`: the files of `decoded/` of all partitions of a topic.
 
+decoded/append.ndjson             see `appends.topics`
 decoded/values, records.ndjson    see `topic_snapshots`
 decoded/range/A..B, last/N        see `topic_ranges`
 decoded/follow[@A]                see `topic_follow`
@@ -20,7 +21,7 @@ from offsetfs.fs.fuse_types import EntryAttributes
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.inodes import pack
 from offsetfs.fs.naming.tree_table import Kind
-from offsetfs.fs.nodes import Listing
+from offsetfs.fs.nodes import Listing, WritableFile
 from offsetfs.fs.partitions import MountedPartition, Partitions
 from offsetfs.fs.reporting.errors import is_fault
 from offsetfs.storage import TopicPartition
@@ -52,8 +53,10 @@ class DecodedTopics:
         all_at: Callable[[int], list[TopicPartition]],
         topic_at: Callable[[int], str],
         decoded_of: DecodedOf,
+        appends: WritableFile,
     ) -> None:
         """`all_at`, `topic_at`: the partitions, and the name, of the topic with a number."""
+        self._appends = appends
         self._mount = mount
         self._topic_at = topic_at
 
@@ -75,6 +78,8 @@ class DecodedTopics:
         return self._mount.attributes.directory(pack(Kind.TOPIC_DECODED, 0, number))
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
+        if name == Kind.TOPIC_DECODED_APPEND.file_name:
+            return await self._appends.attributes(number)
         if name in SNAPSHOT_NAMES:
             return await self.snapshots.lookup(number, name)
         if name.decode("ascii", "replace") in _RANGES:
@@ -93,4 +98,7 @@ class DecodedTopics:
                 continue
             if snapshot is not None:
                 entries.append((name, snapshot))
+        if not self._mount.is_read_only:
+            appends = Kind.TOPIC_DECODED_APPEND.file_name
+            entries.append((appends, await self._appends.attributes(number)))
         return TopicListing(entries, self.snapshots)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from offsetfs.fs.appends.accumulator import Accumulators
-from offsetfs.fs.appends.append_file import APPEND_FILES, AppendFile
+from offsetfs.fs.appends.append_file import APPEND_FILES, AppendFile, DecodedAppend
 from offsetfs.fs.appends.start_file import StartFile
 from offsetfs.fs.files.by_key import JSON_SUFFIX, KeyDirectory, KeyedFiles
 from offsetfs.fs.files.decoded import (
@@ -119,7 +119,7 @@ class PartitionTree:
         links = {kind: OffsetLinks(mount, partition, kind) for kind in DEPTH}
         times = TimeDirectories(mount, partition, links[Kind.TIME_LINK], links[Kind.MINUTE_LINK])
         ends = EndLinks(mount, partition, links[Kind.LINK])
-        self.decoded = decoded = DecodedTree(mount, partition, self.records, links, ends, schemas)
+        self.decoded = decoded = DecodedTree(mount, partition, accumulators, self.records, links, ends, schemas)
         self.nodes = TreeNodes(
             directories={
                 Kind.BY_TIME: times,
@@ -178,6 +178,7 @@ class DecodedTree:
         self,
         mount: MountContext,
         partition: MountedPartition,
+        accumulators: Accumulators,
         records: RecordFiles,
         links: Mapping[Kind, OffsetLinks],
         ends: EndLinks,
@@ -208,6 +209,7 @@ class DecodedTree:
             Kind.DECODED_RECORDS: self.json,
             Kind.DECODED_RANGE: ranges,
             Kind.DECODED_FOLLOW: self.follow,
+            Kind.DECODED_APPEND: DecodedAppend(mount, partition, accumulators, schemas),
             **{each.kind: each for each in self._records.values()},
         }
 

@@ -61,7 +61,7 @@ class NodeTable:
             self._keys_of, self._follow_of, self._growing_of, self._ranges_of, self._links_of, self._decoded_of
         )
         schemas = SchemasDirectory(mount)
-        topics = TopicsDirectory(mount, self.partitions, accumulators, nodes_of)
+        topics = TopicsDirectory(mount, self.partitions, accumulators, nodes_of, self._schemas)
         self._nodes = TreeNodes(
             directories={
                 Kind.CONTROL: control,
@@ -89,6 +89,7 @@ class NodeTable:
                 Kind.TOPIC_FOLLOW: topics.follow,
                 Kind.TOPIC_SNAPSHOT: topics.snapshots,
                 Kind.TOPIC_RANGE: topics.ranges,
+                Kind.TOPIC_DECODED_APPEND: topics.decoded_appends,
                 Kind.TOPIC_DECODED_FOLLOW: topics.decoded.follow,
                 Kind.TOPIC_DECODED_SNAPSHOT: topics.decoded.snapshots,
                 Kind.TOPIC_DECODED_RANGE: topics.decoded.ranges,

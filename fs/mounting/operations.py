@@ -65,7 +65,7 @@ _log = logging.getLogger(__name__)
 
 _WITH_XATTRS = frozenset(kind for kind in Kind if kind.spec.has_xattrs)
 _WRITABLE = frozenset(kind for kind in Kind if kind.spec.is_writable)
-_APPENDS = frozenset({*APPEND_FILES, Kind.TOPIC_APPEND})
+_APPENDS = frozenset({*APPEND_FILES, Kind.TOPIC_APPEND, Kind.DECODED_APPEND, Kind.TOPIC_DECODED_APPEND})
 
 NAME_BYTES_MAX = 255
 """The longest name, as in other file systems. The kernel would pass on four times as much."""

@@ -78,7 +78,7 @@ class Kind(IntEnum):
 
     A kind whose value is small exists once in the mount or once in each partition, and needs no number. The comments
     say what the number of the others means. A value is never given to another kind, also after a kind was removed. The
-    next free values: 30, and `_many(43)`.
+    next free values: 31, and `_many(44)`.
     """
 
     spec: NodeSpec
@@ -237,7 +237,9 @@ class Kind(IntEnum):
     DECODED_LINE = _many(33), _row("<partition>/decoded/<offset>.json", is_listed=False, is_open_long=True)
     DECODED_BY_TIME = 27, _row("<partition>/decoded/by-time/")
     DECODED_TIME_DIRECTORY = _many(34), _row("<partition>/decoded/by-time/<year, month, day or hour>/")
+    DECODED_APPEND = 30, _row("<partition>/decoded/append.ndjson", is_writable=True)
     TOPIC_DECODED = _many(35), _row("topics/<topic>/decoded/", is_listed=False)
+    TOPIC_DECODED_APPEND = _many(43), _row("topics/<topic>/decoded/append.ndjson", is_writable=True)
     TOPIC_DECODED_RANGES = (
         _many(36),
         _row("topics/<topic>/decoded/range/", "topics/<topic>/decoded/last/", is_listed=False),

@@ -402,8 +402,9 @@ cdef State put_items(const Column* columns, const int* children, int number, int
             put(out, b",", 1)
         if is_map:
             state = put_key(columns, children, of[0], item, out)
-            if state == DONE:
-                state = put_named(columns, children, of[1], item, out)
+            if state == DONE:  # without a suffix of the name, which could be another key
+                put(out, b'":', 2)
+                state = put_value(columns, children, of[1], item, out)
         else:
             state = put_value(columns, children, of[0], item, out)
         if state != DONE:

@@ -3,7 +3,7 @@
 A line is the JSON of one row of the first column. The buffers of a column are those of Arrow. A column has its number
 behind that of its parent, so that no column contains itself.
 
-Bytes that are UTF-8 are text. Others are in base64, as a member with the name `name_b64`, or, without a name, as an
+Bytes that are UTF-8 are text. Others are in base64: the field of a record as a member `name_b64`, others as an
 object `{"b64": …}`. Times are ISO 8601; a time of day outside of the day is its number. What is no number in JSON (NaN,
 Infinity) is text.
 """
@@ -220,7 +220,7 @@ class _Writer:
         if column.kind == LIST:
             return b"[" + b",".join(self.value(column.children[0], each) for each in rows) + b"]"
         keys, items = column.children
-        return b"{" + b",".join(self._key(keys, each) + self.named(items, each) for each in rows) + b"}"
+        return b"{" + b",".join(self._key(keys, each) + b'":' + self.value(items, each) for each in rows) + b"}"
 
     def _key(self, number: int, row: int) -> bytes:
         data = b"" if self._is_null(number, row) else self._bytes(number, row)

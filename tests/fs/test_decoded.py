@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -117,7 +118,14 @@ def test_a_topic_has_them_too(orders: Path) -> None:
 def test_decoded_is_found_by_name_and_lists_what_it_has(orders: Path) -> None:
     assert "decoded" not in names(orders, "orders-0")
     assert "decoded" not in names(orders, "topics/orders")
-    assert names(orders, "orders-0/decoded") == ["first", "latest", "values", "records.ndjson", "by-time"]
+    assert names(orders, "orders-0/decoded") == [
+        "first",
+        "latest",
+        "values",
+        "records.ndjson",
+        "by-time",
+        "append.ndjson",
+    ]
     assert names(orders, "orders-0/decoded/by-time/2026/11/21/13") == ["05"]
     assert names(orders, "topics/orders/decoded") == ["values", "records.ndjson"]
 
@@ -215,7 +223,7 @@ def test_commands_read_them_without_a_mount(orders: Path, capfd: pytest.CaptureF
     assert run_command(["cat", str(orders), "orders-0/decoded/range/0..2"]) == 0
     assert capfd.readouterr().out.splitlines() == VALUES[:2]
     assert run_command(["ls", str(orders), "orders-0/decoded"]) == 0
-    assert capfd.readouterr().out.split() == ["first", "latest", "values", "records.ndjson", "by-time"]
+    assert capfd.readouterr().out.split() == ["first", "latest", "values", "records.ndjson", "by-time", "append.ndjson"]
     assert run_command(["follow", str(orders), "orders-0/decoded", "--from", "0", "--to", "2"]) == 0
     assert capfd.readouterr().out.splitlines() == VALUES[:2]
 
@@ -255,3 +263,73 @@ def test_the_option_of_a_mount_names_several_schemas_and_is_printed_again(tmp_pa
     assert MountOptions.parse([f'schema="{options.texts()["schema"]}"']).schemas == words
     with pytest.raises(MountOptionError, match="absolute path"):
         MountOptions.parse(["schema=orders=order.avsc"])
+
+
+# --- append.ndjson ---------------------------------------------------------------------------------------------------
+
+
+def append(log: Path, path: str, lines: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> int:
+    (tmp_path / "lines").write_bytes(lines)
+    with open(tmp_path / "lines", "rb") as file:
+        monkeypatch.setattr("sys.stdin", file)
+        return run_command(["append", str(log), path])
+
+
+@pytest.mark.parametrize("folder", ["orders-0", "topics/orders"])
+def test_lines_are_encoded_by_the_newest_schema_or_by_the_one_that_they_name(
+    orders: Path, folder: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lines = (
+        b'{"key":"a","value":{"id":7,"at":"2026-11-21T13:05:00.123Z"}}\n'
+        b'{"key":"b","value":{"id":8,"photo_b64":"/w=="},"value_schema":1,"timestamp":5}\n'
+        b'{"key":"c","value":null}\n'
+    )
+    assert append(orders, f"{folder}/decoded/append.ndjson", lines, monkeypatch, tmp_path) == 0
+    found = [json.loads(line) for line in texts(orders, "orders-0/decoded/last/3.ndjson")]
+    assert [line["value"] for line in found] == [
+        {"id": 7, "photo": None, "at": "2026-11-21T13:05:00.123Z"},
+        {"id": 8, "photo_b64": "/w=="},
+        None,
+    ]
+    assert [line["key"] for line in found] == ["a", "b", "c"] and found[1]["timestamp"] == 5
+    assert [line.get("value_schema", {}).get("id") for line in found] == [2, 1, None]
+    first = json.loads(texts(orders, "orders-0/last/3.ndjson")[1])
+    assert base64.b64decode(first["value_b64"]) == order(8, photo=b"\xff")
+
+
+def test_decoded_records_are_appended_as_they_stand(
+    orders: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lines = texts(orders, "orders-0/decoded/records.ndjson")
+    values, raw = texts(orders, "orders-0/decoded/values"), texts(orders, "orders-0/records.ndjson")
+    data = "".join(line + "\n" for line in lines).encode()
+    assert append(orders, "orders-0/decoded/append.ndjson", data, monkeypatch, tmp_path) == 0
+    assert texts(orders, f"orders-0/decoded/last/{len(lines)}") == values
+    copied = texts(orders, f"orders-0/last/{len(lines)}.ndjson")
+    assert [json.loads(line).get("headers") for line in copied] == [json.loads(line).get("headers") for line in raw]
+
+
+def test_a_line_that_does_not_fit_is_refused_with_its_field_and_those_before_it_stay(
+    orders: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = texts(orders, "orders-0/decoded/values")
+    lines = b'{"value":{"id":7}}\n{"value":{"id":"x"}}\n{"value":{"id":8}}\n'
+    assert append(orders, "orders-0/decoded/append.ndjson", lines, monkeypatch, tmp_path) == 1
+    error = capsys.readouterr().err
+    assert error == (
+        "offsetfs append: orders-0/decoded/append.ndjson: line 2, byte 2: id: 'x' is not a whole number;"
+        " fix this line, then append again from it\n"
+    )
+    assert [json.loads(line)["id"] for line in texts(orders, "orders-0/decoded/values")[len(before) :]] == [7]
+
+
+def test_a_topic_without_a_schema_takes_no_decoded_lines(
+    orders: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(orders, b"x", partition="users-0")
+    assert append(orders, "users-0/decoded/append.ndjson", b'{"value":1}\n', monkeypatch, tmp_path) == 1
+    assert "line 1, byte 2: there is no subject users-value" in capsys.readouterr().err
+
+
+def test_the_file_is_listed_where_records_can_be_appended(orders: Path) -> None:
+    assert "append.ndjson" in names(orders, "orders-0/decoded")

@@ -45,3 +45,16 @@ def test_programs_read_the_schemas_of_a_mount(log: Path, mount: Callable[..., An
     assert os.readlink(schemas / "orders-value" / "latest") == "2.avsc"
     found = subprocess.run(["grep", "-rl", "photo", schemas], capture_output=True, check=True)
     assert sorted(found.stdout.split()) == [bytes(schemas / "orders-value" / f"{number}.avsc") for number in (1, 2)]
+
+
+def test_a_shell_appends_decoded_lines_to_a_mount(log: Path, mount: Callable[..., Any]) -> None:
+    write_orders(log)
+    mounted = mount(log, "linger-ms=0")
+    for folder in ("orders-0", "topics/orders"):
+        script = """printf '{"key":"k","value":{"id":7}}\\n{"value":{"id":8}}\\n' >> "$1"/decoded/append.ndjson"""
+        subprocess.run(["sh", "-c", script, "sh", mounted.path / folder], check=True)
+    lines = (mounted.path / "orders-0" / "decoded" / "last" / "4").read_text().splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [7, 8, 7, 8]
+    with pytest.raises(OSError, match="Invalid argument"):
+        (mounted.path / "orders-0" / "decoded" / "append.ndjson").write_bytes(b'{"value":{"id":"x"}}\n')
+    assert "id: 'x' is not a whole number" in (mounted.path / ".offsetfs" / "errors").read_text()

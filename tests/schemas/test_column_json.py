@@ -86,7 +86,7 @@ def test_bytes_are_text_or_base64_under_a_name_that_says_so() -> None:
     rows = [{"a": b"text"}, {"a": b"\xff"}, {"a": None}]
     assert shown(pa.array(rows, pa.struct([("a", pa.binary())]))) == ['{"a":"text"}', '{"a_b64":"/w=="}', '{"a":null}']
     assert shown(pa.array([[b"x", b"\xff"]], pa.list_(pa.binary()))) == ['["x",{"b64":"/w=="}]']
-    assert shown(pa.array([[("k", b"\xff")]], pa.map_(pa.string(), pa.binary()))) == ['{"k_b64":"/w=="}']
+    assert shown(pa.array([[("k", b"\xff")]], pa.map_(pa.string(), pa.binary()))) == ['{"k":{"b64":"/w=="}}']
 
 
 def test_all_bytes_are_base64_if_that_is_wished() -> None:
