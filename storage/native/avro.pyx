@@ -13,7 +13,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from offsetfs.storage.native.decoded_columns cimport (
     BITS, COLUMN_NUMBERS, FINE, ITEMS, NOTHING, TOO_LARGE, VARIABLE, WIDE, Bytes, Column, append_bytes, append_null, append_wide,
-    fill_members, is_utf8, note_valid, put_bit, put_int32, release, truncate,
+    fill_members, is_utf8, note_valid, put_bit, put_int32, release, shrink_all, truncate,
 )
 
 import os
@@ -509,6 +509,8 @@ cdef class Decoder:
     cdef int note(self, int fault, int64_t node) except -1:
         """Replace a value that could not be decoded by a null."""
         truncate(self.columns, 0, self.columns[0].count)
+        if fault == TOO_LARGE:
+            shrink_all(self.columns, self.columns_count, &self.memory_left)
         self.faults.append(DecodingFault(self.columns[0].count, NO_MEMORY if fault == TOO_LARGE else fault, node))
         if append_null(self.columns, 0, &self.memory_left) != FINE:
             truncate(self.columns, 0, self.columns[0].count)

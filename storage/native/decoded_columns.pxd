@@ -207,6 +207,27 @@ cdef inline int append_bytes(
     return note_valid(column, left)
 
 
+cdef inline void shrink(Bytes* memory, int64_t* left) noexcept nogil:
+    """Give back the space that has no bytes."""
+    cdef int64_t space = max(memory.size, 1)
+    cdef void* shrunk
+    if memory.space <= space:
+        return
+    shrunk = PyMem_RawRealloc(memory.data, space)
+    if shrunk != NULL:
+        left[0] += memory.space - space
+        memory.data, memory.space = <uint8_t*>shrunk, space
+
+
+cdef inline void shrink_all(Column* columns, int64_t count, int64_t* left) noexcept nogil:
+    """Give back the space that a value has used which needed more than was left; the next ones have it."""
+    cdef int64_t number
+    for number in range(count):
+        shrink(&columns[number].validity, left)
+        shrink(&columns[number].ends, left)
+        shrink(&columns[number].data, left)
+
+
 cdef inline void release(Column* column) noexcept nogil:
     PyMem_RawFree(column.validity.data)
     PyMem_RawFree(column.ends.data)

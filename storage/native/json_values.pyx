@@ -12,7 +12,7 @@ from libc.string cimport memcmp, memcpy
 
 from offsetfs.storage.native.decoded_columns cimport (
     BITS, COLUMN_NUMBERS, FINE, ITEMS, NOTHING, TOO_LARGE, VARIABLE, WIDE, Bytes, Column, append_bytes, append_null, append_wide, note_valid,
-    put_bit, put_int32, release, reserve, truncate,
+    put_bit, put_int32, release, reserve, shrink, shrink_all, truncate,
 )
 from offsetfs.storage.native.json_grammar cimport (
     HALF_PAIR, LEVELS_MAX, NOT_UTF8, TOO_DEEP, UNFINISHED, Fault, Line, Text, is_digit, next_field, next_item, read_number, read_string,
@@ -662,6 +662,9 @@ cdef class Decoder:
     cdef int note(self, int fault, int64_t node) except -1:
         """Replace a value that could not be decoded by a null."""
         truncate(self.columns, 0, self.columns[0].count)
+        if fault == TOO_LARGE:
+            shrink(&self.entries, &self.memory_left)
+            shrink_all(self.columns, self.columns_count, &self.memory_left)
         self.faults.append(DecodingFault(self.columns[0].count, MEMORY_USED if fault == TOO_LARGE else fault, node))
         if append_null(self.columns, 0, &self.memory_left) != FINE:
             truncate(self.columns, 0, self.columns[0].count)

@@ -15,7 +15,7 @@ from libc.string cimport memcpy, memset
 from offsetfs.storage.native.avro cimport Source, handed_over
 from offsetfs.storage.native.decoded_columns cimport (
     BITS, COLUMN_NUMBERS, FINE, ITEMS, STRUCT, TOO_LARGE, VARIABLE, WIDE, Column, append_bytes, append_null, append_wide,
-    is_utf8, note_valid, put_bit, put_int32, release, reserve, truncate,
+    is_utf8, note_valid, put_bit, put_int32, release, shrink_all, reserve, truncate,
 )
 
 from array import array as _array
@@ -516,6 +516,8 @@ cdef class Decoder:
         """Replace a value that could not be decoded by a null."""
         memset(self.opened, 0, self.columns_count)
         truncate(self.columns, 0, self.columns[0].count)
+        if fault == NO_MEMORY:
+            shrink_all(self.columns, self.columns_count, &self.memory_left)
         self.faults.append(DecodingFault(self.columns[0].count, fault, node))
         if append_null(self.columns, 0, &self.memory_left) != FINE:
             truncate(self.columns, 0, self.columns[0].count)
