@@ -333,3 +333,13 @@ def test_a_topic_without_a_schema_takes_no_decoded_lines(
 
 def test_the_file_is_listed_where_records_can_be_appended(orders: Path) -> None:
     assert "append.ndjson" in names(orders, "orders-0/decoded")
+
+
+def test_a_value_of_protobuf_is_the_message_that_it_says(log: Path) -> None:
+    schema = 'syntax = "proto3"; message A { int32 id = 1; } message B { string name = 1; }'
+    write_schemas(log, [schema_record("orders-value", 1, 1, schema, schemaType="PROTOBUF")])
+    head = b"\0\0\0\0\1"
+    write(log, head + b"\0\x08\x07", head + b"\x02\x02\x0a\x01x", head + b"\x02\x12", head + b"\0\x08", head + b"\0")
+    found = texts(log, "orders-0/decoded/values")
+    assert [found[0], found[1], found[4]] == ['{"id":7}', '{"name":"x"}', '{"id":0}']
+    assert all("value_error" in json.loads(line) for line in found[2:4])
