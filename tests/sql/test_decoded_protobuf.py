@@ -110,3 +110,38 @@ def test_decoded_files_show_each_value_as_the_message_that_it_is(logs: Path, cap
     assert found[1]["value"]["state"] == "PAID" and "state" not in found[0]["value"]
     assert found[4]["value_error"] == "schema 3: the path of the message leads to no message of its schema"
     assert found[5]["value_error"] == "schema 3: field placed: the value ends too early"
+
+
+EXTREMES = """
+syntax = "proto3";
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/duration.proto";
+message A {
+  enum E { Z = 0; O = 1; }
+  repeated E states = 1;
+  map<bool, E> by_flag = 2;
+  google.protobuf.Timestamp t = 4;
+  google.protobuf.Duration d = 5;
+  uint64 u = 7;
+  I i = 8;
+  message I { E e = 1; }
+}
+"""
+
+
+def test_extremes_of_every_kind_end_no_query(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    last = b"\x22\x0c\x08\x83\xfa\x85\xae\x22\x10\xff\x93\xeb\xdc\x03"  # 9223372035.999999999 seconds
+    zero_of_go = b"\x22\x0b\x08\x80\x92\xb8\xc3\x98\xfe\xff\xff\xff\x01"  # the year 1
+    most = b"\x0a\x02\x01\x09\x12\x04\x08\x01\x10\x07\x38" + b"\xff" * 9 + b"\x01\x42\x02\x08\x05"
+    write_schemas(tmp_path, [schema_record("a-value", 1, 1, EXTREMES, schemaType="PROTOBUF")])
+    values = [confluent(1, b"\0", each) for each in (most, last, zero_of_go, b"")]
+    write_log(tmp_path, "a-0", [(None, value, ()) for value in values])
+    first, second, third, _ = rows(capsys, str(tmp_path), "SELECT * FROM decoded.a ORDER BY _offset")
+    assert (first["states"], first["by_flag"], first["u"], first["i"]) == (
+        ["O", "9"],
+        {"true": "7"},
+        2**64 - 1,
+        {"e": "5"},
+    )
+    assert second["t"] is not None and second["_error"] is None
+    assert third["t"] is None and third["u"] == 0 and "a time is outside of the years" in third["_error"]
