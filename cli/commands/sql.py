@@ -119,8 +119,8 @@ def command(
     Each topic is a table with the columns key, value, topic, "partition", "offset", "timestamp", "timestampType",
     headers, and key_text, value_text and value_json where key and value are text or JSON. "offset" needs its quotes.
     value->>'FIELD' is a field of a JSON value, header(headers, 'NAME') a header as text. The table all_topics has the
-    records of all topics, __consumer_offsets the committed offsets of groups. decoded.TOPIC has the fields of Avro
-    values as columns, by the schemas in the topic _schemas or in files. The language is that of DuckDB.
+    records of all topics, __consumer_offsets the committed offsets of groups. decoded.TOPIC has the fields of
+    values with a schema as columns: Avro, Protobuf, JSON Schema. The language is that of DuckDB.
 
     Conditions on partition, offset and a lower bound of timestamp are look-ups in the indexes: EXPLAIN SELECT … shows
     what is read.
