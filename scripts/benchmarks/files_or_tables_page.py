@@ -149,8 +149,8 @@ _METHOD = """\
 * **Delete.** Files: `offsetfs delete-records` and `offsetfs clean`, which remove whole segments of 16 MiB; other
   messages of the day are not visible. Tables: DELETE; VACUUM FULL (PostgreSQL) or VACUUM (SQLite) give the space back.
 * **Writers** are threads of one process. Files: `extend` and `sync` of one open directory. `offsetfs serve`: a producer
-  each, acks=all, where one sync serves all that wait. Tables: a connection each; a transaction inserts
-  `max(message_offset) + 1` under a lock: `pg_advisory_xact_lock` in PostgreSQL, BEGIN IMMEDIATE in SQLite.
+  each, acks=all. Tables: a connection each; a transaction inserts `max(message_offset) + 1` under a lock:
+  `pg_advisory_xact_lock` in PostgreSQL, BEGIN IMMEDIATE in SQLite.
 """
 
 

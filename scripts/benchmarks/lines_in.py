@@ -115,19 +115,19 @@ def produce(lines: Lines, codec: str = "none") -> Opened:
     return opened
 
 
-def _compressed(codec: str) -> Row:
+def _compressed(codec: str, what: str) -> Row:
     return _row(
         f"ingest-{codec}",
-        f"Lines of words, `compression.type={codec}`: `cat lines >> T-0/append`",
+        what,
         ours=Contender("`cat lines >> append`", append(Bench.prose, codec)),
         peers=(Peer(Contender(f"`kcat -P -z {codec}`", produce(Bench.prose, codec)), times_as_fast(3)),),
     )
 
 
-def _by_key(partitions: int) -> Row:
+def _by_key(partitions: int, what: str) -> Row:
     return _row(
         f"keyed-{partitions}",
-        f"Lines of JSON with keys into a topic of {partitions:,} partitions: `cat lines >> topics/T/append.ndjson`",
+        what,
         ours=Contender(f"`cat lines >> append.ndjson`, {partitions:,} partitions", append_keyed(partitions)),
         peers=(
             Peer(
@@ -155,8 +155,8 @@ ROWS = (
             ),
         ),
     ),
-    _compressed("lz4"),
-    _compressed("zstd"),
-    _by_key(100),
-    _by_key(1000),
+    _compressed("lz4", "Lines of words, `compression.type=lz4`: `cat lines >> T-0/append`"),
+    _compressed("zstd", "The same, `compression.type=zstd`"),
+    _by_key(100, "Lines of JSON with keys into a topic of 100 partitions: `cat lines >> topics/T/append.ndjson`"),
+    _by_key(1000, "The same, 1,000 partitions"),
 )

@@ -253,7 +253,7 @@ def _row(name: str, what: str, count: int, codec: str, joined: int = 1) -> Row:
     into = functools.partial(_into_a_directory, codec=codec, joined=joined)
     return Row(
         name,
-        f"a partition of a running Kafka into a new directory, start included: {what}",
+        what,
         unit="s",
         of="records",
         count=count,
@@ -270,13 +270,18 @@ def _row(name: str, what: str, count: int, codec: str, joined: int = 1) -> Row:
 
 
 ROWS = (
-    _row("mirror", "records of 100 bytes", 5_000_000, "none"),
-    _row("mirror-lz4", "records of 100 bytes, LZ4", 5_000_000, "lz4"),
-    _row("mirror-1k", "records of 1 kB", 1_000_000, "none", LINES_IN_1K),
-    _row("mirror-1k-lz4", "records of 1 kB, LZ4", 1_000_000, "lz4", LINES_IN_1K),
+    _row(
+        "mirror",
+        "a partition of a running Kafka into a new directory, start included: records of 100 bytes",
+        5_000_000,
+        "none",
+    ),
+    _row("mirror-lz4", "the same, LZ4", 5_000_000, "lz4"),
+    _row("mirror-1k", "the same, records of 1 kB", 1_000_000, "none", LINES_IN_1K),
+    _row("mirror-1k-lz4", "the same, records of 1 kB, LZ4", 1_000_000, "lz4", LINES_IN_1K),
     Row(
         "mirror-maker",
-        "the same with MirrorMaker 2 into the same Kafka, whose start does not count",
+        "records of 100 bytes; MirrorMaker 2 writes into the same Kafka, and its start does not count",
         unit="s",
         of="records",
         count=1_000_000,

@@ -94,9 +94,9 @@ def _lines(result: Result, run: str) -> list[str]:
 
 
 def _figure(result: Result) -> str:
-    """Return the figure with its rate; without a rate, with the count."""
+    """Return the figure with its rate; a time of all without a rate, with the count."""
     text = figure_text(result, result.figures, has_bytes=False)
-    return text if "/s" in text else f"{text}; {result.count:,} {result.of}"
+    return text if result.unit != "s" or "/s" in text else f"{text}; {result.count:,} {result.of}"
 
 
 def _cells(*texts: str) -> str:

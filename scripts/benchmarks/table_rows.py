@@ -55,10 +55,10 @@ def _into(place: _Place, script: str) -> Opened:
     return opened
 
 
-def _row(name: str, database: str, place: _Place, count: int) -> Row:
+def _row(name: str, what: str, place: _Place, count: int) -> Row:
     return Row(
         name,
-        f"a partition into an empty table of {database} with all indexes, start included",
+        what,
         unit="s",
         of="records",
         count=count,
@@ -70,6 +70,8 @@ def _row(name: str, database: str, place: _Place, count: int) -> Row:
 
 
 ROWS = (
-    _row("table-sqlite", "SQLite", _sqlite, 200_000),
-    _row("table-postgres", "PostgreSQL", _postgres, 200_000),
+    _row(
+        "table-sqlite", "a partition into an empty table of SQLite with all indexes, start included", _sqlite, 200_000
+    ),
+    _row("table-postgres", "the same, PostgreSQL", _postgres, 200_000),
 )
