@@ -22,6 +22,7 @@ import click
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.arguments.named_partitions import no_such, partitions_of, shortened
+from offsetfs.cli.arguments.schema_options import with_checked_masks
 from offsetfs.cli.arguments.settings_file import parsed_options
 from offsetfs.cli.exit_codes import DONE, FAILED, OUTPUT_CLOSED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.terminal.directory_warnings import print_directory_warnings
@@ -266,7 +267,7 @@ def _open(checked: preflight.CheckedDirectories, options: MountOptions) -> LogDi
         return directory
 
     try:
-        return LogDirectories.open(checked.paths, open_one, checked.left_out)
+        return with_checked_masks(LogDirectories.open(checked.paths, open_one, checked.left_out), options)
     except LogDirectoryLocked as error:
         raise in_use(error, locked_directory(error), "write to the files there") from error
     except (NotALogDirectory, InvalidConfig) as error:

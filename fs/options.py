@@ -156,6 +156,8 @@ class MountOptions:
     """The treatment of a JSON `value` that is no string: refuse the line (refuse), or store its text (text)."""
     schemas: tuple[str, ...] = ()
     """Schemas for `decoded/` in files: NAME=FILE, or a directory."""
+    masks: tuple[str, ...] = ()
+    """Fields that `decoded/` does not show, as TOPIC:FIELD[,FIELD]. These topics have no raw files."""
     log_level: str = "info"
     """The lowest level that is logged: debug, info, warning or error."""
     log_file: str | None = None
@@ -231,8 +233,8 @@ class MountOptions:
         """Read option lists such as `ro,linger-ms=10`; a value with commas stands in double quotes. Last one wins.
 
         Sizes take a suffix k, m, g or t (powers of 1024), durations ms, s, m, h, d or w. With `sloppy` unknown options
-        are ignored, as mount(8) -s requires. Several `listen`, `advertise` or `schema` add up; with `listen`,
-        the broker settings in `server_names`, and those that are security settings, have an effect.
+        are ignored, as mount(8) -s requires. Several `listen`, `advertise`, `schema` or `mask` add up; with
+        `listen`, the broker settings in `server_names`, and those that are security settings, have an effect.
 
         Raises `MountOptionError`.
         """
@@ -246,7 +248,7 @@ class MountOptions:
         for name, value in items:
             if name in TOPIC_SETTING_NAMES:
                 topic_defaults[name] = _setting(name, value)
-            elif name in ("listen", "advertise", "schema"):
+            elif name in ("listen", "advertise", "schema", "mask"):
                 target, read = _OPTIONS[name]
                 values[target] = (*values.get(target, ()), *read(name, value))
             elif name in _OPTIONS:
@@ -281,6 +283,8 @@ class MountOptions:
                 raise MountOptionError(f"ro and {name} exclude each other; remove one of them")
         if not self.listeners and (self.advertised or self.allow_anonymous):
             raise MountOptionError("advertise and allow-anonymous need an address to listen on: add listen=HOST:PORT")
+        if self.listeners and self.masks:
+            raise MountOptionError("mask and listen exclude each other: clients of the broker read raw values")
         try:
             LogConfig.from_properties(self.topic_defaults)
             DirectoryConfig.from_properties(self.directory_settings)
@@ -319,6 +323,7 @@ class MountOptions:
             **({} if self.config_file is None else {"config": self.config_file}),
             **({} if self.metadata_log_directory is None else {"metadata.log.dir": self.metadata_log_directory}),
             **({} if not self.schemas else {"schema": ",".join(self.schemas)}),
+            **({} if not self.masks else {"mask": ",".join(self.masks)}),
             **({} if not self.listeners else {"listen": ",".join(map(endpoint_text, self.listeners))}),
             **({} if not self.advertised else {"advertise": ",".join(map(address_text, self.advertised))}),
             **self.server_settings,
@@ -478,6 +483,22 @@ def _schema_words(name: str, value: str | None) -> tuple[str, ...]:
     return words
 
 
+def _mask_words(name: str, value: str | None) -> tuple[str, ...]:
+    from offsetfs.schemas.masks import MaskError, parse_masks
+
+    words: list[str] = []
+    for part in _required(name, value).split(","):
+        if ":" in part or not words:
+            words.append(part)
+        else:
+            words[-1] += f",{part}"
+    try:
+        parse_masks(words)
+    except MaskError as error:
+        raise MountOptionError(str(error)) from error
+    return tuple(words)
+
+
 def _endpoints(name: str, value: str | None) -> tuple[Endpoint, ...]:
     try:
         return tuple(map(parse_endpoint, _required(name, value).split(",")))
@@ -527,6 +548,7 @@ _OPTIONS: dict[str, tuple[str, _Reader]] = {
     "json-bytes": ("json_bytes", _one_of(*_WORDS["json-bytes"])),
     "json-values": ("json_values", _one_of(*_WORDS["json-values"])),
     "schema": ("schemas", _schema_words),
+    "mask": ("masks", _mask_words),
     "log-level": ("log_level", _one_of(*LOG_LEVELS)),
     "log-file": ("log_file", _absolute_path),
     "config": ("config_file", _absolute_path),

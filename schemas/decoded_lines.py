@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from offsetfs.schemas.column_json import JsonColumns
 from offsetfs.schemas.decoding import TopicDecoder
-from offsetfs.schemas.json_texts import SCHEMA, TEXT
+from offsetfs.schemas.json_texts import SCHEMA, TEXT, MaskedDecoder
 from offsetfs.storage import LOG_APPEND_TIME, Batch, Record, TopicPartition
 from offsetfs.storage.errors import DecompressionLimit
 from offsetfs.storage.records import (
@@ -64,7 +64,7 @@ class _Columns:
 class DecodedLines:
     """The lines of one partition. Thread-safe: one thread at a time decodes."""
 
-    def __init__(self, name: TopicPartition, decoder: TopicDecoder, *, is_base64: bool = False) -> None:
+    def __init__(self, name: TopicPartition, decoder: TopicDecoder | MaskedDecoder, *, is_base64: bool = False) -> None:
         """`decoder` is one of `JsonTexts`. `is_base64`: all bytes are in base64."""
         self._prefix = line_prefix(name.topic, name.partition).removeprefix(b"{").removesuffix(b'":')
         self._decoder = decoder
@@ -143,6 +143,8 @@ class DecodedLines:
         if reasons.null_count == len(reasons):
             return texts, schemas, values, None
         reasons = reasons.dictionary_decode()
+        if self._decoder.is_masked:
+            return texts, schemas, pa.nulls(len(values), pa.binary()), reasons
         return texts, schemas, pc.if_else(reasons.is_valid(), values, pa.scalar(None, pa.binary())), reasons
 
 

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from offsetfs.schemas.column_json import JsonColumns
-from offsetfs.schemas.decoding import DirectorySchemas, TopicDecoder
+from offsetfs.schemas.decoding import DecodedColumn, DirectorySchemas, TopicDecoder
 from offsetfs.schemas.formats import DividingDecoder, Fault, Reader, ValueDecoder, reader_of
+from offsetfs.schemas.masks import Masks
 from offsetfs.schemas.references import VALUE_FIELD, NamedSchema
 from offsetfs.schemas.schema_files import FileSchema
 from offsetfs.storage import AnyLogDirectory
@@ -138,8 +140,8 @@ def _described(schema: Known) -> bytes:
 class FollowingSchemas(DirectorySchemas):
     """The schemas of a directory for several threads."""
 
-    def __init__(self, directory: AnyLogDirectory, files: Mapping[str, FileSchema]) -> None:
-        super().__init__(directory, files)
+    def __init__(self, directory: AnyLogDirectory, files: Mapping[str, FileSchema], masks: Masks | None = None) -> None:
+        super().__init__(directory, files, masks)
         self._lock = threading.Lock()
         self.refresh()
 
@@ -152,6 +154,31 @@ class FollowingSchemas(DirectorySchemas):
         """What is known now."""
         with self._lock:
             return self._known
+
+
+class MaskedDecoder:
+    """Decodes the values of a topic with a mask as texts, by the columns of its newest schema: as SQL does."""
+
+    is_masked = True
+    has_unknown = False
+
+    def __init__(self, schemas: FollowingSchemas, topic: str, *, is_base64: bool = False) -> None:
+        """`NoSchema`; `MaskError`."""
+        self._decoder = schemas.decoder(topic, schemas.reader(topic))
+        self._is_base64 = is_base64
+
+    def is_outdated(self) -> bool:
+        """Return False: the columns stay while the directory is open."""
+        return False
+
+    def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> DecodedColumn:
+        """Decode a column, as `TopicDecoder.decode`, with texts without schemas."""
+        column = self._decoder.decode(values, headers)
+        columns = JsonColumns(self._is_base64)
+        columns.add(column.values)
+        texts = pc.if_else(column.reasons.is_valid(), pa.scalar(None, pa.binary()), columns.texts())
+        parts = [texts, pa.nulls(len(texts), pa.binary())]
+        return DecodedColumn(pa.StructArray.from_arrays(parts, fields=list(JsonTexts.type)), column.reasons)
 
 
 class FollowingDecoder(TopicDecoder):

@@ -1,4 +1,4 @@
-"""The option `--schema` of commands that read the tree."""
+"""The options `--schema` and `--mask` of commands that read the tree, and the check of masks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ from typing import TypeVar
 
 import click
 
-from offsetfs.fs.options import option_text
+from offsetfs.cli.exit_codes import WRONG_CALL, Failure
+from offsetfs.fs.files.masked import MaskRefused, check_masks
+from offsetfs.fs.options import MountOptions, option_text
+from offsetfs.storage import AnyLogDirectory
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
-def schema_option(command: Command) -> Command:
-    """Add `--schema` to a command."""
+def schema_options(command: Command) -> Command:
+    """Add `--schema` and `--mask` to a command, as `schema_words` and `mask_words`."""
+    mask = click.option(
+        "--mask",
+        "mask_words",
+        metavar="TOPIC:FIELD[,FIELD]",
+        multiple=True,
+        help="Show null in place of fields in decoded/; the topic has no other files then. May be repeated.",
+    )
     option = click.option(
         "--schema",
         "schema_words",
@@ -22,12 +32,30 @@ def schema_option(command: Command) -> Command:
         multiple=True,
         help="A schema in a file, or files of a directory, for decoded/; may be repeated.",
     )
-    return option(command)
+    return option(mask(command))
 
 
-def schema_texts(words: Iterable[str]) -> tuple[str, ...]:
+def schema_texts(schemas: Iterable[str], masks: Iterable[str]) -> tuple[str, ...]:
     """Return the words as mount options, with absolute paths."""
-    return tuple(option_text("schema", _absolute(word)) for word in words)
+    return (
+        *(option_text("schema", _absolute(word)) for word in schemas),
+        *(option_text("mask", word) for word in masks),
+    )
+
+
+Directory = TypeVar("Directory", bound=AnyLogDirectory)
+
+
+def with_checked_masks(directory: Directory, options: MountOptions) -> Directory:
+    """Return an open directory to which the masks of the options apply; else close it: `Failure`."""
+    try:
+        check_masks(directory, options)
+    except BaseException as error:
+        directory.close()
+        if isinstance(error, MaskRefused):
+            raise Failure(str(error), WRONG_CALL) from error
+        raise
+    return directory
 
 
 def _absolute(word: str) -> str:

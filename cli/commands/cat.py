@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from offsetfs.cli.arguments.schema_options import schema_option, schema_texts
+from offsetfs.cli.arguments.schema_options import schema_options, schema_texts
 from offsetfs.cli.arguments.settings_file import settings_options
 from offsetfs.cli.tree_access import CommandOutput, copy_to_output, read_tree
 
@@ -17,9 +17,15 @@ if TYPE_CHECKING:
 @click.command("cat", short_help="Print files of the tree, without a mount.")
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("paths", metavar="TREE_PATH...", nargs=-1, required=True)
-@schema_option
+@schema_options
 @settings_options
-def command(log_directory: str, paths: tuple[str, ...], texts: tuple[str, ...], schema_words: tuple[str, ...]) -> int:
+def command(
+    log_directory: str,
+    paths: tuple[str, ...],
+    texts: tuple[str, ...],
+    schema_words: tuple[str, ...],
+    mask_words: tuple[str, ...],
+) -> int:
     """Print files of the tree that a mount of LOGDIR would show, with the same names and bytes.
 
     Neither a mount nor /dev/fuse is needed. Nothing in LOGDIR is changed; a broker or a mount may be using it. Damaged
@@ -45,4 +51,4 @@ def command(log_directory: str, paths: tuple[str, ...], texts: tuple[str, ...], 
             except OSError as error:
                 await output.failed_in(tree, error, path)
 
-    return read_tree(log_directory, (*texts, *schema_texts(schema_words)), output, work)
+    return read_tree(log_directory, (*texts, *schema_texts(schema_words, mask_words)), output, work)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from offsetfs.cli.arguments.schema_options import schema_option, schema_texts
+from offsetfs.cli.arguments.schema_options import schema_options, schema_texts
 from offsetfs.cli.arguments.settings_file import settings_options
 from offsetfs.cli.exit_codes import INTERRUPTED, WRONG_CALL, Failure
 from offsetfs.cli.tree_access import READ_BYTES, CommandOutput, read_tree, while_output_open, write_output
@@ -35,7 +35,7 @@ _TOPICS = Kind.TOPICS.file_name.decode()
 @click.option("-n", "newest", metavar="N", type=click.IntRange(0), help="Start with the newest N, as --from -N.")
 @click.option("--to", "end", metavar="WHEN", help="Print what is there before this offset or time, and end.")
 @click.option("--ndjson", is_flag=True, help="Print a JSON object per record, with key, headers and timestamp.")
-@schema_option
+@schema_options
 @settings_options
 def command(
     log_directory: str,
@@ -46,6 +46,7 @@ def command(
     ndjson: bool,
     texts: tuple[str, ...],
     schema_words: tuple[str, ...],
+    mask_words: tuple[str, ...],
 ) -> int:
     """Print records of partitions or topics as any process writes them to LOGDIR, one value per line, until Ctrl-C.
 
@@ -102,7 +103,7 @@ def command(
             await while_output_open(functools.partial(_copy_file, tree, name, output, path))
 
     try:
-        return read_tree(log_directory, (*texts, *schema_texts(schema_words)), output, work)
+        return read_tree(log_directory, (*texts, *schema_texts(schema_words, mask_words)), output, work)
     except KeyboardInterrupt:  # the normal end of this command
         return INTERRUPTED
 

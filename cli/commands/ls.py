@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from offsetfs.cli.arguments.schema_options import schema_option, schema_texts
+from offsetfs.cli.arguments.schema_options import schema_options, schema_texts
 from offsetfs.cli.arguments.settings_file import settings_options
 from offsetfs.cli.tree_access import CommandOutput, read_tree, write_output
 from offsetfs.common.formatting import printable, utc_time
@@ -24,10 +24,15 @@ if TYPE_CHECKING:
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("paths", metavar="[TREE_PATH]...", nargs=-1)
 @click.option("-l", "is_long", is_flag=True, help="Print mode, owner, size and time as well, like ls -l.")
-@schema_option
+@schema_options
 @settings_options
 def command(
-    log_directory: str, paths: tuple[str, ...], is_long: bool, texts: tuple[str, ...], schema_words: tuple[str, ...]
+    log_directory: str,
+    paths: tuple[str, ...],
+    is_long: bool,
+    texts: tuple[str, ...],
+    schema_words: tuple[str, ...],
+    mask_words: tuple[str, ...],
 ) -> int:
     """List directories of the tree that a mount of LOGDIR would show, one name per line. A file lists itself.
 
@@ -51,7 +56,7 @@ def command(
             except OSError as error:
                 await output.failed_in(tree, error, path or "/")
 
-    return read_tree(log_directory, (*texts, *schema_texts(schema_words)), output, work)
+    return read_tree(log_directory, (*texts, *schema_texts(schema_words, mask_words)), output, work)
 
 
 async def _list(tree: Tree, path: str, before: str | None, is_long: bool) -> None:

@@ -15,6 +15,7 @@ from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archive_mounts import ArchiveMount, archive_mount, option_texts
 from offsetfs.cli.arguments.archives import attached, is_archive
 from offsetfs.cli.arguments.log_directories import log_directories
+from offsetfs.cli.arguments.schema_options import with_checked_masks
 from offsetfs.cli.arguments.settings_file import config_option, settings_path, with_file
 from offsetfs.cli.exit_codes import DONE, FAILED, INTERNAL, SYSTEM, WRONG_CALL, Failure, of_os_error
 from offsetfs.cli.mounts import daemon_registry, stale_mount
@@ -106,6 +107,10 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
     json-values=text
                     append.ndjson accepts a value that is not a string, and
                     stores its JSON text (default refuse: rejects the line)
+    schema=NAME=FILE
+                    a schema for decoded/, or a directory of schemas
+    mask=TOPIC:FIELD
+                    null in place of a field; the topic has only decoded/
     list=N          ls of a partition lists the newest N records, all or none (10000)
     linger-ms=N     how long an open batch waits for more records (5)
     batch-bytes=N   size of a batch (1m), at most max.message.bytes
@@ -409,7 +414,8 @@ class _Daemon:
             )
 
         try:
-            return LogDirectories.open(self._log_directories, open_one, self._left_out)
+            opened = LogDirectories.open(self._log_directories, open_one, self._left_out)
+            return with_checked_masks(opened, self._options)
         except (NotALogDirectory, InvalidConfig) as error:
             raise Failure(str(error), WRONG_CALL) from error
         except LogDirectoryLocked as error:

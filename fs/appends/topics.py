@@ -35,6 +35,7 @@ from offsetfs.fs.attributes import APPEND_MODE
 from offsetfs.fs.files.by_key import KeysOf, TopicKeys
 from offsetfs.fs.files.decoded import MountSchemas
 from offsetfs.fs.files.decoded_topics import DecodedOf, DecodedTopics
+from offsetfs.fs.files.masked import HiddenFiles
 from offsetfs.fs.files.topic_follow import FollowOf, TopicFollow
 from offsetfs.fs.files.topic_ranges import RangesOf, TopicRanges
 from offsetfs.fs.files.topic_snapshots import SNAPSHOT_NAMES, GrowingOf, TopicListing, TopicSnapshot, TopicSnapshots
@@ -134,6 +135,7 @@ class TopicDirectories:
     def __init__(self, mount: MountContext, topics: TopicsDirectory) -> None:
         self._mount = mount
         self._topics = topics
+        self._hidden = HiddenFiles(mount)
 
     def entry(self, topic: str) -> EntryAttributes:
         return self._mount.attributes.directory(pack(Kind.TOPIC, 0, self._topics.numbers.of(topic)))
@@ -157,23 +159,29 @@ class TopicDirectories:
         }
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
+        topic = self._topics.numbers.at(number)
+        if self._hidden.of_topic(topic, name):
+            raise self._hidden.refusal(f"topics/{topic}", name)
         find = self._finds(number).get(name)
-        return self._topics.follow.lookup(self._topics.numbers.at(number), name) if find is None else await find()
+        return self._topics.follow.lookup(topic, name) if find is None else await find()
 
     async def listing(self, number: int) -> Listing:
-        finds = self._finds(number)
-        del finds[_BY_KEY_NAME], finds[_DECODED_NAME]  # found by name only
+        finds, topic = self._finds(number), self._topics.numbers.at(number)
+        del finds[_BY_KEY_NAME]  # found by name only
+        if not self._hidden.has_mask(topic):
+            del finds[_DECODED_NAME]  # the same
         if not self._topics.appends.is_writable(number * len(_FILES)):
             for name in _FILES:
                 del finds[name]
         entries: list[tuple[bytes, EntryAttributes | TopicSnapshot]] = []
         for name, find in finds.items():
+            if self._hidden.of_topic(topic, name):
+                continue
             try:
                 entry = await (self._topics.snapshots.listed(number, name) if name in SNAPSHOT_NAMES else find())
             except Exception as error:  # one entry that fails must not hide the others
                 if is_fault(error):
-                    path = f"topics/{self._topics.numbers.at(number)}/{name.decode()}"
-                    self._mount.error_log.add(error, "readdir", path)
+                    self._mount.error_log.add(error, "readdir", f"topics/{topic}/{name.decode()}")
                 continue
             if entry is not None:
                 entries.append((name, entry))

@@ -41,7 +41,7 @@ from offsetfs.storage.views import LinesFormat, MadeLines, ViewFormat
 if TYPE_CHECKING:
     from offsetfs.schemas.decoded_lines import DecodedLines
     from offsetfs.schemas.encoding import LineEncoder
-    from offsetfs.schemas.json_texts import FollowingDecoder, FollowingSchemas
+    from offsetfs.schemas.json_texts import FollowingDecoder, FollowingSchemas, MaskedDecoder
 
 
 def _not_begun(batches: Sequence[Batch]) -> MadeLines:
@@ -60,7 +60,7 @@ LINE_KINDS = {b"": Kind.DECODED_RECORD, b".json": Kind.DECODED_LINE}
 class DecodedFormat:
     """What makes lines of one partition. Its lines of a record never change."""
 
-    decoder: FollowingDecoder
+    decoder: FollowingDecoder | MaskedDecoder
     lines: DecodedLines
     values: LinesFormat
     records: LinesFormat
@@ -78,6 +78,7 @@ class MountSchemas:
         """Return the schemas. OSError EOPNOTSUPP without the packages that decode."""
         try:
             from offsetfs.schemas.json_texts import FollowingSchemas
+            from offsetfs.schemas.masks import parse_masks
             from offsetfs.schemas.schema_files import read_schema_files
         except ImportError as error:
             cure = f"install it: {install_command('arrow')}"
@@ -85,7 +86,8 @@ class MountSchemas:
         with self._lock:
             if self._schemas is None:
                 files = read_schema_files(self._mount.options.schemas)
-                self._schemas = FollowingSchemas(self._mount.directory, files)
+                masks = parse_masks(self._mount.options.masks)
+                self._schemas = FollowingSchemas(self._mount.directory, files, masks)
             return self._schemas
 
     def encoder(self, topic: str) -> LineEncoder:
@@ -100,10 +102,11 @@ class MountSchemas:
         """Return a new format for a partition."""
         schemas = self.opened()
         from offsetfs.schemas.decoded_lines import DecodedLines
-        from offsetfs.schemas.json_texts import FollowingDecoder
+        from offsetfs.schemas.json_texts import FollowingDecoder, MaskedDecoder
 
         is_base64 = self._mount.options.json_bytes == BASE64
-        decoder = FollowingDecoder(schemas, name.topic, is_base64=is_base64)
+        made = MaskedDecoder if name.topic in schemas.masks else FollowingDecoder
+        decoder = made(schemas, name.topic, is_base64=is_base64)
         lines = DecodedLines(name, decoder, is_base64=is_base64)
         return DecodedFormat(
             decoder,

@@ -28,6 +28,7 @@ from offsetfs.fs.files.decoded import (
 from offsetfs.fs.files.follow import FollowFiles
 from offsetfs.fs.files.growing_file import GrowingFile, json_format
 from offsetfs.fs.files.links import DEPTH, EndLinks, OffsetLinks, TimeDirectories
+from offsetfs.fs.files.masked import HiddenFiles
 from offsetfs.fs.files.ranges import RangeDirectory, RangeFiles
 from offsetfs.fs.files.record_listing import RecordListing
 from offsetfs.fs.files.record_parts import record_parts
@@ -262,6 +263,7 @@ class PartitionDirectory:
         self._partition = partition
         self._accumulators = accumulators
         self._schemas = schemas
+        self._hidden = HiddenFiles(mount)
         self._tree: PartitionTree | None = None
 
     async def attributes(self, number: int) -> EntryAttributes:
@@ -305,6 +307,8 @@ class PartitionDirectory:
             known.forget(number, lookups)
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
+        if self._hidden.of_partition(self._partition.name.topic, name):
+            raise self._hidden.refusal(str(self._partition.name), name)
         tree = await self.tree()
         offset = parse_offset(name)
         if offset is not None:
@@ -325,7 +329,10 @@ class PartitionDirectory:
     async def listing(self, number: int) -> Listing:
         tree = await self.tree()
         entries = []
+        topic = self._partition.name.topic
         for name, find in tree.entries.listed.items():
+            if self._hidden.of_partition(topic, name):
+                continue
             try:
                 entry = await find()
             except Exception as error:  # one entry that fails must not hide the others
@@ -334,6 +341,9 @@ class PartitionDirectory:
                 continue
             if entry is not None:
                 entries.append((name, entry))
+        if self._hidden.has_mask(topic):  # nothing shows a record twice
+            decoded = Kind.DECODED.file_name
+            return ShortListing([*entries, (decoded, await tree.decoded.attributes(0))])
         records = RecordListing(self._mount, self._partition, self._mount.options.listed_max)
         return PartitionListing(self._partition, entries, records)
 

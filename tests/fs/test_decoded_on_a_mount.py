@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fixtures.logs.decoded_orders import ORDER, VALUES, order, write_orders
+from fixtures.machine.waiting import soon
 
 pytestmark = pytest.mark.mount
 
@@ -58,3 +59,19 @@ def test_a_shell_appends_decoded_lines_to_a_mount(log: Path, mount: Callable[...
     with pytest.raises(OSError, match="Invalid argument"):
         (mounted.path / "orders-0" / "decoded" / "append.ndjson").write_bytes(b'{"value":{"id":"x"}}\n')
     assert "id: 'x' is not a whole number" in (mounted.path / ".offsetfs" / "errors").read_text()
+
+
+def test_a_mount_with_a_mask_has_no_raw_files(log: Path, mount: Callable[..., Any]) -> None:
+    write_orders(log)
+    mounted = mount(log, "mask=orders:photo,linger-ms=0")
+    folder = mounted.path / "orders-0"
+    assert sorted(os.listdir(folder)) == ["append", "append.ndjson", "append.raw", "decoded", "info", "next", "start"]
+    assert sorted(os.listdir(mounted.path / "topics" / "orders")) == ["append", "append.ndjson", "decoded"]
+    for name in ("0", "0.json", "values", "records.ndjson", "segments", "first", "follow", "by-time"):
+        with pytest.raises(PermissionError):
+            os.stat(folder / name)
+    (folder / "append.raw").write_bytes(order(7, photo="secret"))
+    expected = {"id": 7, "photo": None, "at": "1970-01-01T00:00:00.000Z"}
+    assert soon(lambda: json.loads((folder / "decoded" / "last" / "1").read_text()) == expected)
+    shown = (folder / "decoded" / "records.ndjson").read_text()
+    assert "secret" not in shown and '"text"' not in shown
