@@ -34,5 +34,5 @@ class Ending:
         return self._is_set
 
     def close(self) -> None:
-        """Free its file descriptor. Nobody sets it or waits afterwards."""
+        """Free its file descriptor. It is not used afterwards."""
         os.close(self._number)

@@ -50,7 +50,7 @@ class JsonTexts:
         return ()
 
     def with_fields(self, names: Sequence[str]) -> Reader:
-        raise NotImplementedError("texts have no fields")
+        raise AssertionError("texts have no fields")
 
     def decoder(self, writer: Known, catalog: SchemaCatalog) -> JsonTextDecoder:
         """Return the decoder of a schema. `InvalidSchema`; `SchemasDiffer`."""
