@@ -6,13 +6,13 @@ import contextlib
 import signal
 from collections.abc import Iterator
 
-from offsetfs.common.ending import Ending
+from offsetfs.common.ending import EndingEvent
 
 
 @contextlib.contextmanager
-def until_signal() -> Iterator[Ending]:
+def until_signal() -> Iterator[EndingEvent]:
     """Yield an event that SIGTERM and SIGINT set; the handlers of before return after the block."""
-    with contextlib.closing(Ending()) as ending:
+    with contextlib.closing(EndingEvent()) as ending:
         before = {number: signal.signal(number, lambda *_: ending.set()) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield ending

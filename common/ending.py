@@ -6,7 +6,7 @@ import os
 import select
 
 
-class Ending:
+class EndingEvent:
     """Whether a command is to end. A handler of signals may set it at any moment.
 
     `threading.Event` is none: a handler that sets it while the interrupted thread holds its lock waits for ever.

@@ -29,7 +29,7 @@ from offsetfs.pipeline.log_directories import ScanDirectories
 from offsetfs.pipeline.read_options import OptionError, ReadOptions
 from offsetfs.pipeline.schema import VALUE_ERROR
 from offsetfs.schemas.decoding import DirectorySchemas, NoSchema, TopicDecoder
-from offsetfs.schemas.formats import InvalidSchema, Reader, SchemasDiffer, reader_of
+from offsetfs.schemas.formats import InvalidSchema, SchemaReader, SchemasDiffer, reader_of
 from offsetfs.schemas.masks import MaskError, Masks, parse_masks
 from offsetfs.schemas.schema_files import FileSchema, SchemaFileError, read_schema_files
 from offsetfs.schemas.schemas_topic import SCHEMAS_TOPIC
@@ -49,7 +49,7 @@ class PlannedDecoding:
     """What a task needs to decode values; sent to it."""
 
     topic: str
-    reader: Reader
+    reader: SchemaReader
     """The columns, which may be chosen by the values of the topic: tasks must not choose again."""
     fields: tuple[str, ...] | None
     """Those of a record that are decoded; None: all."""
@@ -128,7 +128,7 @@ def _wanted(schema: spark.StructType | None) -> spark.DataType | None:
     return next((field.dataType for field in schema.fields if field.name == VALUE), None)
 
 
-def _chosen(schemas: DirectorySchemas, topic: str, wanted: spark.DataType | None) -> Reader:
+def _chosen(schemas: DirectorySchemas, topic: str, wanted: spark.DataType | None) -> SchemaReader:
     """Return the columns of the newest version that has those that are wanted. `OptionError`; `NoSchema`."""
     reader = schemas.reader(topic)
     if wanted is None or _has(reader, wanted):
@@ -146,7 +146,7 @@ def _chosen(schemas: DirectorySchemas, topic: str, wanted: spark.DataType | None
     )
 
 
-def _has(reader: Reader, wanted: spark.DataType) -> bool:
+def _has(reader: SchemaReader, wanted: spark.DataType) -> bool:
     kind = spark_type(reader.type)
     if not isinstance(wanted, spark.StructType) or not isinstance(kind, spark.StructType) or reader.fields is None:
         return bool(kind.simpleString() == wanted.simpleString())

@@ -25,8 +25,8 @@ import pyarrow as pa
 
 from offsetfs.schemas.avro_program import DECIMAL_DIGITS_MAX, Shape, compiled
 from offsetfs.schemas.avro_schema import ArrayType, AvroType, EnumType, FixedType, MapType, RecordType, UnionType
-from offsetfs.schemas.masks import Member, Path
-from offsetfs.storage.records.avro import ColumnBuffers, Decoder, DecodingFault
+from offsetfs.schemas.masks import Path, TypeMember
+from offsetfs.storage.records.avro import AvroColumnDecoder, ColumnBuffers, DecodingFault
 
 _PRIMITIVES = {
     "null": pa.null(),
@@ -68,7 +68,9 @@ class AvroDecoder:
     def __init__(self, writer: AvroType, reader: AvroType) -> None:
         """`SchemasDiffer` if no value of the writer can be read as the reader's type."""
         self._program = program = compiled(writer, reader)
-        self._decoder = Decoder(program.code, program.root, program.columns, program.children, program.constants)
+        self._decoder = AvroColumnDecoder(
+            program.code, program.root, program.columns, program.children, program.constants
+        )
         self.type = _type_of(program.shape)
 
     def decode(self, values: pa.BinaryArray, picks: array[int], skip: int) -> tuple[pa.Array, Sequence[DecodingFault]]:
@@ -89,25 +91,25 @@ class AvroDecoder:
         return self._program.place(fault.node)
 
 
-def avro_members(reader: AvroType) -> Iterator[Member]:
+def avro_members(reader: AvroType) -> Iterator[TypeMember]:
     """Yield the columns of a type with their tags. `SchemasDiffer` if it has too many."""
     yield from _members(compiled(reader, reader).shape, (), frozenset(), ())
 
 
 def _members(
     shape: Shape, path: Path, tags: frozenset[str], around: tuple[tuple[RecordType, Path], ...]
-) -> Iterator[Member]:
+) -> Iterator[TypeMember]:
     kind = shape.type
     if isinstance(kind, RecordType):
         tags |= kind.tags
         if shape.is_raw:
-            yield Member(path, tags, next(place for record, place in around if record is kind))
+            yield TypeMember(path, tags, next(place for record, place in around if record is kind))
             return
         around = (*around, (kind, path))
     if isinstance(kind, ArrayType | MapType):
         yield from _members(shape.children[-1], path, tags, around)
         return
-    yield Member(path, tags)
+    yield TypeMember(path, tags)
     for number, child in enumerate(shape.children):
         own = kind.fields[number].tags if isinstance(kind, RecordType) else frozenset[str]()
         yield from _members(child, (*path, shape.names[number]), own, around)

@@ -188,6 +188,8 @@ def _primitive(kind: PrimitiveType, value: object, place: str) -> bytes:
 def _whole(kind: PrimitiveType, value: object, place: str) -> int:
     if isinstance(value, str) and kind.logical is not None:
         value = _time(kind.logical.name, value, place)
+    if isinstance(value, Decimal) and value.is_signed() and not value:
+        return 0  # -0
     if not isinstance(value, int) or isinstance(value, bool):
         what = "a whole number" if kind.logical is None else "a time or a whole number"
         raise DoesNotFit(place, f"{_shown(value)} is not {what}")

@@ -16,7 +16,7 @@ from offsetfs.storage.records.avro import FAULTS, DecodingFault
 
 if TYPE_CHECKING:
     from offsetfs.schemas.catalog import SchemaCatalog
-    from offsetfs.schemas.masks import Member
+    from offsetfs.schemas.masks import TypeMember
     from offsetfs.schemas.schema_usage import Known
 
 
@@ -30,7 +30,7 @@ class AvroReader:
         self.type = AvroDecoder(kind, kind).type
         self.fields = [member.name for member in kind.fields] if isinstance(kind, RecordType) else None
 
-    def members(self) -> Iterator[Member]:
+    def members(self) -> Iterator[TypeMember]:
         """Yield the columns with their tags."""
         return avro_members(self._kind)
 

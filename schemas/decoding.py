@@ -25,7 +25,7 @@ from offsetfs.schemas.catalog import SchemaCatalog, SchemaVersion
 from offsetfs.schemas.formats import (
     ChoosingReader,
     InvalidSchema,
-    Reader,
+    SchemaReader,
     SchemasDiffer,
     ValueDecoder,
     decoder_of,
@@ -140,7 +140,7 @@ class DirectorySchemas:
             raise NoSchema(f"there is no subject {topic}-{field}", f"{name_of_unnamed(topic, field)}=FILE")
         return schema
 
-    def reader(self, topic: str, field: str = VALUE_FIELD) -> Reader:
+    def reader(self, topic: str, field: str = VALUE_FIELD) -> SchemaReader:
         """Return the columns of the newest schema of keys or values; of several types, the commonest. `NoSchema`."""
         made = self.reader_of(self.newest(topic, field))
         if not isinstance(made, ChoosingReader) or made.is_certain:
@@ -150,14 +150,14 @@ class DirectorySchemas:
         except SchemasDiffer as error:
             raise NoSchema(str(error)) from error
 
-    def reader_of(self, schema: Known) -> Reader:
+    def reader_of(self, schema: Known) -> SchemaReader:
         """Return the columns of a schema. `NoSchema`."""
         try:
             return reader_of(schema, self._known.catalog_of(schema))
         except (InvalidSchema, SchemasDiffer) as error:
             raise NoSchema(f"{schema}: {error}") from error
 
-    def _chosen(self, reader: ChoosingReader, topic: str, field: str) -> Reader:
+    def _chosen(self, reader: ChoosingReader, topic: str, field: str) -> SchemaReader:
         """Return the reader of the type that most of the newest values are."""
         values, headers = newest_values(self._directory, topic, field)
 
@@ -172,7 +172,7 @@ class DirectorySchemas:
         return reader.of_most(rows_by_schema(values, headers, field), values, find)
 
     def decoder(
-        self, topic: str, reader: Reader, fields: Sequence[str] | None = None, field: str = VALUE_FIELD
+        self, topic: str, reader: SchemaReader, fields: Sequence[str] | None = None, field: str = VALUE_FIELD
     ) -> TopicDecoder:
         """Return a decoder of the keys or values of a topic. `fields`: those of a record, in this order; None: all.
 
@@ -184,7 +184,7 @@ class DirectorySchemas:
         wanted = reader if fields is None else reader.with_fields(fields)
         return TopicDecoder(self._known, topic, field, wanted, mask)
 
-    def _tags(self, topic: str, reader: Reader) -> list[tuple[str, str]]:
+    def _tags(self, topic: str, reader: SchemaReader) -> list[tuple[str, str]]:
         """Return the tags in the metadata of all versions: what was tagged once is hidden with its tag.
 
         None for Protobuf: tags within its text are not read, and a mask by some of the tags would hide too little.
@@ -214,7 +214,7 @@ class TopicDecoder:
         known: KnownSchemas,
         topic: str,
         field: str,
-        reader: Reader,
+        reader: SchemaReader,
         mask: FieldMask | None = None,
     ) -> None:
         self._mask = mask

@@ -57,9 +57,7 @@ class LineEncoder:
 
     def _encoded(self, line: bytes) -> bytes:
         try:
-            record = json.loads(
-                line, parse_float=Decimal, parse_constant=_no_number, object_pairs_hook=_without_repetition
-            )
+            record = read_json(line)
         except _Repeated as error:
             raise _NotEncoded(f"{error} is there twice") from None
         except (ValueError, RecursionError):
@@ -145,6 +143,21 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         raise _Repeated(json.dumps(next(name for name in members if names.count(name) > 1)))
     return members
+
+
+def read_json(text: bytes) -> Any:
+    """Return JSON with all digits of its numbers, and the sign of zero. ValueError; an object has no name twice."""
+    return json.loads(
+        text,
+        parse_int=_whole_number,
+        parse_float=Decimal,
+        parse_constant=_no_number,
+        object_pairs_hook=_without_repetition,
+    )
+
+
+def _whole_number(text: str) -> int | Decimal:
+    return Decimal(text) if text == "-0" else int(text)
 
 
 def _no_number(text: str) -> NoReturn:

@@ -4,8 +4,8 @@
     decoder = reader.decoder(known, catalog)      values of a writer's schema, as these columns
     array, faults = decoder.decode(values, rows, skip, path)
 
-A format is a module with a function `reader_of(known, catalog) -> Reader`. It is imported when a schema of that type is
-first used.
+A format is a module with a function `reader_of(known, catalog) -> SchemaReader`. It is imported when a schema of that
+type is first used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 if TYPE_CHECKING:
     from offsetfs.schemas.catalog import SchemaCatalog
-    from offsetfs.schemas.masks import Member
+    from offsetfs.schemas.masks import TypeMember
     from offsetfs.schemas.named_rows import NamedRows
     from offsetfs.schemas.schema_usage import Known
 
@@ -39,7 +39,7 @@ class SchemasDiffer(ValueError):
     """Values of the writer's schema cannot be read by the reader's. The message names the field."""
 
 
-class Fault(Protocol):
+class ValueFault(Protocol):
     """A value that does not fit its schema."""
 
     @property
@@ -52,7 +52,7 @@ class ValueDecoder(Protocol):
 
     def decode(
         self, values: pa.BinaryArray, rows: array[int], skip: int, path: bytes | None
-    ) -> tuple[pa.Array, Sequence[Fault]]:
+    ) -> tuple[pa.Array, Sequence[ValueFault]]:
         """Return the decoded values of `rows` (int32), without their first `skip` bytes, and faults in order.
 
         `path`: that of a Protobuf message, as Confluent encodes it; None: it is in each value, behind `skip`; empty:
@@ -65,7 +65,7 @@ class ValueDecoder(Protocol):
         """Return what is wrong with a value, and in which field; without content of the value."""
 
 
-class Reader(Protocol):
+class SchemaReader(Protocol):
     """The columns into which values are decoded."""
 
     @property
@@ -80,10 +80,10 @@ class Reader(Protocol):
     def fields(self) -> Sequence[str] | None:
         """The names of the fields, in their order; None where values are no records."""
 
-    def members(self) -> Iterable[Member]:
+    def members(self) -> Iterable[TypeMember]:
         """Return the columns and those within them, for masks."""
 
-    def with_fields(self, names: Sequence[str]) -> Reader:
+    def with_fields(self, names: Sequence[str]) -> SchemaReader:
         """Return a reader of some fields of a record, in this order. Others are not decoded."""
 
     def decoder(self, writer: Known, catalog: SchemaCatalog) -> ValueDecoder:
@@ -101,7 +101,7 @@ class DividingDecoder(ValueDecoder, Protocol):
 
 
 @runtime_checkable
-class ChoosingReader(Reader, Protocol):
+class ChoosingReader(SchemaReader, Protocol):
     """A reader whose schema has several types, of which values say which they are."""
 
     @property
@@ -113,23 +113,23 @@ class ChoosingReader(Reader, Protocol):
         rows: Iterable[NamedRows],
         values: pa.BinaryArray,
         find: Callable[[NamedRows], tuple[Known, SchemaCatalog] | None],
-    ) -> Reader:
+    ) -> SchemaReader:
         """Return the reader of the type that most of some values are.
 
         `find` returns the schema that rows name, and the catalog that has those to which it refers.
         """
 
 
-def reader_of(known: Known, catalog: SchemaCatalog) -> Reader:
+def reader_of(known: Known, catalog: SchemaCatalog) -> SchemaReader:
     """Return the reader of a schema. `catalog` has the schemas it refers to. `InvalidSchema`; `SchemasDiffer`."""
     module = FORMATS.get(known.type)
     if module is None:
         raise InvalidSchema(f"the schema is {known.type}, and only {', '.join(FORMATS)} is decoded")
-    made: Reader = importlib.import_module(module).reader_of(known, catalog)
+    made: SchemaReader = importlib.import_module(module).reader_of(known, catalog)
     return made
 
 
-def decoder_of(writer: Known, reader: Reader, catalog: SchemaCatalog) -> ValueDecoder:
+def decoder_of(writer: Known, reader: SchemaReader, catalog: SchemaCatalog) -> ValueDecoder:
     """Return the decoder of a writer's schema. `InvalidSchema`; `SchemasDiffer`."""
     if writer.type not in FORMATS:
         raise InvalidSchema(f"the schema is {writer.type}, and only {', '.join(FORMATS)} is decoded")

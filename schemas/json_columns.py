@@ -21,9 +21,9 @@ import pyarrow as pa
 
 from offsetfs.schemas.formats import InvalidSchema
 from offsetfs.schemas.json_schema import JsonType
-from offsetfs.schemas.masks import Member, Path
+from offsetfs.schemas.masks import Path, TypeMember
 from offsetfs.storage.records import json_values
-from offsetfs.storage.records.json_values import ColumnBuffers, Decoder, DecodingFault
+from offsetfs.storage.records.json_values import ColumnBuffers, DecodingFault, JsonColumnDecoder
 
 COLUMNS_MAX = 10_000
 """Columns of a schema: a type that is used in many places has columns for each."""
@@ -40,12 +40,12 @@ _LEAVES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class JsonShape:
     """A column and its children."""
 
     type: JsonType
     column: int
-    children: tuple[Shape, ...] = ()
+    children: tuple[JsonShape, ...] = ()
 
 
 class JsonDecoder:
@@ -54,7 +54,7 @@ class JsonDecoder:
     def __init__(self, kind: JsonType) -> None:
         """`InvalidSchema` if the type has too many columns."""
         self._program = program = JsonProgram(kind)
-        self._decoder = program.decoder(Decoder)
+        self._decoder = program.decoder(JsonColumnDecoder)
         self.type = type_of(kind)
 
     def decode(self, values: pa.BinaryArray, picks: array[int], skip: int) -> tuple[pa.Array, Sequence[DecodingFault]]:
@@ -86,27 +86,27 @@ class JsonProgram:
         """The field of a node, by its position."""
         self.shape, self.root = self._compiled(kind, "")
 
-    def decoder(self, made: type[Decoder]) -> Decoder:
+    def decoder(self, made: type[JsonColumnDecoder]) -> JsonColumnDecoder:
         """Return a decoder of a class that runs such programs."""
         return made(self.code, self.root, self.columns, self.children, bytes(self.names))
 
-    def _compiled(self, kind: JsonType, place: str) -> tuple[Shape, int]:
+    def _compiled(self, kind: JsonType, place: str) -> tuple[JsonShape, int]:
         """Return the column and the node of a type."""
         if kind.kind in _LEAVES:
             operation, column_kind, width, _ = _LEAVES[kind.kind]
             column = self._column(column_kind, width)
-            return Shape(kind, column), self._node(place, operation, column)
+            return JsonShape(kind, column), self._node(place, operation, column)
         if kind.kind == "object":
             return self._object(kind, place)
         column = self._column(json_values.ITEMS)
-        keys = [Shape(JsonType("string"), self._column(json_values.VARIABLE))] if kind.kind == "map" else []
+        keys = [JsonShape(JsonType("string"), self._column(json_values.VARIABLE))] if kind.kind == "map" else []
         item, node = self._compiled(kind.children[0], f"{place}{'{}' if keys else '[]'}")
         shape = self._with_children(kind, column, [*keys, item])
         if keys:
             return shape, self._node(place, json_values.MAP, column, keys[0].column, node)
         return shape, self._node(place, json_values.LIST, column, node)
 
-    def _object(self, kind: JsonType, place: str) -> tuple[Shape, int]:
+    def _object(self, kind: JsonType, place: str) -> tuple[JsonShape, int]:
         column = self._column(json_values.STRUCT)
         members = [
             self._compiled(child, f"{place}.{name}" if place else name)
@@ -133,20 +133,20 @@ class JsonProgram:
         self.columns.extend((kind, width, 0, 0))
         return number
 
-    def _with_children(self, kind: JsonType, column: int, children: list[Shape]) -> Shape:
+    def _with_children(self, kind: JsonType, column: int, children: list[JsonShape]) -> JsonShape:
         at = column * json_values.COLUMN_NUMBERS
         self.columns[at + 2 : at + 4] = array("q", (len(self.children), len(children)))
         self.children.extend(child.column for child in children)
-        return Shape(kind, column, tuple(children))
+        return JsonShape(kind, column, tuple(children))
 
 
-def members_of(kind: JsonType, path: Path = (), tags: frozenset[str] = frozenset()) -> Iterator[Member]:
+def members_of(kind: JsonType, path: Path = (), tags: frozenset[str] = frozenset()) -> Iterator[TypeMember]:
     """Yield the columns of a type, and those within them, with their tags."""
     tags |= kind.tags
     if kind.kind in ("array", "map"):
         yield from members_of(kind.children[0], path, tags)
         return
-    yield Member(path, tags, kind.within, is_open=kind.kind == "json")
+    yield TypeMember(path, tags, kind.within, is_open=kind.kind == "json")
     for name, child in zip(kind.names, kind.children, strict=True):
         yield from members_of(child, (*path, name))
 
@@ -161,7 +161,7 @@ def type_of(kind: JsonType) -> pa.DataType:
     return pa.map_(pa.string(), children[0]) if kind.kind == "map" else pa.list_(children[0])
 
 
-def _array_of(shape: Shape, buffers: Sequence[ColumnBuffers]) -> pa.Array:
+def _array_of(shape: JsonShape, buffers: Sequence[ColumnBuffers]) -> pa.Array:
     """Return the array of a column and its children."""
     column, made = buffers[shape.column], type_of(shape.type)
     if made == pa.null():

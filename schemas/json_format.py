@@ -20,7 +20,7 @@ from offsetfs.storage.records.json_values import FAULTS, DecodingFault
 
 if TYPE_CHECKING:
     from offsetfs.schemas.catalog import SchemaCatalog
-    from offsetfs.schemas.masks import Member
+    from offsetfs.schemas.masks import TypeMember
     from offsetfs.schemas.schema_usage import Known
 
 
@@ -34,7 +34,7 @@ class JsonReader:
         self.type = JsonDecoder(kind).type
         self.fields = list(kind.names) if kind.kind == "object" else None
 
-    def members(self) -> Iterator[Member]:
+    def members(self) -> Iterator[TypeMember]:
         """Yield the columns with their tags."""
         return members_of(self._kind)
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from offsetfs.schemas.column_json import JsonColumns
 from offsetfs.schemas.decoding import DecodedColumn, DirectorySchemas, TopicDecoder
-from offsetfs.schemas.formats import DividingDecoder, Fault, Reader, ValueDecoder, reader_of
+from offsetfs.schemas.formats import DividingDecoder, SchemaReader, ValueDecoder, ValueFault, reader_of
 from offsetfs.schemas.masks import Masks
 from offsetfs.schemas.references import VALUE_FIELD, NamedSchema
 from offsetfs.schemas.schema_files import FileSchema
@@ -26,7 +26,7 @@ from offsetfs.storage import AnyLogDirectory
 
 if TYPE_CHECKING:
     from offsetfs.schemas.catalog import SchemaCatalog
-    from offsetfs.schemas.masks import Member
+    from offsetfs.schemas.masks import TypeMember
     from offsetfs.schemas.schema_usage import Known, KnownSchemas
 
 TEXT, SCHEMA = "text", "schema"
@@ -45,11 +45,11 @@ class JsonTexts:
     def __init__(self, is_base64: bool = False) -> None:
         self._is_base64 = is_base64
 
-    def members(self) -> Iterable[Member]:
+    def members(self) -> Iterable[TypeMember]:
         """Return no columns."""
         return ()
 
-    def with_fields(self, names: Sequence[str]) -> Reader:
+    def with_fields(self, names: Sequence[str]) -> SchemaReader:
         raise AssertionError("texts have no fields")
 
     def decoder(self, writer: Known, catalog: SchemaCatalog) -> JsonTextDecoder:
@@ -76,7 +76,7 @@ class JsonTextDecoder:
 
     def decode(
         self, values: pa.BinaryArray, rows: array[int], skip: int, path: bytes | None
-    ) -> tuple[pa.Array, Sequence[Fault]]:
+    ) -> tuple[pa.Array, Sequence[ValueFault]]:
         """See `ValueDecoder.decode`. `DecompressionLimit` if the texts take more than 512 MiB."""
         if not isinstance(self._decoder, DividingDecoder):
             return self._decoded(self._decoder, values, rows, skip, path)
@@ -93,7 +93,7 @@ class JsonTextDecoder:
 
     def _decoded(
         self, decoder: ValueDecoder, values: pa.BinaryArray, rows: array[int], skip: int, path: bytes | None
-    ) -> tuple[pa.Array, Sequence[Fault]]:
+    ) -> tuple[pa.Array, Sequence[ValueFault]]:
         decoded, faults = decoder.decode(values, rows, skip, path)
         if self._is_json:
             texts = _as_they_stand(values, rows, skip)

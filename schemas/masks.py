@@ -38,7 +38,7 @@ class MaskError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class TypeMember:
     """A column within the columns of a reader's type, for masks."""
 
     path: Path
@@ -96,7 +96,7 @@ class Masks:
             if topic not in topics:
                 raise MaskError(f"mask {topic}: there is no such topic{_near(topic, topics)}")
 
-    def of(self, topic: str, members: Iterable[Member], tags: Iterable[tuple[str, str]] = ()) -> FieldMask | None:
+    def of(self, topic: str, members: Iterable[TypeMember], tags: Iterable[tuple[str, str]] = ()) -> FieldMask | None:
         """Return the mask of a topic whose values have these columns; None for a topic without one. `MaskError`.
 
         `tags`: paths and tags of the metadata of the schema, as `SchemaVersion` has them.
@@ -129,7 +129,7 @@ def parse_masks(words: Iterable[str]) -> Masks:
     return Masks(found)
 
 
-def _tagged(members: Iterable[Member], tags: Iterable[tuple[str, str]]) -> list[Member]:
+def _tagged(members: Iterable[TypeMember], tags: Iterable[tuple[str, str]]) -> list[TypeMember]:
     """Return columns with the tags of the metadata as well.
 
     Paths of it begin with names of types or `**`. The last name decides, so that rather too much is tagged.
@@ -146,7 +146,7 @@ def _glob(name: str) -> str:
     return "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in re.sub(r"\*+", "*", name))
 
 
-def _selected(wanted: str, members: Sequence[Member]) -> set[Path]:
+def _selected(wanted: str, members: Sequence[TypeMember]) -> set[Path]:
     """Return the paths that a text selects; for a name also the columns that may have such fields unnamed.
 
     These alone are no match: a mistyped name would go unnoticed.
@@ -157,7 +157,7 @@ def _selected(wanted: str, members: Sequence[Member]) -> set[Path]:
     return found
 
 
-def _matching(wanted: str, members: Sequence[Member]) -> set[Path]:
+def _matching(wanted: str, members: Sequence[TypeMember]) -> set[Path]:
     if wanted.startswith("#"):
         return {each.path for each in members if wanted[1:] in each.tags}
     if wanted == "*":
@@ -168,7 +168,7 @@ def _matching(wanted: str, members: Sequence[Member]) -> set[Path]:
     return {each.path for each in members if each.path and pattern.fullmatch(".".join(each.path))}
 
 
-def _missing(wanted: str, members: Sequence[Member]) -> str:
+def _missing(wanted: str, members: Sequence[TypeMember]) -> str:
     if wanted.startswith("#"):
         return f"tag{_near(wanted, {f'#{tag}' for each in members for tag in each.tags})}"
     names = {".".join(each.path) for each in members if each.path}

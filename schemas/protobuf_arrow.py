@@ -24,11 +24,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from offsetfs.schemas.masks import Member, Path
+from offsetfs.schemas.masks import Path, TypeMember
 from offsetfs.schemas.protobuf_json import json_array
-from offsetfs.schemas.protobuf_program import Form, Shape, compiled
-from offsetfs.schemas.protobuf_schema import EnumType, MessageType
-from offsetfs.storage.records.protobuf import FAULTS, ColumnBuffers, Decoder
+from offsetfs.schemas.protobuf_program import Form, ProtobufShape, compiled
+from offsetfs.schemas.protobuf_schema import MessageType, ProtobufEnum
+from offsetfs.storage.records.protobuf import FAULTS, ColumnBuffers, ProtobufColumnDecoder
 
 _SCALARS = {
     "int32": pa.int32(), "sint32": pa.int32(), "sfixed32": pa.int32(), "uint32": pa.uint32(), "fixed32": pa.uint32(),
@@ -71,7 +71,7 @@ class ProtobufDecoder:
     def __init__(self, writer: MessageType, reader: MessageType, names: Sequence[str] | None = None) -> None:
         """`names`: the fields of the reader that are read; None: all. `SchemasDiffer` if they cannot be."""
         self._program = program = compiled(writer, reader, names)
-        self._decoder = Decoder(program.code, program.root, program.columns, program.children)
+        self._decoder = ProtobufColumnDecoder(program.code, program.root, program.columns, program.children)
         self.type = _type_of(program.shape)
 
     def decode(
@@ -100,21 +100,21 @@ class ProtobufDecoder:
         return _at(self._program.places.get(node, ""), FAULTS[code])
 
 
-def protobuf_members(reader: MessageType) -> Iterator[Member]:
+def protobuf_members(reader: MessageType) -> Iterator[TypeMember]:
     """Yield the columns of a message, for masks."""
     yield from _members(compiled(reader, reader).shape, (), ())
 
 
-def _members(shape: Shape, path: Path, around: tuple[tuple[object, Path], ...]) -> Iterator[Member]:
+def _members(shape: ProtobufShape, path: Path, around: tuple[tuple[object, Path], ...]) -> Iterator[TypeMember]:
     if shape.form in (Form.LIST, Form.MAP):
         inner = shape.children[0]
         yield from _members(inner.children[1] if shape.form == Form.MAP else inner, path, around)
         return
     within = next((place for kind, place in around if kind is shape.type), None)
     if shape.form == Form.RAW:
-        yield Member(path, within=within, is_open=within is None)
+        yield TypeMember(path, within=within, is_open=within is None)
         return
-    yield Member(path, is_open=shape.form == Form.JSON)
+    yield TypeMember(path, is_open=shape.form == Form.JSON)
     if shape.form == Form.MESSAGE and not _is_leaf(shape):
         for name, child in zip(shape.names, shape.children, strict=True):
             yield from _members(child, (*path, name), (*around, (shape.type, path)))
@@ -127,7 +127,7 @@ def _at(place: str, reason: str) -> str:
 # --- types -----------------------------------------------------------------------------------------------------------
 
 
-def _well_known(shape: Shape) -> str:
+def _well_known(shape: ProtobufShape) -> str:
     """Return the name of a type of which another type of Arrow is made; empty for other messages."""
     kind = shape.type
     if shape.form != Form.MESSAGE or not isinstance(kind, MessageType):
@@ -139,11 +139,11 @@ def _well_known(shape: Shape) -> str:
     return kind.name if kind.name in _WRAPPERS and is_wrapper else ""
 
 
-def _is_leaf(shape: Shape) -> bool:
+def _is_leaf(shape: ProtobufShape) -> bool:
     return bool(_well_known(shape)) and bool(shape.place)
 
 
-def _type_of(shape: Shape) -> pa.DataType:
+def _type_of(shape: ProtobufShape) -> pa.DataType:
     if shape.form == Form.LIST:
         return pa.list_(_type_of(shape.children[0]))
     if shape.form == Form.MAP:
@@ -158,13 +158,13 @@ def _type_of(shape: Shape) -> pa.DataType:
         return pa.string()
     if shape.form == Form.RAW:
         return pa.binary()
-    return _ENUM if isinstance(shape.type, EnumType) else _SCALARS[str(shape.type)]
+    return _ENUM if isinstance(shape.type, ProtobufEnum) else _SCALARS[str(shape.type)]
 
 
 # --- arrays ----------------------------------------------------------------------------------------------------------
 
 
-def _array_of(shape: Shape, buffers: Sequence[ColumnBuffers], lost: _Lost) -> pa.Array:
+def _array_of(shape: ProtobufShape, buffers: Sequence[ColumnBuffers], lost: _Lost) -> pa.Array:
     """Return the array of a column and its children, and add to `lost` what it cannot hold."""
     column = buffers[shape.column]
     validity, ends, data = (
@@ -187,13 +187,13 @@ def _array_of(shape: Shape, buffers: Sequence[ColumnBuffers], lost: _Lost) -> pa
         text, damaged = json_array(raw, shape.type.name)
         _add(lost, damaged, shape, _BAD_JSON)
         return text
-    if isinstance(shape.type, EnumType):
+    if isinstance(shape.type, ProtobufEnum):
         return _enum_of(pa.Array.from_buffers(pa.int32(), count, [validity, data], nulls), shape.type)
     parts = [validity, data] if ends is None else [validity, ends, data]
     return pa.Array.from_buffers(_type_of(shape), count, parts, nulls)
 
 
-def _items_of(shape: Shape, buffers: Sequence[ColumnBuffers], lost: _Lost) -> pa.Array:
+def _items_of(shape: ProtobufShape, buffers: Sequence[ColumnBuffers], lost: _Lost) -> pa.Array:
     """Return an array of lists or maps."""
     column = buffers[shape.column]
     inner: _Lost = []
@@ -230,7 +230,7 @@ def _last_of_each_key(keys: pa.Array, ends: np.ndarray[tuple[int], np.dtype[np.i
     return np.sort(len(names) - 1 - last)
 
 
-def _leaf_of(shape: Shape, made: pa.StructArray, lost: _Lost) -> pa.Array:
+def _leaf_of(shape: ProtobufShape, made: pa.StructArray, lost: _Lost) -> pa.Array:
     """Return the time, the duration or the scalar that a message stands for."""
     target = _TIMES.get(_well_known(shape))
     if target is None:
@@ -249,7 +249,7 @@ def _leaf_of(shape: Shape, made: pa.StructArray, lost: _Lost) -> pa.Array:
     return pa.array(total, pa.int64(), mask=mask if mask.any() else None).view(target)
 
 
-def _enum_of(numbers: pa.Int32Array, kind: EnumType) -> pa.DictionaryArray:
+def _enum_of(numbers: pa.Int32Array, kind: ProtobufEnum) -> pa.DictionaryArray:
     """Return the names of an enum's numbers; a number without a name is its digits."""
     count = len(numbers)
     found = np.frombuffer(numbers.buffers()[1], np.int32)[:count] if count else np.zeros(0, np.int32)
@@ -271,6 +271,6 @@ def _enum_of(numbers: pa.Int32Array, kind: EnumType) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))
 
 
-def _add(lost: _Lost, rows: Numbers, shape: Shape, reason: str) -> None:
+def _add(lost: _Lost, rows: Numbers, shape: ProtobufShape, reason: str) -> None:
     if len(rows):
         lost.append((rows.astype(np.int64), _at(shape.place, reason)))

@@ -27,7 +27,7 @@ from offsetfs.schemas.protobuf_wire import Damaged, varint
 
 if TYPE_CHECKING:
     from offsetfs.schemas.catalog import SchemaCatalog
-    from offsetfs.schemas.masks import Member
+    from offsetfs.schemas.masks import TypeMember
     from offsetfs.schemas.schema_usage import Known
 
 FOLDERS_MAX = 8
@@ -58,7 +58,7 @@ class ProtobufReader:
         self.type = ProtobufDecoder(message, message, names).type
         self.fields = [self.type.field(at).name for at in range(self.type.num_fields)]
 
-    def members(self) -> Iterator[Member]:
+    def members(self) -> Iterator[TypeMember]:
         """Yield the columns."""
         return protobuf_members(self._message)
 

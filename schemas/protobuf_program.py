@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from offsetfs.schemas.formats import SchemasDiffer
-from offsetfs.schemas.protobuf_schema import EnumType, FieldType, MessageType, ProtoField
+from offsetfs.schemas.protobuf_schema import FieldType, MessageType, ProtobufEnum, ProtoField
 from offsetfs.storage.records import protobuf
 
 COLUMNS_MAX = 10_000
@@ -42,7 +42,7 @@ class Form(enum.Enum):
 
 
 @dataclass(slots=True)
-class Shape:
+class ProtobufShape:
     """A column and its children, as the reader's type defines it."""
 
     form: Form
@@ -50,7 +50,7 @@ class Shape:
     column: int
     names: list[str] = field(default_factory=list)
     """Of the children, if this is a message."""
-    children: list[Shape] = field(default_factory=list)
+    children: list[ProtobufShape] = field(default_factory=list)
     place: str = ""
 
 
@@ -62,7 +62,7 @@ class ProtobufProgram:
     root: int
     columns: array[int]
     children: array[int]
-    shape: Shape
+    shape: ProtobufShape
     places: Mapping[int, str]
     """The field of a node, by its position."""
 
@@ -114,27 +114,29 @@ class _Compiler:
 
     def _message_shape(
         self, kind: MessageType, fields: Sequence[ProtoField], within: tuple[MessageType, ...], place: str
-    ) -> Shape:
-        shape = Shape(Form.MESSAGE, kind, self._column(protobuf.STRUCT), place=place)
+    ) -> ProtobufShape:
+        shape = ProtobufShape(Form.MESSAGE, kind, self._column(protobuf.STRUCT), place=place)
         shape.names = [member.name for member in fields]
         within = (*within, kind)
         children = [self._field_shape(each, within, _joined(place, each.name)) for each in fields]
         return self._with_children(shape, children)
 
-    def _field_shape(self, member: ProtoField, within: tuple[MessageType, ...], place: str) -> Shape:
+    def _field_shape(self, member: ProtoField, within: tuple[MessageType, ...], place: str) -> ProtobufShape:
         if not member.is_repeated:
             return self._value_shape(member.type, within, place)
-        shape = Shape(Form.MAP if member.is_map else Form.LIST, member.type, self._column(protobuf.ITEMS), place=place)
+        shape = ProtobufShape(
+            Form.MAP if member.is_map else Form.LIST, member.type, self._column(protobuf.ITEMS), place=place
+        )
         inner = f"{place}{{}}" if member.is_map else f"{place}[]"
         return self._with_children(shape, [self._value_shape(member.type, within, inner)])
 
-    def _value_shape(self, kind: FieldType, within: tuple[MessageType, ...], place: str) -> Shape:
+    def _value_shape(self, kind: FieldType, within: tuple[MessageType, ...], place: str) -> ProtobufShape:
         if not isinstance(kind, MessageType):
-            return Shape(Form.SCALAR, kind, self._column(*_leaf_column(kind)), place=place)
+            return ProtobufShape(Form.SCALAR, kind, self._column(*_leaf_column(kind)), place=place)
         if kind.name in JSON_TYPES:
-            return Shape(Form.JSON, kind, self._column(protobuf.VARIABLE), place=place)
+            return ProtobufShape(Form.JSON, kind, self._column(protobuf.VARIABLE), place=place)
         if kind in within or not kind.fields or len(within) >= DEPTH_MAX:
-            return Shape(Form.RAW, kind, self._column(protobuf.VARIABLE), place=place)
+            return ProtobufShape(Form.RAW, kind, self._column(protobuf.VARIABLE), place=place)
         return self._message_shape(kind, kind.fields, within, place)
 
     def _column(self, kind: int, width: int = 0) -> int:
@@ -144,7 +146,7 @@ class _Compiler:
         self._columns.extend((kind, width, 0, 0))
         return number
 
-    def _with_children(self, shape: Shape, children: list[Shape]) -> Shape:
+    def _with_children(self, shape: ProtobufShape, children: list[ProtobufShape]) -> ProtobufShape:
         shape.children = children
         at = shape.column * protobuf.COLUMN_NUMBERS
         self._columns[at + 2 : at + 4] = array("q", (len(self._children), len(children)))
@@ -154,7 +156,7 @@ class _Compiler:
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     def _message(
-        self, writer: MessageType, reader: MessageType, fields: Sequence[ProtoField], shape: Shape, place: str
+        self, writer: MessageType, reader: MessageType, fields: Sequence[ProtoField], shape: ProtobufShape, place: str
     ) -> int:
         """Return the node that reads a message into the columns of `shape`."""
         written = {member.number: member for member in writer.fields}
@@ -170,7 +172,7 @@ class _Compiler:
             rows.append((member.number, [*row, oneof], inner))
         return self._emit(shape.column, rows, place)
 
-    def _oneofs(self, fields: Sequence[ProtoField], columns: Mapping[int, Shape]) -> dict[str, int]:
+    def _oneofs(self, fields: Sequence[ProtoField], columns: Mapping[int, ProtobufShape]) -> dict[str, int]:
         """Return the positions of the columns of each oneof."""
         found: dict[str, int] = {}
         for name in dict.fromkeys(member.oneof for member in fields if member.oneof):
@@ -180,7 +182,7 @@ class _Compiler:
         return found
 
     def _field(
-        self, writer: ProtoField | None, reader: ProtoField, shape: Shape | None, is_entry: bool, place: str
+        self, writer: ProtoField | None, reader: ProtoField, shape: ProtobufShape | None, is_entry: bool, place: str
     ) -> list[int]:
         """Return the numbers of a field but its oneof. Without a shape it is read over."""
         written = reader if writer is None else writer
@@ -222,9 +224,9 @@ def _joined(place: str, name: str) -> str:
     return f"{place}.{name}" if place else name
 
 
-def _leaf_column(kind: str | EnumType) -> tuple[int, int]:
+def _leaf_column(kind: str | ProtobufEnum) -> tuple[int, int]:
     """Return the kind and the width of the column of a scalar or an enum."""
-    operation = protobuf.VARINT32 if isinstance(kind, EnumType) else _OPERATIONS[kind]
+    operation = protobuf.VARINT32 if isinstance(kind, ProtobufEnum) else _OPERATIONS[kind]
     if operation in _WIDTHS:
         return protobuf.WIDE, _WIDTHS[operation]
     return (protobuf.BITS if operation == protobuf.BOOL else protobuf.VARIABLE), 0
@@ -234,13 +236,13 @@ def _operation(writer: FieldType, reader: FieldType) -> int:
     """Return how a scalar is read; its wire type is the same for both."""
     if isinstance(reader, MessageType):
         return protobuf.RAW
-    return protobuf.VARINT32 if isinstance(reader, EnumType) else _OPERATIONS[reader]
+    return protobuf.VARINT32 if isinstance(reader, ProtobufEnum) else _OPERATIONS[reader]
 
 
 def _class_of(kind: FieldType) -> str:
     if isinstance(kind, str):
         return kind
-    return "enum" if isinstance(kind, EnumType) else "message"
+    return "enum" if isinstance(kind, ProtobufEnum) else "message"
 
 
 def _is_readable(writer: ProtoField, reader: ProtoField) -> bool:

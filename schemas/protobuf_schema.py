@@ -29,7 +29,7 @@ FILES_MAX = 1000
 
 
 @dataclass(eq=False, slots=True)
-class EnumType:
+class ProtobufEnum:
     """An enum. Of several names for a number, the first counts."""
 
     name: str
@@ -62,7 +62,7 @@ class ProtoField:
         return isinstance(self.type, MessageType) and self.type.is_map_entry and self.is_repeated
 
 
-FieldType = str | EnumType | MessageType
+FieldType = str | ProtobufEnum | MessageType
 """A text is the name of a scalar."""
 
 
@@ -165,7 +165,7 @@ class _Linker:
 
     def __init__(self, files: Sequence[FileDeclaration]) -> None:
         self._declared: dict[str, MessageDeclaration | EnumDeclaration] = {}
-        self._linked: dict[str, MessageType | EnumType] = {}
+        self._linked: dict[str, MessageType | ProtobufEnum] = {}
         for file in files:
             self._declare_all(file, file.package)
 
@@ -248,7 +248,7 @@ class _Linker:
             "references declare"
         )
 
-    def _type(self, full: str, waiting: list[str]) -> MessageType | EnumType:
+    def _type(self, full: str, waiting: list[str]) -> MessageType | ProtobufEnum:
         made = self._linked.get(full)
         if made is not None:
             return made
@@ -257,7 +257,7 @@ class _Linker:
             symbols: dict[int, str] = {}
             for name, number in declared.values:
                 symbols.setdefault(number, name)
-            made = EnumType(full, symbols)
+            made = ProtobufEnum(full, symbols)
         else:
             made = MessageType(full, is_map_entry=declared.is_map_entry)
             waiting.append(full)

@@ -18,7 +18,7 @@ from offsetfs.cli.arguments.numbers import DAYS_MS, SECONDS_MS, duration_type
 from offsetfs.cli.arguments.object_stores import opened_store, partitions_in, store_options
 from offsetfs.cli.ending import until_signal
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
-from offsetfs.common.ending import Ending
+from offsetfs.common.ending import EndingEvent
 from offsetfs.common.formatting import printable, utc_time
 from offsetfs.storage import remote_note
 from offsetfs.storage.errors import StorageError, counted, sentence
@@ -260,7 +260,7 @@ class _Runs:
         self._shown: dict[str, str] = {}
         self._not_expired: dict[str, str] = {}
 
-    def once(self, is_ending: Ending) -> bool:
+    def once(self, is_ending: EndingEvent) -> bool:
         """Archive, and expire if that is due; print what changed. False if a partition failed, or lost records."""
         run = self._archiver.run(is_ending.is_set)
         is_idle = not _report(run) and not is_ending.is_set() and not run.failed
@@ -277,7 +277,7 @@ class _Runs:
         self._show(_only_remote(run) | failed | self._not_expired | _left_out(run))
         return not failed
 
-    def again(self, is_ending: Ending) -> bool:
+    def again(self, is_ending: EndingEvent) -> bool:
         """Do what `once` does; an error of the store is printed, and the next run tries again."""
         try:
             return self.once(is_ending)

@@ -426,8 +426,8 @@ cdef int read_duration(Run* run, int64_t number) noexcept nogil:
 # --- the decoder ---------------------------------------------------------------------------------------------------
 
 
-cdef class Decoder:
-    """See `reference/avro.py:Decoder`."""
+cdef class AvroColumnDecoder:
+    """See `reference/avro.py:AvroColumnDecoder`."""
 
     cdef array program
     cdef array children
@@ -480,7 +480,7 @@ cdef class Decoder:
             PyMem_RawFree(self.columns)
 
     def decode(self, ends, data, validity, array picks not None, Py_ssize_t skip):
-        """See `reference/avro.py:Decoder.decode`."""
+        """See `reference/avro.py:AvroColumnDecoder.decode`."""
         cdef Source source = Source(ends, data, validity)
         cdef Py_ssize_t pick = 0, picks_count = len(picks)
         cdef const int32_t* rows = <const int32_t*>picks.data.as_ints
@@ -550,7 +550,7 @@ cdef class Decoder:
         return FINE
 
     def finish(self):
-        """See `reference/avro.py:Decoder.finish`."""
+        """See `reference/avro.py:AvroColumnDecoder.finish`."""
         cdef list finished = []
         cdef Py_ssize_t number
         cdef Column* column

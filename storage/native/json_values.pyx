@@ -568,8 +568,8 @@ cdef inline int compared(const Column* keys, int64_t one, int64_t other) noexcep
 # --- the decoder ---------------------------------------------------------------------------------------------------
 
 
-cdef class Decoder:
-    """See `reference/json_values.py:Decoder`."""
+cdef class JsonColumnDecoder:
+    """See `reference/json_values.py:JsonColumnDecoder`."""
 
     cdef array program
     cdef array children
@@ -632,7 +632,7 @@ cdef class Decoder:
         PyMem_RawFree(self.entries.data)
 
     def decode(self, ends, data, validity, array picks not None, Py_ssize_t skip):
-        """See `reference/json_values.py:Decoder.decode`."""
+        """See `reference/json_values.py:JsonColumnDecoder.decode`."""
         cdef const uint8_t[::1] texts = memoryview(data).cast("B")
         cdef const int32_t[::1] bounds = memoryview(ends).cast("B").cast("i")
         cdef const uint8_t[::1] valid = None if validity is None else memoryview(validity).cast("B")
@@ -700,7 +700,7 @@ cdef class Decoder:
         return FINE
 
     def finish(self):
-        """See `reference/json_values.py:Decoder.finish`."""
+        """See `reference/json_values.py:JsonColumnDecoder.finish`."""
         cdef list finished = []
         cdef Py_ssize_t number
         cdef Column* column

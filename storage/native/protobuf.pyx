@@ -429,8 +429,8 @@ cdef int close_field(Run* run, const int64_t* field) noexcept nogil:
 # --- the decoder ---------------------------------------------------------------------------------------------------
 
 
-cdef class Decoder:
-    """See `reference/protobuf.py:Decoder`."""
+cdef class ProtobufColumnDecoder:
+    """See `reference/protobuf.py:ProtobufColumnDecoder`."""
 
     cdef array program
     cdef array children
@@ -482,7 +482,7 @@ cdef class Decoder:
         PyMem_RawFree(self.opened)
 
     def decode(self, ends, data, validity, array picks not None, array skipped not None):
-        """See `reference/protobuf.py:Decoder.decode`."""
+        """See `reference/protobuf.py:ProtobufColumnDecoder.decode`."""
         cdef Source source = Source(ends, data, validity)
         cdef Py_ssize_t pick = 0, picks_count = len(picks)
         cdef Py_buffer held, held_too
@@ -554,7 +554,7 @@ cdef class Decoder:
         return FINE
 
     def finish(self):
-        """See `reference/protobuf.py:Decoder.finish`."""
+        """See `reference/protobuf.py:ProtobufColumnDecoder.finish`."""
         cdef list finished = []
         cdef Py_ssize_t number
         cdef Column* column

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 else:
     _avro = select("avro")
 
-Decoder = _avro.Decoder
+AvroColumnDecoder = _avro.AvroColumnDecoder
 
 __all__ = [
     "ARRAY",
@@ -86,7 +86,7 @@ __all__ = [
     "UUID",
     "VARIABLE",
     "WIDE",
+    "AvroColumnDecoder",
     "ColumnBuffers",
-    "Decoder",
     "DecodingFault",
 ]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 else:
     _json_values = select("json_values")
 
-Decoder = _json_values.Decoder
+JsonColumnDecoder = _json_values.JsonColumnDecoder
 
 __all__ = [
     "BITS",
@@ -55,6 +55,6 @@ __all__ = [
     "VARIABLE",
     "WIDE",
     "ColumnBuffers",
-    "Decoder",
     "DecodingFault",
+    "JsonColumnDecoder",
 ]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 else:
     _protobuf = select("protobuf")
 
-Decoder = _protobuf.Decoder
+ProtobufColumnDecoder = _protobuf.ProtobufColumnDecoder
 
 __all__ = [
     "BITS",
@@ -62,5 +62,5 @@ __all__ = [
     "ZIGZAG32",
     "ZIGZAG64",
     "ColumnBuffers",
-    "Decoder",
+    "ProtobufColumnDecoder",
 ]

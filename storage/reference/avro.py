@@ -37,9 +37,9 @@ from offsetfs.storage.reference.decoded_columns import (
     STRUCT,
     VARIABLE,
     WIDE,
-    Column,
     ColumnBuffers,
     DecodingFault,
+    GrowingColumn,
     check,
     columns_of,
     described_columns,
@@ -89,7 +89,7 @@ class _Wrong(Exception):
         self.code, self.node = code, node
 
 
-class Decoder:
+class AvroColumnDecoder:
     """Decodes values by one program; the columns grow until `finish`."""
 
     def __init__(
@@ -147,7 +147,7 @@ class _Run:
     def __init__(self, program: Sequence[int], constants: bytes, value: memoryview, position: int) -> None:
         self._program, self._constants, self._value, self._position = program, constants, value, position
         self._steps = STEPS_MIN + STEPS_PER_BYTE * len(value) + len(program)
-        self.journal: list[tuple[int, Callable[[Column], None]]] = []
+        self.journal: list[tuple[int, Callable[[GrowingColumn], None]]] = []
 
     def is_behind(self) -> bool:
         """Return whether bytes are left."""
@@ -162,7 +162,7 @@ class _Run:
             raise _Wrong(TOO_MANY, node)
         if operation == NULL:
             if column >= 0:
-                self.journal.append((column, Column.append_null))
+                self.journal.append((column, GrowingColumn.append_null))
             return
         item = self._item(operation, node, depth)
         if column >= 0:

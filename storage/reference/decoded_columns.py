@@ -43,10 +43,10 @@ class ColumnBuffers:
     data: Buffer | None
 
 
-class Column:
+class GrowingColumn:
     """One column, while it grows."""
 
-    def __init__(self, kind: int, width: int, children: list[Column]) -> None:
+    def __init__(self, kind: int, width: int, children: list[GrowingColumn]) -> None:
         self.kind, self.width, self.children = kind, width, children
         self.count = self.null_count = 0
         self.valid = bytearray()
@@ -106,12 +106,12 @@ def _append_bit(bits: bytearray, count: int, bit: bool) -> None:
     bits[-1] |= bit << count % 8
 
 
-def columns_of(columns: array[int], children: array[int]) -> list[Column]:
+def columns_of(columns: array[int], children: array[int]) -> list[GrowingColumn]:
     """Return empty columns by their description."""
-    made: dict[int, Column] = {}
+    made: dict[int, GrowingColumn] = {}
     for number in reversed(range(len(columns) // COLUMN_NUMBERS)):
         kind, width, first, count = columns[number * COLUMN_NUMBERS : (number + 1) * COLUMN_NUMBERS]
-        made[number] = Column(kind, width, [made[child] for child in children[first : first + count]])
+        made[number] = GrowingColumn(kind, width, [made[child] for child in children[first : first + count]])
     return [made[number] for number in range(len(made))]
 
 

@@ -87,7 +87,7 @@ class _NotJson(_WrongType):
     """No later field with the same name makes it right."""
 
 
-class Decoder:
+class JsonColumnDecoder:
     """Decodes values by one program; the columns grow until `finish`."""
 
     def __init__(self, program: array[int], root: int, columns: array[int], children: array[int], names: bytes) -> None:

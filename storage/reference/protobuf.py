@@ -38,9 +38,9 @@ from offsetfs.storage.reference.decoded_columns import (
     STRUCT,
     VARIABLE,
     WIDE,
-    Column,
     ColumnBuffers,
     DecodingFault,
+    GrowingColumn,
     check,
     columns_of,
     described_columns,
@@ -126,7 +126,7 @@ class _Content:
     parts: dict[int, bytes | _Content | list[bytes | _Content]] = field(default_factory=dict)
 
 
-class Decoder:
+class ProtobufColumnDecoder:
     """Decodes values by one program; the columns grow until `finish`."""
 
     def __init__(self, program: array[int], root: int, columns: array[int], children: array[int]) -> None:
@@ -201,7 +201,7 @@ class Decoder:
         else:
             self._emit_value(each, column, _Content() if each.operation == MESSAGE else bytes(column.width))
 
-    def _emit_value(self, each: _Field, column: Column, part: bytes | _Content) -> None:
+    def _emit_value(self, each: _Field, column: GrowingColumn, part: bytes | _Content) -> None:
         if isinstance(part, _Content):
             self._emit(each.node, part)
         else:
@@ -218,7 +218,7 @@ class Decoder:
 class _Run:
     """Reads one value."""
 
-    def __init__(self, decoder: Decoder, value: bytes, position: int) -> None:
+    def __init__(self, decoder: ProtobufColumnDecoder, value: bytes, position: int) -> None:
         self._decoder, self._value, self._position = decoder, value, position
         self._steps = STEPS_MIN + STEPS_PER_BYTE * (len(value) - position)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from offsetfs.schemas.decoding import DirectorySchemas, NoSchema, TopicDecoder
-from offsetfs.schemas.formats import Reader
+from offsetfs.schemas.formats import SchemaReader
 from offsetfs.schemas.masks import MaskError, Masks
 from offsetfs.schemas.python_values import python_values
 from offsetfs.schemas.schema_files import FileSchema
@@ -38,7 +38,7 @@ class TableDecoding:
         self._table, self._topic = table, topic
         self._schemas = DirectorySchemas(directory, files, masks)
         self._columns: list[TypedColumn] = []
-        self._reader: Reader | None = None
+        self._reader: SchemaReader | None = None
         self._decoder: TopicDecoder
         self.not_decoded = 0
         """Records whose values are in no column."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from offsetfs.common.ending import Ending
+from offsetfs.common.ending import EndingEvent
 from offsetfs.common.name_patterns import NamePattern
 from offsetfs.storage import (
     BatchSlice,
@@ -113,7 +113,7 @@ class TableSync:
             self._advance(partition)
         self._mirror_deletes()
 
-    def follow(self, is_ending: Ending) -> None:
+    def follow(self, is_ending: EndingEvent) -> None:
         """Add records as they are written, until the event is set; TableError."""
         self.run()
         waited = 0.0

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetfs.schemas.decoding import DirectorySchemas, NoSchema, TopicDecoder
-from offsetfs.schemas.formats import Reader
+from offsetfs.schemas.formats import SchemaReader
 from offsetfs.schemas.references import KEY_FIELD
 from offsetfs.tables.arrow import SCHEMA
 from offsetfs.tables.sql.topic_table import ScanContext, TopicTable
@@ -106,7 +106,7 @@ class _Source:
     """The fields of a record are columns."""
 
 
-def _key_reader(topic: str, schemas: DirectorySchemas) -> Reader | None:
+def _key_reader(topic: str, schemas: DirectorySchemas) -> SchemaReader | None:
     try:
         return schemas.reader(topic, KEY_FIELD)
     except NoSchema:

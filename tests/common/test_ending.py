@@ -9,7 +9,7 @@ from types import FrameType
 import pytest
 
 from offsetfs.cli.ending import until_signal
-from offsetfs.common.ending import Ending
+from offsetfs.common.ending import EndingEvent
 
 pytestmark = pytest.mark.unit
 
@@ -26,7 +26,7 @@ def test_a_signal_at_any_moment_of_a_wait_ends_it() -> None:
 
 
 def test_a_handler_within_a_handler_sets_it() -> None:
-    with closing(Ending()) as ending:
+    with closing(EndingEvent()) as ending:
 
         def set_twice(number: int, _: FrameType | None) -> None:
             if not ending.is_set():
@@ -43,7 +43,7 @@ def test_a_handler_within_a_handler_sets_it() -> None:
 
 
 def test_a_wait_without_a_signal_ends_in_time() -> None:
-    with closing(Ending()) as ending:
+    with closing(EndingEvent()) as ending:
         assert not ending.wait(0.001)
         assert not ending.is_set()
         ending.set()

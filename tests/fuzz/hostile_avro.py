@@ -84,7 +84,7 @@ def values(data: bytes) -> None:
 
 
 def _outcome(module: ModuleType, program: AvroProgram, column: pa.Array) -> object:
-    decoder = module.Decoder(program.code, program.root, program.columns, program.children, program.constants)
+    decoder = module.AvroColumnDecoder(program.code, program.root, program.columns, program.children, program.constants)
     validity, ends, data = column.buffers()
     decoder.decode(ends, data if data is not None else b"", validity, array("i", range(len(column))), 0)
     faults = list(decoder.faults)

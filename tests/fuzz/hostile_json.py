@@ -63,7 +63,7 @@ def values(data: bytes) -> None:
 
 
 def _outcome(module: ModuleType, program: JsonProgram, column: pa.Array) -> object:
-    decoder = program.decoder(module.Decoder)
+    decoder = program.decoder(module.JsonColumnDecoder)
     validity, ends, data = column.buffers()
     decoder.decode(ends, data if data is not None else b"", validity, array("i", range(len(column))), 0)
     faults = list(decoder.faults)

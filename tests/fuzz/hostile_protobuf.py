@@ -97,7 +97,7 @@ def values(data: bytes) -> None:
 
 
 def _outcome(module: ModuleType, program: ProtobufProgram, column: pa.Array) -> object:
-    decoder = module.Decoder(program.code, program.root, program.columns, program.children)
+    decoder = module.ProtobufColumnDecoder(program.code, program.root, program.columns, program.children)
     validity, ends, data = column.buffers()
     picks, skips = array("i", range(len(column))), array("i", bytes(4 * len(column)))
     decoder.decode(ends, data if data is not None else b"", validity, picks, skips)

@@ -84,7 +84,7 @@ def test_values_are_those_of_fastavro(pair: Pair) -> None:
 
 
 def outcome(module: Any, program: AvroProgram, values: pa.Array, skip: int) -> Any:
-    decoder = module.Decoder(program.code, program.root, program.columns, program.children, program.constants)
+    decoder = module.AvroColumnDecoder(program.code, program.root, program.columns, program.children, program.constants)
     validity, ends, data = values.buffers()
     rows = array("i", [row for row in range(len(values)) if row % 4 != 3])
     for picks in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
@@ -216,7 +216,7 @@ def test_a_program_that_refers_to_what_is_not_there_is_refused() -> None:
             code = program.code[:]
             code[at] = number
             try:
-                native.Decoder(code, program.root, program.columns, program.children, program.constants)
+                native.AvroColumnDecoder(code, program.root, program.columns, program.children, program.constants)
             except ValueError:
                 refused += 1
     assert refused > 2 * len(program.code)

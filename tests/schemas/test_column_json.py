@@ -37,7 +37,7 @@ def shown(values: pa.Array, *, is_base64: bool = False) -> list[str]:
     found, ends = compiled.lines(columns)
     assert (found, ends) == reference.lines(columns)
     assert list(ends) == [at + 1 for at, byte in enumerate(found) if byte == 10]
-    return bytes(found).decode().splitlines()
+    return bytes(found).decode().split("\n")[:-1]  # JSON may have other ends of lines within a string
 
 
 def test_numbers_keep_all_their_digits() -> None:
@@ -175,7 +175,7 @@ def plain(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_struct(kind):
         return dict(member(each.name, value[each.name], each.type) for each in kind)
     if pa.types.is_map(kind):
-        return dict(member(key, item, kind.item_type) for key, item in value)
+        return {key: plain(item, kind.item_type) for key, item in value}
     if pa.types.is_list(kind):
         return [plain(each, kind.value_type) for each in value]
     if isinstance(value, bytes):

@@ -6,6 +6,7 @@ import base64
 import datetime
 import io
 import json
+import struct
 import uuid
 from array import array
 from decimal import Decimal
@@ -21,10 +22,10 @@ from hypothesis import given, settings
 
 from offsetfs.schemas.avro_arrow import AvroDecoder
 from offsetfs.schemas.avro_encoding import DoesNotFit, encoded
-from offsetfs.schemas.avro_schema import parsed
+from offsetfs.schemas.avro_schema import PrimitiveType, parsed
 from offsetfs.schemas.column_json import JsonColumns
 from offsetfs.schemas.decoding import DirectorySchemas
-from offsetfs.schemas.encoding import LineEncoder
+from offsetfs.schemas.encoding import LineEncoder, read_json
 from offsetfs.schemas.schema_files import FileSchema
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.records import LineFault
@@ -131,7 +132,7 @@ def test_the_json_of_decoded_values_is_encoded_to_the_same_values(pair: Pair) ->
         return [text.as_py() for text in columns.texts()]
 
     shown_before = lines([by_fastavro(pair.writer, value) for value in pair.values])
-    values = [encoded(kind, json.loads(line, parse_float=Decimal)) for line in shown_before]
+    values = [encoded(kind, read_json(line)) for line in shown_before]
     assert lines(values) == shown_before
 
 
@@ -245,6 +246,11 @@ def test_a_line_that_cannot_be_encoded_is_refused_with_the_reason(
     encoder: Any, topic: str, line: bytes, reason: str
 ) -> None:
     assert encoder(topic, line + b"\n") == LineFault(max(line.find(b'"value'), 0), reason)
+
+
+def test_the_sign_of_zero_is_kept() -> None:
+    assert encoded(PrimitiveType("double"), read_json(b"-0")) == struct.pack("<d", -0.0)
+    assert encoded(PrimitiveType("long"), read_json(b"-0")) == b"\0"
 
 
 def test_what_is_encoded_is_decoded_again() -> None:

@@ -92,7 +92,7 @@ def test_values_are_those_of_json_loads(case: tuple[Schema, list[Any], list[str]
 
 
 def outcome(module: Any, schema: Any, values: pa.Array, skip: int) -> Any:
-    decoder = JsonProgram(parsed(json.dumps(schema))).decoder(module.Decoder)
+    decoder = JsonProgram(parsed(json.dumps(schema))).decoder(module.JsonColumnDecoder)
     validity, ends, data = values.buffers()
     rows = array("i", [row for row in range(len(values)) if row % 4 != 3])
     for picks in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
@@ -279,7 +279,7 @@ def test_a_program_that_refers_to_what_is_not_there_is_refused() -> None:
             program.code = right[:]
             program.code[at] = number
             with pytest.raises(ValueError):
-                program.decoder(native.Decoder)
+                program.decoder(native.JsonColumnDecoder)
 
 
 # --- schemas ---------------------------------------------------------------------------------------------------------

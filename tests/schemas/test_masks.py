@@ -14,7 +14,7 @@ import pytest
 
 from offsetfs.schemas.avro_arrow import AvroDecoder, avro_members
 from offsetfs.schemas.avro_schema import parsed
-from offsetfs.schemas.masks import WITHHELD, FieldMask, MaskError, Masks, Member, parse_masks
+from offsetfs.schemas.masks import WITHHELD, FieldMask, MaskError, Masks, TypeMember, parse_masks
 
 pytestmark = pytest.mark.unit
 
@@ -127,7 +127,7 @@ def test_reasons_of_a_masked_topic_are_withheld() -> None:
 
 
 def test_columns_without_a_schema_of_their_own_may_have_any_name() -> None:
-    members = [Member(()), Member(("email",), frozenset(["PII"])), Member(("extra",), is_open=True)]
+    members = [TypeMember(()), TypeMember(("email",), frozenset(["PII"])), TypeMember(("extra",), is_open=True)]
     found = Masks({"t": ["*.email"]}).of("t", members)
     assert found is not None and found.paths == {("email",), ("extra",)}
     for field in ("email", "#PII"):  # readers give such a column the tags that are within it

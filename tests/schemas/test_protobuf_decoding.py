@@ -68,7 +68,7 @@ def test_a_schema_of_text_reads_the_same_as_its_descriptor(given: Messages) -> N
 
 
 def outcome(module: Any, program: ProtobufProgram, values: pa.Array, skip: int) -> Any:
-    decoder = module.Decoder(program.code, program.root, program.columns, program.children)
+    decoder = module.ProtobufColumnDecoder(program.code, program.root, program.columns, program.children)
     validity, ends, data = values.buffers()
     rows = array("i", [row for row in range(len(values)) if row % 4 != 3])
     for picks in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
@@ -317,7 +317,7 @@ def test_a_program_that_refers_to_what_is_not_there_is_refused() -> None:
             code = program.code[:]
             code[at] = number
             try:
-                native.Decoder(code, program.root, program.columns, program.children)
+                native.ProtobufColumnDecoder(code, program.root, program.columns, program.children)
             except ValueError:
                 refused += 1
     assert refused > 2 * len(program.code)

@@ -18,7 +18,7 @@ from fixtures.logs.replicated_logs import PRODUCER, TIME, add, add_marker
 from fixtures.mirrors.process import wait_until
 
 from offsetfs import cli
-from offsetfs.common.ending import Ending
+from offsetfs.common.ending import EndingEvent
 from offsetfs.storage import Log, LogDirectory, TopicPartition, read_batch
 from offsetfs.storage.records.format.batch import build
 from offsetfs.tables.databases import syncing
@@ -259,7 +259,7 @@ def test_a_sync_that_follows_adds_records_as_they_come(
     monkeypatch.setattr(syncing, "POLL_S", 0.001)
     monkeypatch.setattr(syncing, "LISTING_S", 0.002)
     filled.sync()
-    is_ending, failures = Ending(), list[BaseException]()
+    is_ending, failures = EndingEvent(), list[BaseException]()
 
     def follow() -> None:
         try:
