@@ -43,6 +43,7 @@ _UNITS = {"millis": 1000, "micros": 1_000_000, "nanos": 1_000_000_000}
 _TIMESTAMP = re.compile(
     r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?\Z", re.ASCII | re.IGNORECASE
 )
+_DURATION = re.compile(r"P(?:(\d{1,10})M)?(?:(\d{1,10})D)?(?:T(\d{1,10})(?:\.(\d{1,3}))?S)?\Z", re.ASCII)
 _TIME = re.compile(r"(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?\Z", re.ASCII)
 _Kind = TypeVar("_Kind")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -213,7 +214,7 @@ def _fixed(kind: FixedType, value: object, place: str) -> bytes:
     logical = kind.logical
     if logical is not None and logical.name == "uuid":
         return _uuid(_of(str, value, "a UUID", place), place).bytes
-    if logical is not None and logical.name == "duration" and isinstance(value, dict) and "b64" not in value:
+    if logical is not None and logical.name == "duration" and isinstance(value, str):
         return _duration(value, place)
     data = _bytes(logical, value, kind.size, place)
     if len(data) != kind.size:
@@ -221,14 +222,14 @@ def _fixed(kind: FixedType, value: object, place: str) -> bytes:
     return data
 
 
-def _duration(value: dict[str, object], place: str) -> bytes:
-    parts = ("months", "days", "millis")
-    if value.keys() != set(parts):
-        raise DoesNotFit(place, "a duration has months, days and millis")
-    numbers = [value[name] for name in parts]
-    for name, number in zip(parts, numbers, strict=True):
-        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 1 << 32:
-            raise DoesNotFit(_within(place, name), f"{_shown(number)} is not a number from 0 to {(1 << 32) - 1}")
+def _duration(text: str, place: str) -> bytes:
+    match = _DURATION.match(text)
+    if match is None or text.endswith(("P", "T")):
+        raise DoesNotFit(place, f"{_shown(text)} is not a duration in ISO 8601, such as P1M2DT3.5S")
+    months, days, seconds, fraction = match.groups()
+    numbers = int(months or 0), int(days or 0), int(seconds or 0) * 1000 + int((fraction or "").ljust(3, "0"))
+    if max(numbers) >= 1 << 32:
+        raise DoesNotFit(place, f"{_shown(text)} has a part of more than 32 bits")
     return struct.pack("<III", *numbers)
 
 

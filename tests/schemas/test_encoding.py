@@ -22,7 +22,7 @@ from hypothesis import given, settings
 
 from offsetfs.schemas.avro_arrow import AvroDecoder
 from offsetfs.schemas.avro_encoding import DoesNotFit, encoded
-from offsetfs.schemas.avro_schema import PrimitiveType, parsed
+from offsetfs.schemas.avro_schema import FixedType, LogicalType, PrimitiveType, parsed
 from offsetfs.schemas.column_json import JsonColumns
 from offsetfs.schemas.decoding import DirectorySchemas
 from offsetfs.schemas.encoding import LineEncoder, read_json
@@ -246,6 +246,21 @@ def test_a_line_that_cannot_be_encoded_is_refused_with_the_reason(
     encoder: Any, topic: str, line: bytes, reason: str
 ) -> None:
     assert encoder(topic, line + b"\n") == LineFault(max(line.find(b'"value'), 0), reason)
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [("P1M2DT3.5S", (1, 2, 3500)), ("PT0S", (0, 0, 0)), ("P5D", (0, 5, 0)), ("PT0.001S", (0, 0, 1))],
+)
+def test_durations_are_iso_8601_as_the_decoder_shows_them(text: str, numbers: tuple[int, int, int]) -> None:
+    kind = FixedType("D", (), 12, LogicalType("duration"))
+    assert encoded(kind, text) == struct.pack("<III", *numbers)
+
+
+@pytest.mark.parametrize("text", ["P", "PT", "1D", "P1Y", "PT1.0001S", "PT4294968S", "P-1D"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(DoesNotFit, match=r"is not a duration in ISO 8601|more than 32 bits"):
+        encoded(FixedType("D", (), 12, LogicalType("duration")), text)
 
 
 def test_the_sign_of_zero_is_kept() -> None:
