@@ -36,9 +36,19 @@ def install_command(extra: str) -> str:
         return f"uv tool install --upgrade offsetfs {' '.join('--with ' + shlex.quote(name) for name in packages)}"
     if sys.prefix == _PACKAGED:
         return f"pipx install {shlex.quote(f'offsetfs[{extra}]')}, beside this package"
-    if importlib.util.find_spec("pip") is None:
+    if _is_made_by_uv(sys.prefix):
         return f"uv pip install --python {shlex.quote(sys.executable)} {names}"
+    if importlib.util.find_spec("pip") is None:  # python -m venv --without-pip: another pip installs into it
+        return f"pip --python {shlex.quote(sys.executable)} install {names}"
     return f"{shlex.quote(sys.executable)} -m pip install {names}"
+
+
+def _is_made_by_uv(prefix: str) -> bool:
+    try:
+        with open(os.path.join(prefix, "pyvenv.cfg"), encoding="utf-8") as file:
+            return any(line.partition("=")[0].strip() == "uv" for line in file)
+    except (OSError, ValueError):
+        return False
 
 
 def _packages(extra: str, requirements: list[str]) -> Iterator[str]:

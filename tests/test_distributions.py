@@ -198,7 +198,7 @@ def test_mounting_without_pyfuse3_says_what_installs_it(base: Installed) -> None
     assert done.stderr.startswith(
         "offsetfs mount: pyfuse3 is not installed, which only mounting needs: apt-get install "
     )
-    assert f"; then {base.bin}/python -m pip install 'pyfuse3>=3.4'; or work " in done.stderr
+    assert f"; then pip --python {base.bin}/python install 'pyfuse3>=3.4'; or work " in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -232,7 +232,7 @@ except ImportError as error:
 """
         printed = installed.python(program)
         assert printed.startswith("the Spark data source needs PySpark 4.2 or later: ")
-        assert " -m pip install 'pyspark>=4.2' " in printed
+        assert f"pip --python {installed.bin}/python install 'pyspark>=4.2' " in printed
     installed.python("import offsetfs.pipeline")
 
 

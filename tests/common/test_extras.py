@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_packages_are_injected_into_an_environment_of_pipx(monkeypatch: pytest.M
     [
         ("/root/.local/share/uv/tools/offsetfs", "uv tool install --upgrade offsetfs --with 'pyarrow>=18'"),
         ("/usr/lib/offsetfs", "pipx install 'offsetfs[arrow]', beside this package"),
-        ("/home/anna/project/.venv", "uv pip install --python /opt/offsetfs/bin/python 'pyarrow>=18'"),
+        ("/home/anna/project/.venv", "pip --python /opt/offsetfs/bin/python install 'pyarrow>=18'"),
     ],
 )
 def test_an_environment_without_pip_is_not_told_to_use_it(
@@ -52,6 +53,12 @@ def test_an_environment_without_pip_is_not_told_to_use_it(
     monkeypatch.setattr(sys, "prefix", prefix)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert install_command("arrow") == command
+
+
+def test_an_environment_of_uv_is_told_to_use_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "pyvenv.cfg").write_text("home = /usr/bin\nuv = 0.9.1\n")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert install_command("arrow") == "uv pip install --python /opt/offsetfs/bin/python 'pyarrow>=18'"
 
 
 def test_an_extra_without_metadata_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
