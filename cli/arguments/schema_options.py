@@ -9,7 +9,6 @@ from typing import TypeVar
 import click
 
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
-from offsetfs.fs.files.masked import MaskRefused, check_masks
 from offsetfs.fs.options import MountOptions, option_text
 from offsetfs.storage import AnyLogDirectory
 
@@ -48,6 +47,10 @@ Directory = TypeVar("Directory", bound=AnyLogDirectory)
 
 def with_checked_masks(directory: Directory, options: MountOptions) -> Directory:
     """Return an open directory to which the masks of the options apply; else close it: `Failure`."""
+    if not options.masks:
+        return directory
+    from offsetfs.fs.files.masked import MaskRefused, check_masks  # imports trio and pyfuse3
+
     try:
         check_masks(directory, options)
     except BaseException as error:

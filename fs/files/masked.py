@@ -21,8 +21,6 @@ class MaskRefused(ValueError):
 
 def check_masks(directory: AnyLogDirectory, options: MountOptions) -> None:
     """Raise `MaskRefused` for a mask of a topic or a field that is not there."""
-    if not options.masks:
-        return
     from offsetfs.schemas.masks import MaskError, parse_masks
 
     try:
