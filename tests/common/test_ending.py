@@ -23,6 +23,7 @@ def test_a_signal_at_any_moment_of_a_wait_ends_it() -> None:
             while not ending.wait(1e-5):
                 pass
             timer.join()
+        assert ending.is_set()
 
 
 def test_a_handler_within_a_handler_sets_it() -> None:
