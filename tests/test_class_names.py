@@ -21,6 +21,7 @@ PACKAGES = (
     "fs",
     "kafka",
     "pipeline",
+    "answers",
     "schemas",
     "scripts",
     "src/offsetfs",

@@ -27,6 +27,7 @@ def tracked(*patterns: str) -> list[Path]:
             "fs",
             "kafka",
             "pipeline",
+            "answers",
             "schemas",
             "scripts",
             "src",

@@ -14,7 +14,19 @@ from offsetfs.storage.settings.config import LogConfig
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("archive", "cli", "common", "fs", "kafka", "pipeline", "schemas", "src/offsetfs", "storage", "tables")
+PACKAGES = (
+    "answers",
+    "archive",
+    "cli",
+    "common",
+    "fs",
+    "kafka",
+    "pipeline",
+    "schemas",
+    "src/offsetfs",
+    "storage",
+    "tables",
+)
 
 
 @cache

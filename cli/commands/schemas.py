@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import re
@@ -12,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetfs.cli import preflight
-from offsetfs.cli.arguments.archives import attached
-from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.arguments.schema_registry import registry_of
+from offsetfs.cli.arguments.sources import opened_source
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.common.formatting import printable
 from offsetfs.common.name_patterns import suggestion
-from offsetfs.storage import INTERNAL_TOPICS, METADATA_TOPIC, AnyLogDirectory, LogDirectories, LogDirectory, check_topic
+from offsetfs.storage import INTERNAL_TOPICS, METADATA_TOPIC, AnyLogDirectory, check_topic
 from offsetfs.storage.errors import InvalidName, StorageError, counted, sentence
 
 if TYPE_CHECKING:
@@ -117,7 +114,7 @@ def command(
     except (SchemaFileError, OSError) as error:
         raise Failure(f"--schema: {printable(sentence(error))}", WRONG_CALL) from error
     registry = registry_of(registry_word)
-    with _opened(log_directory) as directory:
+    with opened_source(log_directory) as directory:
         try:
             found = read_schemas_topic(directory, topic)
         except StorageError as error:
@@ -139,20 +136,6 @@ def command(
     for line in (*notes, *lines):
         click.echo(f"offsetfs schemas: {printable(line)}", err=True)
     return WRONG_CALL if lines else DONE
-
-
-@contextlib.contextmanager
-def _opened(text: str) -> Iterator[LogDirectories]:
-    paths = [attached(path) for path in log_directories(text)]
-    checked = preflight.check_directories(paths, read_only=True, may_be_empty=True)
-    try:
-        directory = LogDirectories.open(
-            checked.paths, lambda path: LogDirectory.open(path, read_only=True), checked.left_out
-        )
-    except StorageError as error:
-        raise Failure(sentence(error), FAILED) from error
-    with contextlib.closing(directory):
-        yield directory
 
 
 def _left_out(found: SchemasTopic) -> Iterator[str]:

@@ -24,7 +24,7 @@ from offsetfs.cli.mounts.broker_samples import BrokerSample
 from offsetfs.cli.mounts.metrics_samples import Sample, Values, read_sample, scrape_sample
 from offsetfs.cli.mounts.serving_daemon import reason_not_a_mount
 from offsetfs.cli.terminal.broker_tables import broker_summary, broker_tables
-from offsetfs.cli.terminal.rates import Table, rates
+from offsetfs.cli.terminal.rates import RateTable, rates
 from offsetfs.common.formatting import columns, count, duration, printable, size
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mount_at
 
@@ -203,9 +203,9 @@ def summary(before: Sample, now: Sample) -> Iterator[str]:
         yield from broker_summary(before.broker or BrokerSample(), now.broker, now.taken_s - before.taken_s)
 
 
-def tables(before: Sample, now: Sample) -> list[Table]:
+def tables(before: Sample, now: Sample) -> list[RateTable]:
     """Return the tables below the summary: partitions of a mount; APIs, topics and groups of a broker."""
-    shown_tables = [Table(HEADINGS, rows(before, now))] if now.mount else []
+    shown_tables = [RateTable(HEADINGS, rows(before, now))] if now.mount else []
     if now.broker is not None:
         shown_tables += broker_tables(before.broker or BrokerSample(), now.broker, now.taken_s - before.taken_s)
     return shown_tables

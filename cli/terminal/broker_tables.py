@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 from offsetfs.cli.mounts.broker_samples import BrokerSample, Values
-from offsetfs.cli.terminal.rates import Table, rates
+from offsetfs.cli.terminal.rates import RateTable, rates
 from offsetfs.common.formatting import count, duration, printable, size
 
 _API_HEADINGS = ("API", "REQ/S", "ERR/S", "MEAN", "P99", "WAIT")
@@ -28,19 +28,19 @@ def broker_summary(before: BrokerSample, now: BrokerSample, seconds: float) -> I
     yield f"requests    {count(requests)}/s, {traffic}, event loop delay {_mean(changed, 'event_loop_delay_seconds')}"
 
 
-def broker_tables(before: BrokerSample, now: BrokerSample, seconds: float) -> list[Table]:
+def broker_tables(before: BrokerSample, now: BrokerSample, seconds: float) -> list[RateTable]:
     """Return a table of APIs, of topics and of groups; the busiest rows first, groups by their lag."""
     apis, topics = _rates_of(before.apis, now.apis, seconds), _rates_of(before.topics, now.topics, seconds)
     groups = sorted(now.groups.items(), key=lambda item: (-item[1].get("group_lag", 0.0), item[0]))
     shown_tables = [
-        Table(
+        RateTable(
             _API_HEADINGS,
             [
                 (name, *_api(changed, _percentile(before.buckets[name], now.buckets[name])))
                 for name, changed in sorted(apis.items(), key=lambda item: (-item[1]["requests"], item[0]))
             ],
         ),
-        Table(
+        RateTable(
             _TOPIC_HEADINGS,
             [
                 (
@@ -52,7 +52,7 @@ def broker_tables(before: BrokerSample, now: BrokerSample, seconds: float) -> li
                 for name, changed in sorted(topics.items(), key=lambda item: (-_bytes(item[1]), item[0]))
             ],
         ),
-        Table(
+        RateTable(
             _GROUP_HEADINGS,
             [
                 (

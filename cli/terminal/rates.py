@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
-class Table(NamedTuple):
+class RateTable(NamedTuple):
     """Rows of text below their headings."""
 
     headings: tuple[str, ...]

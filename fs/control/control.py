@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.attributes import APPEND_MODE
-from offsetfs.fs.control.report import Report, Reporter
+from offsetfs.fs.control.report import MountReport, Reporter
 from offsetfs.fs.control.texts import config_text, stats_text
 from offsetfs.fs.files.texts import Text
 from offsetfs.fs.fuse_types import EntryAttributes, FUSEError
@@ -77,7 +77,7 @@ def _attributes(mount: MountContext, number: Kind, mode: int | None = None, size
 # --- read files ------------------------------------------------------------------------------------------------------
 
 
-def _metrics(report: Report) -> bytes:
+def _metrics(report: MountReport) -> bytes:
     from offsetfs.fs.control import metrics
 
     return metrics.text(report)
@@ -86,7 +86,9 @@ def _metrics(report: Report) -> bytes:
 class _ReportFile:
     """stats and metrics: a report, formatted by `show`."""
 
-    def __init__(self, mount: MountContext, reporter: Reporter, number: Kind, show: Callable[[Report], bytes]) -> None:
+    def __init__(
+        self, mount: MountContext, reporter: Reporter, number: Kind, show: Callable[[MountReport], bytes]
+    ) -> None:
         self._mount = mount
         self._reporter = reporter
         self._number = number

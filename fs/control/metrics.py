@@ -25,7 +25,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import generate_latest
 
 from offsetfs.common.durations import cumulative_buckets
-from offsetfs.fs.control.report import PartitionReport, Report
+from offsetfs.fs.control.report import MountReport, PartitionReport
 
 PREFIX = "offsetfs_"
 OTHERS = "(others)"
@@ -55,7 +55,7 @@ class MountMetric:
     family: _Family
     help: str
     label: str
-    values: Callable[[Report], Mapping[str, float]]
+    values: Callable[[MountReport], Mapping[str, float]]
 
 
 def _counted(attribute: str, help_text: str) -> PartitionMetric:
@@ -98,14 +98,14 @@ def _single(name: str, family: _Family, help_text: str, attribute: str) -> Mount
 
 
 def _of_cache(name: str, family: _Family, help_text: str, attribute: str) -> MountMetric:
-    def values(report: Report) -> Mapping[str, float]:
+    def values(report: MountReport) -> Mapping[str, float]:
         return {cache: getattr(cache_report, attribute) for cache, cache_report in report.caches.items()}
 
     return MountMetric(name, family, help_text, "cache", values)
 
 
 def _of_task(name: str, help_text: str, attribute: str) -> MountMetric:
-    def values(report: Report) -> Mapping[str, float]:
+    def values(report: MountReport) -> Mapping[str, float]:
         return {task: getattr(counts, attribute) for task, counts in report.tasks.items()}
 
     return MountMetric(f"background_task_{name}", COUNTER, help_text, TASK_LABEL, values)
@@ -144,7 +144,7 @@ MOUNT_METRICS = (
 )
 
 
-def text(report: Report) -> bytes:
+def text(report: MountReport) -> bytes:
     """Return the report in the text format of Prometheus. Runs in a thread: it takes milliseconds or more."""
     return generate_latest(_Collected(report))
 
@@ -152,7 +152,7 @@ def text(report: Report) -> bytes:
 class _Collected:
     """A registry of one report."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: MountReport) -> None:
         self._report = report
 
     def collect(self) -> Iterator[Metric]:
@@ -162,7 +162,7 @@ class _Collected:
             yield family
 
 
-def _families(report: Report) -> Iterator[Metric]:
+def _families(report: MountReport) -> Iterator[Metric]:
     yield _info(report)
     for of_mount in MOUNT_METRICS:
         labels = [of_mount.label] if of_mount.label else []
@@ -183,7 +183,7 @@ def _families(report: Report) -> Iterator[Metric]:
     yield from ProcessCollector(namespace="offsetfs", registry=None).collect()
 
 
-def _info(report: Report) -> Metric:
+def _info(report: MountReport) -> Metric:
     family = GaugeMetricFamily(
         PREFIX + "mount_info", "What is mounted; always 1.", labels=["log_directory", "mode", "version"]
     )
@@ -192,7 +192,7 @@ def _info(report: Report) -> Metric:
     return family
 
 
-def _syncs(report: Report) -> Metric:
+def _syncs(report: MountReport) -> Metric:
     family = HistogramMetricFamily(PREFIX + "sync_duration_seconds", "How long syncs took.")
     family.add_metric([], cumulative_buckets(report.sync_counts), report.sync_sum_s)
     return family

@@ -76,7 +76,7 @@ class _Cache(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class MountReport:
     """One mount. Times in seconds since 1970, `sync_counts` as in `Durations`."""
 
     version: str
@@ -115,7 +115,7 @@ class Reporter:
         self._accumulators = accumulators
         self._open_files = open_files
 
-    async def report(self) -> Report:
+    async def report(self) -> MountReport:
         """Return the current state."""
         for name in await self._mount.executor.in_thread(self._mount.directory.damaged_partitions):
             self._mount.counters.of(name)  # damage is reported also for a partition without an opened file
@@ -128,7 +128,7 @@ class Reporter:
         partitions = await self._partitions(used, names)
         mount, counters = self._mount, self._mount.counters
         memory = self._accumulators.context.memory
-        return Report(
+        return MountReport(
             version=offsetfs.__version__,
             mount_point=mount.mount_point,
             log_directory=mount.directory.path,

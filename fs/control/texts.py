@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from offsetfs.common.durations import DURATION_BOUNDS_S
 from offsetfs.common.formatting import columns, duration, most_frequent, size
-from offsetfs.fs.control.report import PartitionReport, Report
+from offsetfs.fs.control.report import MountReport, PartitionReport
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage import AnyLogDirectory
 from offsetfs.storage.settings import DEFAULTS
@@ -23,13 +23,13 @@ from offsetfs.storage.settings import DEFAULTS
 _HEADINGS = ("PARTITION", "START", "NEXT", "SIZE", "APPENDED", "BYTES", "READ", "NOT ON DISK", "SINCE", "FOLLOWERS")
 
 
-def stats_text(report: Report) -> bytes:
+def stats_text(report: MountReport) -> bytes:
     """Return the report as lines and a table of the partitions that were used."""
     lines = [*_mount_lines(report), "", *columns([_HEADINGS, *map(_row, report.partitions)])]
     return ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")
 
 
-def _mount_lines(report: Report) -> Iterator[str]:
+def _mount_lines(report: MountReport) -> Iterator[str]:
     mode = "ro" if report.is_read_only else "rw"
     up = duration(report.taken_s - report.started_s)
     mount_point = report.mount_point or "no mount point"
@@ -53,7 +53,7 @@ def _mount_lines(report: Report) -> Iterator[str]:
         yield from report.companion.lines()
 
 
-def _syncs(report: Report) -> str:
+def _syncs(report: MountReport) -> str:
     count = sum(report.sync_counts)
     failed = f", {report.sync_failures} FAILED" if report.sync_failures else ""
     if not count:

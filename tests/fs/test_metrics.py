@@ -16,7 +16,7 @@ from offsetfs.cli.mounts.mounted_broker import companion_report
 from offsetfs.common.durations import DURATION_BOUNDS_S, Durations
 from offsetfs.common.formatting import columns, count, duration, size
 from offsetfs.fs.control import metrics
-from offsetfs.fs.control.report import CacheReport, LogReport, PartitionReport, Report
+from offsetfs.fs.control.report import CacheReport, LogReport, MountReport, PartitionReport
 from offsetfs.fs.control.texts import stats_text
 from offsetfs.fs.reporting.counters import (
     PARTITIONS_MAX,
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.unit
 PAGE = Path(__file__).parents[2] / "docs" / "use" / "monitoring.md"
 ORDERS = TopicPartition("orders", 0)
 
-REPORT = Report(
+REPORT = MountReport(
     version="0.1.0",
     mount_point="/mnt/kafka",
     log_directory="/srv/logs",
@@ -73,7 +73,7 @@ REPORT = Report(
 Samples = dict[str, list[tuple[dict[str, str], float]]]
 
 
-def scraped(report: Report) -> Samples:
+def scraped(report: MountReport) -> Samples:
     """What Prometheus would read."""
     found: Samples = {}
     for family in text_string_to_metric_families(metrics.text(report).decode()):
@@ -190,7 +190,7 @@ def test_alerts_of_the_page_ask_for_metrics_that_there_are() -> None:
     assert expressions and {name.removesuffix("_bucket") for name in names} <= set(documented())
 
 
-def with_broker() -> Report:
+def with_broker() -> MountReport:
     counted = BrokerMetrics(connections=2, connections_accepted=3, received_bytes=1_000, sent_bytes=500)
     counted.apis["Produce"].requests = 7
     counted.apis["Produce"].errors[ErrorCode.INVALID_RECORD] = 1
@@ -301,11 +301,11 @@ def test_columns_stand_below_each_other() -> None:
 # --- top -------------------------------------------------------------------------------------------------------------
 
 
-def sampled(report: Report, taken_s: float) -> metrics_samples.Sample:
+def sampled(report: MountReport, taken_s: float) -> metrics_samples.Sample:
     return metrics_samples.parse_metrics(metrics.text(report).decode(), taken_s)
 
 
-def grown(report: Report, *, records: int, read_bytes: int) -> Report:
+def grown(report: MountReport, *, records: int, read_bytes: int) -> MountReport:
     first, *others = report.partitions
     counts = replace(
         first.counts,

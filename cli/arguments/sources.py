@@ -1,0 +1,28 @@
+"""Opens LOGDIR for reading: a log directory, several, those of a server.properties, or an archive."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from offsetfs.cli import preflight
+from offsetfs.cli.arguments.archives import attached
+from offsetfs.cli.arguments.log_directories import log_directories
+from offsetfs.cli.exit_codes import FAILED, Failure
+from offsetfs.storage import LogDirectories, LogDirectory
+from offsetfs.storage.errors import StorageError, sentence
+
+
+@contextlib.contextmanager
+def opened_source(text: str) -> Iterator[LogDirectories]:
+    """Open what LOGDIR means, read-only, as one tree; `Failure` if it cannot be opened. No lock, nothing is written."""
+    paths = [attached(path) for path in log_directories(text)]
+    checked = preflight.check_directories(paths, read_only=True, may_be_empty=True)
+    try:
+        directory = LogDirectories.open(
+            checked.paths, lambda path: LogDirectory.open(path, read_only=True), checked.left_out
+        )
+    except StorageError as error:
+        raise Failure(sentence(error), FAILED) from error
+    with contextlib.closing(directory):
+        yield directory
