@@ -19,6 +19,7 @@ json_schema      JSON Schema as types of columns
 json_columns     the program that decodes values of JSON, and decoded values as arrays of Arrow
 protobuf_text    the text of `.proto` files, and protobuf_descriptors their descriptors, as protobuf_declarations
 protobuf_schema  messages with their names resolved; protobuf_builtin has the files that need no reference
+given_values     values of JSON that are encoded; encoding has lines, avro_encoding and protobuf_encoding formats
 protobuf_program, protobuf_arrow, protobuf_json, protobuf_wire, protobuf_format    the same as those of Avro
 column_json      columns as lines of JSON for people
 json_texts       values as texts of JSON, each by its own schema

@@ -10,13 +10,11 @@ does not fit is `DoesNotFit`: nothing is rounded or cut. Follows BinaryEncoder o
 from __future__ import annotations
 
 import base64
-import binascii
 import datetime
 import re
 import struct
 import uuid
 from decimal import Decimal, InvalidOperation
-from typing import TypeVar
 
 from offsetfs.schemas.avro_schema import (
     ArrayType,
@@ -29,9 +27,20 @@ from offsetfs.schemas.avro_schema import (
     RecordType,
     UnionType,
 )
-
-DEPTH_MAX = 200
-"""Values within each other: protects the stack."""
+from offsetfs.schemas.given_values import (
+    DEPTH_MAX,
+    EPOCH,
+    UNITS,
+    DoesNotFit,
+    bytes_of,
+    checked_kind,
+    fraction,
+    real,
+    shown,
+    timestamp,
+    utf8,
+    within,
+)
 
 TRIES_MAX = 10_000
 """Types of unions that did not fit, in one value: protects time from unions within each other."""
@@ -39,23 +48,8 @@ TRIES_MAX = 10_000
 _REASONS_MAX, _REASON_MAX = 3, 100
 _DIGITS_MAX = 2000
 _BITS = {"int": 32, "long": 64}
-_UNITS = {"millis": 1000, "micros": 1_000_000, "nanos": 1_000_000_000}
-_TIMESTAMP = re.compile(
-    r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?\Z", re.ASCII | re.IGNORECASE
-)
 _DURATION = re.compile(r"P(?:(\d{1,10})M)?(?:(\d{1,10})D)?(?:T(\d{1,10})(?:\.(\d{1,3}))?S)?\Z", re.ASCII)
 _TIME = re.compile(r"(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?\Z", re.ASCII)
-_Kind = TypeVar("_Kind")
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
-
-
-class DoesNotFit(ValueError):
-    """A value does not fit its schema. `place` is the path of its field, empty for the whole value."""
-
-    def __init__(self, place: str, reason: str) -> None:
-        super().__init__(f"{place}: {reason}" if place else reason)
-        self.place = place
 
 
 def encoded(kind: AvroType, value: object) -> bytes:
@@ -83,27 +77,27 @@ class _Writer:
             case UnionType():
                 self._union(kind, value, place, depth)
             case ArrayType():
-                items = _of(list, value, "a list", place)
+                items = checked_kind(list, value, "a list", place)
                 self.made += _number(len(items)) if items else b""
                 for number, item in enumerate(items):
                     self.write(kind.items, item, f"{place}[{number}]", depth + 1)
                 self.made += b"\0"
             case MapType():
-                members = _of(dict, value, "an object", place)
+                members = checked_kind(dict, value, "an object", place)
                 self.made += _number(len(members)) if members else b""
                 for name, item in members.items():
-                    self.made += _sized(_utf8(name, place))
-                    self.write(kind.values, item, _within(place, name), depth + 1)
+                    self.made += _sized(utf8(name, place))
+                    self.write(kind.values, item, within(place, name), depth + 1)
                 self.made += b"\0"
             case EnumType():
                 if value not in kind.symbols:
-                    raise DoesNotFit(place, f"{_shown(value)} is not one of {', '.join(kind.symbols)}")
+                    raise DoesNotFit(place, f"{shown(value)} is not one of {', '.join(kind.symbols)}")
                 self.made += _number(kind.symbols.index(str(value)))
             case FixedType():
                 self.made += _fixed(kind, value, place)
 
     def _record(self, kind: RecordType, value: object, place: str, depth: int) -> None:
-        members = _of(dict, value, "an object", place)
+        members = checked_kind(dict, value, "an object", place)
         for field in kind.fields:  # bytes that are no text, as the decoder shows them
             if field.name not in members and f"{field.name}_b64" in members:
                 members = {**members, field.name: {"b64": members[f"{field.name}_b64"]}}
@@ -111,9 +105,9 @@ class _Writer:
         known = {field.name for field in kind.fields}
         unknown = next((name for name in members if name not in known), None)
         if unknown is not None:
-            raise DoesNotFit(_within(place, unknown), "the schema has no such field")
+            raise DoesNotFit(within(place, unknown), "the schema has no such field")
         for field in kind.fields:
-            inner = _within(place, field.name)
+            inner = within(place, field.name)
             if field.name in members:
                 self.write(field.type, members[field.name], inner, depth + 1)
             elif field.has_default:
@@ -139,7 +133,7 @@ class _Writer:
         if len(errors) == 1:
             raise errors[0]
         reasons = "; ".join(str(error)[:_REASON_MAX] for error in errors[:_REASONS_MAX])
-        raise DoesNotFit(place, f"{_shown(value)} fits no type of the union" + (f": {reasons}" if reasons else ""))
+        raise DoesNotFit(place, f"{shown(value)} fits no type of the union" + (f": {reasons}" if reasons else ""))
 
 
 def _of_default(kind: AvroType, default: object) -> object:
@@ -170,20 +164,20 @@ def _primitive(kind: PrimitiveType, value: object, place: str) -> bytes:
     match kind.name:
         case "null":
             if value is not None:
-                raise DoesNotFit(place, f"{_shown(value)} is not null")
+                raise DoesNotFit(place, f"{shown(value)} is not null")
             return b""
         case "boolean":
-            return b"\1" if _of(bool, value, "true or false", place) else b"\0"
+            return b"\1" if checked_kind(bool, value, "true or false", place) else b"\0"
         case "int" | "long":
             return _number(_whole(kind, value, place))
         case "float" | "double":
-            return _real(kind.name, value, place)
+            return real(kind.name, value, place)
         case "bytes":
             return _sized(_bytes(kind.logical, value, None, place))
-    text = _of(str, value, "text", place)
+    text = checked_kind(str, value, "text", place)
     if kind.logical is not None:
         text = str(_uuid(text, place))
-    return _sized(_utf8(text, place))
+    return _sized(utf8(text, place))
 
 
 def _whole(kind: PrimitiveType, value: object, place: str) -> int:
@@ -193,27 +187,17 @@ def _whole(kind: PrimitiveType, value: object, place: str) -> int:
         return 0  # -0
     if not isinstance(value, int) or isinstance(value, bool):
         what = "a whole number" if kind.logical is None else "a time or a whole number"
-        raise DoesNotFit(place, f"{_shown(value)} is not {what}")
+        raise DoesNotFit(place, f"{shown(value)} is not {what}")
     limit = 1 << _BITS[kind.name] - 1
     if not -limit <= value < limit:
-        raise DoesNotFit(place, f"{_shown(value)} is out of the range of {kind.name}")
+        raise DoesNotFit(place, f"{shown(value)} is out of the range of {kind.name}")
     return value
-
-
-def _real(name: str, value: object, place: str) -> bytes:
-    text = _NOT_FINITE.get(value) if isinstance(value, str) else None
-    if text is None and (isinstance(value, bool) or not isinstance(value, int | float | Decimal)):
-        raise DoesNotFit(place, f"{_shown(value)} is not a number")
-    try:
-        return struct.pack("<f" if name == "float" else "<d", float(text if text is not None else value))  # type: ignore[arg-type]
-    except OverflowError:
-        raise DoesNotFit(place, f"{_shown(value)} is out of the range of {name}") from None
 
 
 def _fixed(kind: FixedType, value: object, place: str) -> bytes:
     logical = kind.logical
     if logical is not None and logical.name == "uuid":
-        return _uuid(_of(str, value, "a UUID", place), place).bytes
+        return _uuid(checked_kind(str, value, "a UUID", place), place).bytes
     if logical is not None and logical.name == "duration" and isinstance(value, str):
         return _duration(value, place)
     data = _bytes(logical, value, kind.size, place)
@@ -225,46 +209,38 @@ def _fixed(kind: FixedType, value: object, place: str) -> bytes:
 def _duration(text: str, place: str) -> bytes:
     match = _DURATION.match(text)
     if match is None or text.endswith(("P", "T")):
-        raise DoesNotFit(place, f"{_shown(text)} is not a duration in ISO 8601, such as P1M2DT3.5S")
+        raise DoesNotFit(place, f"{shown(text)} is not a duration in ISO 8601, such as P1M2DT3.5S")
     months, days, seconds, fraction = match.groups()
     numbers = int(months or 0), int(days or 0), int(seconds or 0) * 1000 + int((fraction or "").ljust(3, "0"))
     if max(numbers) >= 1 << 32:
-        raise DoesNotFit(place, f"{_shown(text)} has a part of more than 32 bits")
+        raise DoesNotFit(place, f"{shown(text)} has a part of more than 32 bits")
     return struct.pack("<III", *numbers)
 
 
 def _bytes(logical: LogicalType | None, value: object, size: int | None, place: str) -> bytes:
     if logical is not None and logical.name == "decimal" and not isinstance(value, dict):
         return _decimal(logical, value, size, place)
-    if isinstance(value, str):
-        return _utf8(value, place)
-    given = value.get("b64") if isinstance(value, dict) and len(value) == 1 else None
-    if not isinstance(given, str):
-        raise DoesNotFit(place, f'{_shown(value)} is not text or {{"b64": "…"}}')
-    try:
-        return base64.b64decode(given, validate=True)
-    except (binascii.Error, ValueError):
-        raise DoesNotFit(place, "is not base64: standard alphabet, padded") from None
+    return bytes_of(value, place)
 
 
 def _decimal(logical: LogicalType, value: object, size: int | None, place: str) -> bytes:
     if isinstance(value, bool) or not isinstance(value, int | str | Decimal | float):
-        raise DoesNotFit(place, f"{_shown(value)} is not a decimal")
+        raise DoesNotFit(place, f"{shown(value)} is not a decimal")
     try:
         sign, digits, exponent = Decimal(str(value)).as_tuple()
     except InvalidOperation:
-        raise DoesNotFit(place, f"{_shown(value)} is not a decimal") from None
+        raise DoesNotFit(place, f"{shown(value)} is not a decimal") from None
     if not isinstance(exponent, int):
-        raise DoesNotFit(place, f"{_shown(value)} is not a decimal")
+        raise DoesNotFit(place, f"{shown(value)} is not a decimal")
     zeros = logical.scale + exponent
     if zeros > _DIGITS_MAX or len(digits) > _DIGITS_MAX:
         raise DoesNotFit(place, f"has more than {logical.precision} digits")
     if zeros < 0 and any(digits[zeros:]):
-        raise DoesNotFit(place, f"{_shown(value)} has more than {logical.scale} digits behind the point")
+        raise DoesNotFit(place, f"{shown(value)} has more than {logical.scale} digits behind the point")
     kept = digits[:zeros] if zeros < 0 else (*digits, *([0] * zeros))
     number = int("".join(map(str, kept)) or "0")
     if len(str(number)) > logical.precision:
-        raise DoesNotFit(place, f"{_shown(value)} has more than {logical.precision} digits")
+        raise DoesNotFit(place, f"{shown(value)} has more than {logical.precision} digits")
     number = -number if sign else number
     return number.to_bytes(size if size is not None else number.bit_length() // 8 + 1, "big", signed=True)
 
@@ -276,11 +252,11 @@ def _time(name: str, text: str, place: str) -> int:
     """Return a date, a time of day or a timestamp as a number of the type's unit."""
     try:
         if name == "date":
-            return datetime.date.fromisoformat(text).toordinal() - _EPOCH.toordinal()
+            return datetime.date.fromisoformat(text).toordinal() - EPOCH.toordinal()
         kind, _, unit = name.rpartition("-")
-        return _of_day(text, unit) if kind == "time" else _timestamp(text, unit, is_local=kind.startswith("local"))
+        return _of_day(text, unit) if kind == "time" else timestamp(text, unit, is_local=kind.startswith("local"))
     except ValueError:
-        raise DoesNotFit(place, f"{_shown(text)} is not a {name} in ISO 8601, or a number") from None
+        raise DoesNotFit(place, f"{shown(text)} is not a {name} in ISO 8601, or a number") from None
 
 
 def _of_day(text: str, unit: str) -> int:
@@ -288,59 +264,17 @@ def _of_day(text: str, unit: str) -> int:
     if match is None:
         raise ValueError
     time = datetime.time.fromisoformat(match[1])
-    return ((time.hour * 60 + time.minute) * 60 + time.second) * _UNITS[unit] + _fraction(match[2], unit)
-
-
-def _timestamp(text: str, unit: str, *, is_local: bool) -> int:
-    match = _TIMESTAMP.match(text)
-    if match is None or (is_local and match[4]):
-        raise ValueError
-    zone = "+00:00" if match[4] in (None, "Z", "z") else match[4]
-    since = datetime.datetime.fromisoformat(f"{match[1]}T{match[2]}{zone}") - _EPOCH
-    return (since.days * 86_400 + since.seconds) * _UNITS[unit] + _fraction(match[3], unit)
-
-
-def _fraction(digits: str | None, unit: str) -> int:
-    """Return the digits behind the seconds in a unit. ValueError where it cannot hold them."""
-    nanos = int((digits or "0").ljust(9, "0"))
-    step = _UNITS["nanos"] // _UNITS[unit]
-    if nanos % step:
-        raise ValueError
-    return nanos // step
+    return ((time.hour * 60 + time.minute) * 60 + time.second) * UNITS[unit] + fraction(match[2], unit)
 
 
 # --- parts -----------------------------------------------------------------------------------------------------------
-
-
-def _of(kind: type[_Kind], value: object, what: str, place: str) -> _Kind:
-    if not isinstance(value, kind):
-        raise DoesNotFit(place, f"{_shown(value)} is not {what}")
-    return value
 
 
 def _uuid(text: str, place: str) -> uuid.UUID:
     try:
         return uuid.UUID(text)
     except ValueError:
-        raise DoesNotFit(place, f"{_shown(text)} is not a UUID") from None
-
-
-def _utf8(text: str, place: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise DoesNotFit(place, "half of a surrogate pair is no character") from None
-
-
-def _within(place: str, name: str) -> str:
-    return f"{place}.{name}" if place else name
-
-
-def _shown(value: object) -> str:
-    """Return a value for a message, shortened."""
-    text = repr(str(value)) if isinstance(value, str | Decimal) else repr(value)
-    text = {"None": "null", "True": "true", "False": "false"}.get(text, text)
-    return text if len(text) <= 40 else text[:40] + "…"
+        raise DoesNotFit(place, f"{shown(text)} is not a UUID") from None
 
 
 def _sized(data: bytes) -> bytes:

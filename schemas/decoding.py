@@ -34,7 +34,7 @@ from offsetfs.schemas.formats import (
 from offsetfs.schemas.masks import FieldMask, MaskError, Masks
 from offsetfs.schemas.named_rows import NamedRows, Numbers, rows_by_schema
 from offsetfs.schemas.newest_values import newest_values
-from offsetfs.schemas.references import VALUE_FIELD, NamedSchema, ReferenceForm
+from offsetfs.schemas.references import VALUE_FIELD, NamedSchema
 from offsetfs.schemas.registry_json import RegistryError
 from offsetfs.schemas.schema_files import FileSchema
 from offsetfs.schemas.schema_usage import Known, KnownSchemas, name_of_unnamed
@@ -117,17 +117,17 @@ class DirectorySchemas:
         """Use schemas that were read elsewhere."""
         self._catalog, self._known = catalog, KnownSchemas(catalog, self._files, self._registry)
 
-    def writer(self, topic: str, number: int | None = None) -> tuple[Known, SchemaCatalog]:
-        """Return the schema for new values of a topic, with an id or the newest, and those it refers to. `NoSchema`."""
-        if number is None:
+    def writer(self, topic: str, named: NamedSchema | None = None) -> tuple[Known, SchemaCatalog]:
+        """Return the schema for new values of a topic, by name or the newest, and those it refers to. `NoSchema`."""
+        if named is None:
             schema = self.newest(topic)
             return schema, self._known.catalog_of(schema)
         try:
-            found = self._known.find(NamedSchema(ReferenceForm.CONFLUENT, str(number)), topic, VALUE_FIELD)
+            found = self._known.find(named, topic, VALUE_FIELD)
         except RegistryError as error:
             raise NoSchema(str(error)) from error
         if not found:
-            raise NoSchema(f"schema {number} is unknown", f"{number}=FILE")
+            raise NoSchema(f"schema {named.name} is unknown", f"{named.name}=FILE")
         return found[0], self._known.catalog_of(found[0])
 
     def newest(self, topic: str, field: str = VALUE_FIELD) -> Known:

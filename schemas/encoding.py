@@ -3,9 +3,9 @@
     {"key":"k","value":{"id":7}}     →     {"key":"k","value_b64":"AAAAAAMO"}
 
 A value is encoded by the newest schema of its topic's subject, or by that of the id in `value_schema`, and begins with
-the id as Confluent's serializers write it. By the schema of a file, which has no id, it is encoded without one. A line
-of `decoded/records.ndjson` is accepted as it stands; a value that was not decoded, with its `value_error`, stays as it
-is.
+the id as Confluent's serializers write it; for Protobuf, `value_schema` may name the message, else it is the first. By
+the schema of a file, which has no id, a value is encoded without one; by the schema that a header names, too. A line of
+`decoded/records.ndjson` is accepted as it stands; a value that was not decoded, with its `value_error`, stays as it is.
 """
 
 from __future__ import annotations
@@ -15,21 +15,29 @@ import json
 import struct
 from array import array
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 
-from offsetfs.schemas.avro_encoding import DoesNotFit, encoded
+from offsetfs.schemas.avro_encoding import encoded
 from offsetfs.schemas.avro_format import avro_type
 from offsetfs.schemas.catalog import SchemaCatalog, SchemaVersion
 from offsetfs.schemas.decoding import DirectorySchemas, NoSchema
 from offsetfs.schemas.formats import InvalidSchema, SchemasDiffer, reader_of
+from offsetfs.schemas.given_values import DoesNotFit, RepeatedName, bytes_of, read_json
+from offsetfs.schemas.named_rows import rows_by_schema
+from offsetfs.schemas.protobuf_encoding import ProtobufEncoder
+from offsetfs.schemas.protobuf_format import path_bytes, path_of, proto_schema
+from offsetfs.schemas.references import PATTERNS, VALUE_FIELD, NamedSchema, ReferenceForm
 from offsetfs.schemas.schema_usage import Known
 from offsetfs.storage.records import LineFault
 
 _ID_MAX = (1 << 31) - 1
 _ENCODERS_MAX = 1000
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_HEADER_NAMES = frozenset(each.header.decode() for each in PATTERNS[VALUE_FIELD] if each.header is not None)
 
 Encode = Callable[[Any], bytes]
 
@@ -38,12 +46,23 @@ class _NotEncoded(Exception):
     """A line has no value that can be encoded."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The schema that a line names."""
+
+    named: NamedSchema | None = None
+    message: str = ""
+    """The full name of a message of Protobuf; empty: the first."""
+    header_path: bytes | None = None
+    """The path of the message, if a header names the schema: then the value has neither."""
+
+
 class LineEncoder:
     """Encodes lines for one topic. One thread at a time uses it."""
 
     def __init__(self, schemas: DirectorySchemas, topic: str) -> None:
         self._schemas, self._topic = schemas, topic
-        self._encoders: dict[int, tuple[Known, Encode]] = {}  # by identity of the schema: its text is long
+        self._encoders: dict[_Choice, tuple[Known, Encode]] = {}
 
     def encoded(self, line: bytes) -> bytes | LineFault:
         """Return a line for `append.ndjson`, with its newline, or why its value cannot be encoded. OSError of the disk.
@@ -58,25 +77,25 @@ class LineEncoder:
     def _encoded(self, line: bytes) -> bytes:
         try:
             record = read_json(line)
-        except _Repeated as error:
+        except RepeatedName as error:
             raise _NotEncoded(f"{error} is there twice") from None
         except (ValueError, RecursionError):
             return line
         if not isinstance(record, dict):
             return line
-        named = record.pop("value_schema", None)
+        described = record.pop("value_schema", None)
         if record.pop("value_error", None) is None:
             if "value_b64" in record:
                 raise _NotEncoded("value_b64 has bytes, which are not encoded: append them to append.ndjson")
             if record.get("value") is not None:
-                data = self._value(_id(named), record.pop("value"))
+                data = self._value(_choice(described, record.get("headers")), record.pop("value"))
                 record["value_b64"] = base64.b64encode(data).decode()
         return _json(record, is_ascii=True).encode() + b"\n"
 
-    def _value(self, number: int | None, value: object) -> bytes:
+    def _value(self, choice: _Choice, value: object) -> bytes:
         try:
-            schema, catalog = self._schema(number)
-            return self._encoder(schema, catalog)(value)
+            schema, catalog = self._schema(choice.named)
+            return self._encoder(schema, catalog, choice)(value)
         except NoSchema as error:
             raise _NotEncoded(error.reason) from error
         except (DoesNotFit, InvalidSchema, SchemasDiffer) as error:
@@ -84,84 +103,114 @@ class LineEncoder:
         except RecursionError:
             raise _NotEncoded("the value is nested too deeply") from None
 
-    def _schema(self, number: int | None) -> tuple[Known, SchemaCatalog]:
+    def _schema(self, named: NamedSchema | None) -> tuple[Known, SchemaCatalog]:
         try:
-            return self._schemas.writer(self._topic, number)
+            return self._schemas.writer(self._topic, named)
         except NoSchema:
             self._schemas.refresh()
-            return self._schemas.writer(self._topic, number)
+            return self._schemas.writer(self._topic, named)
 
-    def _encoder(self, schema: Known, catalog: SchemaCatalog) -> Encode:
-        found = self._encoders.get(id(schema))
-        if found is None:
+    def _encoder(self, schema: Known, catalog: SchemaCatalog, choice: _Choice) -> Encode:
+        found = self._encoders.get(choice)
+        if found is None or found[0] is not schema:  # by identity: the text of a schema is long
             if len(self._encoders) >= _ENCODERS_MAX:
                 self._encoders.clear()
-            found = self._encoders[id(schema)] = schema, encoder_of(schema, catalog)
+            found = self._encoders[choice] = schema, _encoder_of(schema, catalog, choice)
         return found[1]
 
 
-def encoder_of(schema: Known, catalog: SchemaCatalog) -> Encode:
-    """Return what makes a value of a schema from JSON, with the id in front if the schema has one. `InvalidSchema`.
+def _encoder_of(schema: Known, catalog: SchemaCatalog, choice: _Choice) -> Encode:
+    """Return what makes a value of a schema from JSON, with what names the schema in front. `InvalidSchema`.
 
     The function raises `DoesNotFit`.
     """
-    head = struct.pack(">bi", 0, schema.id) if isinstance(schema, SchemaVersion) else b""
+    head = _head(schema, choice)
+    if schema.type == "PROTOBUF":
+        return _protobuf_encoder(schema, catalog, choice, head)
+    if choice.message:
+        raise InvalidSchema(f"{schema}: only schemas of Protobuf have messages, such as {choice.message}")
     if schema.type == "AVRO":
         kind = avro_type(schema, catalog)
         return lambda value: head + encoded(kind, value)
-    if schema.type == "JSON":
-        decoder = reader_of(schema, catalog).decoder(schema, catalog)
+    decoder = reader_of(schema, catalog).decoder(schema, catalog)
 
-        def checked(value: object) -> bytes:
-            text = _json(value, is_ascii=False).encode("utf-8", "replace")
-            _, faults = decoder.decode(pa.array([text], pa.binary()), array("i", [0]), 0, b"")
-            if faults:
-                raise DoesNotFit("", decoder.reason(faults[0]))
-            return head + text
+    def checked(value: object) -> bytes:
+        text = _json(value, is_ascii=False).encode("utf-8", "replace")
+        _, faults = decoder.decode(pa.array([text], pa.binary()), array("i", [0]), 0, b"")
+        if faults:
+            raise DoesNotFit("", decoder.reason(faults[0]))
+        return head + text
 
-        return checked
-    raise InvalidSchema(f"{schema}: values of {schema.type} are not encoded, only those of AVRO and JSON")
+    return checked
 
 
-def _id(named: object) -> int | None:
-    """Return the id in `value_schema`: a number, or an object as in `decoded/records.ndjson`; None if there is none."""
-    number = named.get("id") if isinstance(named, dict) else named
-    if number is None:
-        return None
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= _ID_MAX:
+def _protobuf_encoder(schema: Known, catalog: SchemaCatalog, choice: _Choice, head: bytes) -> Encode:
+    declared = proto_schema(schema, catalog)
+    path: tuple[int, ...] | None = (0,)
+    if choice.header_path:
+        found = path_of(choice.header_path)
+        path = None if found is None else found[0]
+    elif choice.message and choice.header_path is None:
+        path = declared.path(choice.message)
+    message = None if path is None else declared.message(path)
+    if path is None or message is None:
+        name = choice.message or "in the header's path"
+        raise InvalidSchema(f"{schema}: there is no message {name}")
+    if head:
+        head += path_bytes(path)
+    elif choice.header_path is None and path != (0,):
+        raise InvalidSchema(f"{schema}: without an id, a value is the first message, not {message.name}")
+    encoder = ProtobufEncoder(message)
+    return lambda value: head + encoder.encoded(value)
+
+
+def _head(schema: Known, choice: _Choice) -> bytes:
+    """Return the id in front of a value: that of the schema, or by which the line names the schema of a file."""
+    if choice.header_path is not None:
+        return b""
+    number = choice.named.id if choice.named is not None else None
+    if isinstance(schema, SchemaVersion):
+        number = schema.id
+    return b"" if number is None else struct.pack(">bi", 0, number)
+
+
+# --- what a line names -----------------------------------------------------------------------------------------------
+
+
+def _choice(described: object, headers: object) -> _Choice:
+    """Return what `value_schema` names: an id, or an object as in `decoded/records.ndjson`; a header goes before it."""
+    number, message = described, None
+    if isinstance(described, dict):
+        number, message = described.get("id"), described.get("message")
+    if number is not None and (not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= _ID_MAX):
         raise _NotEncoded('value_schema is an id, such as 7 or {"id": 7}')
-    return number
+    if message is not None and not isinstance(message, str):
+        raise _NotEncoded('the message in value_schema is a name, such as "shop.Order"')
+    in_header = _in_header(headers)
+    if in_header is not None:
+        return in_header
+    named = None if number is None else NamedSchema(ReferenceForm.CONFLUENT, str(number))
+    return _Choice(named, message or "")
 
 
-class _Repeated(Exception):
-    """An object has a name twice."""
+def _in_header(headers: object) -> _Choice | None:
+    """Return the schema that a header names, as readers of the record see it; None if none does."""
+    given = headers if isinstance(headers, list) else []
+    if not any(isinstance(each, dict) and each.get("key") in _HEADER_NAMES for each in given):
+        return None
+    try:
+        pairs = [{"key": str(each["key"]), "value": _header_value(each)} for each in given]
+    except (TypeError, KeyError, DoesNotFit):
+        return None  # append.ndjson has the reason to refuse it
+    found = next(rows_by_schema(pa.array([b""], pa.binary()), pa.array([pairs], _HEADERS), VALUE_FIELD))
+    return _Choice(found.named, header_path=found.path) if found.is_in_header else None
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _Repeated(json.dumps(next(name for name in members if names.count(name) > 1)))
-    return members
-
-
-def read_json(text: bytes) -> Any:
-    """Return JSON with all digits of its numbers, and the sign of zero. ValueError; an object has no name twice."""
-    return json.loads(
-        text,
-        parse_int=_whole_number,
-        parse_float=Decimal,
-        parse_constant=_no_number,
-        object_pairs_hook=_without_repetition,
-    )
-
-
-def _whole_number(text: str) -> int | Decimal:
-    return Decimal(text) if text == "-0" else int(text)
-
-
-def _no_number(text: str) -> NoReturn:
-    raise ValueError(text)
+def _header_value(header: dict[str, Any]) -> bytes | None:
+    if "value_b64" in header:
+        return bytes_of({"b64": header["value_b64"]}, "headers")
+    value = header.get("value")
+    return None if value is None else bytes_of(value, "headers")
 
 
 def _json(value: object, *, is_ascii: bool) -> str:

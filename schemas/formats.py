@@ -96,8 +96,11 @@ class DividingDecoder(ValueDecoder, Protocol):
 
     def divided(
         self, values: pa.BinaryArray, rows: array[int], skip: int, path: bytes | None
-    ) -> Iterator[tuple[Any, ValueDecoder]]:
-        """Yield positions in `rows` (NumPy), and the decoder of the type that they are. Arguments as of `decode`."""
+    ) -> Iterator[tuple[Any, ValueDecoder, str]]:
+        """Yield positions in `rows` (NumPy), the decoder of the type that they are, and the type's name.
+
+        The name is empty for the type that values of the schema are by default. Arguments as of `decode`.
+        """
 
 
 @runtime_checkable

@@ -68,10 +68,12 @@ class _MovedFault(NamedTuple):
 class JsonTextDecoder:
     """Decodes values of one schema as texts. `is_json`: the values are JSON, and stay as they are."""
 
-    def __init__(self, decoder: ValueDecoder, schema: bytes, is_base64: bool, *, is_json: bool = False) -> None:
+    def __init__(
+        self, decoder: ValueDecoder, described: Mapping[str, object], is_base64: bool, *, is_json: bool = False
+    ) -> None:
         self._is_json = is_json
         self._decoder = decoder
-        self._schema = pa.scalar(schema, pa.binary())
+        self._described = described
         self._is_base64 = is_base64
 
     def decode(
@@ -81,9 +83,9 @@ class JsonTextDecoder:
         if not isinstance(self._decoder, DividingDecoder):
             return self._decoded(self._decoder, values, rows, skip, path)
         parts, orders, faults = [pa.nulls(0, JsonTexts.type)], [np.zeros(0, np.int64)], list[_MovedFault]()
-        for picks, decoder in self._decoder.divided(values, rows, skip, path):
+        for picks, decoder, name in self._decoder.divided(values, rows, skip, path):
             chosen = array("i", np.frombuffer(rows, np.int32)[picks].tobytes())
-            part, wrong = self._decoded(decoder, values, chosen, skip, path)
+            part, wrong = self._decoded(decoder, values, chosen, skip, path, name)
             parts.append(part)
             orders.append(picks)
             faults += [_MovedFault(int(picks[fault.row]), decoder.reason(fault)) for fault in wrong]
@@ -92,7 +94,13 @@ class JsonTextDecoder:
         return pa.concat_arrays(parts).take(pa.array(places)), sorted(faults)
 
     def _decoded(
-        self, decoder: ValueDecoder, values: pa.BinaryArray, rows: array[int], skip: int, path: bytes | None
+        self,
+        decoder: ValueDecoder,
+        values: pa.BinaryArray,
+        rows: array[int],
+        skip: int,
+        path: bytes | None,
+        name: str = "",
     ) -> tuple[pa.Array, Sequence[ValueFault]]:
         decoded, faults = decoder.decode(values, rows, skip, path)
         if self._is_json:
@@ -105,9 +113,13 @@ class JsonTextDecoder:
             is_there = np.ones(len(texts), bool)
             is_there[[fault.row for fault in faults]] = False
             texts = texts.filter(pa.array(is_there)).take(_places(is_there))
-        return pa.StructArray.from_arrays(
-            [texts, pa.repeat(self._schema, len(texts))], fields=list(JsonTexts.type)
-        ), faults
+        schemas = pa.repeat(pa.scalar(self._schema_of(name), pa.binary()), len(texts))
+        return pa.StructArray.from_arrays([texts, schemas], fields=list(JsonTexts.type)), faults
+
+    def _schema_of(self, name: str) -> bytes:
+        """Return the JSON that names the schema of a value, and its message if that is not the first."""
+        described = {**self._described, "message": name} if name else self._described
+        return json.dumps(described, ensure_ascii=False, separators=(",", ":")).encode()
 
     def reason(self, fault: Any) -> str:
         """See `ValueDecoder.reason`."""
@@ -125,13 +137,11 @@ def _places(is_there: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pa.Array:
     return pa.array(np.cumsum(is_there) - 1, mask=~is_there)
 
 
-def _described(schema: Known) -> bytes:
-    """Return the JSON that names a schema in a line."""
+def _described(schema: Known) -> Mapping[str, object]:
+    """Return what names a schema in a line."""
     if isinstance(schema, FileSchema):
-        named: dict[str, object] = {"file": schema.path}
-    else:
-        named = {"id": schema.id, "subject": schema.subject, "version": schema.version}
-    return json.dumps(named, ensure_ascii=False, separators=(",", ":")).encode()
+        return {"file": schema.path}
+    return {"id": schema.id, "subject": schema.subject, "version": schema.version}
 
 
 # --- schemas that come later -----------------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def _members(shape: ProtobufShape, path: Path, around: tuple[tuple[object, Path]
         yield TypeMember(path, within=within, is_open=within is None)
         return
     yield TypeMember(path, is_open=shape.form == Form.JSON)
-    if shape.form == Form.MESSAGE and not _is_leaf(shape):
+    if shape.form == Form.MESSAGE and not is_leaf(shape):
         for name, child in zip(shape.names, shape.children, strict=True):
             yield from _members(child, (*path, name), (*around, (shape.type, path)))
 
@@ -127,7 +127,7 @@ def _at(place: str, reason: str) -> str:
 # --- types -----------------------------------------------------------------------------------------------------------
 
 
-def _well_known(shape: ProtobufShape) -> str:
+def well_known(shape: ProtobufShape) -> str:
     """Return the name of a type of which another type of Arrow is made; empty for other messages."""
     kind = shape.type
     if shape.form != Form.MESSAGE or not isinstance(kind, MessageType):
@@ -139,8 +139,9 @@ def _well_known(shape: ProtobufShape) -> str:
     return kind.name if kind.name in _WRAPPERS and is_wrapper else ""
 
 
-def _is_leaf(shape: ProtobufShape) -> bool:
-    return bool(_well_known(shape)) and bool(shape.place)
+def is_leaf(shape: ProtobufShape) -> bool:
+    """Return whether a column is of a type of Arrow in place of a struct."""
+    return bool(well_known(shape)) and bool(shape.place)
 
 
 def _type_of(shape: ProtobufShape) -> pa.DataType:
@@ -150,8 +151,8 @@ def _type_of(shape: ProtobufShape) -> pa.DataType:
         keys, values = shape.children[0].children
         return pa.map_(_type_of(keys), _type_of(values))
     if shape.form == Form.MESSAGE:
-        if _is_leaf(shape):
-            return _TIMES.get(_well_known(shape)) or _type_of(shape.children[0])
+        if is_leaf(shape):
+            return _TIMES.get(well_known(shape)) or _type_of(shape.children[0])
         names = zip(shape.names, shape.children, strict=True)
         return pa.struct([pa.field(name, _type_of(child)) for name, child in names])
     if shape.form == Form.JSON:
@@ -180,7 +181,7 @@ def _array_of(shape: ProtobufShape, buffers: Sequence[ColumnBuffers], lost: _Los
             pa.struct([pa.field(name, child.type) for name, child in zip(shape.names, children, strict=True)]),
             count, [validity], nulls, children=children,
         )  # fmt: skip
-        return _leaf_of(shape, made, lost) if _is_leaf(shape) else made
+        return _leaf_of(shape, made, lost) if is_leaf(shape) else made
     if shape.form == Form.JSON:
         raw = pa.Array.from_buffers(pa.binary(), count, [validity, ends, data], nulls)
         assert isinstance(shape.type, MessageType)
@@ -232,7 +233,7 @@ def _last_of_each_key(keys: pa.Array, ends: np.ndarray[tuple[int], np.dtype[np.i
 
 def _leaf_of(shape: ProtobufShape, made: pa.StructArray, lost: _Lost) -> pa.Array:
     """Return the time, the duration or the scalar that a message stands for."""
-    target = _TIMES.get(_well_known(shape))
+    target = _TIMES.get(well_known(shape))
     if target is None:
         return made.field(0)  # absent values of it are null, because all children of a null are
     seconds, nanos = (np.frombuffer(part.buffers()[1], kind) if len(part) else np.zeros(0, kind) for part, kind in zip(

@@ -42,6 +42,7 @@ class FieldDeclaration:
     is_delimited: bool = False
     """A message between tags: a group."""
     oneof: str = ""
+    is_required: bool = False
 
 
 @dataclass(slots=True)
@@ -87,3 +88,8 @@ def has_presence(syntax: str, label: str, oneof: str, features: Features) -> boo
     if syntax == "editions":
         return features.get("field_presence") != "IMPLICIT"
     return syntax == "proto2" or label == "optional"
+
+
+def is_required(syntax: str, label: str, features: Features) -> bool:
+    """Return whether a message without this field is not complete. `label`: empty where a field is repeated."""
+    return label == "required" if syntax != "editions" else features.get("field_presence") == "LEGACY_REQUIRED"

@@ -21,6 +21,7 @@ from offsetfs.schemas.protobuf_declarations import (
     InvalidProto,
     MessageDeclaration,
     has_presence,
+    is_required,
 )
 from offsetfs.schemas.protobuf_wire import LENGTH, VARINT, Damaged, fields_of
 
@@ -29,7 +30,7 @@ _TYPES = (
     "uint32", "", "sfixed32", "sfixed64", "sint32", "sint64",
 )  # fmt: skip
 _GROUP, _MESSAGE, _ENUM = 10, 11, 14
-_REPEATED = 3
+_REQUIRED, _REPEATED = 2, 3
 _PRESENCE = {1: "EXPLICIT", 2: "IMPLICIT", 3: "LEGACY_REQUIRED"}
 _ENCODING = {1: "LENGTH_PREFIXED", 2: "DELIMITED"}
 
@@ -173,6 +174,8 @@ class _Reader:
         made.is_repeated = label == _REPEATED
         is_optional = bool(_number(found, 17)) or self.syntax == "proto2"
         made.has_presence = has_presence(self.syntax, "optional" if is_optional else "", oneof, features)
+        word = "required" if label == _REQUIRED else ""
+        made.is_required = not made.is_repeated and is_required(self.syntax, word, features)
         is_delimited = self.syntax == "editions" and features.get("message_encoding") == "DELIMITED"
         made.is_delimited = kind == _GROUP or (is_delimited and kind == _MESSAGE)
         return made

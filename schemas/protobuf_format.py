@@ -23,7 +23,7 @@ from offsetfs.schemas.named_rows import NamedRows
 from offsetfs.schemas.protobuf_arrow import ProtobufDecoder, ProtobufFault, protobuf_members
 from offsetfs.schemas.protobuf_declarations import DEPTH_MAX, FILE_BYTES_MAX
 from offsetfs.schemas.protobuf_schema import MessageType, ProtoSchema, parsed
-from offsetfs.schemas.protobuf_wire import Damaged, varint
+from offsetfs.schemas.protobuf_wire import Damaged, varint, varint_bytes
 
 if TYPE_CHECKING:
     from offsetfs.schemas.catalog import SchemaCatalog
@@ -144,14 +144,17 @@ class ProtobufValueDecoder:
 
     def divided(
         self, values: pa.BinaryArray, rows: array[int], skip: int, path: bytes | None
-    ) -> Iterator[tuple[Numbers, ProtobufValueDecoder]]:
-        """Yield positions in `rows`, and the decoder that reads them as the message that they are."""
+    ) -> Iterator[tuple[Numbers, ProtobufValueDecoder, str]]:
+        """Yield positions in `rows`, the decoder that reads them as the message that they are, and what names it.
+
+        The name is empty for the first message of the schema.
+        """
         for picks, _, message in self._groups(values, rows, skip, path):
             name = "" if message is None else message.name
             if name not in self._own:
                 reader = self._reader if message is None else ProtobufReader(self._schema, message)
                 self._own[name] = ProtobufValueDecoder(self._schema, reader)
-            yield picks, self._own[name]
+            yield picks, self._own[name], "" if message is self._schema.message(_FIRST) else name
 
     def messages(self, values: pa.BinaryArray, rows: array[int], skip: int, path: bytes | None) -> Counter[str]:
         """Return how many of the rows are of each message, by its name. Arguments as those of `decode`."""
@@ -255,6 +258,13 @@ def path_of(data: bytes) -> tuple[tuple[int, ...], int] | None:
         return tuple(indexes), at
     except Damaged:
         return None
+
+
+def path_bytes(path: Sequence[int]) -> bytes:
+    """Return the path of a message as it stands in front of a value: one byte for the first message."""
+    if tuple(path) == _FIRST:
+        return b"\0"
+    return b"".join(varint_bytes(number << 1) for number in (len(path), *path))
 
 
 # --- schemas ---------------------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ class ProtobufEnum:
 
     name: str
     symbols: Mapping[int, str]
+    numbers: Mapping[str, int]
 
 
 @dataclass(eq=False, slots=True)
@@ -56,6 +57,7 @@ class ProtoField:
     """Whether an absent value is null rather than the default of its type."""
     is_delimited: bool
     oneof: str
+    is_required: bool = False
 
     @property
     def is_map(self) -> bool:
@@ -80,13 +82,30 @@ class ProtoSchema:
         """
         scope, found, name = self._file.messages, None, self._file.package
         for index in path:
-            counted = [each for each in scope if not (self._file.is_text and (each.is_map_entry or each.is_group))]
+            counted = self._counted(scope)
             if not 0 <= index < len(counted):
                 return None
             found = counted[index]
             name = f"{name}.{found.name}" if name else found.name
             scope = found.messages
         return None if found is None or found.is_map_entry else self._linker.message(name)
+
+    def path(self, name: str) -> tuple[int, ...] | None:
+        """Return the path of a message by its full name: the other way of `message`; None if there is none."""
+        scope, at, path = self._file.messages, self._file.package, list[int]()
+        while at != name:
+            for index, each in enumerate(self._counted(scope)):
+                full = f"{at}.{each.name}" if at else each.name
+                if name == full or name.startswith(f"{full}."):
+                    at, scope = full, each.messages
+                    path.append(index)
+                    break
+            else:
+                return None
+        return tuple(path) or None
+
+    def _counted(self, scope: Sequence[MessageDeclaration]) -> list[MessageDeclaration]:
+        return [each for each in scope if not (self._file.is_text and (each.is_map_entry or each.is_group))]
 
     def named(self, name: str) -> MessageType | None:
         """Return a message by its full name; None if there is none. `InvalidSchema`."""
@@ -219,8 +238,9 @@ class _Linker:
         is_delimited = declared.is_delimited and is_message and not self._in_map(kind, scope)
         presence = is_message or declared.has_presence
         return ProtoField(
-            declared.name, declared.number, kind, declared.is_repeated, presence, is_delimited, declared.oneof
-        )
+            declared.name, declared.number, kind, declared.is_repeated, presence, is_delimited, declared.oneof,
+            declared.is_required,
+        )  # fmt: skip
 
     def _in_map(self, kind: FieldType, scope: str) -> bool:
         """Whether this is a map, or the value of one: they are never groups."""
@@ -257,7 +277,7 @@ class _Linker:
             symbols: dict[int, str] = {}
             for name, number in declared.values:
                 symbols.setdefault(number, name)
-            made = ProtobufEnum(full, symbols)
+            made = ProtobufEnum(full, symbols, dict(declared.values))
         else:
             made = MessageType(full, is_map_entry=declared.is_map_entry)
             waiting.append(full)

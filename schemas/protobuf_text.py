@@ -22,6 +22,7 @@ from offsetfs.schemas.protobuf_declarations import (
     InvalidProto,
     MessageDeclaration,
     has_presence,
+    is_required,
 )
 
 _TOKEN = re.compile(
@@ -265,6 +266,7 @@ class _Parser:
         made = FieldDeclaration(name, number, kind, place, label == "repeated", oneof=oneof)
         own = {**features, **options}
         made.has_presence = has_presence(self._file.syntax, label, oneof, own)
+        made.is_required = not made.is_repeated and is_required(self._file.syntax, label, own)
         made.is_delimited = kind == "group" or (
             self._file.syntax == "editions" and own.get("message_encoding") == "DELIMITED"
         )

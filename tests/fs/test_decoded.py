@@ -343,3 +343,18 @@ def test_a_value_of_protobuf_is_the_message_that_it_says(log: Path) -> None:
     found = texts(log, "orders-0/decoded/values")
     assert [found[0], found[1], found[4]] == ['{"id":7}', '{"name":"x"}', '{"id":0}']
     assert all("value_error" in json.loads(line) for line in found[2:4])
+
+
+def test_decoded_messages_of_protobuf_are_appended_as_they_stand(
+    log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    schema = 'syntax = "proto3"; message A { int32 id = 1; A a = 2; } message B { bytes token = 1; }'
+    write_schemas(log, [schema_record("orders-value", 1, 1, schema, schemaType="PROTOBUF")])
+    values = [b"\0\0\0\0\1" + rest for rest in (b"\0\x08\x07\x12\0", b"\x02\x02\x0a\x01\xff", b"\x02\x12", b"\0")]
+    write(log, *values)
+    data = "".join(line + "\n" for line in texts(log, "orders-0/decoded/records.ndjson")).encode()
+    assert append(log, "orders-0/decoded/append.ndjson", data, monkeypatch, tmp_path) == 0
+    copied = [json.loads(line) for line in texts(log, "orders-0/last/4.ndjson")]
+    assert [
+        each["value"].encode() if "value" in each else base64.b64decode(each["value_b64"]) for each in copied
+    ] == values
