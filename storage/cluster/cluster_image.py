@@ -6,9 +6,9 @@ TopicsDelta, TopicDelta and ConfigurationsDelta of Kafka's metadata module.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from offsetfs.storage.cluster.security_image import SecurityState
 from offsetfs.storage.names import TopicPartition
@@ -23,6 +23,17 @@ _TOPIC_RESOURCE, _BROKER_RESOURCE = 2, 4
 _DEFAULT_BROKER = ""
 
 
+class Placement(NamedTuple):
+    """Where a partition is: the ids of its brokers, and the latest leader epoch.
+
+    `directories`: the id of the log directory on each of the brokers; empty before Kafka 3.7.
+    """
+
+    replicas: tuple[int, ...]
+    leader_epoch: int
+    directories: tuple[bytes, ...] = ()
+
+
 class ClusterImage:
     """Topics, replicas, settings, credentials and ACLs of a cluster, as of the last record that was replayed."""
 
@@ -30,7 +41,7 @@ class ClusterImage:
         self.topic_ids: dict[str, bytes] = {}
         """By name of the topic."""
         self._topic_names: dict[bytes, str] = {}
-        self._replicas: dict[bytes, dict[int, int]] = {}  # by topic id, then by partition
+        self._placements: dict[bytes, dict[int, Placement]] = {}  # by topic id, then by partition
         self._settings: dict[tuple[int, str], dict[str, str]] = {}
         self.settings_version = 0
         """Changes whenever a topic or a setting does."""
@@ -41,8 +52,19 @@ class ClusterImage:
 
     def replica_count(self, partition: TopicPartition) -> int | None:
         """Return the number of replicas of a partition; None where the records do not name it."""
+        placement = self.placement(partition)
+        return None if placement is None else len(placement.replicas)
+
+    def placement(self, partition: TopicPartition) -> Placement | None:
+        """Return where a partition is; None where the records do not name it."""
         topic_id = self.topic_ids.get(partition.topic)
-        return None if topic_id is None else self._replicas[topic_id].get(partition.partition)
+        return None if topic_id is None else self._placements[topic_id].get(partition.partition)
+
+    def partitions(self) -> Iterator[tuple[TopicPartition, Placement]]:
+        """Yield every partition, with its placement."""
+        for topic, topic_id in self.topic_ids.items():
+            for number, placement in self._placements[topic_id].items():
+                yield TopicPartition(topic, number), placement
 
     def topic_settings(self, topic: str) -> Settings:
         """Return what is set for the topic itself, by Kafka's names."""
@@ -59,17 +81,30 @@ class ClusterImage:
     def add_topic(self, name: str, topic_id: bytes) -> None:
         self.topic_ids[name] = topic_id
         self._topic_names[topic_id] = name
-        self._replicas[topic_id] = {}
+        self._placements[topic_id] = {}
         self.settings_version += 1
 
-    def set_replicas(self, topic_id: bytes, partition: int, count: int) -> None:
-        """Note the replicas of a partition. Such changes are frequent (each ISR change), and concern no setting."""
-        if topic_id in self._replicas:
-            self._replicas[topic_id][partition] = count
+    def place(self, topic_id: bytes, partition: int, placement: Placement) -> None:
+        """Note where a partition is. Such changes are frequent (each ISR change), and concern no setting."""
+        if topic_id in self._placements:
+            self._placements[topic_id][partition] = placement
+
+    def move(
+        self, topic_id: bytes, partition: int, replicas: list[int] | None, directories: list[bytes] | None, leads: bool
+    ) -> None:
+        """Note a change of a partition; None is no change. `leads`: a leader was elected, in the next epoch."""
+        before = self._placements.get(topic_id, {}).get(partition)
+        if before is None:
+            return
+        self._placements[topic_id][partition] = Placement(
+            before.replicas if replicas is None else tuple(replicas),
+            before.leader_epoch + leads,
+            before.directories if directories is None else tuple(directories),
+        )
 
     def remove_topic(self, topic_id: bytes) -> None:
         topic = self._topic_names.pop(topic_id, None)
-        self._replicas.pop(topic_id, None)
+        self._placements.pop(topic_id, None)
         # A topic that was deleted and created again has a new id; the removal of the old one must not take the new
         # one's settings.
         if topic is not None and self.topic_ids.get(topic) == topic_id:

@@ -23,11 +23,12 @@ from offsetfs.kafka.protocol.metadata_records import (
     UserScramCredentialRecord,
 )
 from offsetfs.storage.cluster import cluster_metadata, security_records
-from offsetfs.storage.cluster.cluster_image import ClusterImage
+from offsetfs.storage.cluster.cluster_image import ClusterImage, Placement
 from offsetfs.storage.cluster.security_image import UNREADABLE_ACL
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records.format.batch import Batch
 
+_NO_LEADER_CHANGE = -2
 _ACL_RECORDS = (AccessControlEntryRecord.__name__, RemoveAccessControlEntryRecord.__name__)
 _REPLAYED = frozenset(
     record_class.__name__
@@ -99,8 +100,12 @@ def _apply(image: ClusterImage, record: ProtocolMessage) -> None:
     match record:
         case TopicRecord():
             image.add_topic(record.name, record.topic_id)
-        case PartitionRecord() | PartitionChangeRecord() if record.replicas is not None:  # a change leaves out the rest
-            image.set_replicas(record.topic_id, record.partition_id, len(record.replicas))
+        case PartitionRecord():
+            placement = Placement(tuple(record.replicas), record.leader_epoch, tuple(record.directories))
+            image.place(record.topic_id, record.partition_id, placement)
+        case PartitionChangeRecord():
+            elects = record.leader != _NO_LEADER_CHANGE
+            image.move(record.topic_id, record.partition_id, record.replicas, record.directories, elects)
         case RemoveTopicRecord():
             image.remove_topic(record.topic_id)
         case ConfigRecord():

@@ -1,7 +1,17 @@
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN as CLEAN_SHUTDOWN
+from offsetfs.storage.checkpoint import CLEANER_OFFSETS as CLEANER_OFFSETS
+from offsetfs.storage.checkpoint import HIGH_WATERMARKS as HIGH_WATERMARKS
 from offsetfs.storage.checkpoint import LEADER_EPOCHS as LEADER_EPOCHS
+from offsetfs.storage.checkpoint import LOG_STARTS as LOG_STARTS
+from offsetfs.storage.checkpoint import META_PROPERTIES as META_PROPERTIES
 from offsetfs.storage.checkpoint import PARTITION_METADATA as PARTITION_METADATA
+from offsetfs.storage.checkpoint import RECOVERY_POINTS as RECOVERY_POINTS
 from offsetfs.storage.checkpoint import CleanShutdown as CleanShutdown
+from offsetfs.storage.checkpoint import check_meta_properties as check_meta_properties
+from offsetfs.storage.checkpoint import read_epochs as read_epochs
+from offsetfs.storage.checkpoint import read_offsets as read_offsets
+from offsetfs.storage.checkpoint import read_properties as read_properties
+from offsetfs.storage.checkpoint import read_topic_id as read_topic_id
 from offsetfs.storage.checkpoint import write_epochs as write_epochs
 from offsetfs.storage.checkpoint import write_topic_id as write_topic_id
 from offsetfs.storage.cluster.metadata_log import holds_metadata_log as holds_metadata_log

@@ -1,0 +1,67 @@
+"""The ends of indexes, and of logs behind them: a few reads a segment, however long it is.
+
+An index of a live broker, or after a crash, ends in zeros. Entries rise, so the last one is found by bisection.
+"""
+
+from __future__ import annotations
+
+import os
+from struct import Struct
+
+from offsetfs.storage import files
+from offsetfs.storage.records import last_whole_batch
+from offsetfs.storage.segments import OFFSET_ENTRY, TIME_ENTRY
+
+TAIL_BYTES_MAX = 1 << 20
+"""The bytes of a log behind its last index entry that are read. There are 4 KiB by default, and one batch."""
+
+
+def last_time(path: str) -> tuple[int, int] | None:
+    """Return (timestamp, relative offset) of the last entry of a time index; None without one, or a file. OSError."""
+    return _last_entry(path, TIME_ENTRY)
+
+
+def last_position(path: str) -> tuple[int, int] | None:
+    """Return (relative offset, position) of the last entry of an offset index; None without one, or a file. OSError."""
+    return _last_entry(path, OFFSET_ENTRY)
+
+
+def _last_entry(path: str, entry: Struct) -> tuple[int, int] | None:
+    try:
+        with files.opened(path) as file:
+            return _last_used(file, entry, file.size() // entry.size)
+    except FileNotFoundError:  # releases before 0.10.1 have no time index
+        return None
+
+
+def _last_used(file: files.File, entry: Struct, count: int) -> tuple[int, int] | None:
+    low, high, middle = 0, count, count - 1  # entries below `low` are in use, those from `high` on are zero
+    last: tuple[int, int] | None = None
+    while low < high:
+        data = file.read(middle * entry.size, entry.size)
+        if len(data) == entry.size and any(data):
+            first, second = entry.unpack(data)
+            low, last = middle + 1, (first, second)
+        else:
+            high = middle
+        middle = (low + high) // 2
+    return last
+
+
+def end_of(path: str, base: int, size: int, indexed: tuple[int, int] | None) -> int | None:
+    """Return the offset after the last whole batch of the log of the segment `base`; None if that is too far to read.
+
+    Headers are read from the last index entry on (`indexed`), and no checksum is verified. OSError.
+    """
+    log_path = os.path.join(path, f"{base:020}.log")
+    if not size:
+        return base
+    recorded = files.recorded_end_offset(log_path, size)
+    if recorded is not None:
+        return recorded
+    position = indexed[1] if indexed is not None and 0 <= indexed[1] < size else 0
+    if size - position > TAIL_BYTES_MAX:
+        return None
+    with files.opened(log_path) as log:
+        last = last_whole_batch(log.read(position, size - position))
+    return base if last is None else last.next_offset

@@ -1,0 +1,63 @@
+"""`offsetfs doctor`: what is wrong with a log directory, and whether a broker starts with it."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from offsetfs.cli import preflight
+from offsetfs.cli.arguments.archives import attached
+from offsetfs.cli.arguments.log_directories import log_directories
+from offsetfs.cli.exit_codes import SYSTEM, Failure
+from offsetfs.cli.terminal.progress import bytes_progress
+from offsetfs.cli.terminal.reports import ReportForm, report_options
+from offsetfs.common.formatting import printable
+from offsetfs.storage.directory import check_log_directory
+from offsetfs.storage.errors import NotALogDirectory, sentence
+
+
+@click.command("doctor", short_help="Find what is wrong, and whether a broker starts.")
+@click.argument("log_directory", metavar="LOGDIR")
+@report_options
+def command(log_directory: str, as_json: bool, html: str | None, shows_all: bool) -> int:
+    """Find what is wrong with a log directory, and whether a broker starts with it. Nothing is changed.
+
+    Each finding has evidence, a consequence and a remedy: topic ids and partitions that contradict the metadata log,
+    strays, leftovers, an unclean shutdown and the time of its recovery, leader epochs that go back, indexes that
+    contradict their logs, timestamps in the future, files of another user. It reads headers, indexes and checkpoints;
+    offsetfs verify reads every byte.
+
+    LOGDIR may be several directories, a server.properties, or the URL of an archive. The command works beside a running
+    broker or mount, and needs no JVM.
+
+    \b
+    offsetfs doctor /var/lib/kafka/data
+    offsetfs doctor /disk1/kafka,/disk2/kafka
+    offsetfs doctor /etc/kafka/server.properties --json | jq '.findings[].kind'
+    offsetfs doctor /var/lib/kafka/data --html report.html
+
+    Exit codes: 0 nothing found but notices, 1 findings (or a wrong call), 2 a directory could not be read.
+    """
+    paths = [attached(path) for path in log_directories(log_directory)]
+    for path in paths:
+        _check(path)
+    from offsetfs.answers.doctor.doctor import examine
+
+    form = ReportForm(as_json=as_json, html=html, shows_all=shows_all)
+    try:
+        with bytes_progress("Reading partitions") as show:
+            report = examine(paths, time.time_ns() // 1_000_000, on_partition=show)
+    except OSError as error:
+        raise Failure(printable(sentence(error)), SYSTEM) from error
+    return form.show(report)
+
+
+def _check(path: str) -> None:
+    preflight.check_not_mounted(path)
+    try:
+        check_log_directory(path, read_only=False)
+    except NotALogDirectory as error:
+        raise preflight.not_a_log_directory(error, SYSTEM) from error
+    except OSError as error:
+        raise Failure(printable(sentence(error)), SYSTEM) from error

@@ -1,0 +1,236 @@
+"""`offsetfs doctor`: each finding with its evidence; none in a healthy directory."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import jsonschema
+import pytest
+from fixtures.logs import metadata_records as records
+from fixtures.logs.broker_directories import NOW_MS, ROOMY, BrokerDirectory
+from fixtures.logs.planted_logs import sealed
+
+from offsetfs.answers.doctor.doctor import examine
+from offsetfs.answers.report import Severity
+from offsetfs.cli import run
+from offsetfs.storage.directory import write_epochs, write_topic_id
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = sorted(path for path in (ROOT / "tests" / "golden").glob("kafka-*") if path.is_dir())
+LEFT_IN_GOLDEN = {"kafka-0.10.0.1": ["left-over"]}
+"""A broker of 0.10.0.1 left two `.cleaned` files."""
+
+
+def page() -> str:
+    return " ".join((ROOT / "docs" / "use" / "answers.md").read_text().split())
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> BrokerDirectory:
+    return BrokerDirectory(tmp_path)
+
+
+@pytest.mark.parametrize("golden", GOLDEN, ids=lambda path: path.name)
+def test_healthy_directories_of_kafka_have_no_findings(golden: Path) -> None:
+    report = examine([str(golden)], 1_796_000_000_000, machine=ROOMY)
+    assert [finding.kind for finding in report.findings] == LEFT_IN_GOLDEN.get(golden.name, [])
+    assert report.is_clean and not report.unseen
+
+
+def test_a_healthy_directory_with_a_metadata_log_has_no_findings(broker: BrokerDirectory) -> None:
+    broker.topic("orders")
+    report = broker.report()
+    assert not report.findings and not report.unseen
+    assert {fact.key: fact.value for fact in report.facts}["starts"] is True
+
+
+def test_a_missing_topic_id_is_damage_and_the_remedy_restores_it(broker: BrokerDirectory) -> None:
+    path = broker.topic("orders")
+    content = (path / "partition.metadata").read_text()
+    (path / "partition.metadata").unlink()
+    finding = broker.only_finding("no-topic-id")
+    assert finding.severity is Severity.DAMAGE and finding.place == "orders-0" and "-stray" in finding.consequence
+    command = finding.remedy.removeprefix("with the broker stopped: ")
+    assert os.system(command) == 0 and (path / "partition.metadata").read_text() == content
+    assert not broker.report().findings
+
+
+@pytest.mark.damages
+def test_a_topic_id_without_its_line_is_damage(broker: BrokerDirectory) -> None:
+    path = broker.topic("orders")
+    (path / "partition.metadata").write_text("version: 0\n")
+    assert "no line for 'topic_id'" in broker.only_finding("no-topic-id").evidence
+
+
+def test_the_topic_id_of_an_earlier_topic_is_damage(broker: BrokerDirectory) -> None:
+    path = broker.topic("orders")
+    write_topic_id(str(path / "partition.metadata"), bytes(15) + b"\1")
+    assert "AAAAAAAAAAAAAAAAAAAAAQ" in broker.only_finding("topic-id").evidence
+
+
+def test_topic_ids_are_optional_with_zookeeper(broker: BrokerDirectory, tmp_path: Path) -> None:
+    old = BrokerDirectory(tmp_path, name="old", has_metadata=False)
+    path = old.topic("orders")
+    old.write_meta_properties(version="0", broker_id="1")
+    (path / "partition.metadata").unlink()
+    assert not old.report().findings
+
+
+def test_a_topic_that_the_cluster_does_not_have_is_a_stray(broker: BrokerDirectory) -> None:
+    broker.topic("gone", in_cluster=False)
+    finding = broker.only_finding("stray")
+    assert finding.severity is Severity.WARNING and "no such topic" in finding.evidence
+
+
+def test_a_partition_of_other_brokers_is_a_stray(broker: BrokerDirectory) -> None:
+    broker.topic("orders")
+    assert broker.metadata is not None
+    broker.metadata.append([records.partition_change("orders", 0, [2, 3])])
+    assert "on the brokers 2, 3, and this is 1" in broker.only_finding("stray").evidence
+
+
+def test_a_metadata_log_with_a_gap_is_damage(broker: BrokerDirectory) -> None:
+    assert broker.metadata is not None
+    broker.topic("orders")
+    broker.metadata.next_offset += 5
+    broker.metadata.roll()
+    assert "missing or damaged" in broker.only_finding("metadata-log").evidence
+
+
+@pytest.mark.damages
+def test_leader_epochs_that_go_back_are_damage(broker: BrokerDirectory) -> None:
+    path = broker.topic("orders")
+    (path / "leader-epoch-checkpoint").write_text("0\n2\n3 0\n2 1\n")
+    assert "epoch 2 from 1 follows 3 from 0" in broker.only_finding("leader-epochs").evidence
+
+
+def test_an_epoch_above_that_of_the_metadata_log_is_damage(broker: BrokerDirectory) -> None:
+    path = broker.topic("orders")
+    write_epochs(str(path / "leader-epoch-checkpoint"), [(0, 0), (7, 1)])
+    assert "has epoch 7, and the metadata log is at 0" in broker.only_finding("leader-epoch-back").evidence
+
+
+@pytest.mark.damages
+def test_a_broken_meta_properties_keeps_a_broker_from_starting(broker: BrokerDirectory) -> None:
+    (broker.path / "meta.properties").write_text("")
+    report = broker.report()
+    assert [finding.kind for finding in report.findings] == ["meta-properties"]
+    assert {fact.key: fact.value for fact in report.facts}["starts"] is False
+
+
+def test_directories_of_two_brokers_do_not_start(broker: BrokerDirectory, tmp_path: Path) -> None:
+    other = BrokerDirectory(tmp_path, name="other", has_metadata=False)
+    other.write_meta_properties(node_id="2", directory_id="AAAAAAAAAAAAAAAAAAAAAA")
+    broker.write_meta_properties(directory_id="AAAAAAAAAAAAAAAAAAAAAA")
+    findings = broker.report(other.path).findings
+    assert [finding.kind for finding in findings] == ["identity", "identity"]
+    assert "node.id=1" in findings[0].evidence and "one is a copy of the other" in findings[1].consequence
+
+
+def test_a_partition_in_two_directories_names_the_shorter_one(broker: BrokerDirectory, tmp_path: Path) -> None:
+    broker.topic("orders", [sealed(b"v", NOW_MS - 1000)] * 3)
+    other = BrokerDirectory(tmp_path, name="other", has_metadata=False)
+    shorter = other.topic("orders")
+    (finding,) = broker.report(other.path).findings
+    assert finding.kind == "duplicate-partition" and f"mv {shorter} " in finding.remedy
+    assert "ends at 3" in finding.evidence and "ends at 1" in finding.evidence
+
+
+@pytest.mark.parametrize("name", ["lost+found", "backup"])
+def test_a_directory_that_is_no_partition_keeps_a_broker_from_starting(broker: BrokerDirectory, name: str) -> None:
+    (broker.path / name).mkdir()
+    finding = broker.only_finding("foreign-directory")
+    assert finding.severity is Severity.DAMAGE and "does not start" in finding.consequence
+
+
+def test_what_deletions_moves_and_strays_left_is_found(broker: BrokerDirectory) -> None:
+    path = broker.topic("orders")
+    for ending in ("delete", "future", "stray"):
+        left = broker.path / f"orders-1.0123456789abcdef0123456789abcdef-{ending}"
+        left.mkdir()
+        (left / "00000000000000000000.log").write_bytes((path / "00000000000000000000.log").read_bytes())
+    found = {finding.kind: finding.severity for finding in broker.report().findings}
+    assert found == {"deletion": Severity.NOTICE, "future": Severity.NOTICE, "set-aside": Severity.WARNING}
+
+
+def test_files_of_an_interrupted_compaction_are_left_over(broker: BrokerDirectory) -> None:
+    path = broker.topic("orders")
+    (path / "00000000000000000000.log.cleaned").touch()
+    assert "1 .cleaned file" in broker.only_finding("left-over").evidence
+
+
+def test_an_unclean_shutdown_names_bytes_and_an_estimate(broker: BrokerDirectory) -> None:
+    broker.topic("orders", [sealed(b"v" * 1_000_000, NOW_MS - 1000)] * 2)
+    os.unlink(broker.path / ".kafka_cleanshutdown")
+    os.unlink(broker.path / "recovery-point-offset-checkpoint")
+    finding = broker.only_finding("not-closed")
+    assert finding.severity is Severity.NOTICE and "2 MB in 1 partition" in finding.evidence
+    assert "in about 0.0 s" not in finding.consequence and "an estimate" in finding.consequence
+
+
+@pytest.mark.damages
+def test_a_torn_checkpoint_is_damage(broker: BrokerDirectory) -> None:
+    broker.topic("orders")
+    (broker.path / "replication-offset-checkpoint").write_text("0\n2\norders 0 1\n")
+    assert "2 entries promised, 1 found" in broker.only_finding("checkpoint").evidence
+
+
+@pytest.mark.damages
+def test_records_that_were_lost_at_the_end_are_damage(broker: BrokerDirectory) -> None:
+    path = broker.topic("orders", [sealed(b"v", NOW_MS - 1000)] * 3)
+    log = path / "00000000000000000000.log"
+    os.truncate(log, log.stat().st_size // 3)
+    finding = broker.only_finding("lost-end")
+    assert "the log ends at 1" in finding.evidence and "2 records" in finding.consequence
+
+
+def test_timestamps_in_the_future_stop_retention(broker: BrokerDirectory) -> None:
+    broker.topic("orders", [sealed(b"v", NOW_MS + 10 * 86_400_000)])
+    finding = broker.only_finding("future-timestamp")
+    assert "at offset 0, 10 d" in finding.evidence
+    assert "retention by time does not remove" in finding.consequence
+
+
+def test_timestamps_in_microseconds_are_named(broker: BrokerDirectory) -> None:
+    broker.topic("orders", [sealed(b"v", NOW_MS * 1000)])
+    assert "it looks like microseconds" in broker.only_finding("future-timestamp").evidence
+
+
+@pytest.mark.damages
+def test_indexes_that_point_outside_of_the_log_are_damage(broker: BrokerDirectory) -> None:
+    path = broker.topic("orders")
+    (path / "00000000000000000000.index").write_bytes(bytes([0, 0, 0, 1, 0, 1, 0, 0]))
+    assert "position 65536" in broker.only_finding("index").evidence
+
+
+def test_the_command_prints_findings_and_returns_1(broker: BrokerDirectory, capsys: pytest.CaptureFixture[str]) -> None:
+    path = broker.topic("orders")
+    assert run(["doctor", str(broker.path)]) == 0
+    assert "nothing is wrong with what was looked at" in capsys.readouterr().out
+    (path / "partition.metadata").unlink()
+    assert run(["doctor", str(broker.path)]) == 1
+    assert "damage: orders-0: no-topic-id" in capsys.readouterr().out
+    assert run(["doctor", "--json", str(broker.path)]) == 1
+    schema = json.loads((ROOT / "docs" / "use" / "report.schema.json").read_text())
+    jsonschema.validate(json.loads(capsys.readouterr().out), schema)
+
+
+def test_what_is_no_log_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", str(tmp_path / "nowhere")]) == 2
+    assert "there is no such directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Each finding has a severity, the evidence, what follows from it, and a command as the remedy.",
+        "`offsetfs doctor` reads headers, indexes and checkpoints; `offsetfs verify` reads every byte.",
+        "`a broker starts` is `no` if no release of Kafka starts with all of these directories.",
+    ],
+)
+def test_the_page_says_what_these_tests_hold(sentence: str) -> None:
+    assert sentence in page()
