@@ -18,7 +18,11 @@ def resolve_names(log_directory: str, names: Iterable[str]) -> list[TopicPartiti
 
     `Failure` for a name that is neither a topic nor a partition of the directory, and for a name that is both.
     """
-    present = partitions_of(log_directory)
+    return resolve_among(log_directory, partitions_of(log_directory), names)
+
+
+def resolve_among(log_directory: str, present: Sequence[TopicPartition], names: Iterable[str]) -> list[TopicPartition]:
+    """Return what `resolve_names` returns, for a source with the partitions `present`."""
     partitions: dict[TopicPartition, None] = {}
     for name in names:
         of_topic = [partition for partition in present if partition.topic == name]

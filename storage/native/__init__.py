@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # compiled modules have no stubs; their references have the t
     message_set: ModuleType
     protobuf: ModuleType
     record_json: ModuleType
+    record_search: ModuleType
     valid_batches: ModuleType
 
 LITTLE_ENDIAN_ONLY = frozenset(

@@ -13,6 +13,12 @@ from offsetfs.storage.records.columns.field_patterns import OTHER as OTHER
 from offsetfs.storage.records.columns.field_patterns import FieldPattern as FieldPattern
 from offsetfs.storage.records.columns.field_patterns import PatternCount as PatternCount
 from offsetfs.storage.records.columns.field_patterns import count_patterns as count_patterns
+from offsetfs.storage.records.columns.record_search import IN_HEADERS as IN_HEADERS
+from offsetfs.storage.records.columns.record_search import IN_KEY as IN_KEY
+from offsetfs.storage.records.columns.record_search import IN_VALUE as IN_VALUE
+from offsetfs.storage.records.columns.record_search import contains as contains
+from offsetfs.storage.records.columns.record_search import rows_with as rows_with
+from offsetfs.storage.records.columns.record_search import rows_with_header as rows_with_header
 from offsetfs.storage.records.compression.compression import CODECS as CODECS
 from offsetfs.storage.records.compression.compression import ZSTD as ZSTD
 from offsetfs.storage.records.compression.compression import Compression as Compression
@@ -43,6 +49,7 @@ from offsetfs.storage.records.format.record_row import HEADERS_POSITION as HEADE
 from offsetfs.storage.records.format.record_row import KEY_SIZE as KEY_SIZE
 from offsetfs.storage.records.format.record_row import OFFSET_DELTA as OFFSET_DELTA
 from offsetfs.storage.records.format.record_row import TIMESTAMP_DELTA as TIMESTAMP_DELTA
+from offsetfs.storage.records.json.batch_json import joined_json as joined_json
 from offsetfs.storage.records.json.record_json import REFUSE as REFUSE
 from offsetfs.storage.records.json.record_json import JsonRules as JsonRules
 from offsetfs.storage.records.json.record_json import JsonSpread as JsonSpread

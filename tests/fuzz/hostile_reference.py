@@ -25,6 +25,7 @@ from offsetfs.storage.native import index_search as native_index_search
 from offsetfs.storage.native import key_hash as native_key_hash
 from offsetfs.storage.native import message_set as native_message_set
 from offsetfs.storage.native import record_json as native_record_json
+from offsetfs.storage.native import record_search as native_record_search
 from offsetfs.storage.native import valid_batches as native_valid_batches
 from offsetfs.storage.records.columns.columns import KEY, VALUE
 from offsetfs.storage.records.format import batch_row, record_row
@@ -40,6 +41,7 @@ from offsetfs.storage.reference import index_search as reference_index_search
 from offsetfs.storage.reference import key_hash as reference_key_hash
 from offsetfs.storage.reference import message_set as reference_message_set
 from offsetfs.storage.reference import record_json as reference_record_json
+from offsetfs.storage.reference import record_search as reference_record_search
 from offsetfs.storage.reference import valid_batches as reference_valid_batches
 
 _LONG_MAX = 2**63 - 1
@@ -146,6 +148,12 @@ def _records(payload: bytes, count: int, base: int, last_delta: int) -> None:
         native_field_patterns,
         reference_field_patterns,
     )
+    for ask in (
+        lambda module: module.rows_with(payload, rows, payload[-2:], 7, False).tolist(),
+        lambda module: module.rows_with(payload, rows, b"", 7, True).tolist(),
+        lambda module: module.rows_with_header(payload, rows, payload[-1:], None).tolist(),
+    ):
+        _same(ask, native_record_search, reference_record_search)
     keys = reference_columns.gather(payload, rows, KEY)
     _same(lambda module: module.spread_keys(keys, count, 7).tolist(), native_columns, reference_columns)
     _same(lambda module: _encoded(module, payload, rows), native_columns, reference_columns)

@@ -579,6 +579,22 @@ COMPARISONS = {
         },
         300,
     ),
+    "rows with some bytes": Comparison(
+        "record_search",
+        st.tuples(rows_of_columns(), st.binary(max_size=2), st.none() | st.binary(max_size=1)),
+        {
+            **{
+                f"rows_with {fields} {whole}": lambda module, given, fields=fields, whole=whole: module.rows_with(
+                    *given[0], given[1], fields, whole
+                )
+                for fields in (1, 2, 4, 7)
+                for whole in (False, True)
+            },
+            "rows_with_header": lambda module, given: module.rows_with_header(*given[0], *given[1:]),
+            "contains": lambda module, given: module.contains(given[0][0], given[1]),
+        },
+        300,
+    ),
     "partitions of keys": Comparison(
         "columns",
         st.tuples(st.lists(DATA, max_size=20), st.integers(0, 20)),

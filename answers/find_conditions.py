@@ -1,0 +1,184 @@
+"""Conditions of `offsetfs find` on the bytes of records, asked of a whole batch at a time.
+
+Each condition rejects most batches by one look at their inflated bytes; only where that finds something are the records
+scanned and their fields compared. The native search and RE2 release the lock of the interpreter.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import re2
+
+from offsetfs.common.name_patterns import compiled
+from offsetfs.storage import Batch
+from offsetfs.storage.records import (
+    COLUMNS,
+    IN_HEADERS,
+    IN_KEY,
+    IN_VALUE,
+    KEY,
+    MAGIC,
+    VALUE,
+    contains,
+    gather,
+    gather_headers,
+    rows_with,
+    rows_with_header,
+)
+
+FIELDS = {"key": IN_KEY, "value": IN_VALUE, "headers": IN_HEADERS, "any": IN_KEY | IN_VALUE | IN_HEADERS}
+"""Where a text or a pattern is looked for, by the words of `--in`."""
+
+_ASSERTIONS = ("^", "$", "\\b", "\\B", "\\A", "\\z")
+"""Texts of a pattern that may look at what is around a match. A batch is then not rejected as a whole."""
+
+
+class Condition(Protocol):
+    """What a record must have. Any thread."""
+
+    def may_match(self, batch: Batch) -> bool:
+        """Whether records of the batch can match: False is certain. Raises what `Batch.payload` raises."""
+
+    def rows(self, batch: Batch, rows: array[int]) -> array[int]:
+        """Return the numbers of the rows of `Batch.rows` that match, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class HasKey:
+    """The key is equal to some bytes."""
+
+    key: bytes
+
+    def may_match(self, batch: Batch) -> bool:
+        # In a record of v2 the size of the key stands before it: with it, few other bytes are like the key.
+        size = _varint(len(self.key)) if batch.header.magic == MAGIC else b""
+        return contains(batch.payload(), size + self.key)
+
+    def rows(self, batch: Batch, rows: array[int]) -> array[int]:
+        return rows_with(batch.payload(), rows, self.key, IN_KEY, True)
+
+
+@dataclass(frozen=True, slots=True)
+class HasText:
+    """One of the fields contains some bytes."""
+
+    text: bytes
+    fields: int
+
+    def may_match(self, batch: Batch) -> bool:
+        return contains(batch.payload(), self.text)
+
+    def rows(self, batch: Batch, rows: array[int]) -> array[int]:
+        return rows_with(batch.payload(), rows, self.text, self.fields, False)
+
+
+@dataclass(frozen=True, slots=True)
+class HasHeader:
+    """There is a header of this name, and with `value` of this value."""
+
+    name: bytes
+    value: bytes | None
+
+    def may_match(self, batch: Batch) -> bool:
+        payload = batch.payload()
+        return contains(payload, self.name) and (self.value is None or contains(payload, self.value))
+
+    def rows(self, batch: Batch, rows: array[int]) -> array[int]:
+        return rows_with_header(batch.payload(), rows, self.name, self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class HasPattern:
+    """A regular expression of RE2 matches somewhere in one of the fields.
+
+    Patterns are of Unicode; bytes that are no UTF-8 match `\\C` only.
+    """
+
+    pattern: str
+    fields: int
+    _program: Any = field(init=False, compare=False)
+    _sees_around: bool = field(init=False, compare=False)
+
+    @classmethod
+    def of_text(cls, text: str, fields: int) -> HasPattern:
+        """Return the condition that a field contains a text in any case; `PatternError`."""
+        return cls(f"(?i){re2.escape(text)}", fields)
+
+    def __post_init__(self) -> None:
+        """`PatternError` if it is not a regular expression."""
+        object.__setattr__(self, "_program", compiled(self.pattern, has_groups=False))
+        object.__setattr__(self, "_sees_around", any(each in self.pattern for each in _ASSERTIONS))
+
+    def may_match(self, batch: Batch) -> bool:
+        return self._sees_around or self._program.search(batch.payload()) is not None
+
+    def rows(self, batch: Batch, rows: array[int]) -> array[int]:
+        found = set[int]()
+        for flag, column in (IN_KEY, KEY), (IN_VALUE, VALUE):
+            if self.fields & flag:
+                found.update(self._matching(gather(batch.payload(), rows, column), len(rows) // COLUMNS))
+        if self.fields & IN_HEADERS:
+            headers = gather_headers(batch.payload(), rows)
+            ends, count = headers.ends, headers.ends[-1]
+            matching = {*self._matching(headers.names, count), *self._matching(headers.values, count)}
+            if matching:
+                found.update(
+                    row for row in range(len(ends) - 1) if not matching.isdisjoint(range(ends[row], ends[row + 1]))
+                )
+        return array("q", sorted(found))
+
+    def _matching(self, column: Any, count: int) -> Sequence[int]:
+        try:
+            return self._matching_in_arrow(column, count)
+        except ModuleNotFoundError:  # the extra is not installed
+            return self._matching_one_by_one(column, count)
+
+    def _matching_in_arrow(self, column: Any, count: int) -> Sequence[int]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        validity = None if column.validity is None else pa.py_buffer(column.validity)
+        # As text, without a check: Arrow runs RE2 over binary columns as over Latin-1.
+        buffers = [validity, pa.py_buffer(column.ends), pa.py_buffer(column.data)]
+        texts = pa.Array.from_buffers(pa.string(), count, buffers)
+        matches = pc.match_substring_regex(texts, self.pattern)
+        return pc.indices_nonzero(matches).to_pylist()  # type: ignore[no-any-return]
+
+    def _matching_one_by_one(self, column: Any, count: int) -> Sequence[int]:
+        data, ends, validity = memoryview(column.data), column.ends, column.validity
+        return [
+            row
+            for row in range(count)
+            if (validity is None or validity[row >> 3] >> (row & 7) & 1)
+            and self._program.search(data[ends[row] : ends[row + 1]]) is not None
+        ]
+
+
+def matching_rows(batch: Batch, conditions: Sequence[Condition]) -> tuple[array[int], array[int]]:
+    """Return the rows of a batch, and the numbers of those that meet all conditions; nothing twice if none can.
+
+    Raises what `Batch.rows` raises.
+    """
+    nothing = array("q")
+    if not all(condition.may_match(batch) for condition in conditions):
+        return nothing, nothing
+    rows = batch.rows()
+    found = None
+    for condition in conditions:
+        matching = condition.rows(batch, rows)
+        found = matching if found is None else array("q", sorted({*found} & {*matching}))
+        if not found:
+            return nothing, nothing
+    return rows, array("q", range(len(rows) // COLUMNS)) if found is None else found
+
+
+def _varint(number: int) -> bytes:
+    rest, made = number << 1, bytearray()
+    while rest > 0x7F:
+        made.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes((*made, rest))

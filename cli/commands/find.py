@@ -1,0 +1,311 @@
+"""`offsetfs find`: find records by key, text, pattern or header."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from offsetfs.cli.arguments.named_partitions import resolve_among
+from offsetfs.cli.arguments.sources import opened_source
+from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure, of_output
+from offsetfs.common.formatting import printable
+from offsetfs.common.quantities import time_ms
+from offsetfs.fs.naming.grammar import parse_offset
+from offsetfs.storage import INTERNAL_TOPICS, METADATA_TOPIC, READ_COMMITTED, READ_UNCOMMITTED
+from offsetfs.storage.errors import sentence
+
+if TYPE_CHECKING:
+    from offsetfs.answers.find import Bounds, Limit, Search
+    from offsetfs.answers.find_conditions import Condition
+    from offsetfs.storage import AnyLogDirectory, TopicPartition
+
+NOTHING_FOUND = 1
+"""The exit code if no record matches, as of grep. It equals `WRONG_CALL`, which prints a message."""
+
+_PARTITIONERS = ("murmur2", "crc32", "fnv1a", "any")
+_FIELDS = ("value", "key", "headers", "any")
+
+
+@click.command("find", short_help="Find records by key, text, pattern or header.")
+@click.argument("log_directory", metavar="LOGDIR")
+@click.argument("names", metavar="[TOPIC|TOPIC-PARTITION]...", nargs=-1)
+@click.option("--key", metavar="KEY", help="The record has this key; only the partition of the key is searched.")
+@click.option("--key-base64", metavar="BASE64", help="The same, for a key of any bytes.")
+@click.option(
+    "--partitioner",
+    type=click.Choice(_PARTITIONERS),
+    default="murmur2",
+    show_default=True,
+    help="How producers choose the partition: murmur2 as Java, crc32 as librdkafka, fnv1a as Sarama; any: search all.",
+)
+@click.option("--partitions", "count", metavar="N", type=click.IntRange(1), help="How many partitions the topic has.")
+@click.option("--text", "texts", metavar="WORDS", multiple=True, help="The record contains this text.")
+@click.option("--regex", "patterns", metavar="REGEX", multiple=True, help="A regular expression of RE2 matches.")
+@click.option(
+    "--in",
+    "place",
+    type=click.Choice(_FIELDS),
+    default="value",
+    show_default=True,
+    help="Where --text and --regex look.",
+)
+@click.option("-i", "--ignore-case", is_flag=True, help="--text and --regex ignore case.")
+@click.option("--header", "headers", metavar="NAME[=VALUE]", multiple=True, help="There is a header of this name.")
+@click.option("--from", "start", metavar="WHEN", help="Only records from this offset or time on.")
+@click.option("--to", "end", metavar="WHEN", help="Only records before this offset or time.")
+@click.option("--first", metavar="N", type=click.IntRange(1), help="The oldest N of all partitions, by time.")
+@click.option("--last", metavar="N", type=click.IntRange(1), help="The newest N of all partitions, the newest first.")
+@click.option("--count", "is_count", is_flag=True, help="Print the number of records only.")
+@click.option("--paths", "is_paths", is_flag=True, help="Print paths of the tree, such as orders-3/42.")
+@click.option("--values", "is_values", is_flag=True, help="Print values, one per line.")
+@click.option(
+    "--isolation",
+    type=click.Choice((READ_UNCOMMITTED, READ_COMMITTED)),
+    default=READ_UNCOMMITTED,
+    show_default=True,
+    help="Whether records of open and aborted transactions are searched.",
+)
+def command(
+    log_directory: str,
+    names: tuple[str, ...],
+    key: str | None,
+    key_base64: str | None,
+    partitioner: str,
+    count: int | None,
+    texts: tuple[str, ...],
+    patterns: tuple[str, ...],
+    place: str,
+    ignore_case: bool,
+    headers: tuple[str, ...],
+    start: str | None,
+    end: str | None,
+    first: int | None,
+    last: int | None,
+    is_count: bool,
+    is_paths: bool,
+    is_values: bool,
+    isolation: str,
+) -> int:
+    """Print the records of topics that meet all conditions, as lines of JSON, partition by partition, in offset order.
+
+    LOGDIR is a log directory, several (A,B), a server.properties or an archive URL. Without a topic all but internal
+    ones are searched. Records are printed as soon as they are found. Control batches are not searched. Damaged batches
+    are left out and reported on stderr.
+
+    --from and --to take offsets of one partition, or times; a record between two times is found wherever it is. The
+    regular expressions are those of RE2, over UTF-8: \\C is any byte, (?s) lets a dot match newlines.
+
+    \b
+    offsetfs find /var/lib/kafka/data orders --key customer-17
+    offsetfs find /var/lib/kafka/data orders --key customer-17 --partitioner crc32 --last 1
+    offsetfs find /var/lib/kafka/data --text 4111-1111 --in any --paths
+    offsetfs find /var/lib/kafka/data orders payments --regex 'status":"(refused|lost)"' --from -2h
+    offsetfs find /var/lib/kafka/data orders-3 --header trace-id=4bf92f35 --from 1200 --to 1800
+    offsetfs find s3://backup/kafka orders --text refused -i --count
+
+    Exit codes: 1 wrong call, or no record matches; 2 system error, 8 interrupted, 32 a part of a log could not be read.
+    """
+    form = _Form(is_count, is_paths, is_values, first, last)
+    wanted = _key(key, key_base64)
+    conditions = _conditions(wanted, texts, patterns, place, ignore_case, headers)
+    with opened_source(log_directory) as directory:
+        chosen = _chosen(directory, log_directory, names, wanted, partitioner, count)
+        for note in chosen.notes:
+            _say(note)
+        search = _search(directory, chosen.partitions, conditions, _bounds(start, end, chosen.partitions), isolation)
+        form.run(search)
+    return _ended(search, chosen.is_narrowed)
+
+
+def _ended(search: Search, is_narrowed: bool) -> int:
+    """Report what was left out; return the exit code."""
+    for note in search.notes:
+        _say(note)
+    for error in search.damage:
+        _say(f"left out: {sentence(error)}")
+    if search.damaged > len(search.damage):
+        _say(f"left out: {search.damaged - len(search.damage)} more damaged places; offsetfs verify lists them")
+    if not search.found and is_narrowed:
+        _say(
+            "not found there; --partitioner any searches all partitions: a producer may hash keys otherwise, or the"
+            " topic had fewer partitions"
+        )
+    if search.damaged:
+        return FAILED
+    return DONE if search.found else NOTHING_FOUND
+
+
+def _say(text: str) -> None:
+    click.echo(f"offsetfs find: {printable(text)}", err=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What is printed."""
+
+    is_count: bool
+    is_paths: bool
+    is_values: bool
+    first: int | None
+    last: int | None
+
+    def __post_init__(self) -> None:
+        if self.is_count + self.is_paths + self.is_values > 1:
+            raise Failure("--count, --paths and --values exclude each other: give one of them", WRONG_CALL)
+        limits = [name for name, value in (("--first", self.first), ("--last", self.last)) if value is not None]
+        if len(limits) > 1 or (limits and self.is_count):
+            others = " and ".join([*limits, *(["--count"] if self.is_count else [])])
+            raise Failure(f"{others} exclude each other: give one of them", WRONG_CALL)
+
+    @property
+    def limit(self) -> Limit | None:
+        from offsetfs.answers.find import Limit
+
+        if self.first is not None:
+            return Limit(self.first)
+        return None if self.last is None else Limit(self.last, is_newest=True)
+
+    def run(self, search: Search) -> None:
+        """Run a search, and print what it finds."""
+        from offsetfs.answers.find_lines import path_lines, record_lines, value_lines
+        from offsetfs.cli.terminal.progress import bytes_progress
+
+        lines_of = path_lines if self.is_paths else value_lines if self.is_values else record_lines
+        with bytes_progress("Searching") as search.on_progress:
+            if self.is_count:
+                _write([f"{search.count()}\n".encode()])
+                return
+            with contextlib.closing(search.lines(lines_of, self.limit)) as found:
+                for lines in found:
+                    _write(lines)
+
+
+def _write(lines: Iterable[bytes]) -> None:
+    try:
+        sys.stdout.buffer.writelines(lines)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Failure(f"standard output: {error.strerror or error}", of_output(error)) from error
+
+
+# --- conditions ------------------------------------------------------------------------------------------------------
+
+
+def _key(text: str | None, encoded: str | None) -> bytes | None:
+    if text is not None and encoded is not None:
+        raise Failure("--key and --key-base64 exclude each other: give one of them", WRONG_CALL)
+    if encoded is None:
+        return None if text is None else os.fsencode(text)
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Failure(f"--key-base64 {printable(encoded)}: not base64: {error}", WRONG_CALL) from error
+
+
+def _conditions(
+    key: bytes | None,
+    texts: Sequence[str],
+    patterns: Sequence[str],
+    place: str,
+    ignore_case: bool,
+    headers: Sequence[str],
+) -> list[Condition]:
+    from offsetfs.answers.find_conditions import FIELDS, HasHeader, HasKey, HasPattern, HasText
+    from offsetfs.common.name_patterns import PatternError
+
+    fields = FIELDS[place]
+    conditions: list[Condition] = [] if key is None else [HasKey(key)]
+    for header in map(os.fsencode, headers):
+        name, equals, value = header.partition(b"=")
+        conditions.append(HasHeader(name, value if equals else None))
+    try:
+        conditions += [
+            HasPattern.of_text(text, fields) if ignore_case else HasText(os.fsencode(text), fields) for text in texts
+        ]
+        conditions += [HasPattern(f"(?i){pattern}" if ignore_case else pattern, fields) for pattern in patterns]
+    except PatternError as error:
+        option = "--regex" if patterns else "--text"
+        raise Failure(f"{option}: {printable(str(error))}", WRONG_CALL) from error
+    return conditions
+
+
+# --- where -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The partitions that are searched."""
+
+    partitions: Sequence[TopicPartition]
+    notes: Sequence[str] = ()
+    is_narrowed: bool = False
+
+
+def _chosen(
+    directory: AnyLogDirectory,
+    log_directory: str,
+    names: Sequence[str],
+    key: bytes | None,
+    partitioner: str,
+    count: int | None,
+) -> _Chosen:
+    """Return the partitions that the arguments name, and of topics only that of the key."""
+    from offsetfs.answers.find_partitions import partitions_of_key
+    from offsetfs.answers.partitioners import Partitioner
+
+    present = sorted(directory.partitions())
+    if names:
+        named = resolve_among(log_directory, present, names)
+    else:
+        named = [each for each in present if each.topic not in INTERNAL_TOPICS and each.topic != METADATA_TOPIC]
+    if key is None:
+        return _Chosen(named)
+    given = {name for name in names if any(str(each) == name for each in named)}
+    single = [each for each in named if str(each) in given]
+    topics = dict.fromkeys(each.topic for each in named if str(each) not in given)
+    found = partitions_of_key(present, topics, key, Partitioner(partitioner), count)
+    return _Chosen(list(dict.fromkeys([*single, *found.partitions])), found.notes, found.is_narrowed)
+
+
+def _bounds(start: str | None, end: str | None, partitions: Sequence[TopicPartition]) -> Bounds:
+    from offsetfs.answers.find import Bounds
+
+    numbers: dict[str, int] = {}
+    for option, text, name in (("--from", start, "start"), ("--to", end, "stop")):
+        if text is None:
+            continue
+        offset = parse_offset(text.encode("utf-8", "surrogateescape"))
+        if offset is None:
+            time = time_ms(text)
+            if time is None:
+                wanted = "give an offset (42) or a time (2026-11-20T18:40, -1h)"
+                raise Failure(f"{option} {printable(text)}: {wanted}", WRONG_CALL)
+            numbers[f"{name}_ms"] = time
+            continue
+        if len(partitions) > 1:
+            reason = f"an offset belongs to one partition, such as {partitions[0]}"
+            raise Failure(f"{option} {text}: {reason}", WRONG_CALL)
+        numbers[name] = offset
+    return Bounds(**numbers)
+
+
+def _search(
+    directory: AnyLogDirectory,
+    partitions: Sequence[TopicPartition],
+    conditions: Sequence[Condition],
+    bounds: Bounds,
+    isolation: str,
+) -> Search:
+    from offsetfs.answers.find import Search
+
+    return Search(directory, partitions, conditions, bounds, is_committed_only=isolation == READ_COMMITTED)

@@ -1,0 +1,185 @@
+"""`offsetfs find`: its output, its exit codes and its messages; the sentences of docs/use/answers.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import offsetfs
+from offsetfs.cli import exit_codes, run
+
+pytestmark = pytest.mark.unit
+
+Found = Callable[..., tuple[int, str, str]]
+PAGE = (Path(__file__).parents[2] / "docs" / "use" / "answers.md").read_text()
+TIME = 1_795_253_676_000
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Twelve records of six keys in three partitions by murmur2, a second apart, and one in another topic."""
+    path = tmp_path / "logs"
+    path.mkdir()
+    with offsetfs.open(path, "a") as data:
+        partitions = data.create("orders", 3)
+        for n in range(12):
+            key = b"customer-%d" % (n % 6)
+            headers = [("trace-id", b"t%d" % n)]
+            record = offsetfs.NewRecord(b'{"id":%d,"status":"Refused"}' % n, key, headers, TIME + 1000 * n)
+            partitions[offsetfs_partition(key)].extend([record])
+        (payments,) = data.create("payments")
+        payments.extend([offsetfs.NewRecord(b"card 4111-1111", b"\0\1", [], TIME)])
+    return path
+
+
+def offsetfs_partition(key: bytes) -> int:
+    from offsetfs.storage.records import partition_of
+
+    return partition_of(key, 3)
+
+
+@pytest.fixture
+def find(log: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Found:
+    """Runs `offsetfs find` with words behind the directory; returns its exit code and output."""
+
+    def find(*words: str, directory: object = log) -> tuple[int, str, str]:
+        capfdbinary.readouterr()
+        code = run(["find", str(directory), *words])
+        out, err = capfdbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return find
+
+
+def test_a_key_is_found_in_its_partition(find: Found) -> None:
+    number = offsetfs_partition(b"customer-4")
+    code, out, err = find("orders", "--key", "customer-4")
+    assert code == exit_codes.DONE
+    assert [json.loads(line)["value"] for line in out.splitlines()] == [
+        '{"id":4,"status":"Refused"}',
+        '{"id":10,"status":"Refused"}',
+    ]
+    assert {json.loads(line)["partition"] for line in out.splitlines()} == {number}
+    assert err == f"offsetfs find: the key is in orders-{number}, by murmur2 of 3 partitions\n"
+
+
+def test_a_key_of_another_partitioner_is_found_in_all_partitions(find: Found) -> None:
+    codes = {each: find("orders", "--key", "customer-4", "--partitioner", each) for each in ("crc32", "fnv1a", "any")}
+    assert codes["any"][0] == exit_codes.DONE and codes["any"][2] == ""
+    for code, out, err in codes.values():
+        assert bool(out) == (code == exit_codes.DONE)
+        assert ("--partitioner any searches all partitions" in err) == (code == 1)
+    assert 1 in {code for code, _, _ in codes.values()}
+    assert "If nothing is found there, try `--partitioner any`." in PAGE
+
+
+def test_a_named_partition_is_searched_whatever_its_key(find: Found) -> None:
+    number = offsetfs_partition(b"customer-4")
+    code, out, err = find(f"orders-{(number + 1) % 3}", "--key", "customer-4")
+    assert (code, out, err) == (1, "", "")
+
+
+def test_a_key_of_any_bytes_is_found(find: Found) -> None:
+    assert find("payments", "--key-base64", "AAE=", "--values")[:2] == (0, "card 4111-1111\n")
+    assert find("payments", "--key-base64", "AAE", "--values")[0] == exit_codes.WRONG_CALL
+
+
+def test_forms_of_the_output(find: Found) -> None:
+    assert find("--text", "4111")[1].startswith('{"topic":"payments","partition":0,"offset":0,')
+    assert find("--text", "4111", "--paths")[:2] == (0, "payments-0/0\n")
+    assert find("--text", "4111", "--values")[:2] == (0, "card 4111-1111\n")
+    assert find("--text", "refused", "--count")[:2] == (1, "0\n")
+    assert find("--text", "refused", "-i", "--count")[:2] == (0, "12\n")
+    assert find("--header", "trace-id=t7", "--values")[1] == '{"id":7,"status":"Refused"}\n'
+    assert find("--regex", '"id":1[01],', "orders", "--count")[1] == "2\n"
+    assert find("--text", "t11", "--in", "any", "--values")[1] == '{"id":11,"status":"Refused"}\n'
+
+
+def test_the_newest_come_first(find: Found) -> None:
+    ids = [json.loads(line)["id"] for line in find("orders", "--last", "3", "--values")[1].splitlines()]
+    assert ids == [11, 10, 9]
+    ids = [json.loads(line)["id"] for line in find("orders", "--first", "2", "--values")[1].splitlines()]
+    assert ids == [0, 1]
+    assert "`--last 1` prints the newest record of all partitions by its time." in PAGE
+
+
+def test_times_and_offsets_are_bounds(find: Found) -> None:
+    assert find("orders", "--from", f"@{TIME // 1000 + 3}", "--to", f"@{TIME // 1000 + 5}", "--count")[1] == "2\n"
+    assert find("payments-0", "--from", "0", "--to", "1", "--count")[1] == "1\n"
+    code, _, err = find("orders", "--from", "1")
+    assert code == exit_codes.WRONG_CALL and "an offset belongs to one partition, such as orders-0" in err
+    assert "A record between two times is found wherever it is in the log." in PAGE
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("orders", "--regex", "("), "--regex: missing )"),
+        (("orders", "--first", "1", "--last", "1"), "--first and --last exclude each other"),
+        (("orders", "--last", "1", "--count"), "--last and --count exclude each other"),
+        (("orders", "--paths", "--values"), "exclude each other"),
+        (("orders", "--key", "a", "--key-base64", "YQ=="), "exclude each other"),
+        (("orders", "--from", "yesterday"), "give an offset (42) or a time"),
+        (("ordes",), "did you mean orders?"),
+        (("orders", "--partitioner", "md5"), "partitioner"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_a_wrong_call_is_one_line(find: Found, words: tuple[str, ...], sentence: str) -> None:
+    code, out, err = find(*words)
+    assert (code, out) == (exit_codes.WRONG_CALL, "") and sentence in err and err.count("\n") == 1
+
+
+@pytest.mark.damages
+def test_damage_is_reported_and_the_exit_code_says_so(find: Found, log: Path) -> None:
+    segment = log / "payments-0" / "00000000000000000000.log"
+    data = bytearray(segment.read_bytes())
+    data[-1] ^= 1
+    segment.write_bytes(data)
+    code, out, err = find("orders", "payments", "--text", "Refused", "--count")
+    assert (code, out) == (exit_codes.FAILED, "12\n")
+    assert err.startswith("offsetfs find: left out: ") and "payments-0" in err and err.count("\n") == 1
+    assert "Damaged batches are left out and reported, and the exit code is 32." in PAGE
+
+
+def test_several_directories_are_searched_together(find: Found, log: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    os.rename(log / "payments-0", other / "payments-0")
+    assert find("--text", "4111", "--paths", directory=f"{log},{other}")[:2] == (0, "payments-0/0\n")
+
+
+def test_an_empty_directory_is_reported(find: Found, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    code, out, err = find("--text", "a", directory=tmp_path / "empty")
+    assert (code, out) == (exit_codes.FAILED, "") and "is empty" in err and err.count("\n") == 1
+
+
+def test_a_full_disk_is_one_line(log: Path) -> None:
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "offsetfs", "find", log, "orders"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert ended.returncode == exit_codes.SYSTEM
+    assert ended.stderr == "offsetfs find: standard output: No space left on device\n"
+
+
+def test_a_reader_that_ends_ends_the_search(log: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ended = subprocess.run([sys.executable, "-m", "offsetfs", "find", log], stdout=writing, stderr=subprocess.PIPE)
+    finally:
+        os.close(writing)
+    assert (ended.returncode, ended.stderr) == (exit_codes.OUTPUT_CLOSED, b"")
+
+
+def test_the_exit_code_is_that_of_grep(find: Found) -> None:
+    assert find("orders", "--text", "nothing like this") == (1, "", "")
+    assert "The exit code is 1 if no record matches, as of grep." in PAGE
