@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from offsetfs.storage.thread_start import StartedThread, ThreadNotStarted, start
@@ -52,7 +52,7 @@ class OrderedWork(Generic[Task, Result]):
         self._slots_max = 0
         self._taking = threading.Lock()
 
-    def results(self, threads: int | None = None) -> Iterator[Result]:
+    def results(self, threads: int | None = None) -> Generator[Result, None, None]:
         """Yield the results in the order of the tasks; the first error of a task is raised in its place.
 
         `threads`: as many as the processors of this process if it is left out. Closing the iterator ends the work.
