@@ -5,7 +5,17 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from offsetfs.answers.doctor import identity, leftovers, segments, shutdown, topics
+from offsetfs.answers.doctor import (
+    cleaning,
+    commits,
+    disks,
+    identity,
+    leftovers,
+    segments,
+    shutdown,
+    topics,
+    transactions,
+)
 from offsetfs.answers.doctor.cluster import cluster_of
 from offsetfs.answers.doctor.examination import Check, Examination, Machine
 from offsetfs.answers.doctor.survey import DirectorySurvey, OnPartition, survey
@@ -31,6 +41,12 @@ CHECKS: Mapping[str, Check] = {
     "timestamps": segments.future_timestamps,
     "indexes": segments.indexes,
     "owners of files": segments.owners,
+    "transactions": transactions.transactions,
+    "producers": transactions.producers,
+    "compaction": cleaning.uncleaned,
+    "cleaner offsets": cleaning.cleaner_offsets,
+    "commits of groups": commits.commits,
+    "disks": disks.full_disks,
 }
 """Every check, with the name under which it is reported if it fails itself."""
 
@@ -83,9 +99,10 @@ def _report(examined: Examination, findings: Sequence[Diagnosis]) -> Report:
         "doctor",
         ", ".join(directory.path for directory in examined.surveys),
         facts=_facts(examined.surveys, findings),
+        tables=[*disks.tables(examined), cleaning.table(examined)],
         findings=findings,
         unseen=examined.unseen,
-        notes=[*notes, VERIFY],
+        notes=[*notes, VERIFY, disks.NOTE],
     )
 
 

@@ -25,7 +25,8 @@ def command(log_directory: str, as_json: bool, html: str | None, shows_all: bool
 
     Each finding has evidence, a consequence and a remedy: topic ids and partitions that contradict the metadata log,
     strays, leftovers, an unclean shutdown and the time of its recovery, leader epochs that go back, indexes that
-    contradict their logs, timestamps in the future, files of another user. It reads headers, indexes and checkpoints;
+    contradict their logs, timestamps in the future, files of another user, hanging transactions, partitions that are
+    not compacted, commits outside of their partitions, disks that fill. It reads headers, indexes and checkpoints;
     offsetfs verify reads every byte.
 
     LOGDIR may be several directories, a server.properties, or the URL of an archive. The command works beside a running

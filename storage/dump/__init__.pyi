@@ -14,3 +14,5 @@ from offsetfs.storage.dump.range import DumpRange as DumpRange
 from offsetfs.storage.dump.range import RangeBound as RangeBound
 from offsetfs.storage.dump.range import logs_within as logs_within
 from offsetfs.storage.dump.report import DumpReport as DumpReport
+from offsetfs.storage.dump.snapshot import SnapshotEntry as SnapshotEntry
+from offsetfs.storage.dump.snapshot import snapshot_entries as snapshot_entries

@@ -10,12 +10,24 @@ import jsonschema
 import pytest
 from fixtures.logs import metadata_records as records
 from fixtures.logs.broker_directories import NOW_MS, ROOMY, BrokerDirectory
-from fixtures.logs.planted_logs import sealed
+from fixtures.logs.planted_logs import data, marker, sealed, sealed_records
 
 from offsetfs.answers.doctor.doctor import examine
+from offsetfs.answers.doctor.examination import Machine
 from offsetfs.answers.report import Severity
 from offsetfs.cli import run
+from offsetfs.storage import LogDirectory, SealedBatch, TopicPartition
+from offsetfs.storage.coordinators import (
+    CommittedOffset,
+    Transaction,
+    TransactionState,
+    commit_key,
+    commit_value,
+    transaction_key,
+    transaction_value,
+)
 from offsetfs.storage.directory import write_epochs, write_topic_id
+from offsetfs.storage.partition.producers import COMMIT, ProducerEntry, ProducerState
 
 pytestmark = pytest.mark.unit
 
@@ -224,9 +236,156 @@ def test_what_is_no_log_directory_is_refused(tmp_path: Path, capsys: pytest.Capt
     assert "there is no such directory" in capsys.readouterr().err
 
 
+def coordinator_record(partition: str, state: TransactionState, started_ms: int) -> SealedBatch:
+    transaction = Transaction(7, 0, 60_000, state, frozenset({TopicPartition.parse(partition)}), started_ms, started_ms)
+    return sealed_records([(transaction_key("payments"), transaction_value(transaction), (), started_ms)])
+
+
+def test_a_transaction_that_no_coordinator_knows_hangs(broker: BrokerDirectory) -> None:
+    broker.topic("__transaction_state", [])
+    broker.topic("orders", [sealed(b"v", 1000), data(7, 0, 2), sealed(b"v", 2000)])
+    finding = broker.only_finding("hanging-transaction")
+    assert "producer 7, of which no coordinator knows: open from offset 1 since" in finding.evidence
+    assert "the last stable offset is 1, 3 offsets before the end" in finding.evidence
+    assert "--topic orders --partition 0 --start-offset 1" in finding.remedy
+
+
+def test_a_transaction_older_than_any_timeout_hangs_wherever_its_coordinator_is(broker: BrokerDirectory) -> None:
+    broker.topic("orders", [data(7, 0, 2)])
+    broker.topic("later", [sealed(b"v", 3_600_000)])
+    assert "whose coordinator is not in __transaction_state here" in broker.only_finding("hanging-transaction").evidence
+
+
+def test_an_open_transaction_of_a_stopped_broker_is_a_notice(broker: BrokerDirectory) -> None:
+    broker.topic("__transaction_state", [coordinator_record("orders-0", TransactionState.ONGOING, 1000)])
+    broker.topic("orders", [data(7, 0, 2)])
+    finding = broker.only_finding("open-transaction")
+    assert finding.severity is Severity.NOTICE and "transactional id 'payments', state Ongoing" in finding.evidence
+
+
+def test_a_decided_transaction_is_no_finding(broker: BrokerDirectory) -> None:
+    broker.topic("__transaction_state", [coordinator_record("orders-0", TransactionState.COMPLETE_COMMIT, 1000)])
+    broker.topic("orders", [data(7, 0, 2), marker(7, COMMIT)])
+    assert not broker.report().findings
+
+
+@pytest.mark.damages  # a snapshot that no log has
+def test_many_producers_are_found(broker: BrokerDirectory) -> None:
+    path = broker.topic("orders")
+    (path / "00000000000000000001.snapshot").unlink(missing_ok=True)
+    state = ProducerState({number: ProducerEntry(producer_epoch=0) for number in range(5_000)})
+    (path / "00000000000000000001.snapshot").write_bytes(state.dump())
+    assert "5000 producers" in broker.only_finding("producers").evidence.replace(",", "")
+
+
+def compacted(broker: BrokerDirectory, segments: list[list[SealedBatch]], **settings: str) -> Path:
+    """Create a compacted topic whose segments have these batches, and an empty active segment."""
+    assert broker.metadata is not None
+    path = broker.topic("state", [])
+    named = {"cleanup.policy": "compact"} | {name.replace("_", "."): value for name, value in settings.items()}
+    broker.metadata.append([records.setting(records.TOPIC, "state", *pair) for pair in named.items()])
+    directory = LogDirectory.open(str(broker.path))
+    log = directory.log(TopicPartition("state", 0))
+    for batches in segments:
+        for batch in batches:
+            log.append(batch)
+        log.roll()
+    directory.close()
+    return path
+
+
+def keyed_batch(key: bytes | None = b"k") -> SealedBatch:
+    return sealed_records([(key, b"v", (), 1000)])
+
+
+def test_a_transaction_holds_back_compaction(broker: BrokerDirectory) -> None:
+    broker.topic("__transaction_state", [])
+    compacted(broker, [[keyed_batch(), data(7, 0, 2)], [keyed_batch()]])
+    found = {finding.kind: finding for finding in broker.report().findings}
+    assert set(found) == {"hanging-transaction", "cleaning-held-back"}
+    assert "a transaction is open from offset 1" in found["cleaning-held-back"].evidence
+    assert "compaction ends there, too" in found["hanging-transaction"].consequence
+
+
+def test_records_without_keys_in_a_compacted_topic_are_found(broker: BrokerDirectory) -> None:
+    compacted(broker, [[keyed_batch(None)], [keyed_batch()]])
+    assert "1 of 1 record of the batch at 0 have no key" in broker.only_finding("no-keys").evidence
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({}, "it is due"),
+        ({"min_compaction_lag_ms": str(10**15)}, "min.compaction.lag.ms is 1000000000000000"),
+        ({"min_cleanable_dirty_ratio": "1"}, "100% is not above min.cleanable.dirty.ratio, 100%"),
+    ],
+)
+def test_the_table_says_why_a_partition_is_not_compacted(
+    broker: BrokerDirectory, settings: dict[str, str], reason: str
+) -> None:
+    compacted(broker, [[keyed_batch()], [keyed_batch()]], **settings)
+    report = broker.report()
+    (table,) = (table for table in report.tables if table.key == "uncleaned")
+    assert not report.findings and [row[-1] for row in table.rows] == [reason]
+
+
+def committed(offset: int) -> SealedBatch:
+    key = commit_key("billing", TopicPartition("orders", 0))
+    value = commit_value(CommittedOffset(offset, 0, "", 1000))
+    return sealed_records([(key, value, (), 1000)])
+
+
+@pytest.mark.parametrize(("offset", "kinds"), [(0, []), (2, []), (3, ["commit-beyond-end"])])
+def test_a_commit_beyond_the_end_is_found(broker: BrokerDirectory, offset: int, kinds: list[str]) -> None:
+    broker.topic("orders", [sealed(b"v", 1000)] * 2)
+    broker.topic("__consumer_offsets", [committed(offset)])
+    findings = broker.report().findings
+    assert [finding.kind for finding in findings] == kinds
+    assert all("--topic orders:0 --to-offset 2" in finding.remedy for finding in findings)
+
+
+def test_a_commit_below_the_start_is_a_notice(broker: BrokerDirectory) -> None:
+    broker.topic("orders", [sealed(b"v", 1000)] * 3)
+    directory = LogDirectory.open(str(broker.path))
+    directory.raise_log_starts({TopicPartition("orders", 0): 2})
+    directory.close()
+    broker.topic("__consumer_offsets", [committed(1)])
+    finding = broker.only_finding("commit-below-start")
+    assert finding.severity is Severity.NOTICE and "did not read 1 offset before" in finding.consequence
+
+
+def test_a_full_disk_is_damage_and_one_that_fills_is_a_warning(broker: BrokerDirectory) -> None:
+    path = broker.topic("orders", [sealed(b"v" * 900_000, 1000)] * 2)
+    written_s = (NOW_MS - 3_600_000) / 1000
+    for name in ("00000000000000000000.log", "partition.metadata"):
+        os.utime(path / name, (written_s, written_s))
+    full = Machine(space=lambda path: (1 << 40, 1000), bytes_per_second=lambda path: 1e8)
+    assert [finding.kind for finding in broker.report(machine=full).findings] == ["disk-full"]
+    fills = Machine(space=lambda path: (1 << 40, 80 << 20), bytes_per_second=lambda path: 1e8)
+    assert not broker.report(machine=fills).findings, "80 MiB are 44 times what is written in a day"
+
+
+def test_a_disk_that_is_full_in_a_day_is_a_warning(broker: BrokerDirectory) -> None:
+    path = broker.topic("orders")
+    log = path / "00000000000000000000.log"
+    before = log.read_bytes()
+    written_s = (NOW_MS - 3_600_000) / 1000
+    with log.open("ab") as file:
+        file.truncate(200 << 20)  # sparse
+    for name in ("00000000000000000000.log", "partition.metadata"):
+        os.utime(path / name, (written_s, written_s))
+    fills = Machine(space=lambda path: (1 << 40, 200 << 20), bytes_per_second=lambda path: 1e8)
+    finding = next(finding for finding in broker.report(machine=fills).findings if finding.kind == "disk-fills")
+    assert "full in 23 h 59 min" in finding.consequence and "orders 210 MB" in finding.evidence
+    log.write_bytes(before)
+
+
 @pytest.mark.parametrize(
     "sentence",
     [
+        "A transaction hangs if no coordinator knows it: no timeout ends it.",
+        "What a disk gains and retention removes in a day is estimated by the modification times of segments.",
+        "`not looked at` names what is too large for a quick look, such as more than 64 MiB of `__consumer_offsets`.",
         "Each finding has a severity, the evidence, what follows from it, and a command as the remedy.",
         "`offsetfs doctor` reads headers, indexes and checkpoints; `offsetfs verify` reads every byte.",
         "`a broker starts` is `no` if no release of Kafka starts with all of these directories.",
