@@ -158,6 +158,8 @@ class MountOptions:
     """Schemas for `decoded/` in files: NAME=FILE, or a directory."""
     masks: tuple[str, ...] = ()
     """Fields that `decoded/` does not show, as TOPIC:FIELD[,FIELD]. These topics have no raw files."""
+    schema_registry: str | None = None
+    """A registry for schemas that are nowhere else: a URL, or a properties file with its login."""
     log_level: str = "info"
     """The lowest level that is logged: debug, info, warning or error."""
     log_file: str | None = None
@@ -324,6 +326,7 @@ class MountOptions:
             **({} if self.metadata_log_directory is None else {"metadata.log.dir": self.metadata_log_directory}),
             **({} if not self.schemas else {"schema": ",".join(self.schemas)}),
             **({} if not self.masks else {"mask": ",".join(self.masks)}),
+            **({} if self.schema_registry is None else {"schema-registry": self.schema_registry}),
             **({} if not self.listeners else {"listen": ",".join(map(endpoint_text, self.listeners))}),
             **({} if not self.advertised else {"advertise": ",".join(map(address_text, self.advertised))}),
             **self.server_settings,
@@ -499,6 +502,22 @@ def _mask_words(name: str, value: str | None) -> tuple[str, ...]:
     return tuple(words)
 
 
+def _registry_word(name: str, value: str | None) -> str:
+    from offsetfs.schemas.registry_settings import has_login, registry_settings
+
+    word = _required(name, value)
+    if "://" not in word:
+        _absolute_path(name, word)
+    elif has_login(word):
+        reason = "other users can read the options of a mount; put the login into a properties file"
+        raise MountOptionError(f"{name}: the URL has a login, and {reason}: {name}=/FILE")
+    try:
+        registry_settings(word)
+    except (InvalidConfig, OSError) as error:
+        raise MountOptionError(f"{name}: {sentence(error)}") from error
+    return word
+
+
 def _endpoints(name: str, value: str | None) -> tuple[Endpoint, ...]:
     try:
         return tuple(map(parse_endpoint, _required(name, value).split(",")))
@@ -549,6 +568,7 @@ _OPTIONS: dict[str, tuple[str, _Reader]] = {
     "json-values": ("json_values", _one_of(*_WORDS["json-values"])),
     "schema": ("schemas", _schema_words),
     "mask": ("masks", _mask_words),
+    "schema-registry": ("schema_registry", _registry_word),
     "log-level": ("log_level", _one_of(*LOG_LEVELS)),
     "log-file": ("log_file", _absolute_path),
     "config": ("config_file", _absolute_path),

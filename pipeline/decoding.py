@@ -19,7 +19,7 @@ from __future__ import annotations
 import pickle
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import pyarrow as pa
@@ -31,9 +31,11 @@ from offsetfs.pipeline.schema import VALUE_ERROR
 from offsetfs.schemas.decoding import DirectorySchemas, NoSchema, TopicDecoder
 from offsetfs.schemas.formats import InvalidSchema, SchemaReader, SchemasDiffer, reader_of
 from offsetfs.schemas.masks import MaskError, Masks, parse_masks
+from offsetfs.schemas.registry_schemas import open_registry
 from offsetfs.schemas.schema_files import FileSchema, SchemaFileError, read_schema_files
 from offsetfs.schemas.schemas_topic import SCHEMAS_TOPIC
 from offsetfs.storage import LogDirectory
+from offsetfs.storage.errors import InvalidConfig, sentence
 from offsetfs.tables.arrow import HEADERS, SCHEMA
 
 VALUE = "value"
@@ -55,12 +57,14 @@ class PlannedDecoding:
     """Those of a record that are decoded; None: all."""
     files: Mapping[str, FileSchema]
     masks: Masks
+    registry: str | None = field(repr=False)
+    """A URL or a properties file, which each task opens for what the driver has not found."""
     catalog: bytes | None
     """The schemas of the directory, pickled and compressed; None: too many."""
 
     def decoder(self, directory: ScanDirectories) -> TopicDecoder:
         """Return the decoder of a task."""
-        schemas = _schemas_of(directory, self.files, self.masks)
+        schemas = _schemas_of(directory, self.files, self.masks, self.registry)
         if self.catalog is None:
             schemas.refresh()
         else:
@@ -74,9 +78,10 @@ class DecodingPlan:
     def __init__(self, options: ReadOptions, schema: spark.StructType | None, directory: ScanDirectories) -> None:
         """`schema`: the columns that are wanted; None: all. `OptionError`."""
         self._topic = topic = _topic_of(options)
+        self._registry = _checked_registry(options.registry_word)
         try:
             self._files, self._masks = read_schema_files(options.schema_words), parse_masks(options.mask_words)
-            schemas = _schemas_of(directory, self._files, self._masks)
+            schemas = _schemas_of(directory, self._files, self._masks, self._registry)
             schemas.refresh()
             schemas.check_masks()
             self._reader = _chosen(schemas, topic, _wanted(schema))
@@ -105,13 +110,27 @@ class DecodingPlan:
             schemas.refresh()
             data: bytes | None = zlib.compress(pickle.dumps(schemas.catalog))
             data = data if data is not None and len(data) <= PLANNED_BYTES_MAX else None
-            self._planned = PlannedDecoding(self._topic, self._reader, self._fields, self._files, self._masks, data)
+            self._planned = PlannedDecoding(
+                self._topic, self._reader, self._fields, self._files, self._masks, self._registry, data
+            )
             self._end = end
         return self._planned
 
 
-def _schemas_of(directory: ScanDirectories, files: Mapping[str, FileSchema], masks: Masks) -> DirectorySchemas:
-    return DirectorySchemas(cast(LogDirectory, directory), files, masks)  # only `partitions` and `log` are used
+def _checked_registry(word: str | None) -> str | None:
+    """Return a URL or a properties file that a registry can be opened by. `OptionError`."""
+    try:
+        open_registry(word)
+    except (InvalidConfig, OSError) as error:
+        raise OptionError(f"option schemaRegistry: {sentence(error)}") from error
+    return word
+
+
+def _schemas_of(
+    directory: ScanDirectories, files: Mapping[str, FileSchema], masks: Masks, registry: str | None = None
+) -> DirectorySchemas:
+    found = open_registry(registry)
+    return DirectorySchemas(cast(LogDirectory, directory), files, masks, found)  # `partitions` and `log` are used
 
 
 def _topic_of(options: ReadOptions) -> str:

@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from offsetfs.archive import urls
@@ -66,6 +66,7 @@ _COMMON = (
     "timesBeyondSpark",
     "decode",
     "schemas",
+    "schemaRegistry",
     "mask",
     "partitionBytes",
     "cache",
@@ -148,6 +149,8 @@ class ReadOptions:
     """Whether values are decoded by their schemas."""
     schema_words: tuple[str, ...] = ()
     """Schemas in files, as `read_schema_files` takes them."""
+    registry_word: str | None = field(default=None, repr=False)
+    """A registry, as `open_registry` takes it; the URL may have a login."""
     mask_words: tuple[str, ...] = ()
 
     @property
@@ -181,6 +184,7 @@ class ReadOptions:
             access=_access(given),
             decodes=_decodes(given),
             schema_words=_words(given, "schemas", ","),
+            registry_word=given.text("schemaRegistry") or None,
             mask_words=_words(given, "mask", ";"),
         )
 
@@ -430,8 +434,8 @@ def _access(given: _Given) -> ArchiveAccess:
 
 def _decodes(given: _Given) -> bool:
     wanted = given.one_of("decode", "none", ("none", "auto")) == "auto"
-    if not wanted and (given.text("schemas") or given.text("mask")):
-        raise OptionError("options schemas and mask: go with decode=auto")
+    if not wanted and any(map(given.text, ("schemas", "schemaRegistry", "mask"))):
+        raise OptionError("options schemas, schemaRegistry and mask: go with decode=auto")
     return wanted
 
 

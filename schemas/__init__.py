@@ -4,6 +4,7 @@ references       the bytes by which a record names its schema, in every form
 catalog          versions of subjects, by id, GUID and fingerprint; references between schemas
 schemas_topic    the topic `_schemas`, as Confluent's registry, Karapace and Redpanda write it
 registry_…       schemas of a registry over HTTP: settings, client, JSON, and the cache on disk
+background_registry  the same for mounts, whose readers do not wait
 schema_files     schemas in files of the user
 avro_fingerprint CRC-64-AVRO of a schema
 schema_usage     counts of records by the schema that they name

@@ -42,7 +42,7 @@ from offsetfs.schemas.schemas_topic import SCHEMAS_TOPIC, read_schemas_topic
 from offsetfs.storage import AnyLogDirectory
 
 if TYPE_CHECKING:
-    from offsetfs.schemas.registry_schemas import RegistrySchemas
+    from offsetfs.schemas.schema_usage import Registry
 
 INFLATED_BYTES_MAX = 64 << 20
 """A value that its serializer has compressed: protects memory."""
@@ -81,7 +81,7 @@ class DirectorySchemas:
         directory: AnyLogDirectory,
         files: Mapping[str, FileSchema],
         masks: Masks | None = None,
-        registry: RegistrySchemas | None = None,
+        registry: Registry | None = None,
     ) -> None:
         """`files`: schemas by the name that records or topics have for them (`read_schema_files`).
 
@@ -185,15 +185,18 @@ class DirectorySchemas:
         return TopicDecoder(self._known, topic, field, wanted, mask)
 
     def _tags(self, topic: str, reader: SchemaReader) -> list[tuple[str, str]]:
-        """Return the tags in the metadata of all versions: what was tagged once is hidden with its tag.
+        """Return the tags in the metadata of all versions: what was tagged once is hidden with its tag. `MaskError`.
 
         None for Protobuf: tags within its text are not read, and a mask by some of the tags would hide too little.
         """
         if reader.format == "PROTOBUF":
             return []
         versions: list[Known] = [*self._catalog.versions(f"{topic}-{VALUE_FIELD}")]
-        with contextlib.suppress(NoSchema):
-            versions.append(self.newest(topic))  # of a registry
+        try:
+            newest = self._known.reader(topic, VALUE_FIELD)  # of a registry
+        except RegistryError as error:  # a tag that is not known would hide nothing
+            raise MaskError(f"mask {topic}: {error}") from error
+        versions += () if newest is None else (newest,)
         return [tag for version in versions if isinstance(version, SchemaVersion) for tag in version.tags]
 
     def check_masks(self) -> None:
@@ -224,6 +227,11 @@ class TopicDecoder:
         self._reader = reader
         self.type = reader.type
         self._decoders: dict[NamedSchema | None, ValueDecoder | str] = {}
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a row named a schema that is unknown, or of no use."""
+        return any(isinstance(each, str) for each in self._decoders.values())
 
     def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> DecodedColumn:
         """Decode a column. `headers`: those of the records, which may name schemas; None: they have none.

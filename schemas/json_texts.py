@@ -10,6 +10,7 @@ import json
 import threading
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,17 +18,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetfs.schemas.column_json import JsonColumns
-from offsetfs.schemas.decoding import DecodedColumn, DirectorySchemas, TopicDecoder
+from offsetfs.schemas.decoding import DECODERS_MAX, DecodedColumn, DirectorySchemas, TopicDecoder
 from offsetfs.schemas.formats import DividingDecoder, SchemaReader, ValueDecoder, ValueFault, reader_of
 from offsetfs.schemas.masks import Masks
 from offsetfs.schemas.references import VALUE_FIELD, NamedSchema
 from offsetfs.schemas.schema_files import FileSchema
+from offsetfs.schemas.schema_usage import KnownSchemas
 from offsetfs.storage import AnyLogDirectory
 
 if TYPE_CHECKING:
+    from offsetfs.schemas.background_registry import BackgroundRegistry
     from offsetfs.schemas.catalog import SchemaCatalog
     from offsetfs.schemas.masks import TypeMember
-    from offsetfs.schemas.schema_usage import Known, KnownSchemas
+    from offsetfs.schemas.schema_usage import Known
 
 TEXT, SCHEMA = "text", "schema"
 
@@ -150,14 +153,37 @@ def _described(schema: Known) -> Mapping[str, object]:
 class FollowingSchemas(DirectorySchemas):
     """The schemas of a directory for several threads."""
 
-    def __init__(self, directory: AnyLogDirectory, files: Mapping[str, FileSchema], masks: Masks | None = None) -> None:
-        super().__init__(directory, files, masks)
+    def __init__(
+        self,
+        directory: AnyLogDirectory,
+        files: Mapping[str, FileSchema],
+        masks: Masks | None = None,
+        registry: BackgroundRegistry | None = None,
+    ) -> None:
+        super().__init__(directory, files, masks, registry)
+        self._background = registry
+        self._changes = 0
         self._lock = threading.Lock()
         self.refresh()
 
     def refresh(self) -> bool:
         with self._lock:
+            changes = 0 if self._background is None else self._background.changes()
+            if changes != self._changes:  # what was unknown may be known now
+                self._changes = changes
+                self._known = KnownSchemas(self._catalog, self._files, self._background)
+                super().refresh()
+                return True
             return super().refresh()
+
+    @property
+    def has_registry(self) -> bool:
+        """Whether a registry is asked for what is not here."""
+        return self._background is not None
+
+    def not_waiting(self) -> AbstractContextManager[None]:
+        """Let this thread wait for no answer of a registry."""
+        return nullcontext() if self._background is None else self._background.not_waiting()
 
     @property
     def known(self) -> KnownSchemas:
@@ -170,16 +196,22 @@ class MaskedDecoder:
     """Decodes the values of a topic with a mask as texts, by the columns of its newest schema: as SQL does."""
 
     is_masked = True
-    has_unknown = False
 
     def __init__(self, schemas: FollowingSchemas, topic: str, *, is_base64: bool = False) -> None:
         """`NoSchema`; `MaskError`."""
+        self._schemas, self._made_with = schemas, schemas.known
         self._decoder = schemas.decoder(topic, schemas.reader(topic))
         self._is_base64 = is_base64
 
+    @property
+    def has_unknown(self) -> bool:
+        """Whether a value named a schema that a registry did not say."""
+        return self._schemas.has_registry and self._decoder.has_failed
+
     def is_outdated(self) -> bool:
-        """Return False: the columns stay while the directory is open."""
-        return False
+        """Return whether a registry has answered since. Without one, the columns stay while the directory is open."""
+        self._schemas.refresh()
+        return self._schemas.known is not self._made_with
 
     def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> DecodedColumn:
         """Decode a column, as `TopicDecoder.decode`, with texts without schemas."""
@@ -213,7 +245,8 @@ class FollowingDecoder(TopicDecoder):
             return False
         self._checked = known
         newer = TopicDecoder(known, self._topic, self._field, self._reader)
-        return any(not isinstance(newer._made(named), str) for named in list(self._unknown))
+        with self._schemas.not_waiting():
+            return any(not isinstance(newer._made(named), str) for named in list(self._unknown))
 
     def _made(self, named: NamedSchema | None) -> ValueDecoder | str:
         made = super()._made(named)
@@ -222,6 +255,6 @@ class FollowingDecoder(TopicDecoder):
             self._schemas.refresh()
             self._known = self._schemas.known
             made = super()._made(named)
-        if isinstance(made, str):
+        if isinstance(made, str) and len(self._unknown) < DECODERS_MAX:
             self._unknown.add(named)
         return made

@@ -50,6 +50,11 @@ class RegistrySchemas:
         self._found: dict[str, SchemaVersion | None] = {}
         self._lock = threading.RLock()
 
+    @property
+    def url(self) -> str:
+        """The address, without user and password."""
+        return self._client.url
+
     def has(self, version: SchemaVersion) -> bool:
         """Return whether a schema is of this registry."""
         return version.origin == self._client.url
@@ -67,11 +72,14 @@ class RegistrySchemas:
         with self._lock:
             return self._version(subject, str(number))
 
-    def latest(self, subject: str) -> SchemaVersion | None:
-        """Return the newest version of a subject; None if the registry has none. `RegistryError`."""
+    def latest(self, subject: str, *, is_fresh: bool = False) -> SchemaVersion | None:
+        """Return the newest version of a subject; None if the registry has none. `RegistryError`.
+
+        `is_fresh`: it is asked again.
+        """
         with self._lock:
             name = f"latest/{subject}"
-            if name not in self._found:
+            if name not in self._found or is_fresh:
                 self._found[name] = self._version(subject, "latest")
             return self._found[name]
 

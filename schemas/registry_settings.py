@@ -60,6 +60,11 @@ def registry_settings(word: str) -> RegistrySettings:
     return _parsed({name if name == URL else name.removeprefix(_PREFIX): value for name, value in values.items()})
 
 
+def has_login(url: str) -> bool:
+    """Return whether a URL has a user or a password in it."""
+    return "@" in url.partition("://")[2].partition("/")[0]
+
+
 def _parsed(values: Mapping[str, str]) -> RegistrySettings:
     given = values[URL].strip()
     try:

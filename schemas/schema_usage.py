@@ -23,7 +23,10 @@ from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records import BEYOND, COLUMNS, KEY, NULL, OFFSET_DELTA, OTHER, VALUE, count_patterns
 
 if TYPE_CHECKING:
+    from offsetfs.schemas.background_registry import BackgroundRegistry
     from offsetfs.schemas.registry_schemas import RegistrySchemas
+
+    Registry = RegistrySchemas | BackgroundRegistry
 
 NAMES_MAX = 1000
 """The most names that keys, or values, of a topic are counted by."""
@@ -124,7 +127,7 @@ class KnownSchemas:
     """The schemas of a catalog and of files, by what records name. Not thread-safe."""
 
     def __init__(
-        self, catalog: SchemaCatalog, files: Mapping[str, FileSchema], registry: RegistrySchemas | None = None
+        self, catalog: SchemaCatalog, files: Mapping[str, FileSchema], registry: Registry | None = None
     ) -> None:
         """`registry` is asked for schemas that neither the files nor the catalog has."""
         self._catalog = catalog

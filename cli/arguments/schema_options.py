@@ -1,4 +1,4 @@
-"""The options `--schema` and `--mask` of commands that read the tree, and the check of masks."""
+"""The options `--schema`, `--schema-registry` and `--mask` of commands that read the tree, and the check of masks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 
 def schema_options(command: Command) -> Command:
-    """Add `--schema` and `--mask` to a command, as `schema_words` and `mask_words`."""
+    """Add the options to a command, as `schema_words`, `registry_word` and `mask_words`."""
     mask = click.option(
         "--mask",
         "mask_words",
@@ -31,13 +31,21 @@ def schema_options(command: Command) -> Command:
         multiple=True,
         help="A schema in a file, or files of a directory, for decoded/; may be repeated.",
     )
-    return option(mask(command))
+    registry = click.option(
+        "--schema-registry",
+        "registry_word",
+        metavar="URL|FILE",
+        help="A registry for schemas that are nowhere else, or a properties file with schema.registry.url.",
+    )
+    return option(registry(mask(command)))
 
 
-def schema_texts(schemas: Iterable[str], masks: Iterable[str]) -> tuple[str, ...]:
+def schema_texts(schemas: Iterable[str], registry: str | None, masks: Iterable[str]) -> tuple[str, ...]:
     """Return the words as mount options, with absolute paths."""
+    place = registry if registry is None or "://" in registry else os.path.abspath(registry)
     return (
         *(option_text("schema", _absolute(word)) for word in schemas),
+        *(() if place is None else (option_text("schema-registry", place),)),
         *(option_text("mask", word) for word in masks),
     )
 

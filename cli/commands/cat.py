@@ -24,6 +24,7 @@ def command(
     paths: tuple[str, ...],
     texts: tuple[str, ...],
     schema_words: tuple[str, ...],
+    registry_word: str | None,
     mask_words: tuple[str, ...],
 ) -> int:
     """Print files of the tree that a mount of LOGDIR would show, with the same names and bytes.
@@ -51,4 +52,4 @@ def command(
             except OSError as error:
                 await output.failed_in(tree, error, path)
 
-    return read_tree(log_directory, (*texts, *schema_texts(schema_words, mask_words)), output, work)
+    return read_tree(log_directory, (*texts, *schema_texts(schema_words, registry_word, mask_words)), output, work)

@@ -46,6 +46,7 @@ def command(
     ndjson: bool,
     texts: tuple[str, ...],
     schema_words: tuple[str, ...],
+    registry_word: str | None,
     mask_words: tuple[str, ...],
 ) -> int:
     """Print records of partitions or topics as any process writes them to LOGDIR, one value per line, until Ctrl-C.
@@ -103,7 +104,7 @@ def command(
             await while_output_open(functools.partial(_copy_file, tree, name, output, path))
 
     try:
-        return read_tree(log_directory, (*texts, *schema_texts(schema_words, mask_words)), output, work)
+        return read_tree(log_directory, (*texts, *schema_texts(schema_words, registry_word, mask_words)), output, work)
     except KeyboardInterrupt:  # the normal end of this command
         return INTERRUPTED
 

@@ -32,6 +32,7 @@ def command(
     is_long: bool,
     texts: tuple[str, ...],
     schema_words: tuple[str, ...],
+    registry_word: str | None,
     mask_words: tuple[str, ...],
 ) -> int:
     """List directories of the tree that a mount of LOGDIR would show, one name per line. A file lists itself.
@@ -56,7 +57,7 @@ def command(
             except OSError as error:
                 await output.failed_in(tree, error, path or "/")
 
-    return read_tree(log_directory, (*texts, *schema_texts(schema_words, mask_words)), output, work)
+    return read_tree(log_directory, (*texts, *schema_texts(schema_words, registry_word, mask_words)), output, work)
 
 
 async def _list(tree: Tree, path: str, before: str | None, is_long: bool) -> None:

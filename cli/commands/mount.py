@@ -109,6 +109,9 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
                     stores its JSON text (default refuse: rejects the line)
     schema=NAME=FILE
                     a schema for decoded/, or a directory of schemas
+    schema-registry=URL|FILE
+                    a registry for schemas that are nowhere else; FILE is a
+                    properties file with schema.registry.url, and the login
     mask=TOPIC:FIELD
                     null in place of a field; the topic has only decoded/
     list=N          ls of a partition lists the newest N records, all or none (10000)

@@ -15,6 +15,7 @@ from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached, is_archive
 from offsetfs.cli.arguments.clusters import name_patterns, topic_option
 from offsetfs.cli.arguments.named_partitions import no_topic
+from offsetfs.cli.arguments.schema_registry import registry_of
 from offsetfs.cli.arguments.topic_settings import parsed_settings, topic_settings_option
 from offsetfs.cli.ending import until_signal
 from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
@@ -47,6 +48,7 @@ class _Decoding:
     """The options of a table of decoded values."""
 
     schema_words: tuple[str, ...]
+    registry_word: str | None
     mask_words: tuple[str, ...]
 
     def opened(self, directory: LogDirectory, table: MessagesTable, topic: str) -> TableDecoding:
@@ -60,10 +62,10 @@ class _Decoding:
 
         if topic not in {name.topic for name in directory.partitions()}:
             raise no_topic(directory.path, directory.partitions(), (topic,))
+        registry = registry_of(self.registry_word)
         try:
-            return TableDecoding(
-                directory, table, topic, read_schema_files(self.schema_words), parse_masks(self.mask_words)
-            )
+            files, masks = read_schema_files(self.schema_words), parse_masks(self.mask_words)
+            return TableDecoding(directory, table, topic, files, masks, registry)
         except (SchemaFileError, OSError) as error:
             raise Failure(f"--schema: {printable(sentence(error))}", WRONG_CALL) from error
         except MaskError as error:
@@ -132,6 +134,12 @@ def command() -> None:
     help="With --decode: a schema in a file, or files of a directory; may be repeated.",
 )
 @click.option(
+    "--schema-registry",
+    "registry_word",
+    metavar="URL|FILE",
+    help="With --decode: a registry for schemas that are nowhere else, or a properties file.",
+)
+@click.option(
     "--mask",
     "mask_words",
     metavar="TOPIC:FIELD[,FIELD]",
@@ -154,6 +162,7 @@ def sync(
     uuid: str,
     decode: bool,
     schema_words: tuple[str, ...],
+    registry_word: str | None,
     mask_words: tuple[str, ...],
     password_file: str | None,
 ) -> int:
@@ -179,9 +188,9 @@ def sync(
 
     if no_index and not create:
         raise Failure("--no-index: goes with --create", WRONG_CALL)
-    words = _Decoding(schema_words, mask_words) if decode else None
-    if (schema_words or mask_words) and not decode:
-        raise Failure("--schema and --mask: go with --decode", WRONG_CALL)
+    words = _Decoding(schema_words, registry_word, mask_words) if decode else None
+    if (schema_words or registry_word or mask_words) and not decode:
+        raise Failure("--schema, --schema-registry and --mask: go with --decode", WRONG_CALL)
     if decode and (columns is not None or len(names) != 1):
         remedy = "give one --topic, and no --columns"
         raise Failure(f"--decode: a table has the fields of one topic; {remedy}", WRONG_CALL)

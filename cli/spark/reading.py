@@ -175,6 +175,7 @@ def verify(source: str, partitions: tuple[str, ...], master: str | None, conf: t
 @click.option("--append", is_flag=True, help="Append to an existing table.")
 @click.option("--decode", is_flag=True, help="Values of one topic by their schema, as a struct with their types.")
 @click.option("--schema", "schema_words", metavar="NAME=FILE|DIR", multiple=True, help="With --decode: a schema.")
+@click.option("--schema-registry", "registry_word", metavar="URL|FILE", help="With --decode: a registry.")
 @click.option("--mask", "mask_words", metavar="TOPIC:FIELD[,FIELD]", multiple=True, help="With --decode: null fields.")
 @spark_session.job
 def export(
@@ -189,6 +190,7 @@ def export(
     append: bool,
     decode: bool,
     schema_words: tuple[str, ...],
+    registry_word: str | None,
     mask_words: tuple[str, ...],
     master: str | None,
     conf: tuple[str, ...],
@@ -212,7 +214,7 @@ def export(
         raise Failure("--table belongs to a destination that begins with jdbc:, and --append to a table", WRONG_CALL)
     if is_database and by_date:
         raise Failure("--by-date divides files, and a table has none", WRONG_CALL)
-    decoding = _decoding(decode, schema_words, mask_words, topics)
+    decoding = _decoding(decode, schema_words, registry_word, mask_words, topics)
     if decoding and is_database:
         raise Failure("--decode writes files; offsetfs table sync --decode fills a table of a database", WRONG_CALL)
     start_ms, end_ms = spark_arguments.time_of("--from", start), spark_arguments.time_of("--to", end)
@@ -264,16 +266,21 @@ def export(
 
 
 def _decoding(
-    decode: bool, schema_words: Sequence[str], mask_words: Sequence[str], topics: Sequence[str]
+    decode: bool,
+    schema_words: Sequence[str],
+    registry_word: str | None,
+    mask_words: Sequence[str],
+    topics: Sequence[str],
 ) -> dict[str, str]:
     """Return the options of a reader that decodes values; none without --decode."""
     if not decode:
-        if schema_words or mask_words:
-            raise Failure("--schema and --mask: go with --decode", WRONG_CALL)
+        if schema_words or registry_word or mask_words:
+            raise Failure("--schema, --schema-registry and --mask: go with --decode", WRONG_CALL)
         return {}
     if len(topics) != 1:
         raise Failure("--decode: the columns are those of one topic; give one --topic", WRONG_CALL)
-    return {"decode": "auto", "schemas": ",".join(schema_words), "mask": ";".join(mask_words)}
+    registry = {"schemaRegistry": registry_word} if registry_word else {}
+    return {"decode": "auto", "schemas": ",".join(schema_words), "mask": ";".join(mask_words), **registry}
 
 
 def _exported(partitions: Sequence[PartitionExported]) -> list[tuple[str, ...]]:

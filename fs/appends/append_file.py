@@ -106,7 +106,7 @@ class DecodedAppend(AppendFile):
 async def encoding_framing(mount: MountContext, schemas: MountSchemas, topic: str) -> EncodedLines:
     """Return the framing of a file whose values are encoded, by the schemas that are there now."""
     encoder = await mount.executor.in_thread(lambda: schemas.encoder(topic))
-    return EncodedLines(encoder.encoded)
+    return EncodedLines(encoder)
 
 
 def internal_refusal(mount: MountContext, path: str) -> FUSEError:

@@ -16,9 +16,10 @@ pyarrow is imported at the first look-up.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,11 +37,11 @@ from offsetfs.fs.nodes import Opened, Opening
 from offsetfs.fs.options import BASE64
 from offsetfs.fs.partitions import MountedPartition
 from offsetfs.storage import Batch, TopicPartition
+from offsetfs.storage.records import LineFault
 from offsetfs.storage.views import LinesFormat, MadeLines, ViewFormat
 
 if TYPE_CHECKING:
     from offsetfs.schemas.decoded_lines import DecodedLines
-    from offsetfs.schemas.encoding import LineEncoder
     from offsetfs.schemas.json_texts import FollowingDecoder, FollowingSchemas, MaskedDecoder
 
 
@@ -77,6 +78,7 @@ class MountSchemas:
     def opened(self) -> FollowingSchemas:
         """Return the schemas. OSError EOPNOTSUPP without the packages that decode."""
         try:
+            from offsetfs.schemas.background_registry import open_background_registry
             from offsetfs.schemas.json_texts import FollowingSchemas
             from offsetfs.schemas.masks import parse_masks
             from offsetfs.schemas.schema_files import read_schema_files
@@ -87,26 +89,44 @@ class MountSchemas:
             if self._schemas is None:
                 files = read_schema_files(self._mount.options.schemas)
                 masks = parse_masks(self._mount.options.masks)
-                self._schemas = FollowingSchemas(self._mount.directory, files, masks)
+                registry = open_background_registry(self._mount.options.schema_registry)
+                self._schemas = FollowingSchemas(self._mount.directory, files, masks, registry)
             return self._schemas
 
-    def encoder(self, topic: str) -> LineEncoder:
-        """Return what encodes lines of new records of a topic, by the schemas that are there now."""
+    def encoder(self, topic: str) -> Callable[[bytes], bytes | LineFault]:
+        """Return what encodes lines of new records of a topic, by the schemas that are there now.
+
+        It waits for no registry, because the event loop calls it.
+        """
         schemas = self.opened()
+        from offsetfs.schemas.decoding import NoSchema
         from offsetfs.schemas.encoding import LineEncoder
 
         schemas.refresh()
-        return LineEncoder(schemas, topic)
+        with contextlib.suppress(NoSchema):  # a line without one is refused
+            schemas.newest(topic)
+        encoder = LineEncoder(schemas, topic)
+
+        def encoded(line: bytes) -> bytes | LineFault:
+            with schemas.not_waiting():
+                return encoder.encoded(line)
+
+        return encoded
 
     def format_of(self, name: TopicPartition) -> DecodedFormat:
         """Return a new format for a partition."""
         schemas = self.opened()
         from offsetfs.schemas.decoded_lines import DecodedLines
+        from offsetfs.schemas.decoding import NoSchema
         from offsetfs.schemas.json_texts import FollowingDecoder, MaskedDecoder
+        from offsetfs.schemas.masks import MaskError
 
         is_base64 = self._mount.options.json_bytes == BASE64
         made = MaskedDecoder if name.topic in schemas.masks else FollowingDecoder
-        decoder = made(schemas, name.topic, is_base64=is_base64)
+        try:
+            decoder = made(schemas, name.topic, is_base64=is_base64)
+        except (NoSchema, MaskError) as error:  # of a topic with a mask, whose registry does not answer
+            raise OSError(errno.EIO, f"the mask cannot be applied: {error}") from error
         lines = DecodedLines(name, decoder, is_base64=is_base64)
         return DecodedFormat(
             decoder,

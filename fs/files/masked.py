@@ -24,12 +24,16 @@ def check_masks(directory: AnyLogDirectory, options: MountOptions) -> None:
     from offsetfs.schemas.masks import MaskError, parse_masks
 
     try:
-        from offsetfs.schemas.json_texts import FollowingSchemas
+        from offsetfs.schemas.decoding import DirectorySchemas
+        from offsetfs.schemas.registry_schemas import open_registry
         from offsetfs.schemas.schema_files import read_schema_files
     except ImportError as error:
         raise MaskRefused(f"mask needs {error.name}; install it: {install_command('arrow')}") from error
     try:
-        FollowingSchemas(directory, read_schema_files(options.schemas), parse_masks(options.masks)).check_masks()
+        files, registry = read_schema_files(options.schemas), open_registry(options.schema_registry)
+        schemas = DirectorySchemas(directory, files, parse_masks(options.masks), registry)
+        schemas.refresh()
+        schemas.check_masks()
     except MaskError as error:
         raise MaskRefused(str(error)) from error
 

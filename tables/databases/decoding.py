@@ -6,7 +6,10 @@ the schema that it names. A value that is not decoded, or that the database cann
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -14,6 +17,9 @@ from offsetfs.schemas.decoding import DirectorySchemas, NoSchema, TopicDecoder
 from offsetfs.schemas.formats import SchemaReader
 from offsetfs.schemas.masks import MaskError, Masks
 from offsetfs.schemas.python_values import python_values
+from offsetfs.schemas.references import VALUE_FIELD
+from offsetfs.schemas.registry_client import RETRY_S
+from offsetfs.schemas.registry_json import RegistryError
 from offsetfs.schemas.schema_files import FileSchema
 from offsetfs.storage import LogDirectory
 from offsetfs.tables.arrow import header_column
@@ -21,6 +27,9 @@ from offsetfs.tables.databases.layout import DECODING_ERROR, TableError
 from offsetfs.tables.databases.messages_table import MessagesTable
 from offsetfs.tables.databases.record_rows import RecordRows, headers_of
 from offsetfs.tables.databases.typed_columns import TypedColumn, stored_rows, typed_columns
+
+if TYPE_CHECKING:
+    from offsetfs.schemas.registry_schemas import RegistrySchemas
 
 
 class TableDecoding:
@@ -33,10 +42,14 @@ class TableDecoding:
         topic: str,
         files: Mapping[str, FileSchema],
         masks: Masks,
+        registry: RegistrySchemas | None = None,
+        *,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Add the columns that the table lacks; TableError."""
+        """Add the columns that the table lacks; TableError. `registry`: is asked for what the directory lacks."""
         self._table, self._topic = table, topic
-        self._schemas = DirectorySchemas(directory, files, masks)
+        self._schemas = DirectorySchemas(directory, files, masks, registry)
+        self._registry, self._now, self._asked_at = registry, now, now()
         self._columns: list[TypedColumn] = []
         self._reader: SchemaReader | None = None
         self._decoder: TopicDecoder
@@ -54,8 +67,18 @@ class TableDecoding:
 
     def refresh(self) -> None:
         """Take in a new version of the schema; TableError if its fields cannot be columns of the table."""
-        if self._schemas.refresh():
+        if self._schemas.refresh() or self._is_newer_in_registry():
             self._take()
+
+    def _is_newer_in_registry(self) -> bool:
+        """Ask a registry for the newest version once in a while; return whether it has another one."""
+        if self._registry is None or self._now() - self._asked_at < RETRY_S:
+            return False
+        self._asked_at = self._now()
+        subject = f"{self._topic}-{VALUE_FIELD}"
+        with contextlib.suppress(RegistryError):  # the columns stay as they are
+            return self._registry.latest(subject) != self._registry.latest(subject, is_fresh=True)
+        return False
 
     def _take(self) -> None:
         topic = self._topic

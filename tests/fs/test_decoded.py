@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from fixtures.logs.decoded_orders import NEWER, ORDER, VALUES, encoded, order, write, write_orders
 from fixtures.logs.schema_records import schema_record, write_log, write_schemas
+from fixtures.stores.schema_registry import Registry, http_answer, serving
 
 from offsetfs.cli import run as run_command
+from offsetfs.fs.files.decoded import MountSchemas
 from offsetfs.fs.mounting.in_process_tree import run
 from offsetfs.fs.mounting.path_tree import Tree
 from offsetfs.fs.options import MountOptionError, MountOptions
-from offsetfs.schemas import json_texts
+from offsetfs.schemas import background_registry, json_texts
 from offsetfs.storage import LogDirectory, TopicPartition
+from offsetfs.storage.records import LineFault
 
 pytestmark = pytest.mark.unit
 
@@ -358,3 +363,95 @@ def test_decoded_messages_of_protobuf_are_appended_as_they_stand(
     assert [
         each["value"].encode() if "value" in each else base64.b64decode(each["value_b64"]) for each in copied
     ] == values
+
+
+# --- a registry ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user-cache"))
+    with serving() as made:
+        yield made
+
+
+def test_values_are_decoded_by_a_registry_that_the_user_names(log: Path, registry: Registry) -> None:
+    registry.add(1, ORDER, subject="orders-value", version=1)
+    write(log, order(1), order(2))
+    assert texts(log, "orders-0/decoded/values", f"ro,schema-registry={registry.url}") == [
+        '{"id":1,"photo":null}',
+        '{"id":2,"photo":null}',
+    ]
+    assert run_command(["cat", str(log), "orders-0/decoded/0", "--schema-registry", registry.url]) == 0
+    assert json.loads(texts(log, "orders-0/decoded/0")[0])["value_error"] == "schema 1 is unknown"
+
+
+def test_a_registry_that_hangs_blocks_no_reader_and_decodes_when_it_answers(
+    log: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background_registry, "WAIT_S", 0.05)
+    answers = threading.Event()
+
+    def answer(path: str) -> list[bytes | None]:
+        assert answers.wait(600)
+        return [http_answer(json.dumps({"schema": json.dumps(ORDER)}).encode())]
+
+    registry.raw = answer
+    write(log, order(1), order(2), b"plain")
+
+    async def work(tree: Tree) -> None:
+        path = "orders-0/decoded/values"
+        for line in (await read(tree, path))[:2]:
+            error = json.loads(line)["value_error"]
+            assert error == f"schema 1 is unknown: the registry {registry.url} has not answered yet for id 1"
+        answers.set()
+        while "value_error" in (await read(tree, path))[0]:
+            await trio.sleep(0.01)
+        assert [json.loads(line).get("id") for line in await read(tree, path)] == [1, 2, None]
+
+    in_tree(log, work, f"ro,schema-registry={registry.url}")
+
+
+def test_lines_are_encoded_by_the_newest_schema_of_a_registry_without_a_wait_on_the_event_loop(
+    log: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry.add(4, ORDER, subject="orders-value", version=1)
+    write(log, b"x")
+    (tmp_path / "registry.properties").write_text(f"schema.registry.url={registry.url}\n")
+    options = MountOptions.parse([f"schema-registry={tmp_path}/registry.properties"])
+    assert options.texts()["schema-registry"] == f"{tmp_path}/registry.properties"
+
+    async def work(tree: Tree) -> None:
+        schemas = MountSchemas(tree._operations.mount)
+        encode = schemas.encoder("orders")
+        made = encode(b'{"value":{"id":7}}\n')
+        assert isinstance(made, bytes) and base64.b64decode(json.loads(made)["value_b64"])[:6] == b"\0\0\0\0\4\x0e"
+        fault = encode(b'{"value":{"id":7},"value_schema":9}\n')
+        assert isinstance(fault, LineFault) and "has not answered yet for id 9" in fault.reason
+
+    in_tree(log, work, f"schema-registry={tmp_path}/registry.properties")
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("http://user:secret@localhost", "the URL has a login, and other users can read the options of a mount"),
+        ("registry.properties", "schema-registry=registry.properties is not an absolute path"),
+        ("/nowhere/registry.properties", "schema-registry: /nowhere/registry.properties: No such file"),
+        ("ftp://localhost", "schema-registry: a URL of a registry begins with http:// or https://"),
+    ],
+)
+def test_a_wrong_registry_of_a_mount_is_refused_without_its_login(word: str, reason: str) -> None:
+    with pytest.raises(MountOptionError) as refused:
+        MountOptions.parse([f"schema-registry={word}"])
+    assert reason in str(refused.value) and "secret" not in str(refused.value)
+
+
+def test_a_topic_whose_mask_needs_a_registry_that_is_gone_shows_nothing(log: Path, registry: Registry) -> None:
+    registry.add(1, ORDER, subject="orders-value", version=1)
+    write(log, order(1, photo=b"text"))
+    options = f"ro,schema-registry={registry.url},mask=orders:photo"
+    assert texts(log, "orders-0/decoded/values", options) == ['{"id":1,"photo":null}']
+    registry.raw = lambda path: [http_answer(b"{}", "500 Internal Server Error")]
+    with pytest.raises(OSError, match="Input/output error"):
+        texts(log, "orders-0/decoded/values", options)

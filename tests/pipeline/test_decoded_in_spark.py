@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from fixtures.databases.decoded_table_contract import FIRST, SECOND, VALUE, encoded
 from fixtures.logs.schema_records import schema_record, write_log, write_schemas
+from fixtures.stores.schema_registry import serving
 from pyspark import cloudpickle
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
@@ -146,6 +147,23 @@ def test_tasks_read_the_schemas_themselves_if_there_are_too_many(logs: Path, mon
 
 
 @pytest.mark.unit
+def test_a_registry_is_asked_by_the_driver_and_by_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user-cache"))
+    write_log(tmp_path, "orders-0", [(b"k", encoded(number, FIRST), ()) for number in (1, 8)])
+    with serving() as registry:
+        registry.add(1, FIRST, subject="orders-value", version=1)
+        registry.authorization = "Bearer secret"
+        (tmp_path / "registry.properties").write_text(f"schema.registry.url={registry.url}\nbearer.auth.token=secret\n")
+        found = rows(tmp_path, schemaRegistry=f"{tmp_path}/registry.properties")
+        assert found[0]["value"] == WHOLE
+        assert (found[1]["value"], found[1]["value_error"]) == (None, "schema 8 is unknown")
+        options = options_of(tmp_path, schemaRegistry=registry.url.replace("//", "//user:secret@"))
+        assert "secret" not in repr(options)
+        with pytest.raises(OptionError, match=r"^option decode: the registry .* answers 401; check"):
+            rows(tmp_path, schemaRegistry=registry.url)
+
+
+@pytest.mark.unit
 def test_a_stream_that_runs_knows_new_schemas_and_keeps_its_columns(logs: Path) -> None:
     options = ReadOptions.parse({"path": str(logs), "subscribe": "orders", "decode": "auto"}, is_stream=True)
     stream = reader.StreamReader(options, columns(options))
@@ -194,7 +212,9 @@ def test_masked_fields_are_null(logs: Path) -> None:
         ({"mask": "orders:custmer"}, "option mask: mask orders:custmer: .* did you mean Customer"),
         ({"mask": "ordrs:id"}, "option mask: mask ordrs: there is no such topic; did you mean orders"),
         ({"schemas": "x"}, "option schemas: x: is neither NAME=FILE nor a directory"),
-        ({"decode": "none", "mask": "orders:id"}, "options schemas and mask: go with decode=auto"),
+        ({"schemaRegistry": "ftp://x"}, "option schemaRegistry: a URL of a registry begins with http:// or https://"),
+        ({"schemaRegistry": "/nowhere/file"}, "option schemaRegistry: /nowhere/file: No such file"),
+        ({"decode": "none", "mask": "orders:id"}, "options schemas, schemaRegistry and mask: go with decode=auto"),
         ({"decode": "avro"}, "option decode: 'avro' must be one of none, auto"),
     ],
 )
@@ -291,7 +311,7 @@ def test_export_writes_typed_parquet(
     ("words", "message"),
     [
         (["--decode"], "--decode: the columns are those of one topic; give one --topic"),
-        (["--mask", "orders:id"], "--schema and --mask: go with --decode"),
+        (["--mask", "orders:id"], "--schema, --schema-registry and --mask: go with --decode"),
         (["--decode", "--topic", "orders", "--table", "t"], "--decode writes files"),
     ],
 )

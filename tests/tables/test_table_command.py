@@ -72,7 +72,7 @@ def filled(synced: Synced, log: Log) -> Synced:
         (["--create", "--password-file", "/nowhere"], 1, "--password-file: /nowhere: No such file or directory"),
         (["--decode"], 1, "--decode: a table has the fields of one topic; give one --topic, and no --columns"),
         (["--decode", "--topic", "orders", "--columns", "payload"], 1, "give one --topic, and no --columns"),
-        (["--mask", "orders:id"], 1, "--schema and --mask: go with --decode"),
+        (["--mask", "orders:id"], 1, "--schema, --schema-registry and --mask: go with --decode"),
         (["--create", "--decode", "--topic", "order"], 1, "has no topic of these names; did you mean orders?"),
         (["--create", "--decode", "--topic", "orders"], 32, "there is no subject orders-value; --schema orders=FILE"),
         (["--create", "--decode", "--topic", "orders", "--mask", "x:y"], 32, "mask x: there is no such topic"),
