@@ -40,6 +40,7 @@ VERBS = {
     "follow": "Print new records as they arrive, without a mount.",
     "find": "Find records by key, text, pattern or header.",
     "sql": "Query topics with SQL.",
+    "stats": "Show what topics hold: records, sizes, codecs, times.",
     "schemas": "List schemas, and print one, without a registry.",
     "append": "Append standard input, without a mount.",
     "serve": "Serve a log directory over the Kafka protocol.",
@@ -86,6 +87,7 @@ _SYNONYMS = {
     "find": ("grep", "search", "locate", "lookup", "where", "rg"),
     "sql": ("query", "select", "duckdb"),
     "status": ("info", "describe", "stat", "df", "du", "ps"),
+    "stats": ("statistics", "summary", "profile", "histogram"),
     "umount": ("unmount", "stop", "eject"),
     "verify": ("check", "fsck", "validate"),
 }

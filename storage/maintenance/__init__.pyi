@@ -3,6 +3,7 @@ from offsetfs.storage.directory.hand_over import hand_over as hand_over
 from offsetfs.storage.maintenance.background_tasks import BackgroundTasks as BackgroundTasks
 from offsetfs.storage.maintenance.background_tasks import TaskQueue as TaskQueue
 from offsetfs.storage.maintenance.background_tasks import TaskResult as TaskResult
+from offsetfs.storage.maintenance.maintenance_plan import PlannedTask as PlannedTask
 from offsetfs.storage.maintenance.maintenance_plan import dirty_range as dirty_range
 from offsetfs.storage.maintenance.maintenance_plan import plan_maintenance as plan_maintenance
 from offsetfs.storage.maintenance.partition_copy import CompactedCopy as CompactedCopy

@@ -26,7 +26,10 @@ from offsetfs.storage.errors import UNREADABLE, MalformedBatch, OffsetOutOfRange
 from offsetfs.storage.partition.damage_registry import OnDamage
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.segment_retry import SegmentRetry, with_retry
+from offsetfs.storage.records.columns import row_walk
+from offsetfs.storage.records.columns.row_walk import Rows
 from offsetfs.storage.records.format.batch import MAGIC, Batch, BatchHeader
+from offsetfs.storage.records.format.batch_row import BASE_OFFSET
 from offsetfs.storage.records.format.legacy import NO_RUNS
 from offsetfs.storage.records.format.record import Record
 from offsetfs.storage.records.json.batch_json import joined_json
@@ -244,6 +247,42 @@ class LogReader:
                     self._lose(UnknownPartition(reason, path=log.path))
                     return
 
+    def headers(self) -> Iterator[Rows]:
+        """Yield the headers of all batches that reach into the range, control batches too, in rows of several.
+
+        Records are not read and checksums not verified, so that damage inside a batch is not met. The first batch may
+        begin before the range.
+        """
+        log = self._log
+        offset, stop = self._bounds()
+        retry = SegmentRetry(log)
+        while offset < stop:
+            offset = self._at_log_start(offset)
+            segments = log.snapshot()
+            try:
+                for segment in segments.from_floor(offset):
+                    if segment.base_offset >= stop:
+                        return
+                    for rows in self._headers_in(segment, offset, stop):
+                        yield rows
+                        # A flipped bit in an offset must not end the iteration.
+                        offset = max(offset, min(rows.next_offset, self._end_of(segment, segments)))
+                return
+            except OSError as error:
+                if not retry.again(error, segments, offset):
+                    reason = "the partition was deleted or created again while it was read"
+                    self._lose(UnknownPartition(reason, path=log.path))
+                    return
+
+    def _headers_in(self, segment: Segment, offset: int, stop: int) -> Iterator[Rows]:
+        position = segment.reading_position(offset)
+        with segment.open_log() as file:
+            walk = row_walk.header_rows(file, position, segment.size, runs=self._runs, on_damage=self._skip)
+            for rows in walk:
+                reached = _reaching(rows, offset, stop)
+                if reached is not None:
+                    yield reached
+
     # --- how much it is ----------------------------------------------------------------------------------------------
 
     def size_bytes(self) -> int:
@@ -310,6 +349,17 @@ class LogReader:
         if self._on_damage is None:
             raise error
         self._on_damage(error)
+
+
+def _reaching(rows: Rows, start: int, stop: int) -> Rows | None:
+    """Return the batches that reach into `[start, stop)`; None if there are none."""
+    if start <= rows.base_offset and rows.next_offset <= stop:
+        return rows
+    begin = next((row for row, behind in enumerate(rows.next_offsets()) if behind > start), len(rows))
+    bases = rows.column(BASE_OFFSET)
+    # From the end, because a damaged offset in between is above all others.
+    end = next((row + 1 for row in reversed(range(begin, len(rows))) if bases[row] < stop), begin)
+    return rows.part(begin, end) if begin < end else None
 
 
 class _OncePerPlace:

@@ -19,6 +19,7 @@ from offsetfs.storage.records.columns.record_search import IN_VALUE as IN_VALUE
 from offsetfs.storage.records.columns.record_search import contains as contains
 from offsetfs.storage.records.columns.record_search import rows_with as rows_with
 from offsetfs.storage.records.columns.record_search import rows_with_header as rows_with_header
+from offsetfs.storage.records.columns.row_walk import Rows as Rows
 from offsetfs.storage.records.compression.compression import CODECS as CODECS
 from offsetfs.storage.records.compression.compression import ZSTD as ZSTD
 from offsetfs.storage.records.compression.compression import Compression as Compression
@@ -38,7 +39,9 @@ from offsetfs.storage.records.format.batch_header import MAGIC_END as MAGIC_END
 from offsetfs.storage.records.format.batch_header import MAGIC_POSITION as MAGIC_POSITION
 from offsetfs.storage.records.format.batch_header import declared_size as declared_size
 from offsetfs.storage.records.format.batch_header import is_transactional as is_transactional
+from offsetfs.storage.records.format.batch_row import HEADER_COLUMNS as HEADER_COLUMNS
 from offsetfs.storage.records.format.batch_writer import bytes_max_within as bytes_max_within
+from offsetfs.storage.records.format.legacy import RUNS as RUNS
 from offsetfs.storage.records.format.partitioner import partition_of as partition_of
 from offsetfs.storage.records.format.produced_batch import BatchProducer as BatchProducer
 from offsetfs.storage.records.format.produced_batch import ProducedBatch as ProducedBatch

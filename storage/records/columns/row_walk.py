@@ -81,6 +81,16 @@ class Rows:
         return self.numbers[chain.BASE_OFFSET]
 
     @property
+    def first_count(self) -> int:
+        """The number of records of the first batch, as its header has it: -1 for a compressed set of v0 or v1."""
+        return self.numbers[chain.COUNT]
+
+    @property
+    def first_end(self) -> int:
+        """The offset behind the first batch."""
+        return self.numbers[chain.BASE_OFFSET] + self.numbers[chain.LAST_OFFSET_DELTA] + 1
+
+    @property
     def end(self) -> int:
         """The position of the end of the last batch in the file."""
         last = self.numbers[-chain.COLUMNS :]
@@ -110,6 +120,13 @@ class Rows:
         if (first, last) == (0, len(self)):
             return self
         return Rows(self.numbers[first * chain.COLUMNS : last * chain.COLUMNS], self._seen, self._start, self._header)
+
+    def beginning_at(self, offset: int, count: int) -> Rows:
+        """Return the rows without what is below `offset` in the first batch, which keeps `count` records."""
+        numbers = self.numbers[:]
+        numbers[chain.LAST_OFFSET_DELTA] -= offset - numbers[chain.BASE_OFFSET]
+        numbers[chain.BASE_OFFSET], numbers[chain.COUNT] = offset, count
+        return Rows(numbers, self._seen, self._start, self._header)
 
     def without_last(self) -> Rows:
         """Return the rows before the last batch, which may be none."""
@@ -237,12 +254,18 @@ def rows_over_damage(file: File, position: int, end: int) -> Iterator[Rows]:
 
 
 def header_rows(
-    file: File, position: int, end: int, *, nowait: bool = False, runs: tuple[int, ...] = NO_RUNS
+    file: File,
+    position: int,
+    end: int,
+    *,
+    nowait: bool = False,
+    runs: tuple[int, ...] = NO_RUNS,
+    on_damage: Callable[[StorageError], object] = lambda error: None,
 ) -> Iterator[Rows]:
     """Yield the batches in `[position, end)` by their headers, stepping over what cannot be one (`batch_chain.walk`).
 
     The bytes of a batch may reach beyond those that were read. With `nowait` `WouldBlock` where the disk or a search
-    behind damage is needed.
+    behind damage is needed. `on_damage`: called with the error of each place that is stepped over.
     """
     window = _Window(file, end, HEADER_BLOCK_BYTES, nowait=nowait)
     while position < end:
@@ -251,7 +274,9 @@ def header_rows(
             yield rows
             position = rows.end
             continue
-        for batch_position, header, seen in batch_chain.walk(file, position, end, nowait=nowait, runs=runs):
+        for batch_position, header, seen in batch_chain.walk(
+            file, position, end, nowait=nowait, runs=runs, on_damage=on_damage
+        ):
             yield Rows(chain.row(batch_position, header), seen, batch_position, header)
             position = batch_position + header.size
             if header.magic == MAGIC:

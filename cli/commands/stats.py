@@ -1,0 +1,43 @@
+"""`offsetfs stats`: what is in a log directory: records, bytes, codecs, times, producers, gaps."""
+
+from __future__ import annotations
+
+import click
+
+from offsetfs.cli.arguments.named_partitions import resolve_among
+from offsetfs.cli.arguments.sources import opened_source
+from offsetfs.cli.exit_codes import FAILED
+from offsetfs.cli.terminal.reports import ReportForm, report_options
+
+
+@click.command("stats", short_help="Show what topics hold: records, sizes, codecs, times.")
+@click.argument("log_directory", metavar="LOGDIR")
+@click.argument("names", metavar="[TOPIC[-PARTITION]]...", nargs=-1)
+@report_options
+def command(log_directory: str, names: tuple[str, ...], as_json: bool, html: str | None, shows_all: bool) -> int:
+    """Show what topics and partitions hold, the largest first: records, bytes, codecs and their ratio, times,
+    producers, gaps of offsets and of time, skew between partitions, and what retention would remove now.
+
+    Without names, all partitions of LOGDIR are counted; TOPIC stands for all its partitions. LOGDIR is only read, also
+    beside a broker; it may be an archive. Only the headers of batches are read, and a sample of batches for the ratio
+    of compression.
+
+    \b
+    offsetfs stats /var/lib/kafka/data
+    offsetfs stats /var/lib/kafka/data orders payments-0
+    offsetfs stats s3://backup/kafka --html report.html
+    offsetfs stats /var/lib/kafka/data --json | jq '.tables.topics[0]'
+
+    Exit codes: 1 wrong call, or damage was found; 2 system error, 8 interrupted, 32 a log could not be read.
+    """
+    from offsetfs.answers.stats.stats_report import stats_report
+    from offsetfs.cli.terminal.progress import bytes_progress
+
+    form = ReportForm(as_json, html, shows_all)
+    with opened_source(log_directory) as directory:
+        present = directory.partitions()
+        partitions = resolve_among(log_directory, present, names) if names else list(present)
+        with bytes_progress("Counting") as on_bytes:
+            report, is_complete = stats_report(directory, partitions, names, on_bytes)
+    code = form.show(report)
+    return code if is_complete else FAILED
