@@ -11,7 +11,7 @@ from offsetfs.cli.arguments.archives import attached
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.exit_codes import SYSTEM, Failure
 from offsetfs.cli.terminal.progress import bytes_progress
-from offsetfs.cli.terminal.reports import ReportForm, report_options
+from offsetfs.cli.terminal.reports import ReportForm, report_options, write_metrics
 from offsetfs.common.formatting import printable
 from offsetfs.storage.directory import check_log_directory
 from offsetfs.storage.errors import NotALogDirectory, sentence
@@ -20,7 +20,8 @@ from offsetfs.storage.errors import NotALogDirectory, sentence
 @click.command("doctor", short_help="Find what is wrong, and whether a broker starts.")
 @click.argument("log_directory", metavar="LOGDIR")
 @report_options
-def command(log_directory: str, as_json: bool, html: str | None, shows_all: bool) -> int:
+@click.option("--metrics", metavar="FILE", type=click.Path(), help="Write the findings for Prometheus as well.")
+def command(log_directory: str, as_json: bool, html: str | None, shows_all: bool, metrics: str | None) -> int:
     """Find what is wrong with a log directory, and whether a broker starts with it. Nothing is changed.
 
     Each finding has evidence, a consequence and a remedy: topic ids and partitions that contradict the metadata log,
@@ -51,6 +52,8 @@ def command(log_directory: str, as_json: bool, html: str | None, shows_all: bool
             report = examine(paths, time.time_ns() // 1_000_000, on_partition=show)
     except OSError as error:
         raise Failure(printable(sentence(error)), SYSTEM) from error
+    if metrics is not None:
+        write_metrics(report, metrics)
     return form.show(report)
 
 

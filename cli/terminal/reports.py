@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,15 +55,31 @@ class ReportForm:
             for piece in page:
                 click.echo(piece, nl=False)
             return
-        unfinished = f"{self.html}.{os.getpid()}.tmp"
-        try:
-            with open(unfinished, "x", encoding="utf-8") as file:
-                file.writelines(page)
-            os.replace(unfinished, self.html)
-        except OSError as error:
-            if os.path.exists(unfinished):
-                os.unlink(unfinished)
-            raise Failure(f"{printable(self.html)}: {sentence(error)}", WRONG_CALL) from error
+        _write_whole(self.html, (piece.encode() for piece in page))
+
+
+def write_metrics(report: Report, path: str) -> None:
+    """Write the findings of a report for the textfile collector of Prometheus; "-" is standard output. `Failure`."""
+    from offsetfs.answers.report_metrics import report_metrics
+
+    text = report_metrics(report, time.time())
+    if path == "-":
+        click.echo(text, nl=False)
+    else:
+        _write_whole(path, [text])
+
+
+def _write_whole(path: str, pieces: Iterable[bytes]) -> None:
+    """Replace a file when all of its content is written: a reader finds the old or the new content."""
+    unfinished = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(unfinished, "xb") as file:
+            file.writelines(pieces)
+        os.replace(unfinished, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(unfinished)
+        raise Failure(f"{printable(path)}: {sentence(error)}", WRONG_CALL) from error
 
 
 def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
