@@ -6,9 +6,7 @@ import contextlib
 import importlib
 import itertools
 import os
-import secrets
 import signal
-import stat
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -20,6 +18,7 @@ from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached
 from offsetfs.cli.arguments.schema_registry import registry_of
 from offsetfs.cli.exit_codes import DONE, FAILED, OUTPUT_CLOSED, SYSTEM, WRONG_CALL, Failure, of_output
+from offsetfs.cli.terminal.output_files import is_special, replaced_file
 from offsetfs.common.extras import install_command
 from offsetfs.common.formatting import printable
 from offsetfs.storage.errors import StorageError, counted, sentence
@@ -301,10 +300,10 @@ def _run(
         click.echo(f"offsetfs sql: warning: {warning}", err=True)
     if output is not None:
         session.check_output(output)
-        if _is_special(output):
+        if is_special(output):
             _write_special(session, statement, used, output_format, output)
             return
-        with _replaced(output) as path:
+        with replaced_file(output) as path:
             if output_format == _TABLE:
                 with open(path, "w", encoding="utf-8") as target:
                     for line in _lines(session, statement, used):
@@ -317,17 +316,6 @@ def _run(
             click.echo(line)
     else:
         _copy(session, statement, used, _COPY_OPTIONS[output_format], sys.stdout.buffer, "standard output")
-
-
-def _is_special(output: str) -> bool:
-    """Return whether a path is a device, a pipe or a socket. Failure for a directory."""
-    try:
-        mode = os.stat(output).st_mode
-    except OSError:
-        return False
-    if stat.S_ISDIR(mode):
-        raise Failure(f"{output} is a directory: give a file", WRONG_CALL)
-    return not stat.S_ISREG(mode)
 
 
 def _write_special(
@@ -390,27 +378,6 @@ def _copy(
 
     with _progress(session):
         session.copy(statement, parameters, options, write)
-
-
-@contextlib.contextmanager
-def _replaced(output: str) -> Iterator[str]:
-    """Yield a new file beside `output`, which takes its place at the end; after an error it is removed.
-
-    Where `output` is a symbolic link, the file that it names is replaced, and the link stays. Access rights stay.
-    """
-    target = os.path.realpath(output)
-    path = f"{target}.{secrets.token_hex(4)}.tmp"
-    try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
-        with contextlib.suppress(FileNotFoundError):
-            os.chmod(path, stat.S_IMODE(os.stat(target).st_mode))
-        yield path
-        os.replace(path, target)
-    except OSError as error:
-        raise Failure(f"{output}: {error.strerror or error}", of_output(error)) from error
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
 
 
 def _prompt(session: SqlSession, log_directory: str, parameters: Mapping[str, object]) -> None:

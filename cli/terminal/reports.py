@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
-from offsetfs.common.formatting import printable
-from offsetfs.storage.errors import sentence
+from offsetfs.cli.terminal.output_files import write_pieces
 
 if TYPE_CHECKING:
     from offsetfs.answers.report import Report
@@ -55,7 +52,7 @@ class ReportForm:
             for piece in page:
                 click.echo(piece, nl=False)
             return
-        _write_whole(self.html, (piece.encode() for piece in page))
+        write_pieces(self.html, (piece.encode() for piece in page))
 
 
 def write_metrics(report: Report, path: str) -> None:
@@ -66,20 +63,7 @@ def write_metrics(report: Report, path: str) -> None:
     if path == "-":
         click.echo(text, nl=False)
     else:
-        _write_whole(path, [text])
-
-
-def _write_whole(path: str, pieces: Iterable[bytes]) -> None:
-    """Replace a file when all of its content is written: a reader finds the old or the new content."""
-    unfinished = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(unfinished, "xb") as file:
-            file.writelines(pieces)
-        os.replace(unfinished, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(unfinished)
-        raise Failure(f"{printable(path)}: {sentence(error)}", WRONG_CALL) from error
+        write_pieces(path, [text])
 
 
 def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
