@@ -36,8 +36,8 @@ def test_the_doctor_writes_its_findings_for_prometheus(tmp_path: Path, capsys: p
 
 def test_findings_of_one_kind_share_a_sample() -> None:
     finding = Diagnosis(Severity.NOTICE, "left-over", "a-0", "a file", "nothing")
-    text = report_metrics(Report("doctor", "/caf\udce9", findings=(finding, finding)), 7.5).decode()
-    assert 'kind="left-over",log_directory="/caf\\\\xe9",severity="notice"} 2.0' in text
+    text = report_metrics(Report("doctor", "/log\udce9", findings=(finding, finding)), 7.5).decode()
+    assert 'kind="left-over",log_directory="/log\\\\xe9",severity="notice"} 2.0' in text
     assert "offsetfs_doctor_run_time_seconds" in text and "} 7.5" in text
 
 

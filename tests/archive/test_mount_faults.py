@@ -20,7 +20,7 @@ from offsetfs.archive.object_store import ObjectStore, StoreSettings
 
 pytestmark = pytest.mark.interop
 
-TIMEOUT_S = 2
+TIMEOUT_S = 6
 MARGIN_S = 30.0
 """What the machine may add to a timeout: two cores are shared with the daemon, the server and the proxy."""
 SECONDS_MAX = 60

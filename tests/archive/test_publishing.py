@@ -27,7 +27,7 @@ STATE = r"orders-0/manifests/"
 def through(faults: S3Faults, request: pytest.FixtureRequest) -> ObjectStore:
     """An empty place behind the proxy."""
     place = f"s3://{s3_server.BUCKET}/publishing-{abs(hash(request.node.nodeid)):x}"
-    return ObjectStore(place, StoreSettings(timeout_s=3, endpoint=faults.endpoint))
+    return ObjectStore(place, StoreSettings(timeout_s=6, endpoint=faults.endpoint))
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_state_whose_answer_was_lost_is_not_a_conflict(
     assert documents.publish(1, {"a": 1})
     faults.inject(Rule(fault, ("PUT",), key=STATE, count=1))
     if fault == s3_faults.SILENT:  # the request never came: the error stays
-        with pytest.raises(OSError, match="no successful answer within 3 s"):
+        with pytest.raises(OSError, match="no successful answer within 6 s"):
             documents.publish(2, {"a": 2})
         assert documents.at(2) is None
     assert documents.publish(2, {"a": 2})
@@ -89,7 +89,7 @@ def test_a_state_that_came_although_there_was_no_answer_in_time_is_published(
 
     def late(self: ObjectStore, key: str, data: bytes) -> bool:
         assert create(self, key, data)
-        raise OSError(errno.EIO, "no successful answer within 3 s, retries included", key)
+        raise OSError(errno.EIO, "no successful answer within 6 s, retries included", key)
 
     monkeypatch.setattr(ObjectStore, "create", late)
     assert documents.publish(1, {"a": 1})

@@ -20,7 +20,7 @@ from offsetfs.archive.reading import ReadSettings
 
 pytestmark = pytest.mark.interop
 
-TIMEOUT_S = 2.0
+TIMEOUT_S = 6.0
 MARGIN_S = 30.0
 """What the machine may add to a timeout: two cores are shared with the server and the proxy."""
 

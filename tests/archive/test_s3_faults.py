@@ -20,7 +20,7 @@ DATA = bytes(range(256)) * 400
 def through(faults: S3Faults, request: pytest.FixtureRequest) -> ObjectStore:
     """A store that uses the proxy, with one object `a`."""
     place = f"s3://{s3_server.BUCKET}/faults-{abs(hash(request.node.nodeid)):x}"
-    store = ObjectStore(place, StoreSettings(timeout_s=3, endpoint=faults.endpoint))
+    store = ObjectStore(place, StoreSettings(timeout_s=6, endpoint=faults.endpoint))
     store.put("a", DATA)
     faults.forget()
     return store
@@ -52,7 +52,7 @@ def test_a_fault_of_a_moment_is_retried(fault: str, faults: S3Faults, through: O
     [
         (s3_faults.EXPIRED, errno.EACCES, "credentials have expired"),
         (s3_faults.DENIED, errno.EACCES, "GetObject"),
-        (s3_faults.SILENT, errno.EIO, "no successful answer within 3 s"),
+        (s3_faults.SILENT, errno.EIO, "no successful answer within 6 s"),
     ],
 )
 def test_a_lasting_fault_is_an_error(
