@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from typing import NamedTuple
 
-from offsetfs.answers.find_conditions import Condition, matching_rows
+from offsetfs.answers.find_conditions import Condition, matching_rows, may_be_in
 from offsetfs.answers.find_lines import LinesOf
 from offsetfs.answers.ordered_work import OrderedWork
 from offsetfs.storage import (
@@ -39,8 +39,8 @@ from offsetfs.storage.records import COLUMNS, MAGIC, OFFSET_DELTA, TIMESTAMP_DEL
 
 PIECE_BYTES = 8 << 20
 """About the bytes of log that a thread searches at a time."""
-REPORT_BYTES = 1 << 20
-"""After how many bytes without a record the progress is reported."""
+BATCHES_MAX = 64
+"""After how many batches records are handed on, even if they are few."""
 LINES_BYTES_MAX = 1 << 20
 """After how many bytes of lines they are handed on."""
 DAMAGE_SHOWN_MAX = 20
@@ -220,20 +220,24 @@ class Search:
                 isolation=READ_COMMITTED if self.is_committed_only else READ_UNCOMMITTED,
                 on_damage=self._note_damage,
                 on_lost=lambda error: self._note_loss(name, error),
+                rejects=self._rejects if self.conditions else None,
             )
             yield _Piece(name, reader, size)
+
+    def _rejects(self, data: memoryview) -> bool:
+        return not may_be_in(data, self.conditions)
 
     def _searched(self, piece: _Piece, lines_of: LinesOf | None, limit: Limit | None) -> Iterator[_Found]:
         """Yield what a piece has; with a limit at the end, and no more than that."""
         lines = None if lines_of is None else lines_of(piece.partition)
         gathered: list[TimedLine] = []
-        read = size = count = 0
+        batches = size = count = 0
         is_newest = limit is not None and limit.is_newest
         try:
             for batch, first, stop in piece.reader.slices():
                 if piece.partition in self._satisfied:
                     break
-                read += batch.header.size
+                batches += 1
                 rows, numbers = self._matching(batch, first, stop)
                 if numbers:
                     count += len(numbers)
@@ -247,12 +251,12 @@ class Search:
                         del gathered[: -limit.count]
                     elif len(gathered) >= limit.count:
                         break
-                elif size >= LINES_BYTES_MAX or read >= REPORT_BYTES:
-                    yield _Found(piece.partition, read, gathered, count)
-                    gathered, read, size, count = [], 0, 0, 0
+                elif count and (size >= LINES_BYTES_MAX or batches >= BATCHES_MAX):
+                    yield _Found(piece.partition, 0, gathered, count)
+                    gathered, batches, size, count = [], 0, 0, 0
         except (StorageError, OSError) as error:
             self._note_damage(error)
-        yield _Found(piece.partition, read, gathered[::-1] if is_newest else gathered, count)
+        yield _Found(piece.partition, piece.size_bytes, gathered[::-1] if is_newest else gathered, count)
 
     def _matching(self, batch: Batch, first: int, stop: int) -> tuple[array[int], array[int]]:
         """Return the rows of a batch, and the numbers of those that are found."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import re2
 
@@ -30,6 +30,8 @@ from offsetfs.storage.records import (
     rows_with_header,
 )
 
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
 FIELDS = {"key": IN_KEY, "value": IN_VALUE, "headers": IN_HEADERS, "any": IN_KEY | IN_VALUE | IN_HEADERS}
 """Where a text or a pattern is looked for, by the words of `--in`."""
 
@@ -40,8 +42,8 @@ _ASSERTIONS = ("^", "$", "\\b", "\\B", "\\A", "\\z")
 class Condition(Protocol):
     """What a record must have. Any thread."""
 
-    def may_match(self, batch: Batch) -> bool:
-        """Whether records of the batch can match: False is certain. Raises what `Batch.payload` raises."""
+    def may_be_in(self, data: Buffer, magic: int) -> bool:
+        """Whether records in these bytes, of whole batches of one format, can match: False is certain."""
 
     def rows(self, batch: Batch, rows: array[int]) -> array[int]:
         """Return the numbers of the rows of `Batch.rows` that match, ascending."""
@@ -53,10 +55,9 @@ class HasKey:
 
     key: bytes
 
-    def may_match(self, batch: Batch) -> bool:
+    def may_be_in(self, data: Buffer, magic: int) -> bool:
         # In a record of v2 the size of the key stands before it: with it, few other bytes are like the key.
-        size = _varint(len(self.key)) if batch.header.magic == MAGIC else b""
-        return contains(batch.payload(), size + self.key)
+        return contains(data, _varint(len(self.key)) + self.key if magic == MAGIC else self.key)
 
     def rows(self, batch: Batch, rows: array[int]) -> array[int]:
         return rows_with(batch.payload(), rows, self.key, IN_KEY, True)
@@ -69,8 +70,8 @@ class HasText:
     text: bytes
     fields: int
 
-    def may_match(self, batch: Batch) -> bool:
-        return contains(batch.payload(), self.text)
+    def may_be_in(self, data: Buffer, magic: int) -> bool:
+        return contains(data, self.text)
 
     def rows(self, batch: Batch, rows: array[int]) -> array[int]:
         return rows_with(batch.payload(), rows, self.text, self.fields, False)
@@ -83,9 +84,8 @@ class HasHeader:
     name: bytes
     value: bytes | None
 
-    def may_match(self, batch: Batch) -> bool:
-        payload = batch.payload()
-        return contains(payload, self.name) and (self.value is None or contains(payload, self.value))
+    def may_be_in(self, data: Buffer, magic: int) -> bool:
+        return contains(data, self.name) and (self.value is None or contains(data, self.value))
 
     def rows(self, batch: Batch, rows: array[int]) -> array[int]:
         return rows_with_header(batch.payload(), rows, self.name, self.value)
@@ -113,8 +113,8 @@ class HasPattern:
         object.__setattr__(self, "_program", compiled(self.pattern, has_groups=False))
         object.__setattr__(self, "_sees_around", any(each in self.pattern for each in _ASSERTIONS))
 
-    def may_match(self, batch: Batch) -> bool:
-        return self._sees_around or self._program.search(batch.payload()) is not None
+    def may_be_in(self, data: Buffer, magic: int) -> bool:
+        return self._sees_around or self._program.search(data) is not None
 
     def rows(self, batch: Batch, rows: array[int]) -> array[int]:
         found = set[int]()
@@ -158,13 +158,18 @@ class HasPattern:
         ]
 
 
+def may_be_in(data: Buffer, conditions: Sequence[Condition], magic: int = MAGIC) -> bool:
+    """Whether a record in these bytes, of whole batches of one format, can meet all conditions."""
+    return all(condition.may_be_in(data, magic) for condition in conditions)
+
+
 def matching_rows(batch: Batch, conditions: Sequence[Condition]) -> tuple[array[int], array[int]]:
     """Return the rows of a batch, and the numbers of those that meet all conditions; nothing twice if none can.
 
     Raises what `Batch.rows` raises.
     """
     nothing = array("q")
-    if not all(condition.may_match(batch) for condition in conditions):
+    if not may_be_in(batch.payload(), conditions, batch.header.magic):
         return nothing, nothing
     rows = batch.rows()
     found = None

@@ -183,7 +183,7 @@ def test_the_order_does_not_depend_on_pieces_and_threads(
     orders: Path, monkeypatch: pytest.MonkeyPatch, threads: int, piece_bytes: int
 ) -> None:
     monkeypatch.setattr(find, "PIECE_BYTES", piece_bytes)
-    monkeypatch.setattr(find, "REPORT_BYTES", 300)
+    monkeypatch.setattr(find, "BATCHES_MAX", 2)
     assert found(orders, threads=threads) == by_partition(range(300))
 
 
@@ -239,16 +239,43 @@ def test_records_of_aborted_transactions_are_hidden_on_request(tmp_path: Path) -
 
 
 @pytest.mark.damages
-def test_damage_is_left_out_and_reported_once(orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find, "PIECE_BYTES", 1)
+@pytest.mark.parametrize(("text", "count"), [(b"!", 293), (b"value 298!", 1), (b"absent", 0)])
+@pytest.mark.parametrize("piece_bytes", [1, 1 << 20])
+def test_damage_is_left_out_and_reported_once(
+    orders: Path, monkeypatch: pytest.MonkeyPatch, text: bytes, count: int, piece_bytes: int
+) -> None:
+    monkeypatch.setattr(find, "PIECE_BYTES", piece_bytes)
     segment = orders / "orders-1" / "00000000000000000000.log"
     data = bytearray(segment.read_bytes())
     data[100] ^= 1
     segment.write_bytes(data)
-    with searching(orders, HasText(b"!", ANY)) as search:
+    with searching(orders, HasText(text, ANY)) as search:
         lines = [line for each in search.lines(value_lines) for line in each]
-        assert search.found == len(lines) == 293
+        assert search.found == len(lines) == count
         assert search.damaged == 1 and "orders-1" in str(search.damage[0])
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_batches_without_a_match_are_passed_over_a_block_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
+    with contextlib.closing(LogDirectory.open(str(tmp_path))) as directory:
+        log = directory.create_partition(ORDERS[0])
+        for number in range(0, 3000, 10):
+            records = [(None, b"value %d! %s" % (each, b"x" * 1000), (), TIME) for each in range(number, number + 10)]
+            log.append(sealed(records, codec="none" if number % 500 else codec))
+    looked_at = list[int]()
+    matching_rows = find_conditions.matching_rows
+
+    def counted(batch: Any, conditions: Any) -> Any:
+        looked_at.append(batch.base_offset)
+        return matching_rows(batch, conditions)
+
+    monkeypatch.setattr(find, "matching_rows", counted)
+    text = HasText(b"value 1234!", FIELDS["value"])
+    assert found(tmp_path, text, lines_of=path_lines, limit=Limit(9)) == [b"orders-0/1234\n"]
+    assert 1230 in looked_at
+    assert (len(looked_at) < 150) == (codec == "none")
 
 
 def test_a_batch_that_cannot_be_inflated_is_reported(orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
