@@ -45,7 +45,7 @@ def size(number: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time: `4.2 ms`, `12 s`, `2 h 5 min`, `3 d 4 h`."""
+    """Return a time: `4.2 ms`, `12 s`, `2 h 5 min`, `3 d 4 h`, `12 years`."""
     if seconds < 1:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 120:
@@ -54,7 +54,10 @@ def duration(seconds: float) -> str:
     if minutes < 120:
         return f"{minutes} min"
     hours = minutes // 60
-    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+    if hours < 48:
+        return f"{hours} h {minutes % 60} min"
+    days = hours // 24
+    return f"{days} d {hours % 24} h" if days < 2 * 365 else f"{days // 365:,} years"
 
 
 def utc_time(milliseconds: int) -> str:

@@ -282,6 +282,7 @@ def test_stats_show_the_report() -> None:
         (duration(3_600), "60 min"),
         (duration(7_500), "2 h 5 min"),
         (duration(300_000), "3 d 11 h"),
+        (duration(3e9), "95 years"),
     ],
 )
 def test_numbers_for_people(text: str, expected: str) -> None:
