@@ -61,6 +61,7 @@ VERBS = {
     "hand-over": "Copy partitions into the directory of a stopped broker.",
     "verify": "Check logs, indexes and checkpoints; change nothing.",
     "doctor": "Find what is wrong, and whether a broker starts.",
+    "diff": "Compare two log directories or archives.",
     "repair": "Finish what a crash interrupted; shows it first.",
     "dump": "Print segments, indexes and snapshots, as Kafka's tool does.",
     "spark": "Import, export, count and verify with Apache Spark.",

@@ -9,6 +9,7 @@ from offsetfs.storage.names import OFFSET_MAX as OFFSET_MAX
 from offsetfs.storage.names import TopicPartition as TopicPartition
 from offsetfs.storage.names import check_topic as check_topic
 from offsetfs.storage.partition.log import Log as Log
+from offsetfs.storage.partition.log_blocks import LogBlocks as LogBlocks
 from offsetfs.storage.partition.log_reader import RAW as RAW
 from offsetfs.storage.partition.log_reader import READ_COMMITTED as READ_COMMITTED
 from offsetfs.storage.partition.log_reader import READ_UNCOMMITTED as READ_UNCOMMITTED

@@ -10,17 +10,22 @@ from offsetfs.cli.arguments.archives import attached
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.exit_codes import FAILED, Failure
 from offsetfs.storage import LogDirectories, LogDirectory
+from offsetfs.storage.directory import DirectoryAccess
 from offsetfs.storage.errors import StorageError, sentence
 
 
 @contextlib.contextmanager
-def opened_source(text: str) -> Iterator[LogDirectories]:
-    """Open what LOGDIR means, read-only, as one tree; `Failure` if it cannot be opened. No lock, nothing is written."""
+def opened_source(text: str, *, shows_log_end: bool = False) -> Iterator[LogDirectories]:
+    """Open what LOGDIR means, read-only, as one tree; `Failure` if it cannot be opened. No lock, nothing is written.
+
+    `shows_log_end`: whether logs end at their last batch, above the high watermark.
+    """
     paths = [attached(path) for path in log_directories(text)]
     checked = preflight.check_directories(paths, read_only=True, may_be_empty=True)
+    access = DirectoryAccess(shows_log_end=shows_log_end)
     try:
         directory = LogDirectories.open(
-            checked.paths, lambda path: LogDirectory.open(path, read_only=True), checked.left_out
+            checked.paths, lambda path: LogDirectory.open(path, read_only=True, access=access), checked.left_out
         )
     except StorageError as error:
         raise Failure(sentence(error), FAILED) from error

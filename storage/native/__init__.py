@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # compiled modules have no stubs; their references have the t
     column_json: ModuleType
     columns: ModuleType
     compaction: ModuleType
+    comparison: ModuleType
     dump: ModuleType
     field_patterns: ModuleType
     index_search: ModuleType

@@ -20,6 +20,12 @@ from offsetfs.storage.records.columns.record_search import contains as contains
 from offsetfs.storage.records.columns.record_search import rows_with as rows_with
 from offsetfs.storage.records.columns.record_search import rows_with_header as rows_with_header
 from offsetfs.storage.records.columns.row_walk import Rows as Rows
+from offsetfs.storage.records.comparison import NO_KEY as NO_KEY
+from offsetfs.storage.records.comparison import NULL_VALUE as NULL_VALUE
+from offsetfs.storage.records.comparison import RecordDigests as RecordDigests
+from offsetfs.storage.records.comparison import batch_digests as batch_digests
+from offsetfs.storage.records.comparison import equal_batches as equal_batches
+from offsetfs.storage.records.comparison import merge_digests as merge_digests
 from offsetfs.storage.records.compression.compression import CODECS as CODECS
 from offsetfs.storage.records.compression.compression import ZSTD as ZSTD
 from offsetfs.storage.records.compression.compression import Compression as Compression

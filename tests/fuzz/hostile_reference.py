@@ -19,6 +19,7 @@ from offsetfs.storage.native import chain as native_chain
 from offsetfs.storage.native import codec as native_codec
 from offsetfs.storage.native import columns as native_columns
 from offsetfs.storage.native import compaction as native_compaction
+from offsetfs.storage.native import comparison as native_comparison
 from offsetfs.storage.native import dump as native_dump
 from offsetfs.storage.native import field_patterns as native_field_patterns
 from offsetfs.storage.native import index_search as native_index_search
@@ -35,6 +36,7 @@ from offsetfs.storage.reference import chain as reference_chain
 from offsetfs.storage.reference import codec as reference_codec
 from offsetfs.storage.reference import columns as reference_columns
 from offsetfs.storage.reference import compaction as reference_compaction
+from offsetfs.storage.reference import comparison as reference_comparison
 from offsetfs.storage.reference import dump as reference_dump
 from offsetfs.storage.reference import field_patterns as reference_field_patterns
 from offsetfs.storage.reference import index_search as reference_index_search
@@ -135,6 +137,11 @@ def _records(payload: bytes, count: int, base: int, last_delta: int) -> None:
         reference_key_hash,
     )
     _same(lambda module: module.hash_digests(payload, rows, 0, _SEED)[1].tolist(), native_key_hash, reference_key_hash)
+    _same(
+        lambda module: module.digest_records(payload, rows, base, _LONG_MAX, _SEED).offsets.tolist(),
+        native_comparison,
+        reference_comparison,
+    )
     _same(lambda module: _gaps(module, rows, base), native_dump, reference_dump)
     for column in (KEY, VALUE):
         _same(functools.partial(_gather, payload, rows, column), native_columns, reference_columns)

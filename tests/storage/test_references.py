@@ -395,6 +395,49 @@ def digests_hashed(module: Any, given: tuple[tuple[bytes, array[int]], int, int,
     return len(hashes), offsets.tolist()
 
 
+def records_digested(module: Any, given: tuple[tuple[bytes, array[int]], int, int | None, bool, bool]) -> object:
+    """As hashes of keys: which digests are equal is the same, and what their lowest bits say."""
+    (payload, rows), base, append_time, times, headers = given
+    how = {"append_time": append_time, "times": times, "headers": headers}
+    digests = module.digest_records(payload, rows, base, base, bytes(16), **how)
+    return (
+        digests.offsets.tolist(),
+        *(_ranks(column) for column in digests[1:]),
+        [each & 1 for each in digests.contents],
+    )
+
+
+def _ranks(numbers: array[int]) -> list[int]:
+    """Return for each number where its equal is first; 0 stays apart."""
+    return [-1 if number == 0 else numbers.index(number) for number in numbers]
+
+
+@st.composite
+def similar_logs(draw: st.DrawFn) -> tuple[bytes, int, bytes, int, int, int, bool]:
+    """Two logs that have a beginning in common, and what `equal_batches` takes beside them."""
+    one, other = bytearray(draw(damaged_logs())), draw(damaged_logs())
+    common = draw(st.integers(0, len(one)))
+    second = bytearray(one[:common]) + other
+    if second and draw(st.booleans()):
+        second[draw(st.integers(0, len(second) - 1))] ^= draw(st.integers(1, 255))
+    limits = (len(each) + draw(st.integers(-3, 300)) for each in (one, second))
+    offsets = draw(st.sampled_from([(0, LONG_MAX), (0, 7), (5, 100), (-1, 2**62 + 3)]))
+    return bytes(one), next(limits), bytes(second), next(limits), *offsets, draw(st.booleans())
+
+
+@st.composite
+def digested_records(draw: st.DrawFn) -> tuple[Any, ...]:
+    """Two lists of offsets and contents, where to begin in them, and the limit; sometimes of different lengths."""
+    lists = []
+    for _ in range(2):
+        offsets = array("q", draw(st.lists(st.integers(0, 30), unique=draw(st.booleans()), max_size=20).map(sorted)))
+        contents = array("q", [draw(st.integers(0, 2)) for _ in offsets])
+        if draw(st.integers(0, 9)) == 0:
+            contents.append(0)
+        lists += [offsets, contents, draw(st.integers(-1, 3) | st.just(0))]
+    return *lists, draw(st.integers(0, 40))
+
+
 def offset_map(module: Any, given: tuple[list[tuple[bytes, int]], int]) -> object:
     puts, slots = given
     offsets = module.OffsetMap(slots * SLOT_SIZE, 0.8)
@@ -603,6 +646,18 @@ COMPARISONS = {
     ),
     "hashes of keys": Comparison(
         "key_hash", KEYED_ROWS, {"hash_rows": keys_hashed, "hash_digests": digests_hashed}, 200
+    ),
+    "records as digests": Comparison(
+        "comparison",
+        st.tuples(rows_of_columns(), NEAR_LONGS, st.none() | NEAR_LONGS, st.booleans(), st.booleans()),
+        {"digest_records": records_digested},
+        300,
+    ),
+    "equal batches": Comparison(
+        "comparison", similar_logs(), {"equal_batches": lambda module, given: module.equal_batches(*given)}, 400
+    ),
+    "merged digests": Comparison(
+        "comparison", digested_records(), {"merge_digests": lambda module, given: module.merge_digests(*given)}, 300
     ),
     "message sets": Comparison(
         "message_set",

@@ -1,0 +1,218 @@
+"""The result of a comparison as a report: a finding for each partition that differs, tables of all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from offsetfs.answers.diff.directories import PartitionDiff, ShownRecord
+from offsetfs.answers.diff.logs import LogDiff, Missing
+from offsetfs.answers.report import Diagnosis, Fact, Measure, Report, Severity, Table, TableColumn, Value
+from offsetfs.storage.errors import counted
+
+EQUAL = "equal"
+EQUAL_RECORDS = "equal records, other batches"
+COMPACTED = "compacted"
+PARTED = "parted"
+MISSING = "records missing"
+UNREADABLE = "unreadable"
+ONLY_A, ONLY_B = "only in A", "only in B"
+
+_COLUMNS = (
+    TableColumn("partition", "partition"),
+    TableColumn("result", "result"),
+    TableColumn("start_a", "A from", Measure.OFFSET),
+    TableColumn("end_a", "to", Measure.OFFSET),
+    TableColumn("start_b", "B from", Measure.OFFSET),
+    TableColumn("end_b", "to", Measure.OFFSET),
+    TableColumn("equal_records", "equal", Measure.COUNT),
+    TableColumn("changed", "changed", Measure.COUNT),
+    TableColumn("missing_a", "not in A", Measure.COUNT),
+    TableColumn("missing_b", "not in B", Measure.COUNT),
+)
+
+_PARTING_COLUMNS = (
+    TableColumn("partition", "partition"),
+    TableColumn("offset", "offset", Measure.OFFSET),
+    TableColumn("side", "in"),
+    TableColumn("leader_epoch", "epoch", Measure.OFFSET),
+    TableColumn("timestamp", "time", Measure.TIME),
+    TableColumn("record", "record"),
+)
+
+_QUICK_NOTE = (
+    "--quick compared the headers of batches, with the checksums that are stored there; their records were not read "
+    "where headers are equal"
+)
+_FULL_NOTE = "equal batches were compared byte by byte, but for the leader epoch"
+
+
+def result_of(pair: PartitionDiff) -> str:
+    """Return the result for a partition in a few words."""
+    if pair.found is None:
+        return UNREADABLE if pair.error else ONLY_A if pair.is_in_a else ONLY_B
+    found = pair.found
+    if found.changed or (found.missing_a.lost and found.missing_b.lost):
+        return PARTED
+    if found.missing_a.lost or found.missing_b.lost:
+        return MISSING
+    if found.end_a != found.end_b:
+        return f"{'A' if found.end_a < found.end_b else 'B'} is behind"
+    if found.missing_a.records or found.missing_b.records:
+        return COMPACTED
+    if found.start_a != found.start_b:
+        return f"{'A' if found.start_a > found.start_b else 'B'} starts later"
+    return EQUAL_RECORDS if found.other_batches else EQUAL
+
+
+def diff_report(
+    pairs: Sequence[PartitionDiff], subject: str, *, bytes_done: int, is_quick: bool, common_only: bool
+) -> Report:
+    """Return the report. `common_only`: what only one side has is no more than a notice."""
+    softened = Severity.NOTICE if common_only else Severity.WARNING
+    findings = [finding for pair in pairs for finding in _findings(pair, softened)]
+    results = Counter(map(result_of, pairs))
+    logs = [pair.found for pair in pairs if pair.found is not None]
+    facts = (
+        Fact("partitions", "partitions", len(pairs), Measure.COUNT),
+        Fact("equal", "equal", results[EQUAL] + results[EQUAL_RECORDS], Measure.COUNT),
+        Fact("equal_records", "equal records", sum(found.equal_records for found in logs), Measure.COUNT),
+        Fact("changed", "changed records", sum(found.changed for found in logs), Measure.COUNT),
+        Fact("missing_a", "not in A", sum(found.missing_a.records for found in logs), Measure.COUNT),
+        Fact("missing_b", "not in B", sum(found.missing_b.records for found in logs), Measure.COUNT),
+        Fact("bytes", "bytes compared", bytes_done, Measure.BYTES),
+    )
+    rows = sorted((_row(pair) for pair in pairs), key=lambda row: row[1] in (EQUAL, EQUAL_RECORDS))
+    partings = [row for pair in pairs for row in _parting_rows(pair)]
+    return Report(
+        "diff",
+        subject,
+        facts=facts,
+        tables=(
+            Table("partings", "First difference", _PARTING_COLUMNS, partings),
+            Table("partitions", "Partitions", _COLUMNS, rows),
+        ),
+        findings=findings,
+        unseen=[f"{pair.partition}: {reason}" for pair in pairs for reason in _unseen(pair)],
+        notes=[_QUICK_NOTE if is_quick else _FULL_NOTE],
+    )
+
+
+def _row(pair: PartitionDiff) -> list[Value]:
+    head: list[Value] = [str(pair.partition), result_of(pair)]
+    found = pair.found
+    if found is None:
+        return head + [None] * (len(_COLUMNS) - len(head))
+    offsets = found.start_a, found.end_a, found.start_b, found.end_b
+    return [*head, *offsets, found.equal_records, found.changed, found.missing_a.records, found.missing_b.records]
+
+
+def _parting_rows(pair: PartitionDiff) -> Iterator[list[Value]]:
+    if pair.found is None or pair.found.parted_at is None:
+        return
+    for side, shown in (("A", pair.at_a), ("B", pair.at_b)):
+        record = shown or ShownRecord(None)
+        text = "no record at this offset" if record.text is None else record.text
+        yield [str(pair.partition), pair.found.parted_at, side, record.leader_epoch, record.timestamp, text]
+
+
+def _unseen(pair: PartitionDiff) -> Iterator[str]:
+    if pair.found is None:
+        if pair.error:
+            yield pair.error
+        return
+    yield from pair.found.lost
+    beyond = pair.found.missing_a.beyond + pair.found.missing_b.beyond
+    if beyond:
+        yield f"whether later records of their keys supersede {counted(beyond, 'missing record')}: too many keys"
+
+
+# --- findings --------------------------------------------------------------------------------------------------------
+
+
+def _findings(pair: PartitionDiff, softened: Severity) -> Iterator[Diagnosis]:
+    place = str(pair.partition)
+    if pair.error:
+        yield Diagnosis(
+            Severity.DAMAGE, "unreadable", place, pair.error, "the partition was not compared", "offsetfs verify"
+        )
+    elif pair.found is None:
+        side, other = ("A", "B") if pair.is_in_a else ("B", "A")
+        yield Diagnosis(softened, "only-in-one", place, f"is only in {side}", f"{other} has none of its records")
+    else:
+        yield from _log_findings(place, pair, pair.found, softened)
+
+
+def _log_findings(place: str, pair: PartitionDiff, found: LogDiff, softened: Severity) -> Iterator[Diagnosis]:
+    for damage in found.damage:
+        yield Diagnosis(
+            Severity.DAMAGE, "damage", place, damage, "its records were left out, as if they were missing",
+            "offsetfs verify",
+        )  # fmt: skip
+    if found.changed:
+        epochs = [shown.leader_epoch for shown in (pair.at_a, pair.at_b) if shown and shown.leader_epoch is not None]
+        consequence = "readers of A and of B get other records at the same offsets"
+        if len(set(epochs)) > 1:
+            consequence += f"; different leaders wrote them, in epochs {epochs[0]} and {epochs[1]}"
+        evidence = f"parted at offset {found.parted_at}: {counted(found.changed, 'record')} with other contents"
+        yield Diagnosis(Severity.DAMAGE, "parted", place, evidence, consequence)
+    for side, other, missing in (("A", "B", found.missing_a), ("B", "A", found.missing_b)):
+        if missing.records:
+            yield _missing(place, side, other, missing, softened)
+    yield from _bounds(place, found, softened)
+    if found.other_batches:
+        evidence = f"{counted(found.other_batches, 'batch', 'batches')} with equal records in other bytes"
+        yield Diagnosis(
+            Severity.NOTICE,
+            "other-batches",
+            place,
+            evidence,
+            "another codec or other batches; readers see no difference",
+        )
+    if found.other_epochs:
+        count = counted(found.other_epochs, "batch", "batches")
+        evidence = f"{count} with another leader epoch, from offset {found.other_epoch_offset} on"
+        yield Diagnosis(
+            Severity.NOTICE, "other-epochs", place, evidence, "the epoch is no part of the checksum; the rest is equal"
+        )
+
+
+def _missing(place: str, side: str, other: str, missing: Missing, softened: Severity) -> Diagnosis:
+    if missing.lost:
+        evidence = (
+            f"{side} lacks {counted(missing.lost, 'record')} that {other} has, from offset {missing.first_offset} on"
+        )
+        if missing.superseded:
+            evidence += f", and {missing.superseded} more that later records of the same keys supersede"
+        return Diagnosis(
+            Severity.DAMAGE,
+            "records-missing",
+            place,
+            evidence,
+            "compaction does not explain it: no later record has the key",
+        )
+    evidence = f"{side} lacks {counted(missing.records, 'record')} that {other} has"
+    return Diagnosis(
+        softened, "compacted", place, evidence,
+        "each has a later record of its key, or is a tombstone or a marker: compaction removes them",
+    )  # fmt: skip
+
+
+def _bounds(place: str, found: LogDiff, softened: Severity) -> Iterator[Diagnosis]:
+    if found.end_a != found.end_b:
+        side, other = ("A", "B") if found.end_a < found.end_b else ("B", "A")
+        count = abs(found.end_a - found.end_b)
+        evidence = f"{side} ends at offset {min(found.end_a, found.end_b)}, {counted(count, 'offset')} before {other}"
+        yield Diagnosis(softened, "behind", place, evidence, f"{side} lacks the newest records")
+    if found.start_a != found.start_b:
+        side = "A" if found.start_a > found.start_b else "B"
+        evidence = (
+            f"{side} starts at offset {found.start}, {counted(abs(found.start_a - found.start_b), 'offset')} later"
+        )
+        yield Diagnosis(
+            softened,
+            "starts-later",
+            place,
+            evidence,
+            "retention or a deletion of records removed the oldest ones there",
+        )

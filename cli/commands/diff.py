@@ -1,0 +1,81 @@
+"""`offsetfs diff`: compare two log directories, archives or copies, and show where they part."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import click
+
+from offsetfs.cli.arguments.named_partitions import no_such
+from offsetfs.cli.arguments.sources import opened_source
+from offsetfs.cli.exit_codes import FAILED, SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.terminal.progress import bytes_progress
+from offsetfs.cli.terminal.reports import ReportForm, report_options
+from offsetfs.storage import LogDirectories, TopicPartition
+
+
+@click.command("diff", short_help="Compare two log directories or archives.")
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.argument("names", nargs=-1, metavar="[TOPIC[-PARTITION]]...")
+@click.option("--quick", "is_quick", is_flag=True, help="Compare headers and stored checksums, not every byte.")
+@click.option("--common", "common_only", is_flag=True, help="Exit with 0 if what both have is equal.")
+@report_options
+def command(
+    a: str,
+    b: str,
+    names: tuple[str, ...],
+    is_quick: bool,
+    common_only: bool,
+    as_json: bool,
+    html: str | None,
+    shows_all: bool,
+) -> int:
+    """Compare the records of A and B: log directories, several as DIR,DIR, a server.properties, or an archive's URL.
+
+    Nothing is changed, and brokers may be running. Batches are compared byte by byte, but for the leader epoch. Where
+    they differ, records are compared by offset: time, key, value, headers. So another codec, or other batches, are no
+    difference. The report shows where two logs part, with both records, and says whether compaction explains what is
+    missing.
+
+    \b
+    offsetfs diff /disk1/kafka /disk2/kafka
+    offsetfs diff /var/lib/kafka/data s3://backup/kafka orders
+    offsetfs diff broker1/data broker2/data orders-0 --json
+    offsetfs diff /var/lib/kafka/data /backup/kafka --common --quick
+
+    Exit codes: 0 equal, 1 different (or a wrong call), 2 system error, 8 interrupted, 32 a log could not be read.
+    """
+    from offsetfs.answers.diff.directories import DiffOptions, DirectoriesComparison, compared_partitions
+    from offsetfs.answers.diff.report import diff_report
+
+    with _opened(a) as first, _opened(b) as second:
+        partitions = _chosen(names, compared_partitions(first, second), [a, b])
+        with bytes_progress("Comparing") as on_bytes:
+            comparison = DirectoriesComparison(first, second, partitions, DiffOptions(is_quick=is_quick), on_bytes)
+            pairs = comparison.run()
+    subject = " ".join([a, b, *names])
+    report = diff_report(pairs, subject, bytes_done=comparison.bytes_done, is_quick=is_quick, common_only=common_only)
+    code = ReportForm(as_json, html, shows_all).show(report)
+    return FAILED if any(pair.error for pair in pairs) else code
+
+
+@contextlib.contextmanager
+def _opened(text: str) -> Iterator[LogDirectories]:
+    """Open a source with its log ends. The code for differences is 1, so a source that is missing has another one."""
+    with contextlib.ExitStack() as opened:
+        try:
+            directory = opened.enter_context(opened_source(text, shows_log_end=True))
+        except Failure as failure:
+            raise Failure(failure.message, SYSTEM if failure.code == WRONG_CALL else failure.code) from failure
+        yield directory
+
+
+def _chosen(names: Sequence[str], present: Sequence[TopicPartition], sources: Sequence[str]) -> list[TopicPartition]:
+    """Return the partitions that the names select, all without names. `Failure` for a name that is in neither."""
+    for name in names:
+        if not any(name in (partition.topic, str(partition)) for partition in present):
+            raise Failure(f"{name}: {no_such(sources, name, present)}", WRONG_CALL)
+    wanted = set(names)
+    return [each for each in present if not wanted or wanted & {each.topic, str(each)}]
