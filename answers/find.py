@@ -19,7 +19,7 @@ from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from offsetfs.answers.find_conditions import Condition, matching_rows, may_be_in
 from offsetfs.answers.find_lines import LinesOf
@@ -87,11 +87,16 @@ class Limit:
     is_newest: bool = False
 
 
+OffsetsOf: TypeAlias = "Callable[[str, Sequence[TopicPartition], Bounds], Iterable[tuple[TopicPartition, list[int]]]]"
+
+
 @dataclass(frozen=True, slots=True)
 class _Piece:
     partition: TopicPartition
     reader: LogReader
     size_bytes: int
+    offsets: frozenset[int] | None = None
+    """The offsets that a condition in SQL has found; None: without one."""
 
 
 TimedLine = tuple[int, bytes]
@@ -119,6 +124,8 @@ class Search:
     on_progress: Callable[[int, int], None] = lambda done, total: None
     threads: int | None = None
     """The number of threads; None: as many as there are processors."""
+    offsets: OffsetsOf | None = None
+    """A condition in SQL: returns the offsets of a topic that it finds, near ones together, ascending."""
     found: int = 0
     """The records that were found."""
     damaged: int = 0
@@ -175,6 +182,10 @@ class Search:
     # --- the search ----------------------------------------------------------------------------------------------
 
     def _run(self, lines_of: LinesOf | None, limit: Limit | None) -> Iterator[_Found]:
+        if self.offsets is not None:  # its threads are those of DuckDB
+            for piece in self._wanted(self._pieces_at(self.offsets, limit)):
+                yield from self._searched(piece, lines_of, limit)
+            return
         pieces = self._pieces(limit)
         total = sum(piece.size_bytes for piece in pieces)
         work = OrderedWork(self._wanted(pieces), lambda piece: self._searched(piece, lines_of, limit))
@@ -187,13 +198,33 @@ class Search:
     def _wanted(self, pieces: Iterable[_Piece]) -> Iterator[_Piece]:
         return (piece for piece in pieces if piece.partition not in self._satisfied)
 
+    def _pieces_at(self, offsets_of: OffsetsOf, limit: Limit | None) -> Iterator[_Piece]:
+        """Yield the pieces around the offsets that a condition finds, as it finds them; the newest first at its end."""
+        topics = {topic: list(group) for topic, group in groupby(self.partitions, key=lambda each: each.topic)}
+        for topic, partitions in topics.items():
+            found = offsets_of(topic, partitions, self.bounds)
+            for name, offsets in reversed(list(found)) if limit is not None and limit.is_newest else found:
+                reader = self._reader(name, offsets[0], offsets[-1] + 1)
+                yield _Piece(name, reader, 0, frozenset(offsets))
+
+    def _reader(self, name: TopicPartition, start: int, stop: int) -> LogReader:
+        return LogReader(
+            self.directory.log(name),
+            start=start,
+            stop=stop,
+            isolation=READ_COMMITTED if self.is_committed_only else READ_UNCOMMITTED,
+            on_damage=self.note_damage,
+            on_lost=lambda error: self._note_loss(name, error),
+            rejects=self._rejects if self.conditions else None,
+        )
+
     def _pieces(self, limit: Limit | None) -> list[_Piece]:
         pieces: list[_Piece] = []
         for name in self.partitions:
             try:
                 of_partition = list(self._pieces_of(name))
             except (StorageError, OSError) as error:
-                self._note_damage(error)
+                self.note_damage(error)
                 continue
             pieces += reversed(of_partition) if limit is not None and limit.is_newest else of_partition
         return pieces
@@ -202,7 +233,7 @@ class Search:
         log = self.directory.log(name)
         if log.remote_note is not None:
             self.notes.append(f"{name}: {log.remote_note}")
-        view = LogView(log, is_committed_only=self.is_committed_only, on_damage=self._note_damage)
+        view = LogView(log, is_committed_only=self.is_committed_only, on_damage=self.note_damage)
         start, stop = log.log_start_offset, view.end_offset()
         if self.bounds.start_ms is not None:
             first = view.find_timestamp(self.bounds.start_ms)
@@ -213,16 +244,7 @@ class Search:
             return
         whole = LogReader(log, start=start, stop=stop, isolation=view.isolation)
         for first_offset, end_offset, size in whole.cut(PIECE_BYTES):
-            reader = LogReader(
-                log,
-                start=first_offset,
-                stop=end_offset,
-                isolation=READ_COMMITTED if self.is_committed_only else READ_UNCOMMITTED,
-                on_damage=self._note_damage,
-                on_lost=lambda error: self._note_loss(name, error),
-                rejects=self._rejects if self.conditions else None,
-            )
-            yield _Piece(name, reader, size)
+            yield _Piece(name, self._reader(name, first_offset, end_offset), size)
 
     def _rejects(self, data: memoryview) -> bool:
         return not may_be_in(data, self.conditions)
@@ -238,7 +260,7 @@ class Search:
                 if piece.partition in self._satisfied:
                     break
                 batches += 1
-                rows, numbers = self._matching(batch, first, stop)
+                rows, numbers = self._matching(batch, first, stop, piece.offsets)
                 if numbers:
                     count += len(numbers)
                     if lines is not None:
@@ -255,10 +277,12 @@ class Search:
                     yield _Found(piece.partition, 0, gathered, count)
                     gathered, batches, size, count = [], 0, 0, 0
         except (StorageError, OSError) as error:
-            self._note_damage(error)
+            self.note_damage(error)
         yield _Found(piece.partition, piece.size_bytes, gathered[::-1] if is_newest else gathered, count)
 
-    def _matching(self, batch: Batch, first: int, stop: int) -> tuple[array[int], array[int]]:
+    def _matching(
+        self, batch: Batch, first: int, stop: int, wanted: frozenset[int] | None
+    ) -> tuple[array[int], array[int]]:
         """Return the rows of a batch, and the numbers of those that are found."""
         nothing = array("q")
         if not self.bounds.may_have(batch):
@@ -269,10 +293,13 @@ class Search:
                 base = batch.header.base_offset
                 offsets = rows[OFFSET_DELTA::COLUMNS]
                 numbers = array("q", (each for each in numbers if first <= base + offsets[each] < stop))
+            if numbers and wanted is not None:
+                base = batch.header.base_offset
+                numbers = array("q", (each for each in numbers if base + rows[each * COLUMNS + OFFSET_DELTA] in wanted))
             if numbers and self.bounds.has_times:
                 numbers = array("q", (each for each in numbers if self.bounds.has_time(_time(batch, rows, each))))
         except StorageError as error:
-            self._note_damage(error)
+            self.note_damage(error)
             return nothing, nothing
         return rows, numbers
 
@@ -286,13 +313,14 @@ class Search:
         try:
             made = lines(batch, rows, numbers)
         except StorageError as error:
-            self._note_damage(error)
+            self.note_damage(error)
             return []
         return [(_time(batch, rows, number), line) for number, line in zip(numbers, made, strict=True)]
 
     # --- what was not looked at ----------------------------------------------------------------------------------
 
-    def _note_damage(self, error: StorageError | OSError) -> None:
+    def note_damage(self, error: StorageError | OSError) -> None:
+        """Note what cannot be read, once; from any thread."""
         place = (
             (error.path, error.position) if isinstance(error, StorageError) else (error.filename, error.errno or None)
         )

@@ -15,6 +15,7 @@ import click
 
 from offsetfs.cli.arguments.named_partitions import resolve_among
 from offsetfs.cli.arguments.sources import opened_source
+from offsetfs.cli.arguments.where import Schemas, decoded_lines_of, searching_where
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure, of_output
 from offsetfs.common.formatting import printable
 from offsetfs.common.quantities import time_ms
@@ -25,6 +26,7 @@ from offsetfs.storage.errors import sentence
 if TYPE_CHECKING:
     from offsetfs.answers.find import Bounds, Limit, Search
     from offsetfs.answers.find_conditions import Condition
+    from offsetfs.answers.find_lines import LinesOf
     from offsetfs.storage import AnyLogDirectory, TopicPartition
 
 NOTHING_FOUND = 1
@@ -59,6 +61,9 @@ _FIELDS = ("value", "key", "headers", "any")
 )
 @click.option("-i", "--ignore-case", is_flag=True, help="--text and --regex ignore case.")
 @click.option("--header", "headers", metavar="NAME[=VALUE]", multiple=True, help="There is a header of this name.")
+@click.option(
+    "--where", metavar="CONDITION", help="A condition in SQL on fields of decoded values, or on key, value_json…"
+)
 @click.option("--from", "start", metavar="WHEN", help="Only records from this offset or time on.")
 @click.option("--to", "end", metavar="WHEN", help="Only records before this offset or time.")
 @click.option("--first", metavar="N", type=click.IntRange(1), help="The oldest N of all partitions, by time.")
@@ -66,6 +71,20 @@ _FIELDS = ("value", "key", "headers", "any")
 @click.option("--count", "is_count", is_flag=True, help="Print the number of records only.")
 @click.option("--paths", "is_paths", is_flag=True, help="Print paths of the tree, such as orders-3/42.")
 @click.option("--values", "is_values", is_flag=True, help="Print values, one per line.")
+@click.option("--decoded", "is_decoded", is_flag=True, help="Print records with values decoded by their schemas.")
+@click.option(
+    "--schema",
+    "schema_words",
+    metavar="NAME=FILE|DIR",
+    multiple=True,
+    help="A schema in a file, or files of a directory, for --where and --decoded; may be repeated.",
+)
+@click.option(
+    "--schema-registry",
+    "registry_word",
+    metavar="URL|FILE",
+    help="A registry for schemas that are nowhere else, or a properties file with schema.registry.url.",
+)
 @click.option(
     "--isolation",
     type=click.Choice((READ_UNCOMMITTED, READ_COMMITTED)),
@@ -85,6 +104,7 @@ def command(
     place: str,
     ignore_case: bool,
     headers: tuple[str, ...],
+    where: str | None,
     start: str | None,
     end: str | None,
     first: int | None,
@@ -92,6 +112,9 @@ def command(
     is_count: bool,
     is_paths: bool,
     is_values: bool,
+    is_decoded: bool,
+    schema_words: tuple[str, ...],
+    registry_word: str | None,
     isolation: str,
 ) -> int:
     """Print the records of topics that meet all conditions, as lines of JSON, partition by partition, in offset order.
@@ -109,11 +132,13 @@ def command(
     offsetfs find /var/lib/kafka/data --text 4111-1111 --in any --paths
     offsetfs find /var/lib/kafka/data orders payments --regex 'status":"(refused|lost)"' --from -2h
     offsetfs find /var/lib/kafka/data orders-3 --header trace-id=4bf92f35 --from 1200 --to 1800
+    offsetfs find /var/lib/kafka/data orders --where 'amount > 100' --decoded
+    offsetfs find /var/lib/kafka/data orders --where "value->>'status' = 'lost'" --last 10
     offsetfs find s3://backup/kafka orders --text refused -i --count
 
     Exit codes: 1 wrong call, or no record matches; 2 system error, 8 interrupted, 32 a part of a log could not be read.
     """
-    form = _Form(is_count, is_paths, is_values, first, last)
+    form = _Form(is_count, is_paths, is_values, is_decoded, first, last)
     wanted = _key(key, key_base64)
     conditions = _conditions(wanted, texts, patterns, place, ignore_case, headers)
     with opened_source(log_directory) as directory:
@@ -121,7 +146,9 @@ def command(
         for note in chosen.notes:
             _say(note)
         search = _search(directory, chosen.partitions, conditions, _bounds(start, end, chosen.partitions), isolation)
-        form.run(search)
+        schemas = Schemas(schema_words, registry_word)
+        with contextlib.nullcontext() if where is None else searching_where(search, where, isolation, schemas):
+            form.run(search, schemas)
     return _ended(search, chosen.is_narrowed)
 
 
@@ -154,12 +181,13 @@ class _Form:
     is_count: bool
     is_paths: bool
     is_values: bool
+    is_decoded: bool
     first: int | None
     last: int | None
 
     def __post_init__(self) -> None:
-        if self.is_count + self.is_paths + self.is_values > 1:
-            raise Failure("--count, --paths and --values exclude each other: give one of them", WRONG_CALL)
+        if self.is_count + self.is_paths + self.is_values + self.is_decoded > 1:
+            raise Failure("--count, --paths, --values and --decoded exclude each other: give one of them", WRONG_CALL)
         limits = [name for name, value in (("--first", self.first), ("--last", self.last)) if value is not None]
         if len(limits) > 1 or (limits and self.is_count):
             others = " and ".join([*limits, *(["--count"] if self.is_count else [])])
@@ -173,12 +201,18 @@ class _Form:
             return Limit(self.first)
         return None if self.last is None else Limit(self.last, is_newest=True)
 
-    def run(self, search: Search) -> None:
-        """Run a search, and print what it finds."""
+    def _lines_of(self, search: Search, schemas: Schemas) -> LinesOf:
         from offsetfs.answers.find_lines import path_lines, record_lines, value_lines
+
+        if self.is_decoded:
+            return decoded_lines_of(search.directory, schemas)
+        return path_lines if self.is_paths else value_lines if self.is_values else record_lines
+
+    def run(self, search: Search, schemas: Schemas) -> None:
+        """Run a search, and print what it finds."""
         from offsetfs.cli.terminal.progress import bytes_progress
 
-        lines_of = path_lines if self.is_paths else value_lines if self.is_values else record_lines
+        lines_of = self._lines_of(search, schemas)
         with bytes_progress("Searching") as search.on_progress:
             if self.is_count:
                 _write([f"{search.count()}\n".encode()])

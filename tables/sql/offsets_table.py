@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from offsetfs.storage import LogDirectory, TopicPartition
+from offsetfs.storage import AnyLogDirectory, TopicPartition
 from offsetfs.storage.coordinators import OFFSETS_TOPIC, CommitChange, CommittedOffset, OffsetsReplay
 
 SCHEMA = pa.schema(
@@ -35,7 +35,7 @@ SCHEMA = pa.schema(
 _STEP_BYTES = 8 << 20
 
 
-def committed_offsets(directory: LogDirectory) -> pa.Table:
+def committed_offsets(directory: AnyLogDirectory) -> pa.Table:
     """Return the committed offsets of all groups, sorted by group, topic and partition.
 
     Reads `__consumer_offsets` once. Raises as `LogReader` at damage.
@@ -47,7 +47,7 @@ def committed_offsets(directory: LogDirectory) -> pa.Table:
     )
 
 
-def _newest_commits(directory: LogDirectory) -> Iterator[tuple[str, str, int, int, str, int]]:
+def _newest_commits(directory: AnyLogDirectory) -> Iterator[tuple[str, str, int, int, str, int]]:
     newest: dict[tuple[str, TopicPartition], tuple[int, CommittedOffset]] = {}
     for name in directory.partitions():
         if name.topic != OFFSETS_TOPIC:
@@ -75,7 +75,7 @@ def _newest_commits(directory: LogDirectory) -> Iterator[tuple[str, str, int, in
 class OffsetsTable(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
     """The committed offsets for DuckDB, which calls `scanner` for each statement that uses them (see `TopicTable`)."""
 
-    def __init__(self, directory: LogDirectory) -> None:
+    def __init__(self, directory: AnyLogDirectory) -> None:
         self._directory = directory
 
     @property

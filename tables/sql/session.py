@@ -26,7 +26,7 @@ import duckdb
 from offsetfs.schemas.decoding import DirectorySchemas, NoSchema
 from offsetfs.schemas.masks import MaskError, Masks
 from offsetfs.schemas.schema_files import FileSchema
-from offsetfs.storage import INTERNAL_TOPICS, LogDirectory, TopicPartition
+from offsetfs.storage import INTERNAL_TOPICS, AnyLogDirectory, TopicPartition
 from offsetfs.storage.coordinators import OFFSETS_TOPIC
 from offsetfs.storage.errors import StorageError
 from offsetfs.tables.sql.bytes_as_text import as_text
@@ -103,7 +103,7 @@ class SqlSession:
 
     def __init__(
         self,
-        directory: LogDirectory,
+        directory: AnyLogDirectory,
         *,
         isolation: str = "read_uncommitted",
         skips_damage: bool = False,
@@ -185,6 +185,15 @@ class SqlSession:
     def tables(self) -> list[str]:
         """Return the names of the tables, sorted."""
         return sorted(self._known)
+
+    def table_of(self, topic: str) -> str:
+        """Return the name of the table of a topic, as a statement writes it."""
+        return quoted(next(table for table, each in self._known.items() if each == topic))
+
+    def decoded_table_of(self, topic: str) -> str | None:
+        """Return the name of the table of a topic's decoded values, as a statement writes it; None without one."""
+        table = next(table for table, each in self._known.items() if each == topic)
+        return None if self._decoded.get(table, "no") else f"{DECODED}.{quoted(table)}"
 
     def columns(self, table: str) -> list[tuple[str, str]]:
         """Return names and types of the columns of a table. `SqlError` for an unknown one."""

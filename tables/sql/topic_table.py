@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from offsetfs.storage import INTERNAL_TOPICS, BatchSlice, LogDirectory, LogReader, LogView, TopicPartition
+from offsetfs.storage import INTERNAL_TOPICS, AnyLogDirectory, BatchSlice, LogReader, LogView, TopicPartition
 from offsetfs.storage.errors import StorageError
 from offsetfs.tables.arrow import SCHEMA, record_batches
 from offsetfs.tables.sql.pruning import Pruning, names_in, stamped_within
@@ -53,7 +53,7 @@ class Scan:
 class ScanContext:
     """The shared context of the scans of one statement."""
 
-    directory: LogDirectory
+    directory: AnyLogDirectory
     is_committed_only: bool = False
     masked: Collection[str] = ()
     """Topics whose raw values are null."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fixtures.logs.decoded_orders import write_orders
 
 import offsetfs
 from offsetfs.cli import exit_codes, run
@@ -183,3 +184,64 @@ def test_a_reader_that_ends_ends_the_search(log: Path) -> None:
 def test_the_exit_code_is_that_of_grep(find: Found) -> None:
     assert find("orders", "--text", "nothing like this") == (1, "", "")
     assert "The exit code is 1 if no record matches, as of grep." in PAGE
+
+
+# --- conditions in SQL, and decoded values ---------------------------------------------------------------------------
+
+
+def test_a_condition_in_sql_is_asked_of_the_columns_of_sql(find: Found) -> None:
+    where = "value->>'id' IN ('3', '9', '11')"
+    assert find("orders", "--where", where, "--count")[:2] == (0, "3\n")
+    number = offsetfs_partition(b"customer-3")
+    assert find("orders", "--where", where, "--key", "customer-3", "--paths")[1].count(f"orders-{number}/") == 2
+    assert find("orders", "--where", "key_text = 'customer-3'", "--text", '"id":9,', "--count")[1] == "1\n"
+    assert find("--where", "value_text LIKE 'card%'", "--paths")[1] == "payments-0/0\n"
+    assert find("orders", "--where", "header(headers, 'trace-id') = 't7'", "--values")[1].startswith('{"id":7,')
+    times = ("--from", f"@{TIME // 1000 + 3}", "--to", f"@{TIME // 1000 + 5}")
+    assert find("orders", "--where", "true", *times, "--count")[1] == "2\n"
+    assert find("payments-0", "--where", "true", "--from", "1", "--count")[:2] == (1, "0\n")
+
+
+def test_the_newest_that_meet_a_condition_come_first(find: Found) -> None:
+    for limit, wanted in (("--last", [11, 9]), ("--first", [1, 3])):
+        lines = find("orders", "--where", "(value_json->>'id')::INT % 2 = 1", limit, "2", "--values")[1].splitlines()
+        assert [json.loads(line)["id"] for line in lines] == wanted
+
+
+@pytest.mark.parametrize(
+    "condition", ["nothing = 1", "value->>'id' = '3'; SELECT 1", "(", "EXISTS (SELECT * FROM read_text('/etc/passwd'))"]
+)
+def test_a_wrong_condition_is_one_line(find: Found, condition: str) -> None:
+    code, out, err = find("orders", "--where", condition)
+    assert (code, out) == (exit_codes.WRONG_CALL, "")
+    assert err.startswith("offsetfs find: --where: ") and err.count("\n") == 1
+
+
+def test_a_condition_stays_in_the_partitions_that_are_searched(find: Found) -> None:
+    paths = find("orders-1", "--where", "true) OR (true", "--paths")[1].splitlines()
+    assert all(path.startswith("orders-1/") for path in paths)
+
+
+def test_conditions_and_lines_have_decoded_values(find: Found, tmp_path: Path) -> None:
+    decoded = tmp_path / "decoded"
+    decoded.mkdir()
+    write_orders(decoded)
+    code, out, _ = find("orders", "--where", "id = 2 AND key = 'k'", "--decoded", directory=decoded)
+    assert code == exit_codes.DONE
+    assert json.loads(out)["value"] == {"id": 2, "photo_b64": "/w==", "at": "2026-11-21T13:05:00.123Z"}
+    lines = [json.loads(line) for line in find("orders", "--decoded", directory=decoded)[1].splitlines()]
+    assert [line.get("value_error") for line in lines[:4]] == [None, None, None, "the record names no schema"]
+    # A column that only the topic has: then the condition is asked of that.
+    assert find("orders", "--where", "value_text = 'plain'", "--paths", directory=decoded)[1] == "orders-0/3\n"
+    assert "`--decoded` prints values by their schemas." in PAGE
+
+
+@pytest.mark.damages
+def test_damage_that_a_condition_meets_is_reported_once(find: Found, log: Path) -> None:
+    segment = log / "payments-0" / "00000000000000000000.log"
+    data = bytearray(segment.read_bytes())
+    data[-1] ^= 1
+    segment.write_bytes(data)
+    code, out, err = find("--where", "true", "--count")
+    assert (code, out) == (exit_codes.FAILED, "12\n")
+    assert "payments-0" in err and err.count("\n") == 1
