@@ -71,7 +71,7 @@ class Disk:
         return None if a_day <= 0 else self.free / a_day * DAY_MS / 1000
 
 
-def disks_of(examined: Examination) -> tuple[list[Disk], dict[str, Growth]]:
+def _disks(examined: Examination) -> tuple[list[Disk], dict[str, Growth]]:
     """Return the disk of each directory, and the growth of each topic."""
     topics: dict[str, Growth] = defaultdict(Growth)
     found = []
@@ -136,7 +136,7 @@ def _removed(examined: Examination, found: PartitionSurvey) -> float:
 
 def full_disks(examined: Examination) -> Iterator[Diagnosis]:
     """Yield disks that are full, or will be within three days."""
-    disks, topics = disks_of(examined)
+    disks, topics = _disks(examined)
     largest = sorted(topics.items(), key=lambda item: -item[1].written)[:3]
     what = ", ".join(f"{topic} {size(growth.written)}" for topic, growth in largest if growth.written >= 1)
     for disk in disks:
@@ -153,7 +153,7 @@ def full_disks(examined: Examination) -> Iterator[Diagnosis]:
 
 def tables(examined: Examination) -> Iterator[Table]:
     """Yield the disks, and the topics that grow most."""
-    disks, topics = disks_of(examined)
+    disks, topics = _disks(examined)
     rows = [
         (
             each.path,

@@ -105,6 +105,6 @@ def _ends_said(found: PartitionSurvey) -> Iterator[tuple[str, int]]:
         offset = found.directory.checkpoints[name].get(found.partition)
         if offset is not None:
             yield name, offset
-    snapshots = found.snapshots()
+    snapshots = found.snapshots
     if found.directory.is_clean and snapshots:
         yield f"{snapshots[-1]:020}.snapshot", snapshots[-1]

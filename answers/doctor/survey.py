@@ -69,15 +69,12 @@ class PartitionSurvey:
     epochs_problem: str = ""
     end: int | None = None
     """The offset after the last whole batch; None if that is not known."""
+    snapshots: Sequence[int] = ()
+    """The offsets of the producer snapshots, the newest last."""
 
     @property
     def bytes(self) -> int:
         return sum(segment.size for segment in self.segments)
-
-    def snapshots(self) -> list[int]:
-        """Return the offsets of the producer snapshots, the newest last."""
-        parsed = filter(None, map(parse_segment_name, self.names))
-        return sorted(base for base, suffix in parsed if suffix == ".snapshot")
 
 
 @dataclass(slots=True)
@@ -146,7 +143,10 @@ def _checkpoints(path: str, names: Sequence[str]) -> tuple[dict[str, Mapping[Top
 def _partition(partition: TopicPartition, directory: DirectorySurvey) -> PartitionSurvey:
     path = os.path.join(directory.path, str(partition))
     names = files.names(path)
-    found = PartitionSurvey(partition, path, directory, names, list(_segments(path, names)))
+    parsed = list(filter(None, map(parse_segment_name, names)))
+    bases = sorted(base for base, suffix in parsed if suffix == ".log")
+    found = PartitionSurvey(partition, path, directory, names, list(_segments(path, bases)))
+    found.snapshots = sorted(base for base, suffix in parsed if suffix == ".snapshot")
     if found.segments:
         active = found.segments[-1]
         found.end = index_tails.end_of(path, active.base, active.size, active.indexed)
@@ -165,9 +165,7 @@ def _partition(partition: TopicPartition, directory: DirectorySurvey) -> Partiti
     return found
 
 
-def _segments(path: str, names: Sequence[str]) -> Iterator[SegmentSurvey]:
-    parsed = filter(None, map(parse_segment_name, (name for name in names if name.endswith(".log"))))
-    bases = sorted(base for base, suffix in parsed if suffix == ".log")
+def _segments(path: str, bases: Sequence[int]) -> Iterator[SegmentSurvey]:
     for base, next_base in zip(bases, [*bases[1:], I64_MAX], strict=True):
         stem = os.path.join(path, f"{base:020}")
         try:

@@ -107,19 +107,19 @@ def _may_be_open(found: PartitionSurvey) -> bool:
     entries = newest_snapshot(found)
     if any(entry.current_txn_first_offset != _NONE for entry in entries):
         return True
-    is_behind = found.end is None or found.end > max(found.snapshots(), default=0)
+    is_behind = found.end is None or found.end > (found.snapshots[-1] if found.snapshots else 0)
     had_transactions = any(entry.coordinator_epoch != _NONE for entry in entries)
     return is_behind and had_transactions and not found.directory.is_clean
 
 
 def _is_unknown(found: PartitionSurvey) -> bool:
     """Whether the directory is in use or was not closed, and no snapshot names the producers of the partition."""
-    return bool(found.bytes) and not found.directory.is_clean and not found.snapshots()
+    return bool(found.bytes) and not found.directory.is_clean and not found.snapshots
 
 
 def newest_snapshot(found: PartitionSurvey) -> list[SnapshotEntry]:
     """Return the producers of the newest snapshot; none if it is missing or damaged."""
-    snapshots = found.snapshots()
+    snapshots = found.snapshots
     if not snapshots:
         return []
     try:
@@ -234,7 +234,7 @@ def producers(examined: Examination) -> Iterator[Diagnosis]:
     for found in examined.partitions():
         count = _producer_count(found)
         if count >= PRODUCERS_NOTICED:
-            snapshot = f"{found.snapshots()[-1]:020}.snapshot"
+            snapshot = f"{found.snapshots[-1]:020}.snapshot"
             evidence = f"{counted(count, 'producer')} in {snapshot}, {size(count * 46)}"
             consequence = "each costs memory of the broker, and is read and written at each roll and start"
             remedy = "find clients that make a producer for each message; lower producer.id.expiration.ms"
@@ -244,7 +244,7 @@ def producers(examined: Examination) -> Iterator[Diagnosis]:
 
 def _producer_count(found: PartitionSurvey) -> int:
     """Return the producers of the newest snapshot, by its size: 46 bytes each."""
-    snapshots = found.snapshots()
+    snapshots = found.snapshots
     if not snapshots:
         return 0
     try:

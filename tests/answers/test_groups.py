@@ -1,0 +1,153 @@
+"""`offsetfs groups`: lag in records and in seconds, rates, history, impossible commits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from fixtures.logs.broker_directories import BrokerDirectory
+from fixtures.logs.planted_logs import sealed, sealed_records
+
+from offsetfs.answers.groups import UnknownGroup, groups_report
+from offsetfs.answers.report import Report
+from offsetfs.cli import run
+from offsetfs.storage import LogDirectories, LogDirectory, SealedBatch, TopicPartition
+from offsetfs.storage.coordinators import CommittedOffset, commit_key, commit_value
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+BEGIN_MS = 1_790_000_000_000
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> BrokerDirectory:
+    """Return a directory with a record each second in `orders`, 100 of them."""
+    broker = BrokerDirectory(tmp_path)
+    broker.topic("orders", [sealed(b"v", BEGIN_MS + 1000 * number) for number in range(100)])
+    return broker
+
+
+def commit(offset: int, at_s: int, group: str = "billing") -> SealedBatch:
+    """Return the record of a commit `at_s` seconds after the first record."""
+    at_ms = BEGIN_MS + 1000 * at_s
+    value = commit_value(CommittedOffset(offset, 0, "", at_ms))
+    return sealed_records([(commit_key(group, TopicPartition("orders", 0)), value, (), at_ms)])
+
+
+def report_of(broker: BrokerDirectory, group: str | None = None) -> Report:
+    with_end = LogDirectories.open([str(broker.path)], lambda path: LogDirectory.open(path, read_only=True))
+    try:
+        return groups_report(with_end, group)
+    finally:
+        with_end.close()
+
+
+def row(broker: BrokerDirectory, group: str | None = None) -> dict[str, object]:
+    tables = report_of(broker, group).as_json()["tables"]
+    (only,) = tables["groups" if group is None else "partitions"]
+    return dict(only)
+
+
+def test_lag_is_in_records_and_in_seconds(broker: BrokerDirectory) -> None:
+    broker.topic("__consumer_offsets", [commit(40, 50)])
+    found = row(broker)
+    assert (found["group"], found["lag"], found["lag_seconds"]) == ("billing", 60, 59.0)
+    assert found["rate"] is found["caught_up_seconds"] is None, "one commit has no rate"
+
+
+def test_rates_of_commits_and_records_give_the_time_to_catch_up(broker: BrokerDirectory) -> None:
+    broker.topic("__consumer_offsets", [commit(20, 50), commit(40, 60)])
+    found = row(broker, "billing")
+    assert (found["rate"], found["written_rate"]) == (2.0, 1.0)
+    assert found["caught_up_seconds"] == 60.0
+    assert (found["committed"], found["end"], found["committed_ms"]) == (40, 100, BEGIN_MS + 60_000)
+
+
+def test_a_group_that_is_slower_than_the_producers_never_catches_up(broker: BrokerDirectory) -> None:
+    broker.topic("__consumer_offsets", [commit(20, 50), commit(25, 60)])
+    found = row(broker)
+    assert found["rate"] == 0.5 and found["caught_up_seconds"] is None
+
+
+def test_a_group_at_the_end_is_not_behind(broker: BrokerDirectory) -> None:
+    broker.topic("__consumer_offsets", [commit(100, 99)])
+    found = row(broker)
+    assert (found["lag"], found["lag_seconds"], found["caught_up_seconds"]) == (0, 0.0, 0.0)
+
+
+def test_an_offset_that_was_set_back_has_no_rate(broker: BrokerDirectory) -> None:
+    broker.topic("__consumer_offsets", [commit(40, 50), commit(10, 60)])
+    assert row(broker)["rate"] is None
+
+
+def test_the_history_of_a_group_has_its_commits_only(broker: BrokerDirectory) -> None:
+    broker.topic("__consumer_offsets", [commit(20, 50), commit(99, 55, "other"), commit(40, 60)])
+    history = report_of(broker, "billing").as_json()["tables"]["history"]
+    assert [(each["time"], each["committed"]) for each in history] == [
+        (BEGIN_MS + 60_000, 40),
+        (BEGIN_MS + 50_000, 20),
+    ]
+
+
+def test_a_commit_of_a_topic_that_is_not_here_has_no_lag(broker: BrokerDirectory) -> None:
+    value = commit_value(CommittedOffset(5, 0, "", BEGIN_MS))
+    broker.topic(
+        "__consumer_offsets", [sealed_records([(commit_key("g", TopicPartition("far", 0)), value, (), BEGIN_MS)])]
+    )
+    found = row(broker)
+    assert found["partitions"] == 1 and found["lag"] is found["lag_seconds"] is None
+
+
+def test_a_commit_beyond_the_end_is_a_finding_of_groups(
+    broker: BrokerDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker.topic("__consumer_offsets", [commit(101, 50)])
+    assert run(["groups", str(broker.path), "billing", "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    jsonschema.validate(answer, json.loads((ROOT / "docs" / "use" / "report.schema.json").read_text()))
+    (finding,) = answer["findings"]
+    assert finding["kind"] == "commit-beyond-end" and "auto.offset.reset=earliest" in finding["consequence"]
+
+
+def test_an_unknown_group_is_refused_with_those_there_are(
+    broker: BrokerDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker.topic("__consumer_offsets", [commit(1, 50)])
+    with pytest.raises(UnknownGroup):
+        report_of(broker, "nobody")
+    assert run(["groups", str(broker.path), "nobody"]) == 1
+    assert "there is no group nobody; there are billing" in capsys.readouterr().err
+
+
+@pytest.mark.damages
+def test_a_damaged_batch_of_commits_is_said(broker: BrokerDirectory) -> None:
+    path = broker.topic("__consumer_offsets", [commit(20, 50), commit(40, 60)])
+    log = path / "00000000000000000000.log"
+    content = bytearray(log.read_bytes())
+    content[-1] ^= 1
+    log.write_bytes(content)
+    report = report_of(broker)
+    assert any("__consumer_offsets" in sentence for sentence in report.unseen)
+
+
+def test_a_directory_without_groups_has_an_empty_table(broker: BrokerDirectory) -> None:
+    report = report_of(broker)
+    assert report.as_json()["tables"]["groups"] == [] and report.is_clean
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "`BEHIND` is the time from the next record that the group reads to the newest record.",
+        "With a group, its commits are listed as far as compaction has left them in `__consumer_offsets`.",
+        "A commit beyond the end of its partition is a finding with exit code 1, "
+        "and says what `auto.offset.reset` does.",
+        "`READS` and `WRITTEN` are records a second between the last 16 commits, and `CAUGHT UP IN` is the lag at the "
+        "difference of both.",
+    ],
+)
+def test_the_page_on_groups_says_what_these_tests_hold(sentence: str) -> None:
+    assert sentence in " ".join((ROOT / "docs" / "use" / "answers.md").read_text().split())
