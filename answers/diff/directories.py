@@ -7,7 +7,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from offsetfs.answers.diff.contents import ContentComparison
+from offsetfs.answers.diff.keys import KeyComparison
 from offsetfs.answers.diff.logs import LogComparison, LogDiff
+from offsetfs.answers.diff.streams import OrderlessDiff
 from offsetfs.storage import METADATA_TOPIC, RAW, Log, LogDirectories, LogReader, TopicPartition
 from offsetfs.storage.errors import UNREADABLE, StorageError, sentence
 from offsetfs.storage.thread_start import StartedThread, ThreadNotStarted, start
@@ -17,11 +20,18 @@ RECORD_TEXT_MAX = 400
 """The characters of a record in a report."""
 
 
+BY_OFFSET, BY_KEY, BY_CONTENT = ("offset", "key", "content")
+
+
 @dataclass(frozen=True, slots=True)
 class DiffOptions:
     """What is compared, and how. `other_topic`: the name in B of the only topic, None for that in A."""
 
+    by: str = BY_OFFSET
+    """`BY_OFFSET`, `BY_KEY` or `BY_CONTENT`."""
     is_quick: bool = False
+    times: bool = True
+    """By content: whether the timestamps must be equal."""
     other_topic: str | None = None
 
 
@@ -44,6 +54,8 @@ class PartitionDiff:
     is_in_a: bool
     is_in_b: bool
     found: LogDiff | None = None
+    orderless: OrderlessDiff | None = None
+    """The result by key or by content, instead of `found`."""
     error: str | None = None
     at_a: ShownRecord | None = None
     """The record of A at the first difference."""
@@ -118,14 +130,23 @@ class DirectoriesComparison:
     def _compare(self, pair: PartitionDiff) -> None:
         try:
             a, b = self._a.log(pair.partition), self._b.log(pair.other)
-            pair.found = LogComparison(a, b, is_quick=self._options.is_quick, on_bytes=self._note).run()
-            offset = pair.found.parted_at
-            if offset is not None:
-                pair.at_a, pair.at_b = shown_record(a, offset), shown_record(b, offset)
+            if self._options.by == BY_OFFSET:
+                pair.found = LogComparison(a, b, is_quick=self._options.is_quick, on_bytes=self._note).run()
+                first_a = first_b = pair.found.parted_at
+            else:
+                pair.orderless = self._orderless(a, b)
+                first_a, first_b = pair.orderless.first_a, pair.orderless.first_b
+            pair.at_a = None if first_a is None else shown_record(a, first_a)
+            pair.at_b = None if first_b is None else shown_record(b, first_b)
         except Stopped:
             return
         except (StorageError, OSError) as error:
             pair.error = sentence(error)
+
+    def _orderless(self, a: Log, b: Log) -> OrderlessDiff:
+        if self._options.by == BY_KEY:
+            return KeyComparison(a, b, self._note).run()
+        return ContentComparison(a, b, self._note, times=self._options.times).run()
 
     def _note(self, count: int) -> None:
         if self._is_stopped:

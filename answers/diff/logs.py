@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from offsetfs.answers.diff.streams import within
 from offsetfs.storage import RAW, Batch, BatchSlice, Log, LogBlocks, LogReader
 from offsetfs.storage.errors import UNREADABLE, MalformedBatch, StorageError, sentence
 from offsetfs.storage.records import (
@@ -371,7 +372,4 @@ class _Records:
         except UNREADABLE as error:
             self._comparison.skip(error)
             return _NO_RECORDS
-        numbers = [number for number, offset in enumerate(digests.offsets) if first <= offset < stop]
-        if len(numbers) == len(digests.offsets):
-            return digests
-        return RecordDigests(*(array("q", [column[number] for number in numbers]) for column in digests))
+        return within(digests, first, stop)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from offsetfs.answers.diff.directories import PartitionDiff, ShownRecord
+from offsetfs.answers.diff.directories import BY_CONTENT, BY_KEY, DiffOptions, PartitionDiff, ShownRecord
 from offsetfs.answers.diff.logs import LogDiff, Missing
+from offsetfs.answers.diff.streams import OrderlessDiff
 from offsetfs.answers.report import Diagnosis, Fact, Measure, Report, Severity, Table, TableColumn, Value
 from offsetfs.storage.errors import counted
 
@@ -49,6 +50,8 @@ _FULL_NOTE = "equal batches were compared byte by byte, but for the leader epoch
 
 def result_of(pair: PartitionDiff) -> str:
     """Return the result for a partition in a few words."""
+    if pair.orderless is not None:
+        return _orderless_result(pair.orderless)
     if pair.found is None:
         return UNREADABLE if pair.error else ONLY_A if pair.is_in_a else ONLY_B
     found = pair.found
@@ -65,24 +68,33 @@ def result_of(pair: PartitionDiff) -> str:
     return EQUAL_RECORDS if found.other_batches else EQUAL
 
 
+def _orderless_result(found: OrderlessDiff) -> str:
+    if found.changed or found.only_a or found.only_b:
+        return PARTED
+    if found.behind_a or found.behind_b:
+        return "A is behind" if found.behind_a else "B is behind"
+    if found.before_a or found.before_b:
+        return "B starts later" if found.before_a else "A starts later"
+    return EQUAL
+
+
 def diff_report(
-    pairs: Sequence[PartitionDiff], subject: str, *, bytes_done: int, is_quick: bool, common_only: bool
+    pairs: Sequence[PartitionDiff], subject: str, options: DiffOptions, *, bytes_done: int, common_only: bool
 ) -> Report:
     """Return the report. `common_only`: what only one side has is no more than a notice."""
     softened = Severity.NOTICE if common_only else Severity.WARNING
     findings = [finding for pair in pairs for finding in _findings(pair, softened)]
     results = Counter(map(result_of, pairs))
-    logs = [pair.found for pair in pairs if pair.found is not None]
+    rows = sorted((_row(pair) for pair in pairs), key=lambda row: row[1] in (EQUAL, EQUAL_RECORDS))
     facts = (
         Fact("partitions", "partitions", len(pairs), Measure.COUNT),
         Fact("equal", "equal", results[EQUAL] + results[EQUAL_RECORDS], Measure.COUNT),
-        Fact("equal_records", "equal records", sum(found.equal_records for found in logs), Measure.COUNT),
-        Fact("changed", "changed records", sum(found.changed for found in logs), Measure.COUNT),
-        Fact("missing_a", "not in A", sum(found.missing_a.records for found in logs), Measure.COUNT),
-        Fact("missing_b", "not in B", sum(found.missing_b.records for found in logs), Measure.COUNT),
+        Fact("equal_records", "equal records", _total(rows, "equal_records"), Measure.COUNT),
+        Fact("changed", "changed records", _total(rows, "changed"), Measure.COUNT),
+        Fact("missing_a", "not in A", _total(rows, "missing_a"), Measure.COUNT),
+        Fact("missing_b", "not in B", _total(rows, "missing_b"), Measure.COUNT),
         Fact("bytes", "bytes compared", bytes_done, Measure.BYTES),
     )
-    rows = sorted((_row(pair) for pair in pairs), key=lambda row: row[1] in (EQUAL, EQUAL_RECORDS))
     partings = [row for pair in pairs for row in _parting_rows(pair)]
     return Report(
         "diff",
@@ -94,13 +106,29 @@ def diff_report(
         ),
         findings=findings,
         unseen=[f"{pair.partition}: {reason}" for pair in pairs for reason in _unseen(pair)],
-        notes=[_QUICK_NOTE if is_quick else _FULL_NOTE],
+        notes=[_note(options)],
     )
+
+
+def _total(rows: Sequence[Sequence[Value]], key: str) -> int:
+    at = next(number for number, column in enumerate(_COLUMNS) if column.key == key)
+    return sum(value for row in rows if isinstance(value := row[at], int))
+
+
+def _note(options: DiffOptions) -> str:
+    if options.by == BY_KEY:
+        return "the latest committed value and headers of each key were compared, not its time; numbers are of keys"
+    if options.by == BY_CONTENT:
+        return "committed records were compared in their order, whatever their offsets"
+    return _QUICK_NOTE if options.is_quick else _FULL_NOTE
 
 
 def _row(pair: PartitionDiff) -> list[Value]:
     head: list[Value] = [str(pair.partition), result_of(pair)]
-    found = pair.found
+    found, other = pair.found, pair.orderless
+    if other is not None:
+        missing = other.only_b + other.before_b + other.behind_a, other.only_a + other.before_a + other.behind_b
+        return [*head, None, None, None, None, other.equal, other.changed, *missing]
     if found is None:
         return head + [None] * (len(_COLUMNS) - len(head))
     offsets = found.start_a, found.end_a, found.start_b, found.end_b
@@ -108,15 +136,21 @@ def _row(pair: PartitionDiff) -> list[Value]:
 
 
 def _parting_rows(pair: PartitionDiff) -> Iterator[list[Value]]:
-    if pair.found is None or pair.found.parted_at is None:
+    if pair.at_a is None and pair.at_b is None:
         return
-    for side, shown in (("A", pair.at_a), ("B", pair.at_b)):
+    if pair.orderless is not None:
+        offsets = pair.orderless.first_a, pair.orderless.first_b
+    else:
+        offsets = (None if pair.found is None else pair.found.parted_at,) * 2
+    for side, offset, shown in (("A", offsets[0], pair.at_a), ("B", offsets[1], pair.at_b)):
         record = shown or ShownRecord(None)
-        text = "no record at this offset" if record.text is None else record.text
-        yield [str(pair.partition), pair.found.parted_at, side, record.leader_epoch, record.timestamp, text]
+        text = "no such record" if record.text is None else record.text
+        yield [str(pair.partition), offset, side, record.leader_epoch, record.timestamp, text]
 
 
 def _unseen(pair: PartitionDiff) -> Iterator[str]:
+    if pair.orderless is not None:
+        yield from pair.orderless.lost
     if pair.found is None:
         if pair.error:
             yield pair.error
@@ -136,6 +170,8 @@ def _findings(pair: PartitionDiff, softened: Severity) -> Iterator[Diagnosis]:
         yield Diagnosis(
             Severity.DAMAGE, "unreadable", place, pair.error, "the partition was not compared", "offsetfs verify"
         )
+    elif pair.orderless is not None:
+        yield from _orderless_findings(place, pair.orderless, softened)
     elif pair.found is None:
         side, other = ("A", "B") if pair.is_in_a else ("B", "A")
         yield Diagnosis(softened, "only-in-one", place, f"is only in {side}", f"{other} has none of its records")
@@ -143,12 +179,30 @@ def _findings(pair: PartitionDiff, softened: Severity) -> Iterator[Diagnosis]:
         yield from _log_findings(place, pair, pair.found, softened)
 
 
+def _orderless_findings(place: str, found: OrderlessDiff, softened: Severity) -> Iterator[Diagnosis]:
+    yield from _damage(place, found.damage)
+    if found.changed or found.only_a or found.only_b:
+        counts = f"{found.changed} with other contents, {found.only_a} only in A, {found.only_b} only in B"
+        evidence = f"{counts}, {found.equal} equal"
+        yield Diagnosis(Severity.DAMAGE, "parted", place, evidence, "consumers of A and of B see other data")
+    for side, count in (("A", found.behind_a), ("B", found.behind_b)):
+        if count:
+            evidence = f"{side} lacks the last {counted(count, 'record')}"
+            yield Diagnosis(softened, "behind", place, evidence, f"{side} lacks the newest records")
+    for side, count in (("A", found.before_b), ("B", found.before_a)):
+        if count:
+            evidence = f"{side} lacks the first {counted(count, 'record')}"
+            yield Diagnosis(softened, "starts-later", place, evidence, "retention removed them, or the copy is younger")
+
+
+def _damage(place: str, sentences: Sequence[str]) -> Iterator[Diagnosis]:
+    consequence = "its records were left out, as if they were missing"
+    for evidence in sentences:
+        yield Diagnosis(Severity.DAMAGE, "damage", place, evidence, consequence, "offsetfs verify")
+
+
 def _log_findings(place: str, pair: PartitionDiff, found: LogDiff, softened: Severity) -> Iterator[Diagnosis]:
-    for damage in found.damage:
-        yield Diagnosis(
-            Severity.DAMAGE, "damage", place, damage, "its records were left out, as if they were missing",
-            "offsetfs verify",
-        )  # fmt: skip
+    yield from _damage(place, found.damage)
     if found.changed:
         epochs = [shown.leader_epoch for shown in (pair.at_a, pair.at_b) if shown and shown.leader_epoch is not None]
         consequence = "readers of A and of B get other records at the same offsets"

@@ -12,7 +12,8 @@ from offsetfs.cli.arguments.sources import opened_source
 from offsetfs.cli.exit_codes import FAILED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.terminal.progress import bytes_progress
 from offsetfs.cli.terminal.reports import ReportForm, report_options
-from offsetfs.storage import LogDirectories, TopicPartition
+from offsetfs.storage import LogDirectories, TopicPartition, check_topic
+from offsetfs.storage.errors import InvalidName
 
 
 @click.command("diff", short_help="Compare two log directories or archives.")
@@ -20,6 +21,15 @@ from offsetfs.storage import LogDirectories, TopicPartition
 @click.argument("b", metavar="B")
 @click.argument("names", nargs=-1, metavar="[TOPIC[-PARTITION]]...")
 @click.option("--quick", "is_quick", is_flag=True, help="Compare headers and stored checksums, not every byte.")
+@click.option(
+    "--by",
+    type=click.Choice(("offset", "key", "content")),
+    default="offset",
+    show_default=True,
+    help="Compare records at the same offset, the latest value of each key, or records in their order.",
+)
+@click.option("--ignore-times", is_flag=True, help="With --by content: timestamps may differ.")
+@click.option("--topic-in-b", metavar="NAME", help="The name that the given topic has in B, such as source.orders.")
 @click.option("--common", "common_only", is_flag=True, help="Exit with 0 if what both have is equal.")
 @report_options
 def command(
@@ -27,6 +37,9 @@ def command(
     b: str,
     names: tuple[str, ...],
     is_quick: bool,
+    by: str,
+    ignore_times: bool,
+    topic_in_b: str | None,
     common_only: bool,
     as_json: bool,
     html: str | None,
@@ -39,26 +52,47 @@ def command(
     difference. The report shows where two logs part, with both records, and says whether compaction explains what is
     missing.
 
+    Copies at other offsets, as of MirrorMaker 2, are compared with --by content, or --by key.
+
     \b
     offsetfs diff /disk1/kafka /disk2/kafka
     offsetfs diff /var/lib/kafka/data s3://backup/kafka orders
     offsetfs diff broker1/data broker2/data orders-0 --json
     offsetfs diff /var/lib/kafka/data /backup/kafka --common --quick
+    offsetfs diff dc1/data dc2/data orders --topic-in-b dc1.orders --by content
 
     Exit codes: 0 equal, 1 different (or a wrong call), 2 system error, 8 interrupted, 32 a log could not be read.
     """
     from offsetfs.answers.diff.directories import DiffOptions, DirectoriesComparison, compared_partitions
     from offsetfs.answers.diff.report import diff_report
 
+    _check_options(names, by, is_quick=is_quick, ignore_times=ignore_times, topic_in_b=topic_in_b)
+    options = DiffOptions(by, is_quick, not ignore_times, topic_in_b)
     with _opened(a) as first, _opened(b) as second:
         partitions = _chosen(names, compared_partitions(first, second), [a, b])
         with bytes_progress("Comparing") as on_bytes:
-            comparison = DirectoriesComparison(first, second, partitions, DiffOptions(is_quick=is_quick), on_bytes)
+            comparison = DirectoriesComparison(first, second, partitions, options, on_bytes)
             pairs = comparison.run()
     subject = " ".join([a, b, *names])
-    report = diff_report(pairs, subject, bytes_done=comparison.bytes_done, is_quick=is_quick, common_only=common_only)
+    report = diff_report(pairs, subject, options, bytes_done=comparison.bytes_done, common_only=common_only)
     code = ReportForm(as_json, html, shows_all).show(report)
     return FAILED if any(pair.error for pair in pairs) else code
+
+
+def _check_options(
+    names: Sequence[str], by: str, *, is_quick: bool, ignore_times: bool, topic_in_b: str | None
+) -> None:
+    if is_quick and by != "offset":
+        raise Failure("--quick reads no records; leave out --by", WRONG_CALL)
+    if ignore_times and by != "content":
+        raise Failure("--ignore-times goes with --by content", WRONG_CALL)
+    topics = {partition.topic if (partition := TopicPartition.parse_or_none(name)) else name for name in names}
+    if topic_in_b is not None and len(topics) != 1:
+        raise Failure("--topic-in-b goes with one topic; give its name in A after B", WRONG_CALL)
+    try:
+        check_topic(topic_in_b or "topic")
+    except InvalidName as error:
+        raise Failure(f"--topic-in-b: {error.reason}", WRONG_CALL) from error
 
 
 @contextlib.contextmanager
