@@ -133,10 +133,10 @@ def test_run_again_after_any_fault_an_archive_is_complete(
     ("fault", "timeout_s", "words"),
     [
         (s3_faults.INTERNAL, 30, "internal error"),
-        (s3_faults.SLOW_DOWN, 2, "no successful answer within 6 s, retries included"),
-        (s3_faults.SILENT, 2, "no successful answer within 6 s, retries included"),
-        (s3_faults.EXPIRED, 2, "the credentials have expired"),
-        (s3_faults.DENIED, 2, "access denied; the credentials need the permission for PutObject"),
+        (s3_faults.SLOW_DOWN, TIMEOUT_S, "no successful answer within 6 s, retries included"),
+        (s3_faults.SILENT, TIMEOUT_S, "no successful answer within 6 s, retries included"),
+        (s3_faults.EXPIRED, TIMEOUT_S, "the credentials have expired"),
+        (s3_faults.DENIED, TIMEOUT_S, "access denied; the credentials need the permission for PutObject"),
     ],
 )
 def test_a_lasting_fault_of_writes_ends_the_run_with_one_sentence(
