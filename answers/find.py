@@ -18,7 +18,7 @@ import threading
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from typing import NamedTuple, TypeAlias
 
 from offsetfs.answers.find_conditions import Condition, matching_rows, may_be_in
@@ -74,8 +74,11 @@ class Bounds:
         return self.start_ms is None or header.max_timestamp >= self.start_ms
 
     def has_time(self, timestamp: int) -> bool:
-        return (self.start_ms is None or timestamp >= self.start_ms) and (
-            self.stop_ms is None or timestamp < self.stop_ms
+        """Whether a time is within both; a record of v0 has none (-1), and is within none."""
+        return (
+            timestamp >= 0
+            and (self.start_ms is None or timestamp >= self.start_ms)
+            and (self.stop_ms is None or timestamp < self.stop_ms)
         )
 
 
@@ -163,11 +166,11 @@ class Search:
             for partition, found in by_partition:
                 yield from self._first_of(partition, found, limit.count)
             return
-        sign = -1 if limit.is_newest else 1
+        best = heapq.nlargest if limit.is_newest else heapq.nsmallest
         kept: list[TimedLine] = []
-        for partition, found in by_partition:
+        for partition, found in by_partition:  # times of a partition need not rise
             records = chain.from_iterable(self._first_of(partition, found, limit.count))
-            kept = list(islice(heapq.merge(kept, records, key=lambda each: sign * each[0]), limit.count))
+            kept = best(limit.count, chain(kept, records), key=lambda each: each[0])
         yield kept
 
     def _first_of(self, partition: TopicPartition, found: Iterator[_Found], left: int) -> Iterator[list[TimedLine]]:

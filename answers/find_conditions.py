@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 import re2
 
-from offsetfs.common.name_patterns import compiled
+from offsetfs.common.name_patterns import PatternError, compiled
 from offsetfs.storage import Batch
 from offsetfs.storage.records import (
     COLUMNS,
@@ -106,7 +106,10 @@ class HasPattern:
     @classmethod
     def of_text(cls, text: str, fields: int) -> HasPattern:
         """Return the condition that a field contains a text in any case; `PatternError`."""
-        return cls(f"(?i){re2.escape(text)}", fields)
+        try:
+            return cls(f"(?i){re2.escape(text)}", fields)
+        except UnicodeEncodeError:
+            raise PatternError("it is not Unicode text, so that its case is not known") from None
 
     def __post_init__(self) -> None:
         """`PatternError` if it is not a regular expression."""

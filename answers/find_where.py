@@ -7,6 +7,7 @@ the statement, so that DuckDB pushes them down to the ranges that are read.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
@@ -34,7 +35,8 @@ def matching_offsets(
     tests = [f"({condition}\n)", f'"partition" IN ({", ".join(map(str, sorted(numbers)))})', *_bounds(bounds)]
     rows = session.run(f'SELECT "partition", "offset" FROM {source} WHERE {" AND ".join(tests)}').rows
     # A condition with brackets of its own, such as `true) OR (true`, can evade the tests behind it.
-    wanted = (row for row in rows if row[0] in numbers)
+    stop = sys.maxsize if bounds.stop is None else bounds.stop
+    wanted = (row for row in rows if row[0] in numbers and (bounds.start or 0) <= int(str(row[1])) < stop)
     for number, of_partition in groupby(wanted, key=lambda row: row[0]):
         name = TopicPartition(topic, int(str(number)))
         for offsets in _groups(int(str(offset)) for _, offset in of_partition):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures.logs.old_messages import message
 from fixtures.logs.planted_logs import marker, sealed_records
 
 from offsetfs.answers import find, find_conditions
@@ -23,6 +24,7 @@ from offsetfs.answers.partitioners import Partitioner
 from offsetfs.common.name_patterns import PatternError
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.errors import StorageError
+from offsetfs.storage.names import segment_name
 from offsetfs.storage.records.format.batch import build
 from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.units import Timestamp
@@ -160,6 +162,26 @@ def test_a_record_between_two_times_is_found_wherever_it_is(tmp_path: Path) -> N
         for number, time in enumerate((5, 9_000_000, 6, 7, 2)):
             log.append(sealed([(None, b"value %d!" % number, (), TIME + time)]))
     assert found(tmp_path, bounds=Bounds(start_ms=TIME + 5, stop_ms=TIME + 7)) == values([0, 2])
+
+
+def test_records_without_a_time_are_within_no_times(tmp_path: Path) -> None:
+    partition = tmp_path / "orders-0"
+    partition.mkdir()
+    data = b"".join(message(magic, magic, value=b"v%d" % magic, timestamp=TIME) for magic in (0, 1))
+    (partition / segment_name(0, ".log")).write_bytes(data)
+    assert found(tmp_path, bounds=Bounds(stop_ms=TIME + 1)) == [b"v1\n"]
+    assert found(tmp_path, bounds=Bounds(start_ms=0)) == [b"v1\n"]
+    assert found(tmp_path, bounds=Bounds(0, 2)) == [b"v0\n", b"v1\n"]
+
+
+def test_times_that_do_not_rise_are_compared_across_partitions(tmp_path: Path) -> None:
+    with contextlib.closing(LogDirectory.open(str(tmp_path))) as directory:
+        for name, times in zip(ORDERS, ([10, 5], [7], [5]), strict=False):
+            log = directory.create_partition(name)
+            log.append(sealed([(None, b"%d of %d" % (time, name.partition), (), TIME + time) for time in times]))
+    assert found(tmp_path, limit=Limit(2, is_newest=True)) == [b"10 of 0\n", b"7 of 1\n"]
+    assert found(tmp_path, limit=Limit(3)) == [b"5 of 0\n", b"5 of 2\n", b"7 of 1\n"]
+    assert found(tmp_path, limit=Limit(1, is_newest=True)) == [b"7 of 1\n"]  # the last of each partition
 
 
 @pytest.mark.parametrize("count", [1, 5, 1000])

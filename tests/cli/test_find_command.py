@@ -107,7 +107,13 @@ def test_the_newest_come_first(find: Found) -> None:
     assert ids == [11, 10, 9]
     ids = [json.loads(line)["id"] for line in find("orders", "--first", "2", "--values")[1].splitlines()]
     assert ids == [0, 1]
-    assert "`--last 1` prints the newest record of all partitions by its time." in PAGE
+    assert "`--last 1` prints, of the last record of each partition, the newest by its time." in " ".join(PAGE.split())
+
+
+def test_more_may_be_asked_for_than_fits_a_machine_word(find: Found) -> None:
+    for option in "--first", "--last":
+        assert len(find("orders", option, str(10**30), "--paths")[1].splitlines()) == 12
+        assert len(find("orders-0", option, str(10**30), "--paths")[1].splitlines()) == 4
 
 
 def test_times_and_offsets_are_bounds(find: Found) -> None:
@@ -122,6 +128,7 @@ def test_times_and_offsets_are_bounds(find: Found) -> None:
     ("words", "sentence"),
     [
         (("orders", "--regex", "("), "--regex: missing )"),
+        (("orders", "--text", "\udcff", "-i"), "--text: it is not Unicode text"),
         (("orders", "--first", "1", "--last", "1"), "--first and --last exclude each other"),
         (("orders", "--last", "1", "--count"), "--last and --count exclude each other"),
         (("orders", "--paths", "--values"), "exclude each other"),
@@ -220,6 +227,10 @@ def test_a_wrong_condition_is_one_line(find: Found, condition: str) -> None:
 def test_a_condition_stays_in_the_partitions_that_are_searched(find: Found) -> None:
     paths = find("orders-1", "--where", "true) OR (true", "--paths")[1].splitlines()
     assert all(path.startswith("orders-1/") for path in paths)
+
+
+def test_a_condition_stays_within_the_offsets(find: Found) -> None:
+    assert find("orders-0", "--where", "true) OR (true", "--from", "1", "--to", "3", "--count")[1] == "2\n"
 
 
 def test_conditions_and_lines_have_decoded_values(find: Found, tmp_path: Path) -> None:
