@@ -27,6 +27,7 @@ from offsetfs.storage.errors import StorageError, sentence
 CHECKS: Mapping[str, Check] = {
     "meta.properties": identity.meta_properties,
     "partitions in two directories": identity.duplicates,
+    "unreadable partitions": identity.unreadable,
     "names of directories": identity.foreign_directories,
     "the metadata log": topics.metadata_log,
     "topic ids": topics.topic_ids,

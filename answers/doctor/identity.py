@@ -81,6 +81,17 @@ def _moved(found: PartitionSurvey) -> str:
     return f"mv {shlex.quote(found.path)} DIRECTORY_ELSEWHERE"
 
 
+def unreadable(examined: Examination) -> Iterator[Diagnosis]:
+    """Yield partitions with files that cannot be read. The other checks leave them out."""
+    for directory in examined.surveys:
+        for partition, reason in directory.unreadable.items():
+            consequence = (
+                "a broker cannot read it either, and takes the directory offline; nothing else of it was checked"
+            )
+            remedy = f"ls -la {shlex.quote(os.path.join(directory.path, str(partition)))}; dmesg names errors of a disk"
+            yield Diagnosis(Severity.DAMAGE, "cannot-read", str(partition), reason, consequence, remedy)
+
+
 def foreign_directories(examined: Examination) -> Iterator[Diagnosis]:
     """Yield directories whose name is not that of a partition, over which a broker does not start."""
     for directory in examined.surveys:

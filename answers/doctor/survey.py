@@ -27,9 +27,10 @@ from offsetfs.storage.directory import (
     read_topic_id,
     writer_of,
 )
-from offsetfs.storage.errors import InvalidCheckpoint
+from offsetfs.storage.errors import InvalidCheckpoint, sentence
 from offsetfs.storage.segments import parse_segment_name
 
+_NODE_DIGITS_MAX = 10
 _INDEXES_READ = 2
 """The newest segments of a partition whose offset index is read."""
 
@@ -91,6 +92,8 @@ class DirectorySurvey:
     """Names of subdirectories that are not partitions."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """Of `meta.properties`; empty if there is none, or it cannot be read."""
+    unreadable: dict[TopicPartition, str] = field(default_factory=dict)
+    """The partitions that are not in `partitions`, because they cannot be read, with the reason."""
     partitions: list[PartitionSurvey] = field(default_factory=list)
     checkpoints: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
     checkpoint_problems: Mapping[str, str] = field(default_factory=dict)
@@ -107,7 +110,7 @@ class DirectorySurvey:
     def node(self) -> int | None:
         """The id of the broker, if `meta.properties` says it."""
         text = self.properties.get("node.id", self.properties.get("broker.id", ""))
-        return int(text) if text.isdecimal() else None
+        return int(text) if text.isdecimal() and len(text) <= _NODE_DIGITS_MAX else None
 
 
 def survey(path: str, on_partition: OnPartition = lambda done, total: None) -> DirectorySurvey:
@@ -125,6 +128,8 @@ def survey(path: str, on_partition: OnPartition = lambda done, total: None) -> D
             result.partitions.append(_partition(partition, result))
         except FileNotFoundError:
             continue  # deleted meanwhile
+        except OSError as error:
+            result.unreadable[partition] = sentence(error)
         on_partition(number + 1, len(found))
     return result
 

@@ -52,18 +52,16 @@ def transactions(examined: Examination) -> Iterator[Diagnosis]:
         return
     coordinator = _coordinator(examined)
     named = {partition for _, transaction in coordinator.open.values() for partition in transaction.partitions}
-    scanned, left_out = 0, 0
-    for found in examined.partitions():
-        if found.partition in named or _may_be_open(found):
+    wanted = [found for found in examined.partitions() if found.partition in named or _may_be_open(found)]
+    unknown = [found for found in examined.partitions() if _is_unknown(found)]
+    for found in [*wanted, *unknown[:SCANNED_MAX]]:
+        try:
             yield from _in_partition(examined, found, coordinator)
-        elif _is_unknown(found):
-            scanned += 1
-            if scanned <= SCANNED_MAX:
-                yield from _in_partition(examined, found, coordinator)
-            else:
-                left_out += 1
-    if left_out:
-        examined.unseen.append(f"transactions of {counted(left_out, 'partition')} without a producer snapshot")
+        except (StorageError, OSError) as error:
+            examined.unseen.append(f"transactions of {found.partition}: {sentence(error)}")
+    if len(unknown) > SCANNED_MAX:
+        left_out = counted(len(unknown) - SCANNED_MAX, "partition")
+        examined.unseen.append(f"transactions of {left_out} without a producer snapshot")
 
 
 def _coordinator(examined: Examination) -> Coordinator:

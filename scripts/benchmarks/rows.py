@@ -19,6 +19,8 @@ import surface
 import table_rows
 import upkeep
 
+import answers
+
 SUBJECTS = {
     "Lines and records into a log": lines_in.ROWS,
     "Whole partitions out of a log": lines_out.ROWS,
@@ -36,6 +38,7 @@ SUBJECTS = {
     "Spark": pipelines.ROWS,
     "SQL": queries.ROWS,
     "Values with a schema": decoded_values.ROWS,
+    "Answers": answers.ROWS,
 }
 """The rows of each module, by the heading of their table on the page."""
 

@@ -134,6 +134,12 @@ def test_a_broken_meta_properties_keeps_a_broker_from_starting(broker: BrokerDir
     assert {fact.key: fact.value for fact in report.facts}["starts"] is False
 
 
+@pytest.mark.damages
+def test_a_node_id_of_a_million_digits_is_refused(broker: BrokerDirectory) -> None:
+    broker.write_meta_properties(node_id="1" * 1_000_000)
+    assert "no number in node.id" in broker.only_finding("meta-properties").evidence
+
+
 def test_directories_of_two_brokers_do_not_start(broker: BrokerDirectory, tmp_path: Path) -> None:
     other = BrokerDirectory(tmp_path, name="other", has_metadata=False)
     other.write_meta_properties(node_id="2", directory_id="AAAAAAAAAAAAAAAAAAAAAA")
@@ -234,6 +240,18 @@ def test_the_command_prints_findings_and_returns_1(broker: BrokerDirectory, caps
 def test_what_is_no_log_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor", str(tmp_path / "nowhere")]) == 2
     assert "there is no such directory" in capsys.readouterr().err
+
+
+@pytest.mark.damages
+def test_a_partition_that_cannot_be_read_does_not_end_the_report(broker: BrokerDirectory) -> None:
+    broker.topic("gone", in_cluster=False)
+    path = broker.topic("orders")
+    (path / "00000000000000000000.timeindex").unlink()
+    (path / "00000000000000000000.timeindex").symlink_to("/etc/hostname")
+    assert {finding.kind: finding.place for finding in broker.report().findings} == {
+        "cannot-read": "orders-0",
+        "stray": "gone-0",
+    }
 
 
 def coordinator_record(partition: str, state: TransactionState, started_ms: int) -> SealedBatch:
